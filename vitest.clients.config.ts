@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:clients`: clients as their users run them, installed by test/system/clients/install.ts. */
+/** `npm run test:clients`: tests with real clients, as their users run them. test/system/clients/install.ts installs the clients. */
 export default defineConfig({
   test: {
     include: [
@@ -11,7 +11,7 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 120_000,
     maxWorkers: 2,
-    // These programs are not ours: one that stalls is started once more.
+    // These programs are not ours and may stall, so a failed test runs once more.
     retry: 1,
   },
 });

@@ -5,15 +5,15 @@ import { memoryFolder } from "./test/support/memory-folder.ts";
 import { compileCache, nodeFlags } from "./test/support/node-flags.ts";
 
 const env = { NODE_COMPILE_CACHE: compileCache };
-/** Of tests that are not about what a disk does. */
+/** Environment of tests that do not depend on the behavior of a disk. */
 const inMemory = { ...env, TMPDIR: memoryFolder() };
-// A time limit is for a test that hangs: a busy machine is no fault.
+// The time limits stop only tests that hang. A busy machine must not fail a test.
 const limits = { testTimeout: 60_000, hookTimeout: 60_000 };
-// Files share a process and what it has loaded: they change nothing that is global.
+// Test files share a process and its loaded modules, because they change no global state.
 const shared = { ...limits, execArgv: nodeFlags, isolate: false, env };
 const database = { globalSetup: "test/support/shared-postgres.ts" };
 
-/** Tests whose random cases, loads or sizes depend on TEST_EFFORT: they import `effort.ts`. */
+/** Returns the tests whose random cases, loads or sizes depend on TEST_EFFORT. These tests import `effort.ts`. */
 function scaled(): string[] {
   const files = globSync("test/{unit,proxy}/**/*.test.ts", { cwd: import.meta.dirname });
   return files.filter((file) => readFileSync(file, "utf8").includes("/effort.ts"));
@@ -27,7 +27,7 @@ const inProcess = {
 
 export default defineConfig({
   test: {
-    // Vitest leaves one core alone, which of two is half: many tests here wait for processes of their own.
+    // By default, Vitest would leave one of two cores unused. Many tests here only wait for processes that they started.
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     projects: [
@@ -35,10 +35,17 @@ export default defineConfig({
         // `npm test`.
         test: { ...inProcess, name: "in-process", include: ["test/{unit,contract,proxy}/**/*.test.ts"] },
       },
-      // Those of them that try more under TEST_EFFORT=all.
+      // Tests of `in-process` that try more cases with TEST_EFFORT=all.
       { test: { ...inProcess, name: "thorough", include: scaled() } },
-      { test: { ...shared, ...database, name: "system", include: ["test/system/**/*.test.ts"] } },
-      // The same contracts, on PostgreSQL.
+      {
+        test: {
+          ...shared,
+          globalSetup: [database.globalSetup, "test/support/built-program.ts"],
+          name: "system",
+          include: ["test/system/**/*.test.ts"],
+        },
+      },
+      // Contract tests on PostgreSQL.
       {
         test: {
           ...shared,
@@ -48,7 +55,7 @@ export default defineConfig({
           env: { ...env, TEST_STORE: "postgres" },
         },
       },
-      // And on SQLite in threads, as `serve` has it.
+      // Contract tests on SQLite in threads, as `serve` runs it.
       {
         test: {
           ...shared,
@@ -57,7 +64,7 @@ export default defineConfig({
           env: { ...inMemory, TEST_STORE: "threads" },
         },
       },
-      // What differs between the engines, with the other one: that is at the sockets, and not in the ledger's threads.
+      // Tests of the engine, with undici. Engines differ at the sockets, so these tests need no ledger threads.
       {
         test: {
           ...shared,

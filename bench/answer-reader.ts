@@ -1,9 +1,9 @@
 /** The part of one answer that has arrived. */
 export interface Answer {
   readonly status: number;
-  /** Status line and headers, as they came. */
+  /** Status line and headers as received. */
   readonly head: string;
-  /** Bytes of the body, without the framing. */
+  /** Length of the body in bytes, without chunk sizes. */
   readonly bodyBytes: number;
 }
 
@@ -14,8 +14,8 @@ const nothing = Buffer.alloc(0);
 type State = "head" | "sized" | "chunkSize" | "chunkData" | "chunkEnd" | "trailer" | "complete";
 
 /**
- * Reads one HTTP/1.1 answer from bytes cut anywhere. It knows what our gateway and proxies write and no more:
- * `content-length` or chunks. It is here because an ordinary client costs more CPU than the proxies that it would measure.
+ * Reads one HTTP/1.1 answer with `content-length` or chunks. Its bytes may arrive in pieces of any size. The benchmark does
+ * not use an ordinary HTTP client, because such a client needs more CPU than the proxies under test.
  */
 export class AnswerReader implements Answer {
   status = 0;
@@ -23,29 +23,30 @@ export class AnswerReader implements Answer {
   bodyBytes = 0;
   readonly #onBody: (bytes: Buffer) => void;
   #state: State = "head";
-  /** Bytes still missing of the body or of the chunk. */
+  /** Number of bytes of the body or of the current chunk that have not arrived. */
   #missing = 0;
-  #kept: Buffer = nothing;
+  /** Bytes of an incomplete head or line. */
+  #rest: Buffer = nothing;
 
   constructor(onBody: (bytes: Buffer) => void) {
     this.#onBody = onBody;
   }
 
-  /** True when the answer is complete. Throws where it is not one, or where bytes follow it. */
+  /** Returns true if the answer is complete. Throws an error if it is invalid or more bytes follow. */
   feed(chunk: Buffer): boolean {
-    let bytes = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk]);
-    this.#kept = nothing;
+    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#rest = nothing;
     while (bytes.length > 0) {
       const used = this.#read(bytes);
       if (used === 0) break;
       bytes = bytes.subarray(used);
     }
-    if (this.#state === "complete" && bytes.length > 0) throw new Error("bytes after the end of an answer");
-    this.#kept = bytes;
+    if (this.#state === "complete" && bytes.length > 0) throw new Error("more bytes after the end of the answer");
+    this.#rest = bytes;
     return this.#state === "complete";
   }
 
-  /** Returns the number of bytes read; 0 when more must come first. */
+  /** Returns the number of bytes read; 0 if more bytes are needed first. */
   #read(bytes: Buffer): number {
     switch (this.#state) {
       case "head":
@@ -67,7 +68,7 @@ export class AnswerReader implements Answer {
     this.status = Number(/^HTTP\/1\.1 (\d{3})/.exec(this.head)?.[1]);
     const length = /\r\ncontent-length: *(\d+)/i.exec(this.head)?.[1];
     if (length === undefined && !/\r\ntransfer-encoding: *chunked/i.test(this.head))
-      throw new Error(`no framing: ${this.head}`);
+      throw new Error(`the answer has neither content-length nor chunks: ${this.head}`);
     this.#missing = Number(length ?? 0);
     if (length === undefined) this.#state = "chunkSize";
     else this.#state = this.#missing === 0 ? "complete" : "sized";
@@ -83,7 +84,7 @@ export class AnswerReader implements Answer {
     return part.length;
   }
 
-  /** A line of the chunked framing. */
+  /** Reads a chunk size, the end of a chunk, or a trailer line. */
   #readLine(bytes: Buffer): number {
     const end = bytes.indexOf(lineEnd);
     if (end === -1) return 0;
@@ -91,7 +92,7 @@ export class AnswerReader implements Answer {
     else if (this.#state === "trailer") this.#state = end === 0 ? "complete" : "trailer";
     else {
       this.#missing = Number.parseInt(bytes.toString("latin1", 0, end), 16);
-      if (Number.isNaN(this.#missing)) throw new Error("a chunk without a size");
+      if (Number.isNaN(this.#missing)) throw new Error("a chunk of the answer has no size");
       this.#state = this.#missing === 0 ? "trailer" : "chunkData";
     }
     return end + lineEnd.length;

@@ -1,5 +1,6 @@
+// cspell:ignore gomodel bifrost
 /**
- * Draws the chart of RESULTS.md from the figures of a run, light and dark:
+ * Draws the light and the dark chart of README.md from the results of a run:
  *
  *   npm run bench -- --only plain,stream,prompt,latency,first-byte --json bench/results/requests.json
  *   npm run bench -- --only paced,held --json bench/results/streams.json
@@ -28,6 +29,8 @@ const rows = [
   ["farebox", "Farebox"],
   ["portkey", "Portkey’s gateway"],
   ["litellm", "LiteLLM’s proxy"],
+  ["gomodel", "GoModel"],
+  ["bifrost", "Bifrost"],
 ] as const;
 
 const panels = [
@@ -62,7 +65,7 @@ export function readResults(files: readonly string[]): ChartInput {
   return { workloads: files.flatMap((file) => (JSON.parse(readFileSync(file, "utf8")) as ChartInput).workloads) };
 }
 
-/** Returns the panels to draw; a target that was not measured is left out. */
+/** Returns the panels to draw, without targets that were not measured. */
 export function panelsOf({ workloads }: ChartInput): Panel[] {
   return panels.map(({ workload, figure, title, unit }) => {
     const figures = workloads.find(({ name }) => name === workload)?.figures ?? {};
@@ -74,8 +77,8 @@ export function panelsOf({ workloads }: ChartInput): Panel[] {
   });
 }
 
-/** The same in words, for who does not see it. */
-export function described(all: readonly Panel[]): string {
+/** Describes the chart in words, for screen readers. */
+export function descriptionOf(all: readonly Panel[]): string {
   return all
     .map(
       ({ title, unit, bars }) =>
@@ -107,8 +110,8 @@ ${lines.join("\n")}`;
 export function chart(all: readonly Panel[], theme: Theme): string {
   const height = size.top + all.length * size.panel + 4;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${height}" viewBox="0 0 ${size.width} ${height}" role="img" aria-labelledby="title desc" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="13">
-<title id="title">What Farebox costs beside other proxies; shorter is better</title>
-<desc id="desc">${described(all)}</desc>
+<title id="title">CPU, latency and memory of Farebox and other proxies; shorter bars are better</title>
+<desc id="desc">${descriptionOf(all)}</desc>
 <rect width="${size.width}" height="${height}" rx="6" fill="${theme.back}"/>
 ${all.map((panel, index) => panelAt(panel, size.top + index * size.panel, theme)).join("\n")}
 </svg>
@@ -120,5 +123,5 @@ if (import.meta.main) {
   const all = panelsOf(readResults(positionals.length > 0 ? positionals : resultFiles.map(here)));
   for (const [name, theme] of Object.entries(themes))
     writeFileSync(here(`../docs/images/bench-${name}.svg`), chart(all, theme));
-  console.log(described(all));
+  console.log(descriptionOf(all));
 }

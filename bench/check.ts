@@ -9,9 +9,9 @@ export interface WholeAnswer {
 }
 
 /**
- * Before anything is timed: the gateway's own answer is what it should be, and each proxy gives the same bytes, twice on
- * one connection; or, where it rewrites answers, the same text and usage. Notes the length of each one's body, which
- * every timed answer of it must have too.
+ * Checks the answers before the timing starts. The gateway's answer must match the workload. Each proxy must return the
+ * gateway's bytes, or the same text and usage if the proxy rewrites answers. Two answers on one connection must agree. Stores
+ * the length of each target's body in `answerBytes`, because timed answers must have the same length.
  */
 export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<void> {
   const reference = await askTwice(
@@ -23,7 +23,7 @@ export async function checkAnswers(workload: Workload, targets: readonly Target[
     const answer = target.name === "direct" ? reference : await askTwice(workload, target);
     if (!isSame(workload, target, answer, reference)) {
       throw new Error(
-        `${workload.name}: ${target.name} answers otherwise than the gateway: ${answer.status} ${answer.body.toString().slice(0, 300)}`,
+        `${workload.name}: the answer of ${target.name} differs from the gateway's: ${answer.status} ${answer.body.toString().slice(0, 300)}`,
       );
     }
     target.answerBytes = answer.body.length;
@@ -36,7 +36,7 @@ function isSame(workload: Workload, { passesBytes }: Target, answer: WholeAnswer
   return meaningOf(workload, answer.body) === meaningOf(workload, reference.body);
 }
 
-interface Told {
+interface AnswerJson {
   readonly choices?: readonly {
     readonly message?: { readonly content?: string };
     readonly delta?: { readonly content?: string | null };
@@ -44,17 +44,17 @@ interface Told {
   readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number } | null;
 }
 
-/** Returns what an answer says: its text, its usage, and of a stream the number of its deltas and that it ended. */
+/** Returns the text and usage of an answer. For a stream, also returns the number of deltas and whether it ends with [DONE]. */
 export function meaningOf({ deltas }: Pick<Workload, "deltas">, body: Buffer): string {
   const text = body.toString();
   if (deltas === null) {
-    const { choices, usage } = JSON.parse(text) as Told;
+    const { choices, usage } = JSON.parse(text) as AnswerJson;
     return JSON.stringify([choices?.[0]?.message?.content, usage?.prompt_tokens, usage?.completion_tokens]);
   }
   const events = text
     .split("\n\n")
     .filter((event) => event.startsWith("data: {"))
-    .map((event) => JSON.parse(event.slice(6)) as Told);
+    .map((event) => JSON.parse(event.slice(6)) as AnswerJson);
   const parts = events.flatMap(({ choices }) => choices?.[0]?.delta?.content ?? []).filter((part) => part !== "");
   const usage = events.findLast((event) => event.usage != null)?.usage;
   return JSON.stringify([
@@ -66,13 +66,26 @@ export function meaningOf({ deltas }: Pick<Workload, "deltas">, body: Buffer): s
   ]);
 }
 
+/** Returns true if an answer has the length of the checked answer, within the target's tolerance. */
+export function hasRightLength(
+  { answerBytes, toleratedBytes }: Pick<Target, "answerBytes" | "toleratedBytes">,
+  bytes: number,
+  checked = answerBytes,
+): boolean {
+  return Math.abs(bytes - checked) <= toleratedBytes;
+}
+
 async function askTwice(workload: Workload, target: Target | undefined): Promise<WholeAnswer> {
-  if (target === undefined) throw new Error("there is no gateway to compare with");
+  if (target === undefined) throw new Error('no target "direct" to compare with');
   using connection = await Connection.open(target.port);
   const first = await ask(connection, workload, target);
   const second = await ask(connection, workload, target);
-  if (target.passesBytes ? !first.body.equals(second.body) : first.body.length !== second.body.length)
-    throw new Error(`${workload.name}: ${target.name} answers twice differently`);
+  if (
+    target.passesBytes
+      ? !first.body.equals(second.body)
+      : !hasRightLength(target, second.body.length, first.body.length)
+  )
+    throw new Error(`${workload.name}: two answers of ${target.name} differ`);
   return first;
 }
 
@@ -86,42 +99,42 @@ async function ask(connection: Connection, workload: Workload, target: Target): 
   return { status, contentType, body: Buffer.concat(parts) };
 }
 
-/** Checks that the gateway's answer is as the workload describes it. */
+/** Checks that the gateway's answer matches the workload. */
 export function checkReference(
   { name, deltas }: Pick<Workload, "name" | "deltas">,
   { status, contentType, body }: WholeAnswer,
 ): void {
-  const expect = (holds: boolean, what: string) => {
-    if (!holds) throw new Error(`${name}: the gateway's answer has not ${what}`);
+  const expect = (isMet: boolean, what: string) => {
+    if (!isMet) throw new Error(`${name}: the gateway's answer does not have ${what}`);
   };
-  expect(status === 200, `status 200 but ${status}`);
+  expect(status === 200, `status 200; its status is ${status}`);
   if (deltas === null) {
     const answer = JSON.parse(body.toString()) as { usage?: { completion_tokens?: number } };
-    expect(contentType.startsWith("application/json"), "the type of JSON");
+    expect(contentType.startsWith("application/json"), "the content type application/json");
     expect(answer.usage?.completion_tokens === plainTokens, `${plainTokens} tokens`);
     return;
   }
   const events = body.toString().split("\n\n");
-  expect(contentType.startsWith("text/event-stream"), "the type of an event stream");
+  expect(contentType.startsWith("text/event-stream"), "the content type text/event-stream");
   expect(
     events.every((event, index) => event.startsWith("data: ") || index === events.length - 1),
-    "events alone",
+    "only data events",
   );
   expect(events.filter((event) => event.includes('"delta":{"content":')).length === deltas, `${deltas} deltas`);
   expect(events.at(-3)?.includes(`"completion_tokens":${deltas}`) === true, "its usage in the last chunk");
   expect(events.at(-2) === "data: [DONE]" && events.at(-1) === "", "[DONE] at its end");
 }
 
-/** After everything: each request has its one row, posted by the gateway's own usage, and the sums agree. */
-export async function checkBooks(workload: Workload, targets: readonly Target[]): Promise<void> {
+/** Checks the ledgers after all rounds: each request has one row, posted as reported, and the sums agree. */
+export async function checkLedgers(workload: Workload, targets: readonly Target[]): Promise<void> {
   for (const target of targets) {
-    const books = await target.books();
-    if (books === null) continue;
-    const { charges, posted, reported, pending, differences } = books;
-    const whole = charges === target.sent && posted === target.sent && reported === target.sent;
-    if (!whole || pending !== 0 || differences !== 0) {
+    const ledger = await target.ledger();
+    if (ledger === null) continue;
+    const { charges, posted, reported, pending, differences } = ledger;
+    const isComplete = charges === target.sent && posted === target.sent && reported === target.sent;
+    if (!isComplete || pending !== 0 || differences !== 0) {
       throw new Error(
-        `${workload.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`,
+        `${workload.name}: ${target.sent} requests were sent, but the ledger has ${JSON.stringify(ledger)}`,
       );
     }
   }

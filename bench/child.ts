@@ -1,22 +1,34 @@
+// cspell:ignore gomodel bifrost
 import { fork, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { loadingFlag } from "../src/server/runtime.ts";
 import type { Answers, FromChild, Question, Ready, StartParams, ToChild } from "./messages.ts";
 
-/** Until a process that was asked to stop is killed, and until one that was asked anything has failed. */
+/** Time after which a process that was asked to stop is killed, in milliseconds. */
 const stopMs = 10_000;
+/** Longest wait for an answer from a process, in milliseconds. */
 const answerMs = 300_000;
 
-export type ProgramName = "gateway" | "paced-gateway" | "bare" | "farebox" | "nginx" | "portkey" | "litellm";
+export type ProgramName =
+  | "gateway"
+  | "paced-gateway"
+  | "bare"
+  | "farebox"
+  | "nginx"
+  | "portkey"
+  | "litellm"
+  | "gomodel"
+  | "bifrost";
 
 export interface ChildParams extends Omit<StartParams, "folder"> {
-  /** Folder for a CPU profile of each of its threads. */
+  /** Folder for the CPU profiles of the process, one for each thread; null for no profiles. */
   readonly profile: string | null;
 }
 
-/** One process of the benchmark, with a folder of its own. Disposing of it ends it, by its id if it must. */
+/** Process of the benchmark, with its own folder. Disposal ends the process and removes the folder. */
 export class Child implements AsyncDisposable {
   readonly #process: ChildProcess;
   readonly #folder: string;
@@ -32,7 +44,11 @@ export class Child implements AsyncDisposable {
   static async start(program: ProgramName, { profile, ...params }: ChildParams): Promise<Child> {
     const folder = await mkdtemp(join(tmpdir(), "farebox-bench-"));
     const file = fileURLToPath(new URL(`./targets/${program}.ts`, import.meta.url));
-    const execArgv = profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`];
+    const execArgv = [
+      // `farebox serve` sets this flag before it loads its modules.
+      ...(program === "farebox" ? [loadingFlag] : []),
+      ...(profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+    ];
     const process = fork(file, [JSON.stringify({ ...params, folder })], {
       execArgv,
       stdio: ["ignore", "ignore", "inherit", "ipc"],
@@ -40,7 +56,7 @@ export class Child implements AsyncDisposable {
     const child = new Child(process, folder);
     try {
       const first = await child.#nextMessage();
-      if (first.kind !== "ready") throw new Error(`${program} began with ${first.kind}`);
+      if (first.kind !== "ready") throw new Error(`${program} sent "${first.kind}" before it was ready`);
       child.#ready = first;
       return child;
     } catch (error) {
@@ -53,17 +69,17 @@ export class Child implements AsyncDisposable {
     return this.#ready?.port ?? 0;
   }
 
-  /** Key of its clients. */
+  /** Key that clients must send. */
   get key(): string {
     return this.#ready?.key ?? "";
   }
 
-  /** One question at a time. */
+  /** Asks the process a question. Only one question may wait for its answer. */
   async ask<Q extends Question>(ask: Q): Promise<Answers[Q]> {
     const message = this.#nextMessage();
     this.#process.send({ ask } satisfies ToChild);
     const answer = await message;
-    if (answer.kind !== "answer") throw new Error(`asked for ${ask}, was told ${answer.kind}`);
+    if (answer.kind !== "answer") throw new Error(`the answer to "${ask}" was a message of kind "${answer.kind}"`);
     return answer.answer as Answers[Q];
   }
 
@@ -83,20 +99,20 @@ export class Child implements AsyncDisposable {
   #nextMessage(): Promise<FromChild> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
-        () => end(() => reject(new Error("a process of the benchmark does not answer"))),
+        () => end(() => reject(new Error(`a benchmark process did not answer within ${answerMs / 1000} s`))),
         answerMs,
       );
       const end = (conclude: () => void) => {
         clearTimeout(timer);
-        this.#process.off("message", told);
-        this.#process.off("exit", died);
+        this.#process.off("message", onMessage);
+        this.#process.off("exit", onExit);
         conclude();
       };
-      const told = (message: FromChild) =>
+      const onMessage = (message: FromChild) =>
         end(() => (message.kind === "failed" ? reject(new Error(message.message)) : resolve(message)));
-      const died = () => end(() => reject(new Error("a process of the benchmark died")));
-      this.#process.once("message", told);
-      this.#process.once("exit", died);
+      const onExit = () => end(() => reject(new Error("a benchmark process exited")));
+      this.#process.once("message", onMessage);
+      this.#process.once("exit", onExit);
     });
   }
 }

@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { AnswerReader, type Answer } from "./answer-reader.ts";
 
-/** Longer than any answer takes; a proxy that hangs ends the benchmark. */
+/** Longest silence on a connection before the benchmark fails, in milliseconds. */
 const silenceMs = 30_000;
 
 interface Running {
@@ -10,7 +10,7 @@ interface Running {
   readonly reject: (error: Error) => void;
 }
 
-/** One keep-alive connection, with one request at a time. */
+/** Keep-alive connection for one request at a time. */
 export class Connection implements Disposable {
   readonly #socket: Socket;
   #running: Running | undefined;
@@ -18,7 +18,7 @@ export class Connection implements Disposable {
   private constructor(socket: Socket) {
     this.#socket = socket;
     socket.setNoDelay(true);
-    socket.setTimeout(silenceMs, () => socket.destroy(new Error(`no byte for ${silenceMs} ms`)));
+    socket.setTimeout(silenceMs, () => socket.destroy(new Error(`no bytes arrived for ${silenceMs} ms`)));
     socket.on("data", (bytes) => this.#received(bytes));
     socket.on("error", (error) => this.#running?.reject(error));
     socket.on("close", () => this.#running?.reject(new Error("the connection was closed")));
@@ -35,7 +35,7 @@ export class Connection implements Disposable {
     });
   }
 
-  /** `onBody` is given the body as it comes, without its framing. */
+  /** Sends a request. `onBody` receives each part of the body on arrival, without chunk sizes. */
   send(request: Buffer, onBody: (bytes: Buffer) => void): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.#running = { reader: new AnswerReader(onBody), resolve, reject };
@@ -61,7 +61,7 @@ export class Connection implements Disposable {
   }
 }
 
-/** The bytes of a chat request, whole. */
+/** Returns the bytes of a chat request with its head. */
 export function chatRequest(
   { port, key, headers }: { readonly port: number; readonly key: string; readonly headers: readonly string[] },
   body: object,

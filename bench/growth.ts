@@ -1,12 +1,12 @@
 /**
- * Measures whether a request costs more as a ledger grows: Farebox on copies of ledgers with more and more charges, or with more and
- * more keys that each have a budget of their own, in turns within the same rounds.
+ * Measures whether requests need more CPU on larger ledgers. Runs Farebox on ledgers with different numbers of charges, or of keys
+ * that each have their own budget. Each round measures all ledgers in turn.
  *
  *   node bench/ledger-rows.ts 1m.db 1000000 && node bench/ledger-rows.ts 10m.db 10000000
  *   node bench/growth.ts --rows 1m.db,10m.db
  *   node bench/growth.ts --keys 1000,100000
  *
- * `--unverified`: without reading each ledger whole before and after, which takes minutes where there are ten million charges.
+ * `--unverified` skips the verification of each ledger before and after, which takes minutes with ten million charges.
  */
 import { statSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -14,7 +14,7 @@ import { checkAnswers } from "./check.ts";
 import { Child } from "./child.ts";
 import { runLoad, type Sample } from "./load.ts";
 import { keyText } from "./many-keys.ts";
-import type { Books } from "./messages.ts";
+import type { LedgerFigures } from "./messages.ts";
 import { machine } from "./report.ts";
 import { pairedRatios, spreadOf, type Spread } from "./statistics.ts";
 import { defaultParams, plainTarget, type Target } from "./targets.ts";
@@ -26,20 +26,20 @@ const { values } = parseArgs({
 });
 const rounds = Number(values.rounds ?? 5);
 const requests = Number(values.requests ?? 2000);
-/** Keys in use at once, of however many there are, unless each request is to come with another. */
+/** Largest number of keys in use, except in the variant in which every request has a different key. */
 const busyKeys = 1000;
 
-/** One ledger that is measured. */
+/** Ledger to measure. */
 interface Variant {
   readonly name: string;
   readonly database: string;
   readonly keys: number;
-  /** Number of keys that send requests; 0 for the one that Farebox has anyway. */
+  /** Number of added keys that send requests; 0 to use the key that every variant has. */
   readonly inUse: number;
 }
 
 /** Figures of a ledger that is not verified. */
-const nothingRead: Books = {
+const unverified: LedgerFigures = {
   charges: Number.NaN,
   pending: 0,
   posted: 0,
@@ -67,13 +67,13 @@ const variants: Variant[] = [
   })),
   ...counts
     .filter((keys) => keys > busyKeys)
-    .map((keys) => ({ name: `${keys} keys, each request another`, database: "", keys, inUse: keys })),
+    .map((keys) => ({ name: `${keys} keys, a different one for each request`, database: "", keys, inUse: keys })),
 ];
 
 interface Line {
   readonly name: string;
   readonly cpuUs: Spread;
-  /** By the new ledger's of the same round. */
+  /** CPU divided by the CPU of the new ledger in the same round. */
   readonly ratio: Spread;
   readonly p50Us: Spread;
   readonly p99Us: Spread;
@@ -86,12 +86,12 @@ interface Line {
 }
 
 const [plain, latency] = ["plain", "latency"].map((name) => workloads.find((each) => each.name === name));
-if (plain === undefined || latency === undefined) throw new Error("there are these workloads");
+if (plain === undefined || latency === undefined) throw new Error("a workload is missing");
 await using owned = new AsyncDisposableStack();
 const gateway = owned.use(await Child.start("gateway", defaultParams));
 const direct: Target = { ...plainTarget("direct", gateway, false), figures: async () => null };
 const targets: Target[] = [];
-const before: Books[] = [];
+const before: LedgerFigures[] = [];
 const startSeconds: number[] = [];
 for (const { name, database, keys, inUse } of variants) {
   console.error(`${name}: start`);
@@ -102,7 +102,7 @@ for (const { name, database, keys, inUse } of variants) {
   startSeconds.push((performance.now() - startedAt) / 1000);
   const target = plainTarget(name, child, true);
   targets.push(inUse === 0 ? target : { ...target, keys: Array.from({ length: inUse }, (_, index) => keyText(index)) });
-  before.push(values.unverified === true ? nothingRead : await child.ask("books"));
+  before.push(values.unverified === true ? unverified : await child.ask("ledger"));
 }
 await checkAnswers(plain, [direct, ...targets]);
 
@@ -124,7 +124,7 @@ for (let round = 0; round < rounds; round++) {
 const cpu = (samples: readonly Sample[]) => samples.map((each) => (each.cpuUs ?? 0) / each.requests);
 const range = ({ median, min, max }: Spread, digits = 0) =>
   `${median.toFixed(digits)} (${min.toFixed(digits)}-${max.toFixed(digits)})`;
-// What follows may take minutes; who is in a hurry has seen this.
+// The verification below may take minutes, so these figures are printed first.
 for (const [index, { name }] of targets.entries()) {
   const { many, one } = measured[index] ?? { many: [], one: [] };
   console.error(
@@ -135,20 +135,20 @@ const lines: Line[] = [];
 for (const [index, target] of targets.entries()) {
   const [{ many, one } = { many: [], one: [] }, was] = [measured[index], before[index]];
   const scrapes: number[] = [];
-  console.error(`${target.name}: scrapes and books`);
+  console.error(`${target.name}: scrapes and verification`);
   for (let scrape = 0; scrape < 3; scrape++) {
     const from = performance.now();
     await (await fetch(`http://127.0.0.1:${target.port}/metrics`)).text();
     scrapes.push(performance.now() - from);
   }
-  if (was === undefined) throw new Error("each target has its books from before");
-  const books = values.unverified === true ? null : await target.books();
+  if (was === undefined) throw new Error(`no earlier figures of ${target.name}`);
+  const ledger = values.unverified === true ? null : await target.ledger();
   if (
-    books === null
+    ledger === null
       ? values.unverified !== true
-      : books.charges - was.charges !== target.sent || books.pending !== 0 || books.differences !== 0
+      : ledger.charges - was.charges !== target.sent || ledger.pending !== 0 || ledger.differences !== 0
   ) {
-    throw new Error(`${target.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`);
+    throw new Error(`${target.name}: ${target.sent} requests were sent, but the ledger has ${JSON.stringify(ledger)}`);
   }
   lines.push({
     name: target.name,

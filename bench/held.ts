@@ -4,14 +4,14 @@ import type { Options } from "./options.ts";
 import { startTargets, type FoundTarget, type Target, type TargetName } from "./targets.ts";
 import { heldChunkMs, heldChunks, type Workload } from "./workloads.ts";
 
-/** Opened, looked at and left before the figure is taken: what the first streams bring in (code, pools) is not a stream's. */
+/** Number of streams opened and closed before the measurement, because code and pools must already be in memory. */
 const warmUpStreams = 50;
-/** After the last stream has begun: what its beginning left behind may be collected meanwhile. */
+/** Pause for garbage collection after the last stream has begun, in milliseconds. */
 const restMs = 3000;
-/** Until every stream has begun. */
+/** Longest time until every stream has begun, in milliseconds. */
 const beginMs = (heldChunks - 10) * heldChunkMs;
 
-/** The memory of each target's processes with many streams open, in fresh processes; a round's figure of each. */
+/** Starts new processes, and measures the memory of each target with many open streams. */
 export async function measureHeld(
   workload: Workload,
   { held, targets }: Pick<Options, "held"> & { readonly targets: readonly FoundTarget[] },
@@ -29,7 +29,7 @@ export async function measureHeld(
 }
 
 async function holdOpen(workload: Workload, target: Target, count: number): Promise<Sample> {
-  // Left again, and ended at the gateway, before the others begin.
+  // The pause lets the gateway end the warm-up streams before the measured streams begin.
   await opened(workload, target, warmUpStreams).then((streams) => streams[Symbol.dispose]());
   await pause(1000);
   const before = await target.figures();
@@ -49,7 +49,7 @@ async function holdOpen(workload: Workload, target: Target, count: number): Prom
   };
 }
 
-/** So many streams, each with its first byte there. */
+/** Opens `count` streams. Resolves when each has received its first byte. */
 async function opened(workload: Workload, target: Target, count: number): Promise<Disposable & { ended(): number }> {
   const connections: Connection[] = [];
   const request = chatRequest(target, workload.body);
@@ -58,19 +58,19 @@ async function opened(workload: Workload, target: Target, count: number): Promis
     const connection = await Connection.open(target.port);
     connections.push(connection);
     await new Promise<void>((resolve, reject) => {
-      const over = () => {
+      const onEnd = () => {
         ended++;
-        reject(new Error(`${workload.name}: a stream of ${target.name} is over`));
+        reject(new Error(`${workload.name}: a stream of ${target.name} ended too early`));
       };
       target.sent++;
-      connection.send(request, () => resolve()).then(over, over);
+      connection.send(request, () => resolve()).then(onEnd, onEnd);
     });
   };
-  const late = setTimeout(() => connections.forEach((each) => each[Symbol.dispose]()), beginMs);
+  const timer = setTimeout(() => connections.forEach((each) => each[Symbol.dispose]()), beginMs);
   try {
     await Promise.all(Array.from({ length: count }, first));
   } finally {
-    clearTimeout(late);
+    clearTimeout(timer);
   }
   return { ended: () => ended, [Symbol.dispose]: () => connections.forEach((each) => each[Symbol.dispose]()) };
 }

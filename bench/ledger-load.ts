@@ -1,4 +1,4 @@
-import type { Caller } from "../src/core/budget.ts";
+import type { Caller } from "../src/core/scope.ts";
 import { costOf } from "../src/core/cost.ts";
 import { usd } from "../src/core/money.ts";
 import { canonicalPrice } from "../src/core/price.ts";
@@ -8,13 +8,13 @@ import { contentId } from "../src/wire/content-id.ts";
 import { priceOf } from "./prices.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
 
-/** Load on the ledger alone: each loop places a hold, posts it and takes the next caller without waiting for the settlement, as a proxy's clients do. */
+/** Load on the ledger alone. Each loop places a hold, posts it, and continues without waiting for the settlement. */
 export interface LedgerLoad {
   readonly inFlight: number;
   readonly seconds: number;
-  /** In turn. */
+  /** Callers of the requests, in turn. */
   readonly callers: readonly Caller[];
-  /** Before each id, so that several processes do not meet. */
+  /** Prefix of each id. It keeps the ids of several processes distinct. */
   readonly prefix: string;
 }
 
@@ -22,7 +22,7 @@ export interface LedgerSample {
   readonly seconds: number;
   readonly admitted: number;
   readonly refused: number;
-  /** Median time of `hold` until it is durable, in microseconds. */
+  /** Median time until a hold is durable, in microseconds. */
   readonly p50Us: number;
   readonly p99Us: number;
 }
@@ -47,7 +47,7 @@ const posting = {
 
 let count = 0;
 
-/** Throws where a hold was not written, or a settlement not taken. */
+/** Runs the load. Throws an error if a hold or a settlement fails. */
 export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix }: LedgerLoad): Promise<LedgerSample> {
   const times: number[] = [];
   const settling: Promise<boolean>[] = [];
@@ -60,7 +60,7 @@ export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix
       const at = Date.now();
       const id = `${prefix}${at.toString(16).padStart(12, "0")}-${index.toString(16).padStart(8, "0")}`;
       const caller = callers[index % callers.length];
-      if (caller === undefined) throw new Error("there are callers");
+      if (caller === undefined) throw new Error("no callers");
       const from = performance.now();
       const held = await ledger.hold({
         id,
@@ -90,11 +90,11 @@ export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix
         };
         settling.push(ledger.post(id, posting, end).then((posted) => posted.ok));
       } else if (held.reason === "no_room") refused++;
-      else throw new Error(`a hold was not written: ${held.reason}`);
+      else throw new Error(`a hold failed: ${held.reason}`);
     }
   };
   await Promise.all(Array.from({ length: inFlight }, loop));
-  if ((await Promise.all(settling)).includes(false)) throw new Error("a settlement was not taken");
+  if ((await Promise.all(settling)).includes(false)) throw new Error("a settlement failed");
   const sorted = sortedCopy(times);
   return {
     seconds: (performance.now() - startedAt) / 1000,

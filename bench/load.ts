@@ -1,3 +1,4 @@
+import { hasRightLength } from "./check.ts";
 import { Connection, chatRequest } from "./connection.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
 import type { Target } from "./targets.ts";
@@ -8,24 +9,24 @@ export interface LoadOptions {
   readonly connections: number;
 }
 
-/** A measurement that takes longer ends with what it has: what is ten times slower than the others need not be sent as much. */
+/** Longest time of a measurement, in milliseconds. Slow targets get fewer requests. */
 const loadMsMax = 3_000;
 
 const nothing = Buffer.alloc(0);
 
-/** One measurement of one target. Times in microseconds. */
+/** One measurement of one target. Times are in microseconds. */
 export interface Sample {
   readonly requests: number;
   readonly seconds: number;
-  /** CPU time of the proxy; null without one. */
+  /** CPU time of the proxy; null for the gateway alone. */
   readonly cpuUs: number | null;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Memory that open streams added to the proxy's processes; null where it was not measured. */
+  /** Memory that open streams added to the proxy's processes; null if it was not measured. */
   readonly heldBytes: number | null;
 }
 
-/** A closed loop: each connection sends its next request as soon as it has its answer. */
+/** Measures a closed loop: each connection sends its next request as soon as the answer is complete. */
 export async function runLoad(workload: Workload, target: Target, options: LoadOptions): Promise<Sample> {
   await using connections = await openAll(target, options.connections);
   const requests = target.keys.map((key) => chatRequest({ ...target, key }, workload.body));
@@ -46,7 +47,7 @@ export async function runLoad(workload: Workload, target: Target, options: LoadO
         if (firstByteAt === 0) firstByteAt = performance.now();
       });
       times.push(((untilFirstByte ? firstByteAt : performance.now()) - sentAt) * 1000);
-      if (status !== 200 || bodyBytes !== target.answerBytes) {
+      if (status !== 200 || !hasRightLength(target, bodyBytes)) {
         throw new Error(`${workload.name}: ${target.name} answered ${status} with ${bodyBytes} bytes under load`);
       }
     }
@@ -65,7 +66,10 @@ export async function runLoad(workload: Workload, target: Target, options: LoadO
   };
 }
 
-/** Many streams at once, each chunk of which says when it was written. The times are the chunks' one way. */
+/**
+ * Measures many streams at once. Each chunk contains the time at which the gateway wrote it. The sample's times are the
+ * delays of the chunks.
+ */
 export async function runPaced(workload: Workload, target: Target, streams: number, chunks: number): Promise<Sample> {
   await using connections = await openAll(target, streams);
   const request = chatRequest(target, workload.body);
@@ -74,12 +78,12 @@ export async function runPaced(workload: Workload, target: Target, streams: numb
   const startedAt = performance.now();
   await Promise.all(
     connections.all.map(async (connection, index) => {
-      // Spread over the time of one chunk, as streams that began by themselves would be.
+      // Spread the starts over the time of one chunk, because independent clients do not start together.
       await new Promise((resolve) => setTimeout(resolve, (index * pacedChunkMs) / streams));
-      const reader = new StampReader(delays);
+      const reader = new TimestampReader(delays);
       target.sent++;
       const { status } = await connection.send(request, (bytes) => reader.feed(bytes));
-      if (status !== 200 || reader.count !== chunks || !reader.isWhole) {
+      if (status !== 200 || reader.count !== chunks || !reader.isComplete) {
         throw new Error(`${workload.name}: ${target.name} answered ${status} with ${reader.count} chunks`);
       }
     }),
@@ -97,8 +101,8 @@ export async function runPaced(workload: Workload, target: Target, streams: numb
   };
 }
 
-/** Finds the stamps `@MICROSECONDS;` in a stream that is cut anywhere. */
-class StampReader {
+/** Finds the timestamps `@MICROSECONDS;` in a stream whose bytes arrive in pieces of any size. */
+class TimestampReader {
   readonly #delays: number[];
   #rest = "";
   count = 0;
@@ -107,7 +111,7 @@ class StampReader {
     this.#delays = delays;
   }
 
-  get isWhole(): boolean {
+  get isComplete(): boolean {
     return this.#rest.endsWith("data: [DONE]\n\n");
   }
 

@@ -1,30 +1,30 @@
-import { checkAnswers, checkBooks } from "./check.ts";
+import { checkAnswers, checkLedgers } from "./check.ts";
 import { measureHeld } from "./held.ts";
 import { runLoad, runPaced, type Sample } from "./load.ts";
 import type { Options } from "./options.ts";
 import { startTargets, type FoundTarget, type Target, type TargetName } from "./targets.ts";
 import { pacedChunkMs, type Workload } from "./workloads.ts";
 
-/** V8 compiles what is hot only after thousands of calls: each target is warmed up by as many requests as the others. */
+/** Size of the warm-up, in rounds. V8 optimizes hot code only after thousands of calls. */
 const warmUpFactor = 4;
-/** Rounds of what needs fresh processes each time. */
+/** Largest number of rounds if each round starts new processes. */
 const freshRoundsMax = 3;
 
 type ByTarget<T> = Readonly<Partial<Record<TargetName, T>>>;
 
-/** All that was measured of one workload, by target and round. */
+/** Measurements of one workload, by target and round. */
 export interface Measured {
   readonly workload: Workload;
   readonly samples: ByTarget<readonly Sample[]>;
-  /** Chunks of each stream; 0 where none are streamed. */
+  /** Chunks of each stream; 0 if the workload has no streams. */
   readonly chunks: number;
-  /** Memory of the proxies in bytes: before their first request, and at most. */
+  /** Memory of each proxy before its first request and at the peak, in bytes. */
   readonly memory: ByTarget<{ readonly atRest: number; readonly peak: number }>;
 }
 
 /**
- * Starts fresh processes, checks their answers, warms them up, and measures them in turns: every round begins with
- * another target, so that neither the machine's moods nor a neighbour's heat meets one of them alone.
+ * Starts new processes, checks their answers, warms them up, and measures them in turn. Each round begins with a
+ * different target, because the machine's speed changes over time.
  */
 export async function measure(
   workload: Workload,
@@ -68,7 +68,7 @@ export async function measure(
     progress(`${workload.name}: round ${round + 1} of ${options.rounds}`);
     for (const target of inTurn(all, round)) keep(target.name, await sample(target));
   }
-  await checkBooks(workload, all);
+  await checkLedgers(workload, all);
   const peak = await memoryOf(all, "peakRssBytes");
   const memory: { [N in TargetName]?: { atRest: number; peak: number } } = {};
   for (const { name } of all) {

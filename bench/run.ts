@@ -6,8 +6,8 @@ import { findTargets, targetNames } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
 /*
- * What Farebox costs beside a bare proxy and beside no proxy at all. Everything is on this machine and on loopback:
- * this process is the load generator; the gateway and each proxy are processes of their own.
+ * Compares Farebox with a bare proxy and with no proxy. Everything runs on this machine over loopback: this process
+ * generates the load; the gateway and each proxy are separate processes.
  */
 try {
   const options = readOptions(process.argv.slice(2));
@@ -23,7 +23,7 @@ async function run(options: Options): Promise<void> {
   console.log(
     `${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`,
   );
-  console.log(`load average before the run ${facts["loadAverage"]}: above 1, trust ratios only`);
+  console.log(`load average before the run: ${facts["loadAverage"]}. If it is above 1, trust only the ratios.`);
   const { found, missing } = findTargets(options.targets, options.others);
   for (const sentence of missing) console.log(sentence);
   const all: Measured[] = [];

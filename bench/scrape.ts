@@ -1,10 +1,11 @@
 /**
- * Time that a scrape takes on a ledger of 1,000 keys and 60 models with a month of charges, and that the main thread is
- * blocked meanwhile: the real proxy on the real store, asked over HTTP.
+ * Measures how long a scrape takes, and how long it blocks the main thread. Scrapes the real proxy over HTTP. By default, its
+ * ledger has 1,000 keys, 60 models and a month of charges.
  *
- *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS] [CHARGES]
+ *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS] [CHARGES] [USERS]
  *
- * "beside" is a scrape while a report of every charge runs.
+ * USERS is the number of windows of an each-user budget. The metrics do not show these windows.
+ * "busy" is a scrape during a report of all charges.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,21 +14,22 @@ import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { parseArgs } from "node:util";
 import { startServing } from "../src/server/serving.ts";
 import { loadSettings } from "../src/config/load.ts";
-import { silentLog } from "../src/platform/log.ts";
+import { silentLog } from "../test/support/captured-log.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../src/ledger/sqlite/connection.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { rollupDimensions, rollupSums } from "../src/ledger/rollups.ts";
-import { calendarOf, isTimeZone, systemClock } from "../src/platform/clock.ts";
+import { calendarOf, systemClock } from "../src/platform/clock.ts";
 
-const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({
+const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000", usersText = "0"] = parseArgs({
   allowPositionals: true,
 }).positionals;
 const [keys, perKey, days, charges] = [Number(keysText), Number(perKeyText), Number(daysText), Number(chargesText)];
+const users = Number(usersText);
 const dayMs = 86_400_000;
 const calendar = calendarOf("UTC");
 const now = Date.now();
 
-/** Rows as the writer would have left them; nothing here is read back but by the scrape. */
+/** Writes the rows that a scrape reads, in the form in which the ledger's writer stores them. */
 function fill(db: Connection): void {
   const keyRow = db.prepare("insert into keys (id, name, team, digest, models, created_at) values (?, ?, ?, ?, ?, ?)");
   const insert = (table: string, time: string) =>
@@ -40,6 +42,7 @@ function fill(db: Connection): void {
     [
       `key-${key}`,
       `team-${key % 40}`,
+      `provider-model-${(key * 7 + step) % 60}`,
       `provider-model-${(key * 7 + step) % 60}`,
       `group-${step % 4}`,
       "reported",
@@ -65,16 +68,19 @@ function fill(db: Connection): void {
     charge.run(`charge-${index}`, at, at, `key-${index % keys}`, `provider-model-${index % 60}`);
   }
   const budget = db.prepare(
-    "insert into budgets (scope, period, mode, amount_limit, warn_percent) values ('each-key', ?, 'soft', 5000000000000, null) returning seq",
+    "insert into budgets (scope, period, mode, amount_limit, warn_percent) values (?, ?, 'soft', 5000000000000, null) returning seq",
   );
   const window = db.prepare(
     "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 123456789012, 0)",
   );
   for (const period of ["1d", "1mo"] as const) {
     const span = calendar.spanOf(period, now);
-    const { seq } = budget.get(period) as { seq: number };
+    const { seq } = budget.get("each-key", period) as { seq: number };
     for (let key = 0; key < keys; key++) window.run(seq, `key-${key}`, span.start, span.end);
   }
+  const { seq } = budget.get("each-user", "1d") as { seq: number };
+  const span = calendar.spanOf("1d", now);
+  for (let user = 0; user < users; user++) window.run(seq, `user-${user}`, span.start, span.end);
 }
 
 const folder = mkdtempSync(join(tmpdir(), "farebox-scrape-"));
@@ -96,7 +102,6 @@ try {
     env,
     flags: {},
     readFile: () => ({ ok: false, code: "ENOENT" }),
-    isTimeZone,
     uses: "all",
   });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
@@ -112,7 +117,7 @@ try {
     day: () => ledger.report({ by: ["team"], since: calendar.spanOf("1d", now).start, until: Date.now() + 1 }),
     month: () => ledger.report({ by: ["team"], since: calendar.spanOf("1mo", now).start, until: Date.now() + 1 }),
     scrape,
-    beside: async () => {
+    busy: async () => {
       running ??= ledger.report({ by: ["tag:a"], since: 0, until: Date.now() }).finally(() => (running = undefined));
       await scrape();
     },

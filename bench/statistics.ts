@@ -1,4 +1,4 @@
-/** The value below which `share` of the sorted values lie; 0 of none. */
+/** Returns the value below which `share` of the sorted values lie; 0 if there are no values. */
 export function percentile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
@@ -13,7 +13,7 @@ export interface Spread {
   readonly max: number;
 }
 
-/** Median and extremes; with an even number of values, the mean of the two in the middle. */
+/** Returns the median and the extremes. The median of an even number of values is the mean of the middle two. */
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = sortedCopy(values);
   const middle = sorted.length / 2;
@@ -21,7 +21,7 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (pair[0] + pair[1]) / 2, min: sorted[0] ?? 0, max: sorted.at(-1) ?? 0 };
 }
 
-/** Divides each round's value by the same round's other one: drift over the rounds affects both alike. */
+/** Divides values of the same round, because a drift over the rounds then cancels out. */
 export function pairedRatios(values: readonly number[], others: readonly number[]): number[] {
   return values.map((value, round) => value / (others[round] ?? Number.NaN));
 }

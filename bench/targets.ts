@@ -1,14 +1,15 @@
+// cspell:ignore gomodel bifrost
 import { Child, type ChildParams, type ProgramName } from "./child.ts";
-import type { Books, ProcessFigures } from "./messages.ts";
+import type { LedgerFigures, ProcessFigures } from "./messages.ts";
 import { findOther, otherNames, type OtherName } from "./others.ts";
 
-/** `undici` is Farebox again, with its other engine. */
+/** Names of all targets. `undici` is Farebox with that engine. */
 export const targetNames = ["direct", "bare", "farebox", "undici", ...otherNames] as const;
 export type TargetName = (typeof targetNames)[number];
 
 const gatewayKey = "sk-sandbox";
 
-/** Parameters of a process by default. */
+/** Default parameters of a process. */
 export const defaultParams: ChildParams = {
   gatewayUrl: "",
   gatewayKey,
@@ -26,27 +27,29 @@ export interface Target<Name extends string = string> {
   readonly name: Name;
   readonly port: number;
   readonly key: string;
-  /** With which its requests are made in turn. */
+  /** Keys of the requests, in turn. */
   readonly keys: readonly string[];
-  /** Headers that it must have beside a client's own. */
+  /** Additional headers that the target requires. */
   readonly headers: readonly string[];
-  /** True if its answers are the gateway's byte for byte; else they must mean the same. */
+  /** True if the answers must equal the gateway's byte for byte; false if only the text and the usage must match. */
   readonly passesBytes: boolean;
-  /** Length of the right answer; known once its answers have been checked. */
+  /** Length of the correct answer in bytes. `checkAnswers` sets it. */
   answerBytes: number;
-  /** Requests that it has been sent: what its books must agree with. */
+  /** Bytes by which an answer's length may differ. Bifrost writes milliseconds into each chunk. */
+  readonly toleratedBytes: number;
+  /** Number of requests sent to the target. The ledger must have the same number of charges. */
   sent: number;
-  /** Null where there is no proxy. */
+  /** Returns the CPU and memory; null for the gateway alone. */
   figures(): Promise<ProcessFigures | null>;
-  /** Null where none are kept. */
-  books(): Promise<Books | null>;
+  /** Returns the figures of the ledger; null if the target has no ledger. */
+  ledger(): Promise<LedgerFigures | null>;
 }
 
 export interface Targets extends AsyncDisposable {
   readonly all: readonly Target<TargetName>[];
 }
 
-/** Returns the targets that can be measured, and a sentence for each wanted one that cannot. */
+/** Returns the installed targets, and for each missing target a sentence that says how to install it. */
 export function findTargets(
   wanted: readonly TargetName[],
   folder: string,
@@ -55,16 +58,16 @@ export function findTargets(
   const missing: string[] = [];
   for (const name of targetNames.filter((each) => wanted.includes(each))) {
     const other = otherNames.find((each) => each === name);
-    const place = other === undefined ? { ok: true as const, path: "" } : findOther(other, folder);
-    if (place.ok) found.push({ name, path: place.path });
-    else missing.push(place.why);
+    const program = other === undefined ? { ok: true as const, path: "" } : findOther(other, folder);
+    if (program.ok) found.push({ name, path: program.path });
+    else missing.push(program.why);
   }
   return { found, missing };
 }
 
 export interface FoundTarget {
   readonly name: TargetName;
-  /** Path of an executable from elsewhere. */
+  /** Path of another program's executable; "" for Farebox, the bare proxy and the gateway. */
   readonly path: string;
 }
 
@@ -76,7 +79,7 @@ export interface TargetsParams {
   readonly targets: readonly FoundTarget[];
 }
 
-/** A gateway and, before it, the proxies: each a process of its own. */
+/** Starts a gateway and the proxies in front of it, each in a separate process. */
 export async function startTargets({
   gateway: program,
   chunks,
@@ -112,20 +115,21 @@ function programOf(name: Exclude<TargetName, "direct">): ProgramName {
   return name === "undici" ? "farebox" : name;
 }
 
-/** These rewrite JSON. */
-const rewriting: readonly TargetName[] = ["portkey", "litellm"] satisfies readonly OtherName[];
+/** Targets that rewrite JSON. */
+const rewriting: readonly TargetName[] = ["portkey", "litellm", "gomodel", "bifrost"] satisfies readonly OtherName[];
 
 function targetOf(name: TargetName, child: Child, gatewayUrl: string): Target<TargetName> {
   return {
     ...plainTarget(name, child, name === "farebox" || name === "undici"),
     headers: name === "portkey" ? ["x-portkey-provider: openai", `x-portkey-custom-host: ${gatewayUrl}/v1`] : [],
     passesBytes: !rewriting.includes(name),
+    toleratedBytes: name === "bifrost" ? 1_024 : 0,
     figures: async () => (name === "direct" ? null : child.ask("figures")),
   };
 }
 
-/** A process that passes bytes; whether it keeps books. */
-export function plainTarget<Name extends string>(name: Name, child: Child, keepsBooks: boolean): Target<Name> {
+/** Returns the target of a process that does not change bytes. */
+export function plainTarget<Name extends string>(name: Name, child: Child, hasLedger: boolean): Target<Name> {
   return {
     name,
     port: child.port,
@@ -134,8 +138,9 @@ export function plainTarget<Name extends string>(name: Name, child: Child, keeps
     headers: [],
     passesBytes: true,
     answerBytes: 0,
+    toleratedBytes: 0,
     sent: 0,
     figures: () => child.ask("figures"),
-    books: async () => (keepsBooks ? child.ask("books") : null),
+    ledger: async () => (hasLedger ? child.ask("ledger") : null),
   };
 }

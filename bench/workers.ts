@@ -6,9 +6,9 @@ import { defaultParams, plainTarget, type Target } from "./targets.ts";
 import { workloads, type Workload } from "./workloads.ts";
 
 /*
- * What `serve --workers` is worth: plain requests as fast as they are answered, with each number of workers in turn.
- * Everything shares this machine's cores, the load generator and the gateway too, so besides requests a second stand the CPU of
- * the primary and of the workers for each request: the first is what bounds a larger machine.
+ * Measures plain requests per second with different numbers of workers, in turn. The load generator and the gateway share
+ * this machine's cores. The table therefore also shows the CPU per request of the primary and of the workers. The primary's
+ * CPU limits the throughput of a larger machine.
  *
  *   node bench/workers.ts [WORKERS,WORKERS,…] [REQUESTS] [ROUNDS]
  */
@@ -20,19 +20,20 @@ interface Figures {
   readonly perSecond: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** CPU for one request, by process. Microseconds. */
+  /** CPU of the primary for one request, in microseconds. */
   readonly primaryUs: number;
+  /** CPU of all workers for one request, in microseconds. */
   readonly workersUs: number;
 }
 
 await using owned = new AsyncDisposableStack();
 const gateway = owned.use(await Child.start("gateway", defaultParams));
-const behind = { ...defaultParams, gatewayUrl: `http://127.0.0.1:${gateway.port}` };
+const params = { ...defaultParams, gatewayUrl: `http://127.0.0.1:${gateway.port}` };
 const targets = new Map<number, Target>();
 for (const workers of counts.split(",").map(Number)) {
-  const target = plainTarget("farebox", owned.use(await Child.start("farebox", { ...behind, workers })), true);
+  const target = plainTarget("farebox", owned.use(await Child.start("farebox", { ...params, workers })), true);
   target.answerBytes = await bytesOfAnswer(target);
-  // Its CPU is read from its metrics, which have that of its workers too.
+  // The CPU comes from the metrics, which include the workers.
   targets.set(workers, { ...target, figures: async () => null });
 }
 const all = new Map<number, Figures[]>([...targets.keys()].map((workers) => [workers, []]));
@@ -41,9 +42,9 @@ for (let round = 0; round < Number(rounds); round++) {
   for (const [workers, target] of targets) all.get(workers)?.push(await sample(target, Number(requests)));
 }
 for (const [workers, target] of targets) {
-  const books = await target.books();
-  if (books === null || books.differences + books.pending > 0)
-    throw new Error(`with ${workers} workers the books say ${JSON.stringify(books)}`);
+  const ledger = await target.ledger();
+  if (ledger === null || ledger.differences + ledger.pending > 0)
+    throw new Error(`with ${workers} workers, the ledger has ${JSON.stringify(ledger)}`);
 }
 console.log(
   "| workers | requests a second | p50 | p99 | CPU a request: primary | workers |\n|---|---|---|---|---|---|",
@@ -57,7 +58,7 @@ for (const [workers, figures] of all) {
 
 function plainWorkload(): Workload {
   const found = workloads.find(({ name }) => name === "plain");
-  if (found === undefined) throw new Error("there is no plain workload");
+  if (found === undefined) throw new Error('no workload "plain"');
   return found;
 }
 
@@ -74,7 +75,7 @@ async function bytesOfAnswer(target: Target): Promise<number> {
   return (await connection.send(chatRequest(target, workload.body), () => undefined)).bodyBytes;
 }
 
-/** Seconds since the start; one process is a primary alone. */
+/** Returns the CPU seconds since the start. A single process counts as the primary. */
 async function cpuOf({ port }: Target): Promise<{ readonly primary: number; readonly workers: number }> {
   const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
   const found = { primary: 0, workers: 0 };

@@ -1,14 +1,14 @@
-/** Subject of a workload's figures. */
+/** Kind of a workload's measurement. */
 export type Measure =
   /** CPU of the proxy for each request, with many clients at once. */
   | "cpu"
-  /** One client: from sending to the answer's last byte. */
+  /** Time of one client from sending to the last byte of the answer. */
   | "latency"
-  /** One client: from sending to the first byte of the answer's body. */
+  /** Time of one client from sending to the first byte of the body. */
   | "firstByte"
-  /** Streams held open at once: CPU over time, and each chunk's delay from the gateway to the client. */
+  /** CPU over time with many open streams, and the delay of each chunk from the gateway to the client. */
   | "paced"
-  /** Streams held open at once: the memory of the proxy's processes. */
+  /** Memory of the proxy's processes with many open streams. */
   | "held";
 
 export interface Workload {
@@ -16,20 +16,21 @@ export interface Workload {
   readonly about: string;
   readonly measure: Measure;
   readonly body: object;
-  /** Deltas of the answer where it is a stream; null where it is plain. */
+  /** Number of deltas of a streamed answer; null if it is not streamed. */
   readonly deltas: number | null;
-  /** To one target in one round: about a second's. Null where the number of streams says it. */
+  /** Requests to one target in one round, which take about a second; null for one request per stream. */
   readonly requests: number | null;
 }
 
-/** Deltas of a burst stream. */
+/** Number of deltas in a burst stream. */
 export const burstDeltas = 200;
-/** Tokens of a plain answer: 0.4 kB. */
+/** Number of tokens in a plain answer of 0.4 kB. */
 export const plainTokens = 50;
-/** Between two chunks of a paced stream. */
+/** Time between two chunks of a paced stream, in milliseconds. */
 export const pacedChunkMs = 5;
-/** Between two chunks of a stream that is held open, and of how many it is made: longer than a slow proxy takes to open them all. */
+/** Time between two chunks of a stream that is held open, in milliseconds. */
 export const heldChunkMs = 1000;
+/** Number of chunks of such a stream. It lasts longer than the slowest proxy needs to open all streams. */
 export const heldChunks = 60;
 
 const hello = [
@@ -38,11 +39,11 @@ const hello = [
 ];
 
 function body(messages: readonly object[], stream: boolean): object {
-  const asked = { model: "gpt-4o", temperature: 0.7, max_tokens: 1000, messages };
-  return stream ? { ...asked, stream: true, stream_options: { include_usage: true } } : asked;
+  const request = { model: "gpt-4o", temperature: 0.7, max_tokens: 1000, messages };
+  return stream ? { ...request, stream: true, stream_options: { include_usage: true } } : request;
 }
 
-/** Lines of prose with quotes in them, as documents in prompts have: both are escaped in JSON. */
+/** Returns prose with line breaks and quotation marks, because JSON escapes both in real prompts too. */
 function longPrompt(bytes: number): string {
   const line = 'The fare is "what the meter says", and the meter says what the gateway wrote down for the ride.\n';
   return line.repeat(Math.ceil(bytes / line.length)).slice(0, bytes);

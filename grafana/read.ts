@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 
 /** Parts of a dashboard's committed file that pictures and tests need. */
 export interface DashboardFile {
-  /** The file's name without its ending. */
+  /** Name of the file without its extension. */
   readonly name: string;
   readonly title: string;
   readonly uid: string;
@@ -25,6 +25,8 @@ export interface PanelFile {
   readonly title: string;
   readonly description: string;
   readonly datasource: { readonly type: string; readonly uid: string };
+  readonly timeFrom?: string;
+  readonly interval?: string;
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
   readonly fieldConfig: {
     readonly defaults: {
@@ -34,7 +36,7 @@ export interface PanelFile {
       readonly noValue?: string;
       readonly mappings?: readonly { readonly options: Readonly<Record<string, { readonly text: string }>> }[];
       readonly thresholds?: { readonly steps: readonly { readonly value: number | null; readonly color: string }[] };
-      readonly custom?: { readonly stacking?: { readonly mode: string } };
+      readonly custom?: { readonly drawStyle?: string; readonly stacking?: { readonly mode: string } };
     };
   };
   readonly transformations?: readonly {
@@ -48,7 +50,7 @@ export interface TargetFile {
   readonly refId: string;
   readonly expr: string;
   readonly legendFormat: string;
-  /** True for an instant query, false for one over the time range. */
+  /** True for an instant query; false for a query over the time range. */
   readonly instant?: boolean;
   readonly datasource: { readonly uid: string };
 }
@@ -58,15 +60,15 @@ export type SqlPanelFile = Omit<PanelFile, "targets"> & { readonly targets: read
 export type SqlDashboardFile = Omit<DashboardFile, "panels"> & { readonly panels: readonly SqlPanelFile[] };
 
 export interface SqlTargetFile {
-  /** For SQLite's data source, with the columns that hold times. */
+  /** Query for SQLite's data source, with the columns that contain times. */
   readonly queryText?: string;
   readonly timeColumns?: readonly string[];
-  /** For PostgreSQL's. */
+  /** Query for PostgreSQL's data source. */
   readonly rawSql?: string;
   readonly datasource: { readonly uid: string };
 }
 
-/** The files of a folder, by path. */
+/** Returns the files of a folder, in the order of their paths. */
 function committed(folder: string) {
   const path = fileURLToPath(new URL(folder, import.meta.url));
   const files = globSync("**/*.json", { cwd: path }).toSorted();
@@ -76,10 +78,10 @@ function committed(folder: string) {
   }));
 }
 
-/** The committed dashboards over Prometheus, by name. */
+/** Returns the committed dashboards over Prometheus. */
 export const committedDashboards = (): DashboardFile[] => committed("dashboards");
 
-/** Those over the ledger's tables. */
+/** Returns the committed dashboards over the ledger's tables. */
 export const committedExact = (): SqlDashboardFile[] => committed("exact");
 
 /** Builds the query that Grafana sends with all variables at All. Durations are in seconds. */
@@ -90,8 +92,12 @@ export function substituted(
   const values: Readonly<Record<string, string>> = {
     $__rate_interval: `${Math.max(stepS + scrapeS, 4 * scrapeS)}s`,
     $__range: `${Math.ceil(rangeS)}s`,
+    $__interval: `${Math.max(stepS, 4 * scrapeS)}s`,
     $job: ".+",
     $instance: ".+",
+    $team: ".*",
+    $key: ".*",
+    $model: ".*",
   };
   return expression.replaceAll(/\$\w+/g, (variable) => values[variable] ?? variable);
 }

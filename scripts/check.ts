@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 
 /*
- * Checks format, lint, types and spelling at the same time, next to the command of its arguments if there is one, whose output
- * passes. Prints the checks that fail last.
+ * Checks format, lint, types and spelling in parallel. If the arguments are a command, also runs that command and prints its
+ * output. Prints failed checks at the end.
  */
 
 const checks = ["format:check", "lint", "typecheck", "spell"];
@@ -29,6 +29,6 @@ const ended = await Promise.all(checks.map((name) => run("npm", ["run", "--silen
 process.exitCode = (await next).code;
 for (const [index, { output, code }] of ended.entries()) {
   if (code === 0) continue;
-  process.stdout.write(`npm run ${checks[index]} fails:\n${output}\n`);
+  process.stdout.write(`npm run ${checks[index]} failed:\n${output}\n`);
   process.exitCode = 1;
 }

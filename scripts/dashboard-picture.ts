@@ -3,41 +3,41 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Locator, Page } from "playwright-core";
 import { setBudget } from "../src/admin/budgets.ts";
-import { listPrices } from "../src/sandbox/prices.ts";
+import { sandboxPrices } from "../src/sandbox/prices.ts";
+import { addAdmin } from "../test/support/admin-client.ts";
 import { closeBrowser, signIn, visit } from "../test/support/browser.ts";
 import { trafficProfiles, writePastTraffic } from "../test/support/past-traffic.ts";
 import { manualClock } from "../test/support/manual-clock.ts";
 import { startProxy } from "../test/support/running-proxy.ts";
 
-/**
- * Pictures of the dashboard in docs/images: a real Chromium before a real Farebox, with the sandbox for a gateway and a
- * quarter of traffic in the ledger. With a folder, every view in both themes on both screens, to look at.
+/*
+ * Takes the pictures of the dashboard for docs/images. Chromium shows a real Farebox with the sandbox as its gateway and three
+ * months of traffic in the ledger. If the argument is a folder, writes every view in both themes and both sizes to that folder.
  * Needs `chromium`.
  */
-const [looks] = process.argv.slice(2);
-const folder = looks === undefined ? fileURLToPath(new URL("../docs/images", import.meta.url)) : resolve(looks);
-const token = "an-editor-of-these-pictures-0123456789abcdef";
-/** A Wednesday afternoon, so that the same pictures come out each time. */
+const [target] = process.argv.slice(2);
+const folder = target === undefined ? fileURLToPath(new URL("../docs/images", import.meta.url)) : resolve(target);
+/** Simulated time of the pictures, a Wednesday afternoon. It is fixed, because every run must take the same pictures. */
 const present = Date.parse("2026-11-18T15:40:00Z");
 const minuteMs = 60_000;
 
-/** Others the gateway would charge at a price of its own. */
-const pricedBySandbox = new Set(Object.keys(listPrices()));
+/** Models with the same price in Farebox and the sandbox. */
+const pricedBySandbox = new Set(Object.keys(sandboxPrices()));
 
 const clock = manualClock(present - 60 * minuteMs);
 let served = 0;
 await using proxy = await startProxy({
   clock,
-  env: { FAREBOX_ADMIN_TOKEN: token },
   sandbox: {
     startingBalanceUsd: "212.40",
-    // The gateway takes its time, by the clock that stands still otherwise.
+    // Advances the simulated clock, because each request must have a duration.
     scenario: () => {
       clock.advance(380 + ((served++ * 617) % 2900));
       return undefined;
     },
   },
 });
+const token = await addAdmin(proxy.database, "carol", "editor");
 const keys = new Map(await writePastTraffic(proxy, { until: clock.now(), days: 92 }));
 keys.set(
   "onboarding",
@@ -53,11 +53,12 @@ for (const [scope, limit, period, mode, warnPercent] of [
   ["team:research", "2.40", "1d", "hard", 80],
   ["team:product", "4", "1mo", "soft", 90],
   ["key:support-bot", "0.10", "1d", "hard", null],
+  ["each-key", "0.80", "1d", "hard", 80],
   ["key:nightly-eval", "0.75", "1d", "hard", 80],
   ["key:onboarding", "0.05", "1w", "hard", 75],
 ] as const) {
   const set = await setBudget(
-    { ledger: proxy.serving.ledger, keys: proxy.serving.keys, clock, by: "pictures" },
+    { ledger: proxy.serving.ledger, keys: proxy.serving.keys, clock, by: "carol" },
     { scope, limit, period, mode, warnPercent },
   );
   if (!set.ok) throw new Error(set.message);
@@ -71,7 +72,7 @@ await Promise.all([
 ]);
 clock.set(present);
 
-/** Requests of everybody as they come; some are cut, some come without usage, and some the gateway fails. */
+/** Sends an hour of requests from all keys. Some streams are cut, and some requests fail at the gateway. */
 async function lastHour(): Promise<void> {
   await proxy.serving.sampler.sample();
   for (let minute = 0, number = 0; minute < 60; minute++) {
@@ -85,10 +86,10 @@ async function lastHour(): Promise<void> {
       const tokens = `tokens:${60 + ((number * 97) % 420)}`;
       const answer = await (fails
         ? send(name, model, "status:502")
-        : number % 17 === 5
+        : number % 61 === 5
           ? send(name, model, "cut:40", { stream: true })
           : send(name, model, tokens, { stream: number % 7 === 3 }));
-      // One that is cut has no end.
+      // Reading the body of a cut stream fails.
       await answer.text().catch(() => "");
       await settled();
       clock.advance(Math.floor(minuteMs / (wanted + 1)) - 3_500);
@@ -98,7 +99,7 @@ async function lastHour(): Promise<void> {
   await proxy.serving.sampler.sample();
 }
 
-/** Waits until the counts are settled: they wait for moments of the clock. */
+/** Waits until all requests are settled. Advances the clock meanwhile, because settlements wait for it. */
 async function settled(): Promise<void> {
   const ticking = setInterval(() => clock.advance(1), 1);
   await proxy.serving.settled();
@@ -132,13 +133,18 @@ const screens = {
 const themes = ["light", "dark"] as const;
 type Picture = `${keyof typeof screens}-${(typeof themes)[number]}`;
 
+/** Waits for a chart and its legend. */
+async function charted(page: Page): Promise<void> {
+  await page.locator(".legend").waitFor();
+}
+
 interface View {
   readonly name: string;
   readonly path: string;
   readonly shown: (page: Page) => Locator;
   /** Steps before the picture is taken. */
   readonly first?: (page: Page) => Promise<unknown>;
-  /** Those for the documents. */
+  /** Pictures that the documentation uses. */
   readonly kept: readonly Picture[];
 }
 
@@ -171,31 +177,58 @@ const views: readonly View[] = [
     shown: (page) => page.locator(".keys tbody tr").nth(5),
     kept: ["desk-light", "phone-light"],
   },
-  { name: "prices", path: "/prices", shown: (page) => page.locator(".prices tbody tr").nth(5), kept: ["desk-dark"] },
+  {
+    name: "key",
+    path: "/keys/nightly-eval",
+    shown: (page) => page.locator(".refused-card"),
+    kept: ["desk-light"],
+    first: charted,
+  },
+  { name: "teams", path: "/teams", shown: (page) => page.locator(".keys tbody tr").nth(2), kept: [] },
+  { name: "team", path: "/teams/product", shown: (page) => page.locator(".budget").first(), kept: [], first: charted },
+  {
+    name: "budgets",
+    path: "/budgets",
+    shown: (page) => page.locator(".keys tbody tr").nth(5),
+    kept: ["desk-dark"],
+  },
+  {
+    name: "budget",
+    path: "/budgets?scope=each-key&period=1d",
+    shown: (page) => page.locator(".drawer .spenders li").nth(3),
+    kept: [],
+  },
+  { name: "models", path: "/models", shown: (page) => page.locator(".prices tbody tr").nth(5), kept: ["desk-dark"] },
+  { name: "model", path: "/models/gpt-5", shown: (page) => page.locator(".history").first(), kept: [], first: charted },
+  { name: "audit", path: "/audit", shown: (page) => page.locator("tbody tr").nth(2), kept: [] },
+  { name: "admins", path: "/admins", shown: (page) => page.locator("tbody tr").first(), kept: [] },
   { name: "health", path: "/health", shown: (page) => page.locator(".minutes"), kept: ["desk-light"] },
 ];
 
 mkdirSync(folder, { recursive: true });
-for (const screen of ["desk", "phone"] as const) {
-  for (const colorScheme of themes) {
-    await using visitor = await visit(proxy.url, { ...screens[screen], colorScheme });
-    const { page } = visitor;
-    await page.clock.setFixedTime(present);
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, token);
-    const picture: Picture = `${screen}-${colorScheme}`;
-    for (const { name, path, shown, first } of views.filter(
-      ({ kept }) => looks !== undefined || kept.includes(picture),
-    )) {
-      await page.goto(`${proxy.url}/dashboard${path}`);
-      await shown(page).waitFor();
-      await first?.(page);
-      await page.evaluate("document.fonts.ready");
-      await page.screenshot({ path: `${folder}/dashboard-${name}-${picture}.png` });
+try {
+  for (const screen of ["desk", "phone"] as const) {
+    for (const colorScheme of themes) {
+      await using visitor = await visit(proxy.url, { ...screens[screen], colorScheme });
+      const { page } = visitor;
+      await page.clock.setFixedTime(present);
+      await page.goto(`${proxy.url}/dashboard`);
+      await signIn(page, token);
+      const picture: Picture = `${screen}-${colorScheme}`;
+      for (const { name, path, shown, first } of views.filter(
+        ({ kept }) => target !== undefined || kept.includes(picture),
+      )) {
+        await page.goto(`${proxy.url}/dashboard${path}`);
+        await shown(page).waitFor();
+        await first?.(page);
+        await page.evaluate("document.fonts.ready");
+        await page.screenshot({ path: `${folder}/dashboard-${name}-${picture}.png` });
+      }
     }
   }
+} finally {
+  await closeBrowser();
+  leaving.abort();
+  // Remaining work waits for the simulated clock, so the process would not end.
+  setInterval(() => clock.advance(minuteMs), 10).unref();
 }
-await closeBrowser();
-leaving.abort();
-// What is left waits for the clock.
-setInterval(() => clock.advance(minuteMs), 10).unref();

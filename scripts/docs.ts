@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { generatedPages, withGenerated } from "./docs/generated.ts";
 
-/* Writes the parts of docs/ that follow from declarations in code: `npm run docs`. A test fails while one is out of date. */
+/* Writes the parts of docs/ that are generated from code: `npm run docs`. A test fails if a page is out of date. */
 
 for (const page of generatedPages) {
   const path = fileURLToPath(new URL(`../docs/${page}`, import.meta.url));

@@ -1,6 +1,6 @@
-/**
- * Fails where the public tables of prices agree with each other and not with the shipped price files: `node scripts/prices-check.ts
- * [TABLE…]`, each a file or an address. Without one it downloads the current tables of genai-prices and litellm.
+/*
+ * Fails if public price tables agree with each other but not with the shipped price files: `node scripts/prices-check.ts
+ * [TABLE…]`. A table is a file or an address. Without arguments, downloads the current tables of genai-prices and litellm.
  */
 import { readFileSync } from "node:fs";
 import { fetchText } from "../src/cli/services/price-sources.ts";
@@ -18,7 +18,7 @@ const pricing = process.env["PRICES_CHECK_FOLDER"] ?? new URL("../pricing/", imp
 
 process.exitCode = await check(process.argv.slice(2));
 
-/** 0: no such difference. 1: at least one. 2: it could not be told. */
+/** Returns the exit code: 0 if no price differs from both tables, 1 if a price does, 2 if the comparison failed. */
 async function check(given: readonly string[]): Promise<number> {
   const tables: PriceTableText[] = [];
   for (const source of given.length > 0 ? given : addresses) {
@@ -26,15 +26,18 @@ async function check(given: readonly string[]): Promise<number> {
     if (typeof read === "string") return fail(read);
     tables.push({ file: source, text: read.text });
   }
-  if (tables.length < 2) return fail("at least two tables are compared; give two files or addresses");
+  if (tables.length < 2) return fail("one table cannot be compared with others; give at least two files or addresses");
   const texts = await readPriceTexts({ shipped: pricing });
   if (!texts.ok) return fail(...texts.faults.map(formatFault));
   const checked = checkPrices(texts.layers, { tables, from: null, today: new Date().toISOString().slice(0, 10) });
   if (!checked.ok) return fail(...checked.problems);
   const { compared, faults, missing } = checked;
   for (const { model, class: name, ours, theirs } of faults)
-    process.stdout.write(`${model}: ${name} is ${ours ?? "not stated"} here, and ${theirs} in both tables\n`);
-  if (missing.length > 0) process.stdout.write(`not here, and the same in both tables: ${missing.join(", ")}\n`);
+    process.stdout.write(
+      `${model}: ${name} is ${ours ?? "not stated"} in the shipped files, but ${theirs} in both tables\n`,
+    );
+  if (missing.length > 0)
+    process.stdout.write(`not in the shipped files, but the same in both tables: ${missing.join(", ")}\n`);
   process.stdout.write(
     `${compared} models compared, ${new Set(faults.map(({ model }) => model)).size} differ from both tables\n`,
   );

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { migrationDigests, migrationFaults } from "./released-migrations.ts";
 
-/**
- * `npm run release -- X.Y.Z` prepares a release in a clean checkout of main: version, date in the changelog, digests of
- * the migrations, package. It neither commits, tags nor publishes; it prints the commands that do.
+/*
+ * `npm run release -- X.Y.Z` prepares a release in a clean checkout of main. It sets the version, dates the changelog, writes
+ * the digests of the migrations, and packs the package. It does not commit, tag or publish, but prints the commands for that.
  */
 const root = fileURLToPath(new URL("..", import.meta.url));
 const migrations = join(root, "src/ledger/migrations");
@@ -27,14 +27,15 @@ function parseVersion(text: string): readonly number[] | undefined {
   return /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$/.exec(text)?.slice(1).map(Number);
 }
 
-/** Compares versions number by number; below 0 where the first is the lower one. */
+/** Compares versions number by number. Returns a number below 0 if the first version is lower. */
 function compare(a: readonly number[], b: readonly number[]): number {
   return a.map((part, index) => part - (b[index] ?? 0)).find((difference) => difference !== 0) ?? 0;
 }
 
 function checkVersion(wanted: readonly string[], changes: string): string {
   const [version] = wanted;
-  if (version === undefined || wanted.length > 1) refuse("it takes one version: npm run release -- X.Y.Z");
+  if (version === undefined || wanted.length > 1)
+    refuse(`expected one version, not ${wanted.length}; run npm run release -- X.Y.Z`);
   const parts = parseVersion(version);
   if (parts === undefined) refuse(`"${version}" is not a version; write three numbers, as in 1.4.0`);
   const current: string = JSON.parse(read("package.json")).version;
@@ -48,8 +49,8 @@ function checkVersion(wanted: readonly string[], changes: string): string {
 
 function checkTree(version: string): void {
   const branch = git("symbolic-ref", "--short", "HEAD");
-  if (git("rev-parse", "--git-dir").status !== 0) refuse("this folder is no git checkout; a release is made from one");
-  if (branch.status !== 0) refuse("HEAD is on no branch; run git switch main first");
+  if (git("rev-parse", "--git-dir").status !== 0) refuse(`${root} is not a git checkout; run this in one`);
+  if (branch.status !== 0) refuse("HEAD is not on a branch; run git switch main first");
   if (branch.stdout.trim() !== "main") refuse(`the branch is "${branch.stdout.trim()}"; run git switch main first`);
   const changed = git("status", "--porcelain")
     .stdout.split("\n")
@@ -60,7 +61,7 @@ function checkTree(version: string): void {
       `the checkout has changes (${changed.slice(0, 3).join(", ")}${changed.length > 3 ? ", …" : ""}); commit or stash them first`,
     );
   if (git("rev-parse", "--verify", "--quiet", `refs/tags/v${version}`).status === 0)
-    refuse(`the tag v${version} exists already`);
+    refuse(`the tag v${version} exists already; choose a higher version`);
 }
 
 /** Returns the changelog with its unreleased entries under the version and today's date (UTC). */
@@ -69,7 +70,7 @@ function dated(changes: string, version: string): string {
   if (heading === null) refuse('CHANGELOG.md has no section "## Unreleased"');
   const after = changes.slice(heading.index + heading[0].length);
   if (!/^- /m.test(after.split(/^## /m)[0] ?? ""))
-    refuse('the section "## Unreleased" of CHANGELOG.md has no entries; a release lists its changes');
+    refuse('the section "## Unreleased" of CHANGELOG.md has no entries; add the changes of the release');
   const today = new Date().toISOString().slice(0, 10);
   return `${changes.slice(0, heading.index)}${heading[0]}\n\n## ${version} - ${today}${after}`;
 }
@@ -82,7 +83,7 @@ const digests = migrationDigests(migrations);
 const [fault] = migrationFaults(digests, JSON.parse(readFileSync(released, "utf8")));
 if (fault !== undefined) refuse(fault);
 
-/** Runs npm and returns what it printed; where it fails, shows that and puts the files back as they were. */
+/** Runs npm and returns its output. If npm fails, restores the changed files and exits. */
 function npm(...args: string[]): string {
   const ran = spawnSync("npm", [...args, "--loglevel=error"], {
     cwd: root,
@@ -108,5 +109,5 @@ process.stdout.write(`Farebox ${version} is packed in ${archive}. Nothing is com
   git push origin main v${version}
   npm publish ./${archive}
 
-To drop it instead: git restore . && rm ${archive}
+To undo this instead: git restore . && rm ${archive}
 `);

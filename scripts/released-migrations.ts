@@ -2,10 +2,10 @@ import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Digests of the migrations that a release contains, by path below the migrations' folder. The release script writes them. */
+/** Digests of a release's migrations, by path in the folder of migrations. The release script writes the digests. */
 export type ReleasedMigrations = Readonly<Record<string, string>>;
 
-/** Numbered files alone: PostgreSQL's functions are applied again on every upgrade. */
+/** Matches numbered files. PostgreSQL's functions have no number, because every upgrade applies them again. */
 const numbered = /^([^/]+)\/(\d+)-[^/]*\.sql$/;
 
 /** Returns the digest of every migration in a folder, in order. */
@@ -24,17 +24,17 @@ export function migrationDigests(folder: string): ReleasedMigrations {
 }
 
 /**
- * Returns one sentence for each way in which a folder contradicts its releases. A ledger in use has applied the released
- * files and never applies them again, nor a new one with a lower number.
+ * Returns one sentence for each contradiction between a folder and the released migrations. A ledger in use never applies a
+ * released file again, nor a new file with a lower number.
  */
 export function migrationFaults(present: ReleasedMigrations, released: ReleasedMigrations): string[] {
   const edited = Object.entries(released).flatMap(([path, digest]) => {
     const found = present[path];
     if (found === undefined)
-      return [`the migration ${path} was released and is missing; put it back, and undo it in a new one`];
+      return [`the migration ${path} was released, but is missing; restore it, and undo it in a new migration`];
     return found === digest
       ? []
-      : [`the migration ${path} was released and is edited; put it back, and make the change in a new one`];
+      : [`the migration ${path} was released, but is edited; restore it, and make the change in a new migration`];
   });
   const late = Object.keys(present).flatMap((path) => {
     const highest = Math.max(

@@ -7,31 +7,31 @@ import { estimatedModels, familyCreation, modelOutputMax, picoUsdPerUnit } from 
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";
 
-/** Everything that is known of one request at the end of a run. */
-export interface Case {
+/** Request with everything that is known about it at the end of a run. */
+export interface AuditedRequest {
   readonly exchange: SimulatedExchange;
   readonly charge: Charge | undefined;
   readonly price: PriceVersion | undefined;
-  /** The price of another model that answered, where the proxy has read its name. */
+  /** Price of another model that answered, if the proxy has read its name. */
   readonly servedPrice: PinnedPrice | undefined;
-  /** Ids of the prices that were in force between its coming and its sending. */
+  /** Ids of the prices that were in force between the request's arrival and its forwarding. */
   readonly pricesInForce: ReadonlySet<string>;
-  /** The gateway's generations for it, in their order. */
+  /** Generations of the gateway for this request, in order. */
   readonly generations: readonly Generation[];
-  /** Units that the gateway bills for the task that it made; null where it made none. */
+  /** Units that the gateway bills for the task of this request; null if the request created no task. */
   readonly taskUnits: number | null;
-  /** True if a task of this id is written down as this request's. */
+  /** Returns true if the task with this id is stored with this request's charge. */
   readonly isBound: (taskId: string) => boolean;
-  /** True if any task is. */
+  /** True if a task is stored with this request's charge. */
   readonly isOfTask: boolean;
-  /** True if a request went out on a connection. */
+  /** True if the proxy sent the request to the gateway. */
   readonly wasSent: boolean;
-  /** True if the run of the proxy that took it crashed. */
+  /** True if the run of the proxy that received the request crashed, or left the charge pending. */
   readonly crashed: boolean;
 }
 
-/** Refusals that come before anything is forwarded. */
-const before = new Set([
+/** Codes of refusals before a request is forwarded. */
+const refusedBeforeForwarding = new Set([
   "budget_exceeded",
   "budget_held",
   "model_not_priced",
@@ -47,111 +47,115 @@ const before = new Set([
 ]);
 
 /** Returns the faults in how one request was charged and answered. */
-export function faultsOf(about: Case): string[] {
+export function faultsOf(audited: AuditedRequest): string[] {
   return [
-    ...chargeFaults(about),
-    ...billFaults(about),
-    ...maximumFaults(about),
-    ...deliveredFaults(about),
-    ...doubtFaults(about),
-    ...taskFaults(about),
-    ...clientFaults(about),
-  ].map((fault) => `${about.exchange.id}: ${fault}`);
+    ...chargeFaults(audited),
+    ...billFaults(audited),
+    ...maximumFaults(audited),
+    ...deliveredFaults(audited),
+    ...doubtFaults(audited),
+    ...taskFaults(audited),
+    ...clientFaults(audited),
+  ].map((fault) => `${audited.exchange.id}: ${fault}`);
 }
 
-function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: Case): string[] {
+function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: AuditedRequest): string[] {
   const faults: string[] = [];
   if (charge === undefined) return wasSent ? ["sent to the gateway without a charge"] : [];
   if (wasSent && charge.priceId !== null && !pricesInForce.has(charge.priceId))
-    faults.push("its price was not in force when it came, nor when it was sent");
+    faults.push("its price was in force neither when it arrived nor when it was sent");
   if (charge.state === "pending") faults.push("its charge is still pending");
-  if (charge.reason === "crash" && !crashed) faults.push("its hold was posted as after a crash, and nothing crashed");
-  if (charge.state === "posted" && !wasSent && !crashed) faults.push(`posted ${charge.cost}, and never sent`);
-  if (exchange.refusal !== null && before.has(exchange.refusal.code) && wasSent)
-    faults.push(`refused with ${exchange.refusal.code}, and sent`);
+  if (charge.reason === "crash" && !crashed)
+    faults.push("its hold was posted with the reason crash, but nothing crashed");
+  if (charge.state === "posted" && !wasSent && !crashed) faults.push(`posted ${charge.cost}, but never sent`);
+  if (exchange.refusal !== null && refusedBeforeForwarding.has(exchange.refusal.code) && wasSent)
+    faults.push(`refused with ${exchange.refusal.code}, but sent`);
   return faults;
 }
 
-/** The gateway bills no more than the ledger has, the stated exceptions aside. */
-function billFaults({ charge, price, servedPrice, generations }: Case): string[] {
+/** Checks that the gateway bills at most what the ledger posts. Comments below state the exceptions. */
+function billFaults({ charge, price, servedPrice, generations }: AuditedRequest): string[] {
   const billed = generations.filter((generation) => generation.billed !== null);
   const last = billed.at(-1);
   if (last === undefined || charge === undefined) return [];
-  if (charge.state === "voided") return [`voided (${charge.reason}), and billed by the gateway`];
-  if (charge.priceId === null) return charge.cost === null ? [] : ["a cost without a price"];
+  if (charge.state === "voided") return [`voided (${charge.reason}), but billed by the gateway`];
+  if (charge.priceId === null) return charge.cost === null ? [] : ["it has a cost, but no price"];
   if (price === undefined) return ["its price is not in the ledger"];
-  if (charge.cost === null || charge.hold === null) return ["no cost, and a price"];
+  if (charge.cost === null || charge.hold === null) return ["it has a price, but no cost or hold"];
   const cost = (tokens: TokenCounts | null): PicoUsd =>
     tokens === null ? noMoney : costAtMost(price, servedPrice, tokens);
   const whole = cost(last.billed);
   if (charge.source === "reported")
     return [
       ...reportedFaults(charge, last),
-      ...(charge.cost === whole ? [] : [`the gateway billed ${whole}, and ${charge.cost} is posted as reported`]),
+      ...(charge.cost === whole ? [] : [`the gateway billed ${whole}, but ${charge.cost} is posted as reported`]),
     ];
   const faults: string[] = [];
   if (charge.source === "counted" && !estimatedModels.has(charge.model) && charge.cost !== whole)
-    faults.push(`the gateway billed ${whole}, and ${charge.cost} was counted`);
-  // A stream that is cut costs what was delivered: what was under way is an exception that is stated.
+    faults.push(`the gateway billed ${whole}, but ${charge.cost} was counted`);
+  // A cut stream costs what was delivered. Output in flight is an exception: it is billed, but not charged.
   const due = last.stream ? cost(last.seen) : whole;
   const isCounted = charge.source === "counted" || charge.source === "partial";
-  // What was counted is never below what was delivered; where nothing could be counted, the hold stands for it.
+  // A counted cost covers what was delivered. Without a count, the charge may be limited to its hold.
   const least = isCounted || due < charge.hold ? due : charge.hold;
   if (charge.cost < least)
     faults.push(
-      `the gateway billed ${due}, and ${charge.cost} is posted as ${charge.source} (${charge.reason}) under ${charge.hold}`,
+      `the gateway billed ${due}, but ${charge.cost} is posted as ${charge.source} (${charge.reason}) with a hold of ${charge.hold}`,
     );
-  // What a stream wrote before its hold could grow is overage, and unknown output counts up to what the model can write.
+  // Output that a stream wrote before its hold could grow is overage. Unknown output counts up to the model's maximum.
   const bound = last.isUnknownRead
     ? cost({ ...noTokens, input: charge.delivered?.input ?? 0, output: modelOutputMax * last.choices })
     : whole;
-  const mayPass = isCounted && (last.stream || last.isUnknownRead || servedPrice !== undefined);
-  const most = mayPass && bound > charge.hold ? bound : charge.hold;
-  if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
+  const mayExceedHold = isCounted && (last.stream || last.isUnknownRead || servedPrice !== undefined);
+  const most = mayExceedHold && bound > charge.hold ? bound : charge.hold;
+  if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, above the hold ${charge.hold}`);
   return faults;
 }
 
-/** Checks that a written output maximum is what its charge and headers say, and that an obeyed one keeps within the hold. */
-function maximumFaults({ charge, exchange, generations }: Case): string[] {
+/**
+ * Checks that the gateway received the output maximum that the charge and the header state. If the gateway obeys the
+ * maximum, a hold that is not a slice must cover the reported cost.
+ */
+function maximumFaults({ charge, exchange, generations }: AuditedRequest): string[] {
   const last = generations.at(-1);
   if (charge?.basis == null || last === undefined) return [];
   const { by, outputCap, fitted } = charge.basis;
   const written = fitted ?? outputCap;
   const faults: string[] = [];
   if (written !== null && last.maximum !== written)
-    faults.push(`its charge says a maximum of ${written}, and ${last.maximum} was sent`);
-  const isOurs = exchange.head !== null && exchange.refusal === null && !exchange.clientGone;
+    faults.push(`its charge has a maximum of ${written}, but ${last.maximum} was sent`);
+  const isForwarded = exchange.head !== null && exchange.refusal === null && !exchange.clientGone;
   const stated = exchange.head?.headers.find(
     ([name]) => name === "x-farebox-fitted" || name === "x-farebox-output-cap",
   );
-  if (isOurs && (stated?.[1] ?? null) !== (written === null ? null : String(written)))
-    faults.push(`its header says ${stated?.join(": ")}, its charge ${written}`);
-  const obeyed = last.manner.kind !== "answers" || last.manner.usage !== "beyond";
-  const isHeldWhole = by !== "slice" && charge.servedPriceId === null && charge.source === "reported" && obeyed;
+  if (isForwarded && (stated?.[1] ?? null) !== (written === null ? null : String(written)))
+    faults.push(`its header says ${stated?.join(": ")}, but its charge says ${written}`);
+  const isObeyed = last.behavior.kind !== "answers" || last.behavior.usage !== "excessive";
+  const isHeldWhole = by !== "slice" && charge.servedPriceId === null && charge.source === "reported" && isObeyed;
   if (isHeldWhole && (charge.cost ?? noMoney) > (charge.hold ?? noMoney))
-    faults.push(`held for by ${by}, and ${charge.cost} is posted beyond ${charge.hold}`);
+    faults.push(`its hold of ${charge.hold} comes from ${by}, but ${charge.cost} is posted`);
   return faults;
 }
 
-/** The larger of both costs, where another model answered. */
+/** Returns the cost; if another model answered, the larger of the costs of the two models. */
 function costAtMost(price: PriceVersion, served: PinnedPrice | undefined, tokens: TokenCounts): PicoUsd {
   return larger(costOf(price, tokens).charged, served === undefined ? noMoney : costOf(served.version, tokens).charged);
 }
 
-/** Checks that an amount posted as reported has the tokens that the gateway bills, in whatever members it states them. */
+/** Checks that a reported charge has the tokens that the gateway bills, in every vocabulary. */
 function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
   if (billed === null) return [];
   const differ = promptClasses
     .filter((name) => tokens[name] !== billed[name])
-    .map((name) => `${tokens[name]} tokens of ${name} are posted, and ${billed[name]} were billed`);
+    .map((name) => `${tokens[name]} tokens of ${name} are posted, but ${billed[name]} were billed`);
   const [posted, completion] = [completionTotal(tokens), completionTotal(billed)];
   return posted === completion
     ? differ
-    : [...differ, `${posted} tokens of output are posted, and ${completion} were billed`];
+    : [...differ, `${posted} output tokens are posted, but ${completion} were billed`];
 }
 
-/** Posted is at least delivered: neither the amount nor what was counted is below what the proxy has read. */
-function deliveredFaults({ charge, price, servedPrice, generations }: Case): string[] {
+/** Checks that the posted amount and the delivered tokens cover what the proxy has read. */
+function deliveredFaults({ charge, price, servedPrice, generations }: AuditedRequest): string[] {
   if (
     charge?.state !== "posted" ||
     charge.kind !== "request" ||
@@ -160,92 +164,92 @@ function deliveredFaults({ charge, price, servedPrice, generations }: Case): str
   )
     return [];
   const { delivered, cost } = charge;
-  // An answer that could not be read was bounded by its bytes alone.
+  // An answer that could not be read is counted by its bytes.
   if (delivered === null)
-    return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, and nothing is delivered`];
+    return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, but nothing is delivered`];
   const faults: string[] = [];
   const least = price === undefined ? null : costAtMost(price, servedPrice, { ...noTokens, ...delivered });
   if (least !== null && (cost ?? noMoney) < least)
-    faults.push(`${delivered.output} tokens were delivered for ${least}, and ${cost} is posted as ${charge.source}`);
+    faults.push(`${delivered.output} tokens worth ${least} were delivered, but ${cost} is posted as ${charge.source}`);
   const read = generations.at(-1)?.outputRead ?? 0;
   if (delivered.output < read)
-    faults.push(`the proxy has read ${read} tokens of output, and ${delivered.output} are delivered`);
+    faults.push(`the proxy has read ${read} output tokens, but ${delivered.output} are delivered`);
   return faults;
 }
 
-/** Doubts that an answer with a clear usage does not give. */
-const ofAnswers: ReadonlySet<Doubt> = new Set([
+/** Doubts that an answer with a correct usage never causes. */
+const answerDoubts: ReadonlySet<Doubt> = new Set([
   "unknown_output",
   "usage_contradicts",
   "usage_unknown_class",
   "time_based",
 ]);
 
-/** Another model that answered, and output in members that the proxy does not know, is a doubt of its charge, and of no other. */
-function doubtFaults({ charge, servedPrice, generations }: Case): string[] {
+/** Checks that a charge has the doubts `served_model` and `unknown_output` if and only if the proxy has read the cause. */
+function doubtFaults({ charge, servedPrice, generations }: AuditedRequest): string[] {
   const last = generations.at(-1);
   if (charge?.state !== "posted" || last === undefined || charge.source === "assumed") return [];
   if (charge.formula === "tokens" && charge.servedPriceId !== (servedPrice?.id ?? null))
-    return [`${last.served} answered, and its row names another price of what answered`];
+    return [`${last.served} answered, but its charge has another served price`];
   if (charge.priceId !== null && charge.doubts.includes("served_model") !== last.isServedRead)
-    return [`${last.served} answered, and its doubts are ${charge.doubts.join(", ")}`];
+    return [`${last.served} answered, but its doubts are ${charge.doubts.join(", ") || "none"}`];
   const isStated = charge.doubts.includes("unknown_output");
   if (charge.source === "reported")
     return charge.doubts
-      .filter((doubt) => ofAnswers.has(doubt))
+      .filter((doubt) => answerDoubts.has(doubt))
       .map((doubt) => `posted as reported with the doubt ${doubt}`);
-  if (last.isUnknownRead && !isStated) return ["it has unknown output, and no doubt says so"];
+  if (last.isUnknownRead && !isStated) return ["it has unknown output, but no such doubt"];
   if (last.isUnknownRead && charge.source !== "partial")
-    return [`it has unknown output, and is posted as ${charge.source}`];
+    return [`it has unknown output, but is posted as ${charge.source}`];
   const isReadable = charge.reason !== "unreadable_answer";
-  return isStated && isReadable && !last.isUnknownRead ? ["unknown output is a doubt of it, and it has none"] : [];
+  return isStated && isReadable && !last.isUnknownRead ? ["it has the doubt unknown_output, but no such output"] : [];
 }
 
-/** Checks that a task costs what the gateway says that it used; where no one could learn that, the hold. */
-function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: Case): string[] {
+/** Checks that a task costs what the gateway reports, or its hold if the report never arrived. */
+function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: AuditedRequest): string[] {
   if (exchange.path !== "/api/v1/task" && exchange.path !== familyCreation) return [];
-  const told =
+  const answered =
     exchange.refusal === null && exchange.status === 200 ? /"task_id":"([^"]+)"/.exec(exchange.body)?.[1] : undefined;
-  if (told !== undefined && !isBound(told)) return [`its client was told of ${told}, which is not written down`];
-  if (isOfTask && charge?.reason === "crash") return ["its task is known, and a recovery ended it"];
+  if (answered !== undefined && !isBound(answered)) return [`its client received ${answered}, which is not stored`];
+  if (isOfTask && charge?.reason === "crash") return ["its task is stored, but a recovery settled it"];
   if (taskUnits === null || charge === undefined) return [];
   const used = BigInt(taskUnits) * picoUsdPerUnit;
-  if (charge.state === "voided") return used > 0n ? [`voided (${charge.reason}), and the task cost ${used}`] : [];
-  if (charge.cost === null) return charge.hold === null ? [] : ["no cost, and a hold"];
+  if (charge.state === "voided") return used > 0n ? [`voided (${charge.reason}), but the task cost ${used}`] : [];
+  if (charge.cost === null) return charge.hold === null ? [] : ["it has a hold, but no cost"];
   if (charge.source === "reported")
-    return charge.cost === used ? [] : [`the task cost ${used}, and ${charge.cost} is posted as reported`];
+    return charge.cost === used ? [] : [`the task cost ${used}, but ${charge.cost} is posted as reported`];
   return charge.cost >= used || charge.cost === charge.hold
     ? []
-    : [`the task cost ${used}, and ${charge.cost} is posted as ${charge.source}`];
+    : [`the task cost ${used}, but ${charge.cost} is posted as ${charge.source}`];
 }
 
-function clientFaults({ exchange, charge, generations, crashed }: Case): string[] {
+function clientFaults({ exchange, charge, generations, crashed }: AuditedRequest): string[] {
   const { head, ended, body } = exchange;
   if (exchange.path !== "/v1/chat/completions") return [];
-  if (!exchange.clientGone && ended === null) return ["never answered"];
+  if (!exchange.clientGone && ended === null) return ["it was never answered"];
   if (head === null || exchange.refusal !== null || exchange.clientGone) return [];
   const faults: string[] = [];
-  const written = generations.at(-1)?.handed ?? "";
-  const [own] =
+  const textRead = generations.at(-1)?.textRead ?? "";
+  const [ownEvent] =
     /(?:\n\n)?data: \{"error":\{"message":"[^"]*","type":"[^"]*","param":null,"code":"(?:gateway_stream_broken|budget_exceeded|ledger_unavailable)".*\n\n$/s.exec(
       body,
     ) ?? [""];
-  const theirs = body.slice(0, body.length - own.length);
-  if (exchange.isPassed && !written.startsWith(theirs))
-    faults.push("the client got other bytes than the gateway wrote");
+  const forwarded = body.slice(0, body.length - ownEvent.length);
+  if (exchange.isPassed && !textRead.startsWith(forwarded)) faults.push("the client's bytes differ from the gateway's");
   const type = head.headers.find(([name]) => name.toLowerCase() === "content-type")?.[1];
   const isStream = type === "text/event-stream";
-  const saysWhole = /"finish_reason":"stop"|\[DONE\]/.test(theirs);
-  if (isStream && ended === "whole" && !saysWhole && own === "") faults.push("a cut stream looks whole to its client");
-  if (!isStream && ended === "whole" && exchange.isPassed && theirs !== written)
-    faults.push("the client has a part of the answer, and takes it for whole");
+  const looksComplete = /"finish_reason":"stop"|\[DONE\]/.test(forwarded);
+  if (isStream && ended === "whole" && !looksComplete && ownEvent === "")
+    faults.push("a cut stream looks complete to its client");
+  if (!isStream && ended === "whole" && exchange.isPassed && forwarded !== textRead)
+    faults.push("a part of the answer looks complete to its client");
   const isReported = generations.at(-1)?.isReported ?? false;
   if (
     isStream &&
     charge?.state === "posted" &&
     !isReported &&
     ended === "whole" &&
-    !saysWhole &&
+    !looksComplete &&
     charge.source !== "partial" &&
     charge.source !== "assumed"
   ) {
@@ -259,7 +263,7 @@ function clientFaults({ exchange, charge, generations, crashed }: Case): string[
     charge.cost !== null &&
     stated !== formatUsd(charge.cost)
   ) {
-    faults.push(`its header says ${stated}, its charge ${formatUsd(charge.cost)}`);
+    faults.push(`its header says ${stated}, but its charge says ${formatUsd(charge.cost)}`);
   }
   return faults;
 }

@@ -1,5 +1,6 @@
 import type { Refusal } from "../src/core/refusals.ts";
-import type { BodyResult, Exchange, HeaderList } from "../src/ports/exchange.ts";
+import type { RefusedEvent, RefusedRequest } from "../src/ports/events.ts";
+import { BodyBytes, type BodyResult, type Exchange, type HeaderList } from "../src/ports/exchange.ts";
 import { refusalAnswer } from "../src/wire/refusals.ts";
 import type { Owner, World } from "./world.ts";
 
@@ -11,38 +12,43 @@ export interface ExchangeDeps {
   readonly path: string;
   readonly key: string;
   readonly body: Buffer;
-  /** True if the answer's bytes must be the gateway's own. */
+  /** True if the client must receive exactly the gateway's bytes. */
   readonly isPassed: boolean;
-  /** Probability that a client reads too slowly. */
+  /** Probability that the client does not read a write at once. */
   readonly slow: number;
-  /** Told of what no HTTP server would bear. */
+  /** Headers that name the user and the tags. */
+  readonly senderHeaders: HeaderList;
+  /** Called when the proxy breaks a rule of HTTP servers. */
   readonly onFault: (what: string) => void;
-  readonly onRefusal: (refusal: Refusal) => void;
+  readonly onRefusal: (event: RefusedEvent) => void;
 }
 
-/** One request of a client, and what the client has seen of its answer. */
+/** One request of a client, and the part of its answer that the client has received. */
 export class SimulatedExchange implements Exchange {
   readonly startedAt: number;
   readonly query = "";
   readonly isLocal = true;
   readonly remoteAddress = "127.0.0.1";
   readonly #deps: ExchangeDeps;
-  readonly #sent: ReadonlyMap<string, string>;
+  readonly #headers: ReadonlyMap<string, string>;
   readonly #pieces: Buffer[] = [];
   #onClientGone: (() => void) | undefined;
-  /** The head of the answer; null while there is none. */
+  /** Head of the answer; null until it is written. */
   head: { readonly status: number; readonly headers: HeaderList } | null = null;
   clientGone = false;
+  recordAs: RefusedRequest | null = null;
+  readonly span = null;
   refusal: Refusal | null = null;
-  /** End of the answer for the client: by its framing, or by a broken connection. */
+  /** End of the answer as the client sees it; null until it ends. */
   ended: "whole" | "broken" | null = null;
 
   constructor(deps: ExchangeDeps) {
     this.#deps = deps;
     this.startedAt = deps.world.elapsedMs;
-    this.#sent = new Map([
+    this.#headers = new Map([
       ["authorization", `Bearer ${deps.key}`],
       ["content-type", "application/json"],
+      ...deps.senderHeaders,
     ]);
   }
 
@@ -73,22 +79,22 @@ export class SimulatedExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    return this.#sent.get(name);
+    return this.#headers.get(name);
   }
 
   headers(): Iterable<readonly [string, string]> {
-    return this.#sent;
+    return this.#headers;
   }
 
   readBody(): Promise<BodyResult> {
     const { world, owner, body, id } = this.#deps;
-    return world.call(owner, `${id}: its body is read`, async () =>
-      this.clientGone ? { ok: false, refusal: null } : { ok: true, bytes: body, release: () => {} },
+    return world.call(owner, `${id}: the proxy reads the body`, async () =>
+      this.clientGone ? { ok: false, refusal: null } : { ok: true, bytes: new BodyBytes([body]), release: () => {} },
     );
   }
 
   openBody(): never {
-    throw new Error("no one uploads here");
+    throw new Error("simulated clients do not upload");
   }
 
   onClientGone(listener: () => void): void {
@@ -105,14 +111,14 @@ export class SimulatedExchange implements Exchange {
   write(bytes: Uint8Array): boolean {
     if (this.clientGone) return true;
     if (this.head === null || this.ended !== null)
-      this.#deps.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
+      this.#deps.onFault(`${this.id}: the proxy writes ${this.head === null ? "before the head" : "after the end"}`);
     this.#pieces.push(Buffer.from(bytes));
     return !this.#deps.world.chance.happens(this.#deps.slow);
   }
 
   onDrain(listener: () => void): void {
     const { world, owner, id } = this.#deps;
-    world.after(owner, world.chance.pick([1, 50, 1_500, 8_000]), `${id}: its slow client has read`, listener);
+    world.after(owner, world.chance.pick([1, 50, 1_500, 8_000]), `${id}: the slow client has read`, listener);
   }
 
   end(): void {
@@ -127,7 +133,7 @@ export class SimulatedExchange implements Exchange {
   }
 
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
-    this.#deps.onRefusal(refusal);
+    this.#deps.onRefusal({ refusal, request: this.recordAs });
     this.refusal = refusal;
     const { status, headers, body } = refusalAnswer(refusal);
     this.answer(status, [...headers, ...extraHeaders], body);
@@ -137,16 +143,16 @@ export class SimulatedExchange implements Exchange {
     this.#end("broken");
   }
 
-  /** The client goes, unless it has its whole answer. */
+  /** Disconnects the client unless it has its whole answer. */
   leave(): void {
     if (this.clientGone || this.ended !== null) return;
     this.clientGone = true;
     const { world, owner, id } = this.#deps;
-    world.soon(owner, `${id}: its client is gone`, () => this.#onClientGone?.());
+    world.soon(owner, `${id}: the proxy notices that the client left`, () => this.#onClientGone?.());
   }
 
-  /** The proxy is gone. */
-  broken(): void {
+  /** Called when the proxy crashes. */
+  onCrash(): void {
     this.ended ??= "broken";
   }
 

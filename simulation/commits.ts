@@ -1,34 +1,30 @@
 import type { BatchChannel, BatchResult, Command } from "../src/ledger/commands.ts";
-import type { Apply } from "./disk.ts";
+import type { Apply, OnWritten } from "./disk.ts";
 import type { Owner, World } from "./world.ts";
 
-/** Probabilities of the ways in which a commit fails. */
+/** Probability of each fault of a commit. */
 export interface CommitFaults {
-  /** Nothing is written, and the writer says so. */
+  /** The writer writes nothing, and reports that. */
   readonly unavailable: number;
-  /** The writer dies before it has written. */
+  /** The writer dies before it writes. */
   readonly lost: number;
-  /** The writer dies after it has written: its caller cannot know. */
+  /** The writer dies after it has written. Its caller cannot know that it has. */
   readonly unknown: number;
-  /** A disk that stands still for seconds. */
+  /** The disk blocks for seconds. */
   readonly stalled: number;
 }
 
-export const soundCommits: CommitFaults = { unavailable: 0, lost: 0, unknown: 0, stalled: 0 };
+export const faultlessCommits: CommitFaults = { unavailable: 0, lost: 0, unknown: 0, stalled: 0 };
 
-/** The way to the disk, on which batches are delayed, refused, lost, or written without an answer. */
+/** Channel to the disk that delays, refuses or loses batches, or writes them without an answer. */
 export class Commits {
   readonly #world: World;
   readonly #faults: () => CommitFaults;
-  readonly #onWritten: (commands: readonly Command[], result: BatchResult) => void;
-  /** The batch that a crash finds on its way. */
+  readonly #onWritten: OnWritten;
+  /** Writes the batch that is in flight; null if there is none. */
   #inFlight: (() => Promise<void>) | null = null;
 
-  constructor(
-    world: World,
-    faults: () => CommitFaults,
-    onWritten: (commands: readonly Command[], result: BatchResult) => void,
-  ) {
+  constructor(world: World, faults: () => CommitFaults, onWritten: OnWritten) {
     this.#world = world;
     this.#faults = faults;
     this.#onWritten = onWritten;
@@ -69,12 +65,12 @@ export class Commits {
     };
   }
 
-  /** At a crash what is on its way may still be written, or not. */
+  /** Writes or discards the batch in flight at random, because both can happen in a crash. */
   async crash(): Promise<void> {
     const inFlight = this.#inFlight;
     this.#inFlight = null;
     if (inFlight === null || this.#world.chance.happens(0.5)) return;
-    this.#world.note("the commit under way is still written");
+    this.#world.note("the commit in flight is still written");
     await inFlight();
   }
 }

@@ -13,9 +13,11 @@ import type { Connection, Statement } from "../src/ledger/sqlite/connection.ts";
 import { answerEach } from "../src/ledger/sqlite/answer.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { openOver } from "../src/ledger/sqlite/open.ts";
-import { SqliteQueries } from "../src/ledger/sqlite/short-queries.ts";
+import { readPrice } from "../src/ledger/queries/short.ts";
+import { readBudgets } from "../src/ledger/queries/windows.ts";
+import { withoutSeq } from "../src/ledger/rows/budgets.ts";
 import { Writer } from "../src/ledger/sqlite/writer.ts";
-import type { Store } from "../src/ledger/store.ts";
+import type { Store } from "../src/ports/store.ts";
 import { keys } from "../src/ledger/tables/keys.ts";
 import { marks } from "../src/ledger/tables/table.ts";
 import { tasks } from "../src/ledger/tables/tasks.ts";
@@ -23,10 +25,13 @@ import { tasks } from "../src/ledger/tables/tasks.ts";
 /** Applies a batch in one transaction. */
 export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;
 
+/** Called after each transaction. */
+export type OnWritten = (commands: readonly Command[], result: BatchResult) => void;
+
 export interface OpenDisk {
   readonly calendar: Calendar;
   readonly clock: Clock;
-  /** Put between the store and the writer: there commits fail. */
+  /** Wraps the writer in the channel on which commits fail. */
   readonly through: (writer: Apply) => BatchChannel;
   readonly afterTurn: (callback: () => void) => void;
   /** Called with the function that reports a change of keys or budgets to the proxy. */
@@ -35,7 +40,7 @@ export interface OpenDisk {
 
 let template: Buffer | null = null;
 
-/** A ledger without a row, in memory. A copy: the migrations take longer than most tests. */
+/** Returns an empty ledger in memory. Copies a template, because the migrations take longer than most tests. */
 export function emptyLedger(): Connection {
   template ??= migrated();
   const db = new Database(template);
@@ -49,14 +54,13 @@ function migrated(): Buffer {
   return db.serialize();
 }
 
-/** State that survives a crash: the product's own ledger on SQLite in memory, as it is between two transactions. */
+/** State that survives a crash: the ledger of the product, on SQLite in memory. */
 export class Disk {
-  readonly #db = emptied();
+  readonly #db = emptyShared();
   #running: { readonly writer: Writer; readonly changed: () => void } | null = null;
-  /** Reads what is durable now. */
-  readonly look = lookAt(this.#db);
+  readonly durable = durableState(this.#db);
 
-  /** Opens it for a run of the proxy. */
+  /** Opens the store for a run of the proxy. */
   open({ calendar, clock, through, afterTurn, onChanged }: OpenDisk): Store {
     return openOver(this.#db, { calendar, clock, settlePauseMs: 10, afterTurn }, (writer, on) => {
       this.#running = { writer, changed: () => onChanged(on.changed) };
@@ -64,16 +68,16 @@ export class Disk {
     });
   }
 
-  /** The store of a CLI command next to a running proxy. */
-  beside(calendar: Calendar): Store {
-    // One writer serves all, so that it knows of every change.
-    const { writer, changed } = this.#running ?? { writer: new Writer(this.#db, calendar, null), changed() {} };
+  /** Opens the store for a CLI command next to a running proxy. `afterTurn` calls back when the command may write. */
+  openForCommand(calendar: Calendar, onWritten: OnWritten, afterTurn = (callback: () => void) => callback()): Store {
     const apply: Apply = async (commands) => {
+      // The proxy's writer also runs the commands, because it must know every change.
+      const { writer, changed } = this.#running ?? { writer: new Writer(this.#db, calendar, null), changed() {} };
       const result = writer.apply(commands);
+      onWritten(commands, result);
       if (result.changed) changed();
       return { ...result, changed: false };
     };
-    const afterTurn = (callback: () => void) => callback();
     return openOver(this.#db, { calendar, clock: stopped, afterTurn }, () => ({ apply, close: async () => {} }));
   }
 }
@@ -82,8 +86,8 @@ const stopped: Clock = { now: () => 0, monotonic: () => 0, after: () => ({ cance
 
 let shared: { readonly db: Connection; readonly empty: () => void } | null = null;
 
-/** One connection for every simulation, without a row again: preparing its statements takes longer than many a run. */
-function emptied(): Connection {
+/** Empties and returns the connection that all runs share. Preparing new statements would take longer than most runs. */
+function emptyShared(): Connection {
   shared ??= sharedConnection();
   shared.empty();
   return shared.db;
@@ -92,32 +96,32 @@ function emptied(): Connection {
 function sharedConnection() {
   const db = preparingOnce(emptyLedger());
   db.exec("drop trigger audit_entries_never_go");
-  // A table refers to earlier ones. Turning foreign keys off would do without the order, but expires every prepared statement.
+  // Erase later tables first, because they refer to earlier ones. Turning foreign keys off would expire every prepared statement.
   const tables = db
     .prepare("select name from sqlite_schema where type = 'table' order by rowid")
     .pluck()
     .all() as string[];
   const erase = tables.toReversed().map((table) => db.prepare(`delete from ${table}`));
-  const first = tables.flatMap((table) => {
+  const initialRows = tables.flatMap((table) => {
     const rows = db.prepare(`select * from ${table}`).raw().safeIntegers().all() as unknown[][];
     return rows.map((row) => ({ row, insert: db.prepare(`insert into ${table} values (${marks(row)})`) }));
   });
-  const emptied = db.transaction(() => {
+  const reset = db.transaction(() => {
     for (const each of erase) each.run();
-    for (const { insert, row } of first) insert.run(...row);
+    for (const { insert, row } of initialRows) insert.run(...row);
   });
   return {
     db,
     empty() {
       if (db.inTransaction) db.exec("rollback");
-      emptied();
+      reset();
     },
   };
 }
 
 const modeNames = ["raw", "pluck", "safeIntegers"] as const;
 
-/** A statement that shares what is prepared with all of its text and modes. */
+/** Statement that shares its prepared form with every other statement of the same text and modes. */
 class SharedStatement {
   readonly #prepared: (modes: string) => Statement;
   readonly #modes = new Set<string>();
@@ -168,7 +172,7 @@ class SharedStatement {
   }
 }
 
-/** The connection with every text prepared once for each set of modes, and every function registered once under its name. */
+/** Makes a connection prepare each text once per set of modes, and register each function name once. */
 function preparingOnce(db: Connection): Connection {
   const known = new Map<string, Map<string, Statement>>();
   const prepare = db.prepare.bind(db);
@@ -200,27 +204,21 @@ function preparingOnce(db: Connection): Connection {
 
 type SqlFunction = (...values: unknown[]) => unknown;
 
-export interface Look {
+/** Reads the committed state of the ledger. */
+export interface DurableState {
   charge(id: string): Charge | undefined;
   pendingIds(): readonly string[];
   budgets(): readonly Budget[];
   keys(): readonly Key[];
   price(id: string): PriceVersion | undefined;
   task(id: string): Task | undefined;
-  /** True if the charge pays for a task that is known. */
+  /** True if the charge belongs to a stored task. */
   isOfTask(charge: string): boolean;
-  /** In the order in which they were put in. */
+  /** Messages in the order in which they were added. */
   messages(): readonly Message[];
 }
 
-function lookAt(db: Connection): Look {
-  const calendar: Calendar = {
-    timeZone: "UTC",
-    spanOf: () => ({ start: 0, end: null }),
-    dateOf: () => "",
-    startOfDate: () => 0,
-  };
-  const short = new SqliteQueries(db, calendar, () => null);
+function durableState(db: Connection): DurableState {
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
   const ofTask = db.prepare("select 1 from tasks where charge = ?");
@@ -231,9 +229,9 @@ function lookAt(db: Connection): Look {
       return row && chargeOf(row);
     },
     pendingIds: () => pending.all() as string[],
-    budgets: () => short.budgets(),
+    budgets: () => answerEach(db, readBudgets()).map(withoutSeq),
     keys: () => answerEach(db, keys.queries.list()),
-    price: (id) => short.price(id),
+    price: (id) => answerEach(db, readPrice(id)),
     task: (id) => answerEach(db, tasks.queries.find(id)),
     isOfTask: (id) => ofTask.get(id) !== undefined,
     messages: () => messages.all() as Message[],

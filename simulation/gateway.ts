@@ -1,36 +1,36 @@
+import type { BodyBytes } from "../src/ports/exchange.ts";
 import { family } from "./prices.ts";
-import { EngineCall, type Attempt } from "../src/gateway/call.ts";
-import { outgoing } from "../src/gateway/outgoing.ts";
+import { EngineCalls, type Attempt, type EngineCall } from "../src/gateway/call.ts";
 import type { Clock } from "../src/ports/clock.ts";
 import type { Gateway, GatewayRequest } from "../src/ports/gateway.ts";
 import { Generation } from "./generation.ts";
 import { SimulatedTasks } from "./tasks.ts";
-import { headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
+import { headOf, type Behavior, type Piece, type Wire } from "./pieces.ts";
 import { outside, type Owner, type World } from "./world.ts";
 
 const origin = "https://gateway.simulated";
-/** Longest time until the gateway notices that its client has gone, in milliseconds. */
-const hearingMsMax = 50;
+/** Longest time until the gateway notices a closed connection, in milliseconds. */
+const noticeMsMax = 50;
 
 export interface GatewayDeps {
   readonly world: World;
-  /** Picks a manner for each request. */
-  readonly manner: (stream: boolean, model: string) => Manner;
-  /** True if it refuses requests that ask for stream usage. */
+  /** Picks a behavior for each request. */
+  readonly behavior: (stream: boolean, model: string) => Behavior;
+  /** True if the gateway refuses requests that ask for stream usage. */
   readonly refusesUsage: boolean;
-  /** True if it writes streams at once. */
+  /** True if the gateway writes each stream at once. */
   readonly bursts: boolean;
-  /** Balance of the account in USD, as the gateway writes it. */
+  /** Returns the balance of the account in USD, in the gateway's format. */
   readonly balance: () => string;
-  /** A request goes out on a connection. */
-  readonly sending: (marker: string) => void;
+  /** Called when a request is sent on a connection. */
+  readonly onSend: (marker: string) => void;
 }
 
-/** The gateway with its own books. It outlives every crash of the proxy. */
+/** Simulated gateway and its bills. It survives every crash of the proxy. */
 export class SimulatedGateway {
   readonly #deps: GatewayDeps;
-  /** Every request that came, by the marker in its body; a redirected one comes twice. */
-  readonly books = new Map<string, Generation[]>();
+  /** Requests that arrived, by the marker in their body. A redirected request arrives twice. */
+  readonly generations = new Map<string, Generation[]>();
   readonly tasks: SimulatedTasks;
   readonly #open = new Set<SimulatedAttempt>();
 
@@ -39,55 +39,52 @@ export class SimulatedGateway {
     this.tasks = new SimulatedTasks(deps.world);
   }
 
-  /** The port for one run of the proxy: the product's own calls over simulated connections. */
-  for(owner: Owner, clock: Clock): Gateway {
-    const attempts = (request: GatewayRequest, call: EngineCall) =>
-      new SimulatedAttempt(this, this.#deps, owner, request, call);
-    const destination = { origin, basePath: "" };
-    return {
-      send: (request, receiver) =>
-        new EngineCall(outgoing(request, destination, "gateway-key"), receiver, { attempts, origin, clock }),
-    };
+  /** Returns the gateway port for one run of the proxy. It is the product's code over simulated connections. */
+  portFor(owner: Owner, clock: Clock): Gateway {
+    return new EngineCalls(
+      { baseUrl: origin, apiKey: "gateway-key", clock },
+      (request, call) => new SimulatedAttempt(this, this.#deps, owner, request, call),
+    );
   }
 
-  opened(attempt: SimulatedAttempt): void {
+  onOpen(attempt: SimulatedAttempt): void {
     this.#open.add(attempt);
   }
 
-  closed(attempt: SimulatedAttempt): void {
+  onClose(attempt: SimulatedAttempt): void {
     this.#open.delete(attempt);
   }
 
-  keep(generation: Generation): void {
-    const known = this.books.get(generation.marker);
-    if (known === undefined) this.books.set(generation.marker, [generation]);
+  record(generation: Generation): void {
+    const known = this.generations.get(generation.marker);
+    if (known === undefined) this.generations.set(generation.marker, [generation]);
     else known.push(generation);
   }
 
-  /** A run of the proxy is gone: its connections break. */
-  lost(owner: Owner): void {
+  /** Closes all connections of a run of the proxy. */
+  disconnect(owner: Owner): void {
     for (const attempt of this.#open) if (attempt.owner === owner) attempt.close();
   }
 }
 
-interface Marked {
+interface RequestBody {
   readonly user: string;
   readonly model: string;
   readonly stream?: boolean;
 }
 
-const usageRefused: Manner = { kind: "status", status: 400, billed: false, words: "unknown field stream_options" };
+const usageRefused: Behavior = { kind: "status", status: 400, billed: false, message: "unknown field stream_options" };
 
-const account: Marked = { user: "account", model: "" };
+const accountRequest: RequestBody = { user: "account", model: "" };
 
-/** One sending over one connection. What the gateway writes waits in it until the proxy reads. */
+/** Attempt to send a request on its own connection. Keeps what the gateway writes until the proxy reads it. */
 export class SimulatedAttempt implements Attempt, Wire {
   readonly owner: Owner;
   readonly #gateway: SimulatedGateway;
   readonly #deps: GatewayDeps;
   readonly #request: GatewayRequest;
   readonly #call: EngineCall;
-  readonly #wire: Piece[] = [];
+  readonly #unread: Piece[] = [];
   #generation: Generation | undefined;
   #isReading = false;
   #paused = false;
@@ -104,23 +101,23 @@ export class SimulatedAttempt implements Attempt, Wire {
 
   start(): void {
     const { world } = this.#deps;
-    const body = this.#request.body as Buffer | undefined;
+    const body = (this.#request.body as BodyBytes | undefined)?.whole;
     const {
       user: marker,
       model,
       stream = false,
-    } = body === undefined ? account : (JSON.parse(body.toString()) as Marked);
-    const manner: Manner = this.#request.path.includes("moved")
+    } = body === undefined ? accountRequest : (JSON.parse(body.toString()) as RequestBody);
+    const behavior: Behavior = this.#request.path.includes("moved")
       ? { kind: "answers", usage: "reported" }
-      : this.#deps.manner(stream, model);
-    if (manner.kind === "never_connects") return;
-    world.soon(this.owner, `${marker}: connects (${manner.kind})`, () => {
+      : this.#deps.behavior(stream, model);
+    if (behavior.kind === "never_connects") return;
+    world.soon(this.owner, `${marker}: connects (${behavior.kind})`, () => {
       if (this.#closed) return;
-      if (manner.kind === "unreachable") return this.#call.broken(this, "ECONNREFUSED");
-      this.#gateway.opened(this);
-      if (body !== undefined) this.#deps.sending(marker);
+      if (behavior.kind === "unreachable") return this.#call.broken(this, "ECONNREFUSED");
+      this.#gateway.onOpen(this);
+      if (body !== undefined) this.#deps.onSend(marker);
       this.#call.sending(this);
-      world.soon(outside, `${marker}: reaches the gateway`, () => this.#arrived(marker, body, manner));
+      world.soon(outside, `${marker}: reaches the gateway`, () => this.#onArrival(marker, body, behavior));
     });
   }
 
@@ -138,15 +135,16 @@ export class SimulatedAttempt implements Attempt, Wire {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#gateway.closed(this);
+    this.#gateway.onClose(this);
+    this.#generation?.onProxyClosed();
     const { world } = this.#deps;
-    world.after(outside, world.chance.between(0, hearingMsMax), "the gateway hears that its client has gone", () =>
-      this.#generation?.hungUp(),
+    world.after(outside, world.chance.between(0, noticeMsMax), "the gateway notices a closed connection", () =>
+      this.#generation?.onCloseNoticed(),
     );
   }
 
   get unread(): number {
-    return this.#wire.length;
+    return this.#unread.length;
   }
 
   onRead(callback: () => void): void {
@@ -155,36 +153,35 @@ export class SimulatedAttempt implements Attempt, Wire {
 
   write(...pieces: readonly Piece[]): void {
     if (this.#closed) return;
-    this.#wire.push(...pieces);
+    this.#unread.push(...pieces);
     this.#read();
   }
 
-  #arrived(marker: string, body: Buffer | undefined, manner: Manner): void {
+  #onArrival(marker: string, body: Buffer | undefined, behavior: Behavior): void {
     const { method, path } = this.#request;
     if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`))
-      return this.#gateway.tasks.answer(this, method, path, body, manner);
-    if (body === undefined) return this.#account(manner);
+      return this.#gateway.tasks.answer(this, method, path, body, behavior);
+    if (body === undefined) return this.#answerAccount(behavior);
     const isRefused = this.#deps.refusesUsage && body.includes("stream_options");
-    const treatment = isRefused ? usageRefused : manner;
     const generation = new Generation(this.#deps.world, this, {
       marker,
       body,
-      manner: treatment,
+      behavior: isRefused ? usageRefused : behavior,
       bursts: this.#deps.bursts,
       path: this.#request.path,
     });
     this.#generation = generation;
-    this.#gateway.keep(generation);
-    if (this.#closed) generation.hungUp();
+    this.#gateway.record(generation);
+    if (this.#closed) generation.onCloseNoticed();
     generation.begin();
   }
 
-  #account(manner: Manner): void {
+  #answerAccount(behavior: Behavior): void {
     const { world, balance } = this.#deps;
-    world.soon(outside, "the gateway answers for its account", () => {
-      if (manner.kind === "silent") return;
-      if (manner.kind === "reset") return this.write({ kind: "broken" });
-      const status = manner.kind === "status" ? manner.status : 200;
+    world.soon(outside, "the gateway answers for the account", () => {
+      if (behavior.kind === "silent") return;
+      if (behavior.kind === "reset") return this.write({ kind: "broken" });
+      const status = behavior.kind === "status" ? behavior.status : 200;
       const text = status === 200 ? `{"code":0,"data":{"equivalent_in_usd":${balance()}}}` : "{}";
       this.write(
         { kind: "head", head: headOf(status, "application/json") },
@@ -194,40 +191,39 @@ export class SimulatedAttempt implements Attempt, Wire {
     });
   }
 
-  /** The proxy reads one piece after the other, each in its own time. */
+  /** Lets the proxy read one piece after another, each after its own delay. */
   #read(): void {
-    if (this.#isReading || this.#paused || this.#closed || this.#wire.length === 0) return;
+    if (this.#isReading || this.#paused || this.#closed || this.#unread.length === 0) return;
     this.#isReading = true;
     const marker = this.#generation?.marker ?? "account";
-    this.#deps.world.soon(this.owner, `${marker}: ${this.#wire[0]?.kind ?? ""} arrives`, () => {
+    this.#deps.world.soon(this.owner, `${marker}: ${this.#unread[0]?.kind ?? ""} arrives`, () => {
       this.#isReading = false;
       if (this.#closed || this.#paused) return;
-      const piece = this.#wire.shift();
-      if (piece !== undefined) this.#hand(piece);
+      const piece = this.#unread.shift();
+      if (piece !== undefined) this.#deliver(piece);
       const onRead = this.#onRead;
       this.#onRead = undefined;
-      if (onRead !== undefined)
-        this.#deps.world.after(outside, 0, `${marker}: the gateway sees that its reader goes on`, onRead);
+      if (onRead !== undefined) this.#deps.world.after(outside, 0, `${marker}: the gateway may write again`, onRead);
       this.#read();
     });
   }
 
-  #hand(piece: Piece): void {
+  #deliver(piece: Piece): void {
     switch (piece.kind) {
       case "head":
         this.#call.answered(this, piece.head);
         return;
       case "chunk":
         piece.read?.();
-        this.#generation?.took(piece.bytes);
+        this.#generation?.onBytesRead(piece.bytes);
         this.#call.received(this, piece.bytes);
         return;
       case "end":
-        this.#gateway.closed(this);
+        this.#gateway.onClose(this);
         this.#call.completed(this);
         return;
       case "broken":
-        this.#gateway.closed(this);
+        this.#gateway.onClose(this);
         this.#call.broken(this, "ECONNRESET");
     }
   }

@@ -1,9 +1,8 @@
-import { withAlerts } from "../src/server/alerting.ts";
 import { differenceOfDay } from "../src/server/figures.ts";
-import { GatewayWatch } from "../src/server/gateway-health.ts";
+import { GatewayWatch } from "../src/reporting/health.ts";
 import { buildRoutes, type BuiltRoutes } from "../src/server/routes.ts";
 import { routedPath } from "../src/server/tasks.ts";
-import { Work } from "../src/server/work.ts";
+import { Work } from "../src/server/http/http-app.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { startDelivery } from "../src/jobs/delivery.ts";
 import { signedWith } from "../src/wire/webhook-signature.ts";
@@ -13,16 +12,16 @@ import { alwaysMine } from "../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../src/jobs/task-poller.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { Catalogue } from "../src/ports/catalogue.ts";
-import type { Events } from "../src/ports/events.ts";
+import { combineEvents, type Events, type RefusedEvent } from "../src/ports/events.ts";
 import type { Gateway } from "../src/ports/gateway.ts";
 import type { Log } from "../src/ports/log.ts";
 import type { TokenCounter } from "../src/ports/token-counter.ts";
 import type { WebhookSender } from "../src/ports/webhook-sender.ts";
-import type { Handler } from "../src/request/handler.ts";
+import type { Handler } from "../src/ports/exchange.ts";
 import { burnPerHour } from "../src/reporting/balance.ts";
 import { keyNames } from "../src/reporting/names.ts";
 import { SpendMemory } from "../src/reporting/spend-memory.ts";
-import type { Store } from "../src/ledger/store.ts";
+import type { Store } from "../src/ports/store.ts";
 import { createSeal } from "../src/gateway/webhooks/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Owner, World } from "./world.ts";
@@ -38,28 +37,29 @@ export interface InstanceDeps {
   readonly catalogue: () => Catalogue;
   readonly sender: WebhookSender;
   readonly newId: () => string;
-  /** Told of what is logged as an error. */
+  /** Called for each logged error. */
   readonly onError: (message: string, error: unknown) => void;
 }
 
-/** One run of the proxy: what `startServing` makes, with simulated ports in the place of sockets, files and threads. */
+/** Run of the proxy. It is assembled as in `startServing`, but with simulated ports for sockets, files and threads. */
 export interface Instance {
   readonly owner: Owner;
   readonly store: Store;
   readonly alerts: Alerts;
-  /** Answers an exchange; in `running` while its handler is at work. */
+  /** Starts the handler of an exchange. */
   handle(exchange: SimulatedExchange): void;
+  /** Exchanges whose handlers have not returned. */
   readonly running: ReadonlySet<SimulatedExchange>;
-  /** Resolves when every request that came is settled. */
+  /** Resolves when every request so far is settled. */
   settled(): Promise<void>;
-  /** Acts as SIGTERM: lets running requests finish for a while, then ends them; everything is settled. */
+  /** Acts as SIGTERM does: waits for running requests, ends those that run too long, and settles all of them. */
   drain(): Promise<void>;
 }
 
-/** Longest time for running requests after SIGTERM, in milliseconds. */
+/** Longest wait for running requests after SIGTERM, in milliseconds. */
 const drainMs = 5_000;
 
-/** Recovers, and starts what a proxy starts. Rejects where the database could not be written. */
+/** Recovers the ledger, and starts everything that a proxy starts. Rejects if the ledger could not be written. */
 export async function startInstance(deps: InstanceDeps): Promise<Instance> {
   const { world, owner, settings, calendar, gateway, tokens, catalogue, sender, newId } = deps;
   const clock = world.clock(owner);
@@ -69,7 +69,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     warn() {},
     error: (fields, message) => deps.onError(message, (fields as { err?: unknown }).err),
   };
-  const store = inItsOwnTime(world, owner, deps.store);
+  const store = delayed(world, owner, deps.store);
   await store.ledger.recover(clock.now());
   const work = new Work();
   const { ledger, samples, outbox } = store;
@@ -81,7 +81,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     sender,
     random: () => world.chance.next(),
     destinationOf: async ({ payload }) => ({
-      url: "https://told.simulated/",
+      url: "https://alerts.simulated/",
       rule: "administrator",
       body: payload,
       headers: signedWith("whsec_c2VjcmV0"),
@@ -92,6 +92,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
   const alerts = startAlerts({
     ledger,
     samples,
+    raiseRequests: store.raiseRequests,
     outbox,
     calendar,
     clock,
@@ -107,12 +108,8 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     wakeDelivery: () => delivery.wake(),
   });
   const watch = new GatewayWatch(clock);
-  const events = watch.watching(withAlerts(silentEvents, alerts));
-  const looks = {
-    memory: new SpendMemory(store.figures.ledger, clock),
-    gatewayHealth: () => watch.health(),
-    startedAt: clock.now(),
-  };
+  const jobs = { posted: alerts.spent, refused: ({ refusal }: RefusedEvent) => alerts.refused(refusal) };
+  const events = combineEvents(silentEvents, jobs, watch.events);
   const scrape = () => Promise.resolve({ contentType: "text/plain", text: "" });
   const built = buildRoutes(settings, {
     clock,
@@ -125,12 +122,20 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     catalogue,
     metrics: { events, scrape },
     work,
-    wakePoller: () => poller.wake(),
-    wakeDelivery: () => delivery.wake(),
+    fleet: {
+      did: { posted: alerts.spent, tasks: () => poller.wake(), queued: () => delivery.wake() },
+      peerUsage: undefined,
+      standing: () => null,
+    },
+    flushRefusals: async () => {},
     seal,
+    tracing: null,
+    storedUser: (name) => name,
     random: () => world.chance.next(),
     keysRemembered: 10,
-    ...looks,
+    memory: new SpendMemory(store.figures.ledger, clock),
+    gatewayHealth: () => watch.health(),
+    startedAt: clock.now(),
   });
   const poller = startTaskPoller({ tasks: store.tasks, poll: built.pollTask, clock, log, claim: alwaysMine });
   const sampler = startBalanceSampler({
@@ -153,11 +158,11 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     running,
     handle(exchange) {
       running.add(exchange);
-      work.add(answered(handlers, exchange, log).finally(() => running.delete(exchange)));
+      work.add(answer(handlers, exchange, log).finally(() => running.delete(exchange)));
     },
     settled: () => work.done(),
     async drain() {
-      await end(work, built, clock.after);
+      await finish(work, built, clock.after);
       await alerts[Symbol.asyncDispose]();
       await sampler[Symbol.asyncDispose]();
       await poller[Symbol.asyncDispose]();
@@ -167,10 +172,10 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
   };
 }
 
-async function answered(handlers: ReadonlyMap<string, Handler>, exchange: SimulatedExchange, log: Log): Promise<void> {
+async function answer(handlers: ReadonlyMap<string, Handler>, exchange: SimulatedExchange, log: Log): Promise<void> {
   const route = exchange.path.replace(/^(\/api\/v1\/task\/).+$/, "$1:task_id");
   const handler = handlers.get(`${exchange.method} ${route}`) ?? handlers.get(`ALL ${routedPath}`);
-  if (handler === undefined) throw new Error(`no handler of ${exchange.method} ${exchange.path}`);
+  if (handler === undefined) throw new Error(`no handler for ${exchange.method} ${exchange.path}`);
   try {
     await handler(exchange);
   } catch (error) {
@@ -180,7 +185,7 @@ async function answered(handlers: ReadonlyMap<string, Handler>, exchange: Simula
   }
 }
 
-async function end(
+async function finish(
   work: Work,
   built: BuiltRoutes,
   after: (ms: number, callback: () => void) => unknown,
@@ -191,32 +196,32 @@ async function end(
   await work.done();
 }
 
-/** A store whose every call is carried out, and answered, when the world comes to it. */
-function inItsOwnTime(world: World, owner: Owner, store: Store): Store {
-  const slowed = <T extends object>(port: T, name: string): T =>
+/** Wraps a store. Each call of the store becomes one event, and its answer another. */
+function delayed(world: World, owner: Owner, store: Store): Store {
+  const wrapped = <T extends object>(port: T, name: string): T =>
     new Proxy(port, {
       get(target, member) {
         const value: unknown = Reflect.get(target, member, target);
         if (typeof value !== "function" || typeof member !== "string") return value;
-        return (...asked: unknown[]) =>
+        return (...args: unknown[]) =>
           world.call(owner, `${name}.${member}`, async () =>
-            (value as (...all: unknown[]) => unknown).apply(target, asked),
+            (value as (...all: unknown[]) => unknown).apply(target, args),
           );
       },
     });
   const { ledger, keys, teams, samples, outbox, tasks } = store;
   return {
     ...store,
-    ledger: slowed(ledger, "ledger"),
-    keys: slowed(keys, "keys"),
-    teams: slowed(teams, "teams"),
-    samples: slowed(samples, "samples"),
-    outbox: slowed(outbox, "outbox"),
-    tasks: slowed(tasks, "tasks"),
+    ledger: wrapped(ledger, "ledger"),
+    keys: wrapped(keys, "keys"),
+    teams: wrapped(teams, "teams"),
+    samples: wrapped(samples, "samples"),
+    outbox: wrapped(outbox, "outbox"),
+    tasks: wrapped(tasks, "tasks"),
   };
 }
 
-/** One for all: it is made from the gateway's key, which costs time. */
+/** Seal that all runs share, because deriving it from the gateway's key takes time. */
 const seal = createSeal("gateway-key");
 
 const silentEvents: Events = {
@@ -229,6 +234,7 @@ const silentEvents: Events = {
   adminFailed() {},
   posted() {},
   ledgerWrote() {},
+  spansSent() {},
   accountRead() {},
   taskEnded() {},
 };

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 
-/** A text in the place of another, in one file of `src`. */
+/** Replacement of a text in one file of `src`. */
 interface Edit {
   readonly file: string;
   readonly from: string;
@@ -10,7 +10,7 @@ interface Edit {
 
 const writer = "ledger/sqlite/writer.ts";
 
-/** Bugs that a proxy of this kind has had, or could have. */
+/** Bugs that a proxy with a ledger has had or could have. */
 export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a settlement without the check for pending": [
     {
@@ -32,22 +32,36 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold without the check for room": [
     {
       file: writer,
-      from: "const refusal = refuse(windows, amount, bounded);",
-      to: "const refusal = refuse([], amount, bounded);",
+      from: "const shortage = amount === null ? null : worstOf(windows, amount);",
+      to: "const shortage = amount === null ? null : worstOf([], amount);",
     },
   ],
   "a hold that forgets its session": [
     {
       file: writer,
-      from: "const windows = this.#windows.open({ key, team, session }, at);",
-      to: "const windows = this.#windows.open({ key, team, session: null }, at);",
+      from: "const windows = this.#windows.open(caller, at);",
+      to: "const windows = this.#windows.open({ ...caller, tags: {} }, at);",
     },
   ],
-  "a check for room outside of the transaction": [
+  "a hold that forgets its user": [
     {
       file: writer,
-      from: "const refusal = refuse(windows, amount, bounded);",
-      to: "const refusal = refuse([], amount, bounded);",
+      from: "const windows = this.#windows.open(caller, at);",
+      to: "const windows = this.#windows.open({ ...caller, user: null }, at);",
+    },
+  ],
+  "a settlement that counts in the windows of every model it was held for": [
+    {
+      file: writer,
+      from: "const counted = countedIn(found.pending, command);",
+      to: "const counted = windows;",
+    },
+  ],
+  "a check for room outside the transaction": [
+    {
+      file: writer,
+      from: "const shortage = amount === null ? null : worstOf(windows, amount);",
+      to: "const shortage = amount === null ? null : worstOf([], amount);",
     },
     {
       file: "ledger/queued-store.ts",
@@ -63,6 +77,13 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     async adjust(id,`,
     },
   ],
+  "a raise that does not end": [
+    {
+      file: "core/budget.ts",
+      from: "from <= inside && (until === null || inside < until)",
+      to: "from <= inside",
+    },
+  ],
   "an admission that ignores pending holds": [
     {
       file: "core/budget.ts",
@@ -73,11 +94,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold that is not voided when its client has left": [
     {
       file: "request/pipeline.ts",
-      from: 'if (ending.kind === "task") {',
-      to: 'if (ending.kind === "task" || (ending.kind === "notSent" && ending.reason === "client_left")) {',
+      from: 'if (ending.kind !== "task")',
+      to: 'if (ending.kind !== "task" && (ending.kind !== "notSent" || ending.reason !== "client_left"))',
     },
   ],
-  "an extension that forgets what is held": [
+  "an extension that replaces the hold": [
     {
       file: "ledger/sqlite/charges.ts",
       from: "const hold = (charge.hold + amount) as PicoUsd;",
@@ -87,8 +108,15 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a window that is not built from the charges when a budget is set": [
     {
       file: "ledger/sqlite/budgets.ts",
-      from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at);',
-      to: 'if (step.budgets === "open") return;',
+      from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at, step.before);',
+      to: 'if (step.budgets === "open") return void (this.#known(budget).completeFrom = 0);',
+    },
+  ],
+  "a new budget without the charges posted after its sums were read": [
+    {
+      file: "ledger/queries/window-sums.ts",
+      from: "const later = chargesBySubject(dialect, scope, subject, span, before);",
+      to: 'const later = chargesBySubject(dialect, scope, subject, span, { upTo: Number.MAX_SAFE_INTEGER, pending: "[]" });',
     },
   ],
   "a recovery that voids instead of posting": [
@@ -98,28 +126,28 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: 'this.#settle(["void", id, "crash", [at, null, null, null, null, null]]);',
     },
   ],
-  "a hold for less than the maximum that is sent": [
+  "a hold below the cost of the maximum that is sent": [
     {
       file: "request/hold.ts",
       from: "params = { ...given, ...next, fitted: null };",
       to: "params = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
     },
   ],
-  "a maximum that is held for and not sent": [
+  "a maximum that is held for but not sent": [
     {
       file: "request/metered-request.ts",
       from: "return written === null ? given.sent : body;",
       to: "return written === null || body.length > 0 ? given.sent : body;",
     },
   ],
-  "a second try without usage that is settled as the first": [
+  "a retry without stream usage that is settled as the first attempt": [
     {
       file: "request/metered-request.ts",
       from: "return { ...second, ending: second.ending, overheadMs: first.overheadMs };",
       to: 'return { ...second, ending: { kind: "status", status: ending.status }, overheadMs: first.overheadMs };',
     },
   ],
-  "a model that is marked and keeps its slices": [
+  "a marked model that is still held by slices": [
     {
       file: "request/metered-request.ts",
       from: "return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
@@ -129,45 +157,45 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a burst that goes unnoticed": [
     {
       file: "core/slices.ts",
-      from: "if (this.isBurst || this.#inWindow <= most * bytesPerToken) return false;",
-      to: "if (this.isBurst || this.#inWindow <= most * bytesPerToken * 1000) return false;",
+      from: "if (this.isBurst || this.#windowBytes <= most * bytesPerToken) return false;",
+      to: "if (this.isBurst || this.#windowBytes <= most * bytesPerToken * 1000) return false;",
     },
   ],
-  "a settlement that is not tried again": [
+  "a settlement that is not retried": [
     {
       file: "ledger/queue.ts",
-      from: 'if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);\n    else waiting',
+      from: 'if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#retry(waiting);\n    else waiting',
       to: "waiting",
     },
   ],
-  "a hold whose commit is unknown is forgotten": [
+  "a hold that is forgotten when its commit is unknown": [
     { file: "ledger/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
   ],
-  "a price that is taken for written when its hold was not": [
+  "a price that is remembered as written although its hold failed": [
     {
-      file: "ledger/queued-charges.ts",
-      from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
-      to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
+      file: "ledger/queue.ts",
+      from: "if (answer.ok && answer.reply.ok) this.#remember(priceId);",
+      to: "this.#remember(priceId);",
     },
   ],
-  "a cut stream that is settled as a whole one": [
+  "a cut stream that is settled as complete": [
     {
       file: "request/streamed-response.ts",
       from: "if (answer.finished) {",
       to: "if (answer.finished || answer.texts.length > 0) {",
     },
   ],
-  "a stream that is cut costs nothing": [
+  "a cut stream that costs nothing": [
     { file: "request/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
   ],
-  "output in members that are not known counts as nothing": [
+  "output in unknown members that is not counted": [
     {
       file: "request/meter.ts",
       from: "of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4)",
       to: "0 * (unknownBytes + sealedBytes)",
     },
   ],
-  "output in members that are not known is no doubt": [
+  "output in unknown members without a doubt": [
     { file: "request/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
   ],
   "a custom tool call whose input is not read": [
@@ -177,48 +205,52 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: '{ function: tool, custom: "free" },',
     },
   ],
-  "a count that stops at the hold": [
+  "a counted cost that never exceeds the hold": [
     {
       file: "core/settlement.ts",
-      from: "return exceedsHold(reserved, written)",
-      to: "return exceedsHold(reserved, written) && false",
+      from: "return exceedsHold(reserved, withoutMargins)",
+      to: "return exceedsHold(reserved, withoutMargins) && false",
     },
   ],
-  "cached tokens outside input_tokens are ignored": [
+  "cached tokens outside input_tokens that are ignored": [
     {
       file: "wire/usage.ts",
-      from: "agreed(agreed(counts.cached, counts.hit), counts.cacheRead)",
-      to: "agreed(counts.cached, counts.hit)",
+      from: "mergeCounts(mergeCounts(counts.cached, counts.hit), counts.cacheRead)",
+      to: "mergeCounts(counts.cached, counts.hit)",
     },
   ],
-  "input_tokens that are taken for the whole prompt": [
+  "input_tokens that count as the whole prompt": [
     { file: "wire/usage.ts", from: 'isPrompt ? "inside" : "outside",', to: '"inside",' },
   ],
-  "another model that answers is charged as the one that was asked for": [
+  "an answer of another model that is charged at the requested model's price": [
     {
       file: "request/billed.ts",
-      from: "return { servedPrice: served.price, billing, doubts };",
-      to: "return { servedPrice: null, billing, doubts };",
+      from: "return { servedPrice: served.price, answered, billing, doubts };",
+      to: "return { servedPrice: null, answered, billing, doubts };",
     },
   ],
-  "another model that answers is charged at its own price alone": [
+  "an answer of another model that is charged at its own price even if that is lower": [
     {
       file: "core/cost.ts",
       from: "return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;",
       to: "return servedPrice;",
     },
   ],
-  "the first model that a stream names is taken for the one that answers": [
-    { file: "wire/chat-stream.ts", from: "servedModel ?? this.#servedModel;", to: "this.#servedModel ?? servedModel;" },
+  "a stream that is charged for the first model it names": [
+    {
+      file: "wire/model-answer.ts",
+      from: "servedModel ?? before.servedModel,",
+      to: "before.servedModel ?? servedModel,",
+    },
   ],
-  "a recovery that ends the holds of running tasks": [
+  "a recovery that settles the holds of running tasks": [
     {
       file: writer,
       from: "and owner <> ? and not ${runsTask} limit ?",
       to: "and owner <> ? limit ?",
     },
   ],
-  "a task that its client hears of before it is written down": [
+  "a task that its client learns of before it is stored": [
     {
       file: "request/task-creation.ts",
       from: "const bound = await bind(steps, exchange.id, covered, record);",
@@ -228,11 +260,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a key that is remembered beyond its revocation": [
     { file: "request/authenticate.ts", from: "    generation++;\n    remembered.clear();", to: "    generation++;" },
   ],
-  "a settlement that leaves what was held in its windows": [
+  "a settlement that leaves its hold in the windows": [
     {
       file: writer,
-      from: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));",
-      to: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, 0n);",
+      from: "this.#windows.move(counted, ended.cost ?? 0n, -(hold ?? 0n));",
+      to: "this.#windows.move(counted, ended.cost ?? 0n, 0n);",
     },
   ],
   "an extension that applies to no window": [
@@ -245,16 +277,20 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a window that begins with nothing spent": [
     {
       file: "ledger/sqlite/budgets.ts",
-      from: "const sums = sumCharges(this.#db, budget.scope, subject, span);",
-      to: "const sums = { spent: 0n as PicoUsd, held: sumCharges(this.#db, budget.scope, subject, span).held };",
+      from: "coalesce(sum(spent), 0), coalesce(sum(held)",
+      to: "0, coalesce(sum(held)",
     },
   ],
 };
 
-/** Plants one, in everything that is loaded from now on. Throws where there is no such bug, or a text is not once in its file. */
+/**
+ * Plants a bug in all code that is loaded afterwards. Throws an error if the bug is unknown, or if a file does not contain a
+ * quoted text exactly once.
+ */
 export function plant(name: string): void {
   const edits = Object.hasOwn(mutations, name) ? mutations[name] : undefined;
-  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(mutations).join("\n  ")}`);
+  if (edits === undefined)
+    throw new Error(`unknown bug "${name}"; known bugs:\n  ${Object.keys(mutations).join("\n  ")}`);
   const sources = new Map<string, string>();
   for (const edit of edits) {
     const url = new URL(`../src/${edit.file}`, import.meta.url).href;
@@ -271,6 +307,6 @@ export function plant(name: string): void {
 function edited(name: string, edit: Edit, source: string): string {
   const [before, after, ...more] = source.split(edit.from);
   if (after === undefined || more.length > 0)
-    throw new Error(`the text of "${name}" must be in ${edit.file} exactly once; quote the source as it is now`);
+    throw new Error(`"${name}" quotes a text that is not in ${edit.file} exactly once; quote the current source`);
   return before + edit.to + after;
 }

@@ -2,34 +2,34 @@ import { parseArgs } from "node:util";
 
 /** Options of the command line. */
 export interface Options {
-  /** Seeds from the first to the last; null for random ones. */
+  /** Range of seeds; null for random seeds. */
   readonly seeds: { readonly first: number; readonly last: number } | null;
-  /** For how long, where the seeds are random. */
+  /** Duration of a run with random seeds. */
   readonly seconds: number;
   readonly trace: boolean;
   /** Runs each seed once for every step, with a crash at that step. */
   readonly crashEverywhere: boolean;
   /** Runs each seed with a crash at this step. */
   readonly crashAt: number | null;
-  /** A bug to plant. */
+  /** Bug to plant; null for none. */
   readonly mutation: string | null;
 }
 
 export const usage = `Usage: npm run simulate -- [options]
 
-Runs the proxy's request path under simulated time, gateway, clients and disk, and checks its books after each run.
+Runs the proxy's request path with a simulated clock, gateway, clients and disk, and checks its ledger after each run.
 
-  --seed N            one run, which follows from N alone
-  --seeds N-M         a run for each
-  --seconds N         random seeds for so long (the default, for 10 s)
+  --seed N            run once; the same N gives the same run
+  --seeds N-M         run once for each seed from N to M
+  --seconds N         run with random seeds for N seconds (the default, with 10)
   --trace             print every step
-  --crash-at STEP     crash at this step, whatever else the seed has
-  --crash-everywhere  a run for each step of each seed, with a crash at it
+  --crash-at STEP     crash at this step, in addition to the seed's own events
+  --crash-everywhere  run each seed once for each of its steps, with a crash at that step
   --mutation NAME     plant a bug first (simulation/mutations.ts)
 
-Exit code 0: all is well; 1: a fault was found, with its seed, its step and the way to see it again; 2: wrong usage.`;
+Exit codes: 0 no fault was found; 1 a fault was found and is printed with the command that reproduces it; 2 wrong usage.`;
 
-/** Null where help is asked for. Throws with one clear sentence for what cannot be read. */
+/** Returns the options; null if help is requested. Throws an error for options that cannot be read. */
 export function readOptions(args: readonly string[]): Options | null {
   const { values } = parseArgs({
     args: [...args],

@@ -1,45 +1,45 @@
 import type { GatewayHead } from "../src/ports/gateway.ts";
 
-/** The gateway's ways to treat a request. */
-export type Manner =
-  /** Whole, with its usage; or without, with a nonsensical one, or with more than was allowed. */
-  | { readonly kind: "answers"; readonly usage: "reported" | "none" | "nonsense" | "beyond" }
+/** Response of the gateway to a request. */
+export type Behavior =
+  /** A complete answer. Its usage is correct, missing, nonsensical, or above the requested maximum. */
+  | { readonly kind: "answers"; readonly usage: "reported" | "none" | "nonsense" | "excessive" }
   | { readonly kind: "unreadable" }
-  /** `billed`: whether it costs all the same. */
-  | { readonly kind: "status"; readonly status: number; readonly billed: boolean; readonly words?: string }
-  | { readonly kind: "redirect"; readonly home: boolean }
+  /** `billed`: the gateway bills the request although it fails. */
+  | { readonly kind: "status"; readonly status: number; readonly billed: boolean; readonly message?: string }
+  | { readonly kind: "redirect"; readonly isSameOrigin: boolean }
   | { readonly kind: "unreachable" }
   | { readonly kind: "never_connects" }
-  /** Nothing comes, or the connection breaks: before the head, after it, or in the middle. */
+  /** Goes silent or resets the connection: before the head, after it, or in the middle of the body. */
   | { readonly kind: "silent" | "reset"; readonly when: "at_once" | "after_head" | "midway"; readonly billed: boolean }
-  /** Ends its framing before the answer is complete. */
+  /** Ends the body before the answer is complete. */
   | { readonly kind: "cut" }
-  /** The engine tells of things twice, or of what comes after the end. */
+  /** The engine reports some events twice, and some after the end. */
   | { readonly kind: "repeats" }
-  /** The last events come in another order. */
+  /** Sends the usage before the finish reason. */
   | { readonly kind: "reordered" };
 
-/** Something that the gateway writes into a connection. `read` is called when the proxy has taken it. */
+/** Part of an answer on a connection. `read` is called when the proxy has read it. */
 export type Piece =
   | { readonly kind: "head"; readonly head: GatewayHead }
   | { readonly kind: "chunk"; readonly bytes: Buffer; readonly read?: () => void }
   | { readonly kind: "end" }
   | { readonly kind: "broken" };
 
-/** Connection that the gateway writes to. */
+/** The gateway's end of a connection. */
 export interface Wire {
   write(...pieces: readonly Piece[]): void;
-  /** Bytes that were written and are not read yet. */
+  /** Number of pieces that the proxy has not read yet. */
   readonly unread: number;
-  /** Calls back once, when something of it has been read. */
+  /** Calls back once, when the proxy has read a piece. */
   onRead(callback: () => void): void;
 }
 
 export function headOf(status: number, contentType: string, more: readonly string[] = []): GatewayHead {
   const rawHeaders = ["Content-Type", contentType, "X-Request-Id", "gw-1", ...more];
   const header = (name: string): string | undefined => {
-    const place = rawHeaders.findIndex((text, index) => index % 2 === 0 && text.toLowerCase() === name);
-    return place < 0 ? undefined : rawHeaders[place + 1];
+    const at = rawHeaders.findIndex((text, index) => index % 2 === 0 && text.toLowerCase() === name);
+    return at < 0 ? undefined : rawHeaders[at + 1];
   };
   return { status, statusText: "", rawHeaders, header };
 }

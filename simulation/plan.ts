@@ -1,39 +1,58 @@
-import { formatScope, type BudgetMode, type Period, type Scope } from "../src/core/budget.ts";
-import { usd } from "../src/core/money.ts";
-import { soundCommits, type CommitFaults } from "./commits.ts";
-import type { Manner } from "./pieces.ts";
+import { type Budget, type BudgetMode, type Period } from "../src/core/budget.ts";
+import {
+  formatScope,
+  subjectsOf,
+  type Scope,
+  eachKeyScope,
+  everyRequest,
+  keyScope,
+  teamScope,
+  keyOfScope,
+  parseScope,
+  sessionScope,
+} from "../src/core/scope.ts";
+import { usd, type PicoUsd } from "../src/core/money.ts";
+import type { Calendar } from "../src/ports/calendar.ts";
+import type { NewRaise } from "../src/ports/ledger.ts";
+import { faultlessCommits, type CommitFaults } from "./commits.ts";
+import type { Behavior } from "./pieces.ts";
 import { models, taskModel, unknownModel } from "./prices.ts";
+import type { HeaderList } from "../src/ports/exchange.ts";
 import type { Chance } from "./world.ts";
 
-/** Plan of one run. Each seed has only some of the troubles, so that those meet more often. */
+/** Plan of one run. Each seed has only some kinds of faults, because faults of the same kind then coincide more often. */
 export interface Plan {
   readonly startsAt: number;
   readonly zone: string;
-  /** For so long requests come. Milliseconds. */
-  readonly lastsMs: number;
-  /** For so long after that things go wrong. Milliseconds. */
-  readonly troublesMs: number;
+  /** Period in which requests arrive, in milliseconds. */
+  readonly requestsMs: number;
+  /** Period after `requestsMs` in which faults still occur, in milliseconds. */
+  readonly faultsMs: number;
   readonly requests: number;
   readonly commits: CommitFaults;
-  /** Probability that the gateway does something else than answer. */
+  /** Probability that the gateway does not answer normally. */
   readonly gatewayFaults: number;
+  /** Probability that the token counter is busy. */
   readonly busyCounter: number;
+  /** Probability that a client does not read a write at once. */
   readonly slowClients: number;
+  /** Probability that a client leaves before it has its answer. */
   readonly leavingClients: number;
+  /** Probability that a webhook message is lost, and that its answer is lost. */
   readonly failingWebhooks: number;
-  /** Probability that a step is a crash's. */
+  /** Probability of a crash after a step. */
   readonly crashes: number;
   /** Number of changes of each kind during the run. */
   readonly changes: Readonly<Record<Change, number>>;
   readonly streamUsage: "auto" | "pass" | "inject";
   /** True if the gateway refuses every request that asks for stream usage. */
   readonly refusesUsage: boolean;
-  /** True if the gateway makes an answer before it writes it, all at once. */
+  /** True if the gateway writes each stream at once, after it has generated all of it. */
   readonly bursts: boolean;
   readonly sliceTokens: number;
   readonly hasFloor: boolean;
   readonly outputCap: number | null;
-  /** The least maximum of requests whose answer must be whole; null where nothing is fitted. */
+  /** Smallest output maximum to which requests are fitted; null if requests are not fitted. */
   readonly fitTokensMin: number | null;
 }
 
@@ -42,8 +61,8 @@ export type Change = (typeof changeKinds)[number];
 
 export const zones = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/New_York"] as const;
 
-/** Just before something turns: an hour, a day, a month, a clock set forwards, a clock set back. */
-const beginnings = [
+/** Start times: one in the middle of a day, the others just before an hour, a day, a month or daylight saving time changes. */
+const startTimes = [
   "2026-11-20T12:00:00Z",
   "2026-11-20T12:59:59Z",
   "2026-11-20T22:59:58Z",
@@ -57,12 +76,12 @@ export function planOf(chance: Chance): Plan {
   const bursts = chance.happens(0.3);
   const changes = Object.fromEntries(changeKinds.map((kind) => [kind, chance.happens(0.4) ? chance.between(1, 3) : 0]));
   return {
-    startsAt: Date.parse(chance.pick(beginnings)),
+    startsAt: Date.parse(chance.pick(startTimes)),
     zone: chance.pick(zones),
-    lastsMs: chance.pick([20, 2_000, 30_000, 600_000]),
-    troublesMs: chance.pick([100, 5_000, 40_000, 320_000]),
+    requestsMs: chance.pick([20, 2_000, 30_000, 600_000]),
+    faultsMs: chance.pick([100, 5_000, 40_000, 320_000]),
     requests: chance.between(3, 16),
-    commits: chance.happens(0.5) ? faultyCommits(chance) : soundCommits,
+    commits: chance.happens(0.5) ? faultyCommits(chance) : faultlessCommits,
     gatewayFaults: chance.pick([0, 0.2, 0.5, 0.9]),
     busyCounter: sometimes(0.3),
     slowClients: sometimes(0.2),
@@ -85,21 +104,21 @@ function faultyCommits(chance: Chance): CommitFaults {
   return { unavailable: often(), lost: often(), unknown: often(), stalled: chance.happens(0.3) ? 0.05 : 0 };
 }
 
-/** Keys of a run, by the number of each. */
+/** Keys of every run. */
 export const keyNames = ["alice", "bob", "carol"] as const;
 export const teams: Readonly<Record<string, string | null>> = { alice: "red", bob: "red", carol: null };
 
-/** The whole text of a key. */
+/** Returns the secret of a key. */
 export function secretOf(name: string): string {
   return `sk-fb-${name}-${"s".repeat(43)}`;
 }
 
 const scopes: readonly [Scope, ...Scope[]] = [
-  { kind: "all" },
-  { kind: "team", team: "red" },
-  { kind: "key", key: "alice" },
-  { kind: "eachKey", team: null },
-  { kind: "eachKey", team: "red" },
+  everyRequest,
+  teamScope("red"),
+  keyScope("alice"),
+  eachKeyScope(),
+  eachKeyScope("red"),
 ];
 const periods: readonly [Period, ...Period[]] = ["total", "1h", "1d", "1w", "1mo"];
 
@@ -107,40 +126,100 @@ export function budgetOf(chance: Chance) {
   const limit = usd((chance.between(2, 120) / 10_000).toFixed(4));
   const mode: BudgetMode = chance.happens(0.85) ? "hard" : "soft";
   const warnPercent = chance.happens(0.5) ? 80 : null;
-  return { ...subjectIn(chance), mode, limit, warnPercent };
+  return { ...scopeAndPeriod(chance), mode, limit, warnPercent };
 }
 
-/** Alice's session of `farebox run`, in which she makes some of her requests. */
+/** Caller whose windows are raised. */
+export const raisedCaller = {
+  key: "alice",
+  team: "red",
+  labels: { env: "prod" },
+  user: "u1",
+  tags: { feature: "search" },
+  models: ["plain"],
+};
+
+/** Raises every second budget, for its whole window or for 10 s. Draws nothing at random, because old seeds must stay valid. */
+export function raiseOf(
+  { scope, period, limit }: Budget,
+  count: number,
+  calendar: Calendar,
+  now: number,
+): NewRaise | null {
+  if (count % 2 === 1) return null;
+  const { start, end } = calendar.spanOf(period, now);
+  const isWhole = count % 4 === 2;
+  const until = isWhole ? end : Math.min(now + 10_000, end ?? Infinity);
+  const [subject = ""] = subjectsOf(scope, raisedCaller);
+  const amount = (limit / 2n) as PicoUsd;
+  return { scope: formatScope(scope), period, subject, amount, from: start, until, why: "a busy day" };
+}
+
+/** Session of `farebox run` in which alice sends some of her requests. */
 export const session = { id: "run_simulated", key: "alice" } as const;
 
-/** A scope and a period. For some periods, what is alice's is her session's: not by chance, so that a seed stays what it was. */
-function subjectIn(chance: Chance): { readonly scope: Scope; readonly period: Period } {
+/** Draws a scope and a period. For two of the periods, replaces a key's scope with that of its session. Narrows some other scopes. */
+function scopeAndPeriod(chance: Chance): { readonly scope: Scope; readonly period: Period } {
   const scope = chance.pick(scopes);
   const period = chance.pick(periods);
-  const isSession = scope.kind === "key" && (period === "total" || period === "1d");
-  return { scope: isSession ? { ...scope, session: session.id } : scope, period };
+  const key = period === "total" || period === "1d" ? keyOfScope(scope) : null;
+  return { scope: key === null ? (narrowedScope(scope, period) ?? scope) : sessionScope(key, session.id), period };
+}
+
+/** Scopes with more conditions, which replace drawn scopes. They are not drawn at random, because old seeds must stay valid. */
+const narrowed: Readonly<Record<string, string>> = {
+  "all 1h": "each-user",
+  "all 1d": "label:env=prod",
+  "all 1w": "each-model",
+  "all 1mo": "model:p* each-tag:feature",
+  "team:red 1h": "team:red each-user",
+  "team:red 1d": "team:red tag:feature=search",
+  "key:alice 1h": "key:alice model:bill*",
+  "key:alice 1w": "key:alice user:u1",
+  "each-key total": "each-key each-user",
+  "each-key 1d": "each-key each-model",
+  "team:red each-key 1mo": "team:red each-key each-tag:feature",
+};
+
+function narrowedScope(scope: Scope, period: Period): Scope | undefined {
+  const text = narrowed[`${formatScope(scope)} ${period}`];
+  return text === undefined ? undefined : parseScope(text);
+}
+
+/** Returns the headers that name the user and the tags of a request. */
+export function senderHeaders(count: number): HeaderList {
+  const user = [null, "u1", "u 2", "u1"][count % 4];
+  return [
+    ...(user == null ? [] : [["x-farebox-user", user] as const]),
+    ...(count % 3 === 1 ? [["x-farebox-tag", "feature=search"] as const] : []),
+  ];
 }
 
 export function removalOf(chance: Chance): { readonly scope: string; readonly period: Period } {
-  const { scope, period } = subjectIn(chance);
+  const { scope, period } = scopeAndPeriod(chance);
   return { scope: formatScope(scope), period };
 }
 
-/** A request's body; its `user` is the marker by which the gateway's books know it. */
-export function bodyOf(chance: Chance, marker: string, { bursts }: Pick<Plan, "bursts">): Buffer {
-  // Streams of one model show whether its bursts are remembered.
-  const isOfOne = bursts && chance.happens(0.7);
-  const model = isOfOne ? "plain" : chance.happens(0.06) ? unknownModel : chance.pick(models);
-  const stream = isOfOne || chance.happens(0.6);
+/** Draws a request's body. Its `user` is the marker that identifies the request at the gateway. */
+export function bodyOf(
+  chance: Chance,
+  marker: string,
+  { bursts, hasModels }: Pick<Plan, "bursts"> & { readonly hasModels: boolean },
+): Buffer {
+  // The check that a model stays marked needs several bursts of the same model.
+  const isBurst = bursts && chance.happens(0.7);
+  const model = isBurst ? "plain" : chance.happens(0.06) ? unknownModel : chance.pick(models);
+  const stream = isBurst || chance.happens(0.6);
   const content = "please tell me of the sea and all its ships ".repeat(chance.between(1, 8));
   return Buffer.from(
     JSON.stringify({
       model,
       user: marker,
+      ...(hasModels && { models: [model, "plain", "bill-errors"] }),
       messages: [{ role: "user", content }],
       ...(stream && { stream }),
       ...(stream && chance.happens(0.5) && { stream_options: { include_usage: true } }),
-      ...(!isOfOne && chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
+      ...(!isBurst && chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
       ...(chance.happens(0.1) && { n: 2 }),
       ...(chance.happens(0.1) && { response_format: { type: "json_object" } }),
       ...(chance.happens(0.05) && { web_search_options: {} }),
@@ -148,7 +227,7 @@ export function bodyOf(chance: Chance, marker: string, { bursts }: Pick<Plan, "b
   );
 }
 
-/** The creation of a task; on its family's own path the body itself is the input. */
+/** Draws the body that creates a task. On the task model's own path, the body itself is the input. */
 export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): Buffer {
   const duration = chance.pick([undefined, 2, 5, 10, 30, "unclear"]);
   const input = { prompt: "a ship", ...(duration !== undefined && { duration }) };
@@ -159,18 +238,18 @@ export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): B
   );
 }
 
-/** Draws how the gateway treats a request. */
-export function mannerOf(chance: Chance, faults: number, model: string): Manner {
+/** Draws the gateway's behavior for a request. */
+export function behaviorOf(chance: Chance, faults: number, model: string): Behavior {
   if (!chance.happens(faults)) return { kind: "answers", usage: chance.happens(0.75) ? "reported" : "none" };
   const billed = chance.happens(0.5);
-  return chance.pick<Manner>([
+  return chance.pick<Behavior>([
     { kind: "answers", usage: "nonsense" },
-    { kind: "answers", usage: "beyond" },
+    { kind: "answers", usage: "excessive" },
     { kind: "unreadable" },
     { kind: "status", status: chance.pick([400, 401, 404, 429]), billed: false },
-    { kind: "status", status: chance.pick([500, 502, 503]), billed: model === "dear-errors" && billed },
+    { kind: "status", status: chance.pick([500, 502, 503]), billed: model === "bill-errors" && billed },
     { kind: "status", status: chance.pick([408, 504, 520, 524]), billed },
-    { kind: "redirect", home: billed },
+    { kind: "redirect", isSameOrigin: billed },
     { kind: "unreachable" },
     { kind: "never_connects" },
     { kind: "silent", when: chance.pick(["at_once", "after_head", "midway"]), billed },

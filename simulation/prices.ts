@@ -5,51 +5,51 @@ import { anyTaskType, canonicalPrice, type PinnedPrice, type PriceVersion } from
 import { contentId } from "../src/wire/content-id.ts";
 import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
 
-/** Models that differ in all that matters for money. */
-export const models = ["plain", "private", "thinker", "dear-errors", "minimum", "tiered"] as const;
+/** Models that differ in everything that affects their cost. */
+export const models = ["plain", "private", "thinker", "bill-errors", "minimum", "tiered"] as const;
 export const unknownModel = "unheard-of";
-/** Models whose output cannot be counted exactly: of an unknown tokenizer, or with reasoning that is not shown. */
+/** Models whose output cannot be counted exactly: their tokenizer is unknown, or their reasoning is hidden. */
 export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker"]);
-/** A model of tasks. */
+/** Model that runs as a task. */
 export const taskModel = "film";
 
-/** Path of the family's tasks, next to the path of all tasks. */
+/** Path of the task model. The model also accepts tasks on the common path. */
 export const family = "/film";
 export const familyCreation = `${family}/make`;
 
-/** The most tokens that a model writes. */
+/** Largest output of any model, in tokens. */
 export const modelOutputMax = 400;
 
-/** Units of a task's consumption for one USD. */
+/** Units of a task's consumption that cost one USD. */
 const unitsPerUsd = 10_000_000n;
 export const picoUsdPerUnit = 10n ** 12n / unitsPerUsd;
 
-/** Three editions of the price files: the same models, other rates. */
+/** Three editions of the price files, with the same models at different rates. */
 const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
   const built = buildCatalogue([[{ name: "simulated.yaml", text: editionText(edition) }]]);
   if (!built.ok) throw new Error(built.faults.map(formatFault).join("\n"));
   return withTasks(built.catalogue, BigInt(edition));
 });
 
-/** Returns the price of another model in the edition that has this price. */
-export function priceBeside(id: string, model: string): PinnedPrice | undefined {
+/** Returns a model's price in the edition that contains the price with this id. */
+export function priceInSameEdition(id: string, model: string): PinnedPrice | undefined {
   const at = Date.parse("2026-01-01");
   const edition = editions.find((each) => models.some((name) => each.find(name, at)?.price?.id === id));
   return edition?.find(model, at)?.price ?? undefined;
 }
 
-/** They follow one another for ever. */
+/** Returns the edition after this number of reloads. The editions repeat. */
 export function editionOf(number: number): Catalogue {
   const edition = editions[number % editions.length];
-  if (edition === undefined) throw new Error("there are editions");
+  if (edition === undefined) throw new Error("no editions");
   return edition;
 }
 
-/** Tasks of one model, by the second: price files state no tasks yet. */
+/** Adds the task model, whose price is an amount per second. */
 function withTasks(catalogue: Catalogue, edition: bigint): Catalogue {
   const plain =
     catalogue.find("plain", 0)?.price?.version ?? catalogue.find("plain", Date.parse("2026-01-01"))?.price?.version;
-  if (plain === undefined) throw new Error("the model has a price");
+  if (plain === undefined) throw new Error('the model "plain" has no price');
   const amount = (100_000_000n * edition) as PicoUsd;
   const version: PriceVersion = {
     ...plain,
@@ -99,7 +99,7 @@ models:
     group: full
     reasoning: true
     tokens_per_second: 50${price(4, 20)}
-  dear-errors:
+  bill-errors:
     group: full
     bills_server_errors: true${price(2, 8)}
   minimum:

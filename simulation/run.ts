@@ -3,8 +3,8 @@ import { plant } from "./mutations.ts";
 import { readOptions, usage, type Options } from "./options.ts";
 import type { RunOptions, RunResult } from "./simulation.ts";
 
-/** Each fault is shown with all that it takes to see it again; after so many there is nothing new. Of a planted bug one is enough. */
-const failuresShown = { ofChance: 3, planted: 1 } as const;
+/** Number of failures after which the command stops. */
+const failuresMax = { random: 3, planted: 1 } as const;
 
 try {
   const options = readOptions(process.argv.slice(2));
@@ -15,34 +15,34 @@ try {
   process.exitCode = 2;
 }
 
-/** True where no fault was found. */
+/** Runs the simulation of each seed and prints failures. Returns true if there are none. */
 async function run(options: Options): Promise<boolean> {
   if (options.mutation !== null) plant(options.mutation);
-  // Only now, so that the planted bug is in what is loaded.
+  // Load the product's code only after the bug is planted in it.
   const { simulate } = await import("./simulation.ts");
   const startedAt = performance.now();
   const sums = { runs: 0, steps: 0, charges: 0, crashes: 0 };
-  const most = options.mutation === null ? failuresShown.ofChance : failuresShown.planted;
+  const limit = options.mutation === null ? failuresMax.random : failuresMax.planted;
   let failures = 0;
-  const once = async (asked: RunOptions): Promise<RunResult> => {
+  const runOnce = async (asked: RunOptions): Promise<RunResult> => {
     const result = await simulate(asked);
     sums.runs++;
     for (const name of ["steps", "charges", "crashes"] as const) sums[name] += result[name];
     if (options.trace) console.log(result.trace?.join("\n"));
-    if (result.faults.length > 0 && failures++ < most) tell(asked, result);
+    if (result.faults.length > 0 && failures++ < limit) printFailure(asked, result);
     return result;
   };
   for (const seed of seedsOf(options, startedAt)) {
     const asked = { seed: String(seed), traced: options.trace };
-    const result = await once(options.crashAt === null ? asked : { ...asked, crashAt: options.crashAt });
+    const result = await runOnce(options.crashAt === null ? asked : { ...asked, crashAt: options.crashAt });
     if (options.crashEverywhere)
-      for (let step = 1; step <= result.steps; step++) await once({ ...asked, crashAt: step });
-    if (failures >= most) break;
+      for (let step = 1; step <= result.steps; step++) await runOnce({ ...asked, crashAt: step });
+    if (failures >= limit) break;
   }
   const seconds = (performance.now() - startedAt) / 1000;
   const rate = (count: number) => Math.round(count / seconds).toLocaleString("en");
   console.log(
-    `${sums.runs} runs (${rate(sums.runs)} a second), ${sums.steps} steps in the order that chance picked (${rate(sums.steps)} a second), ` +
+    `${sums.runs} runs (${rate(sums.runs)} a second), ${sums.steps} steps in random order (${rate(sums.steps)} a second), ` +
       `${sums.charges} charges, ${sums.crashes} crashes, ${failures} failures`,
   );
   return failures === 0;
@@ -58,9 +58,9 @@ function* seedsOf({ seeds, seconds }: Options, startedAt: number): Generator<num
   for (let seed = seeds.first; seed <= seeds.last; seed++) yield seed;
 }
 
-function tell({ seed, crashAt }: RunOptions, { faults }: RunResult): void {
+function printFailure({ seed, crashAt }: RunOptions, { faults }: RunResult): void {
   console.log(`seed ${seed} fails:\n  ${faults.join("\n  ")}`);
   console.log(
-    `see it again: npm run simulate -- --seed ${seed}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`,
+    `to reproduce it: npm run simulate -- --seed ${seed}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`,
   );
 }

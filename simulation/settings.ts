@@ -1,18 +1,16 @@
 import { loadSettings } from "../src/config/load.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { usd } from "../src/core/money.ts";
-import { isTimeZone } from "../src/platform/clock.ts";
 import type { Plan } from "./plan.ts";
 
 const loaded = loadSettings({
   env: { FAREBOX_GATEWAY_URL: "https://gateway.simulated", FAREBOX_GATEWAY_API_KEY: "gateway-key" },
   flags: {},
   readFile: () => ({ ok: false, code: "ENOENT" }),
-  isTimeZone,
   uses: "all",
 });
 
-/** The settings of a proxy whose gateway falls silent and whose streams end sooner than usual. */
+/** Returns the proxy's settings, with shorter timeouts for silence and streams than the defaults. */
 export function settingsOf({ streamUsage, sliceTokens, hasFloor, zone, outputCap, fitTokensMin }: Plan): Settings {
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   const { settings } = loaded;

@@ -4,23 +4,26 @@ import type { PinnedPrice } from "../src/core/price.ts";
 import { noLimits, type Limits } from "../src/core/limits.ts";
 import { credentialOf } from "../src/wire/run-credential.ts";
 import { everyKey } from "../src/core/slices.ts";
-import type { BatchResult, Command, Replies } from "../src/ledger/commands.ts";
+import type { BatchResult, Command } from "../src/ledger/commands.ts";
 import { calendarOf } from "../src/platform/clock.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
-import { faultsOf, type Case } from "./audit.ts";
-import { Books } from "./books.ts";
+import type { BurstMarksResult } from "../src/ports/ledger.ts";
+import { faultsOf, type AuditedRequest } from "./audit.ts";
+import { LedgerChecks } from "./ledger-checks.ts";
 import { SimulatedExchange } from "./client.ts";
-import { Commits, soundCommits } from "./commits.ts";
-import { Disk } from "./disk.ts";
+import { Commits, faultlessCommits } from "./commits.ts";
+import { Disk, type OnWritten } from "./disk.ts";
 import { SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
 import {
   bodyOf,
   budgetOf,
+  raiseOf,
+  raisedCaller,
   changeKinds,
   keyNames,
-  mannerOf,
+  behaviorOf,
   planOf,
   removalOf,
   secretOf,
@@ -30,8 +33,9 @@ import {
   zones,
   type Change,
   type Plan,
+  senderHeaders,
 } from "./plan.ts";
-import { editionOf, family, familyCreation, priceBeside } from "./prices.ts";
+import { editionOf, family, familyCreation, priceInSameEdition } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
 import { simulatedCounter } from "./tokens.ts";
 import { Receiver } from "./webhook.ts";
@@ -40,7 +44,7 @@ import { outside, World, type Owner } from "./world.ts";
 export interface RunOptions {
   readonly seed: string;
   readonly traced?: boolean;
-  /** Crash at this step, whatever else the seed has. */
+  /** Crashes at this step, in addition to the seed's own events. */
   readonly crashAt?: number;
 }
 
@@ -49,40 +53,38 @@ export interface RunResult {
   readonly steps: number;
   readonly charges: number;
   readonly crashes: number;
-  /** Nothing, where all is well. The step at which each was noticed comes first. */
+  /** Descriptions of the faults. Each begins with the step at which the fault was noticed. */
   readonly faults: readonly string[];
   readonly trace: readonly string[] | null;
 }
 
-/** In simulated time, for what runs to come to its end. Milliseconds. */
-const patienceMs = 4 * 3_600_000;
+/** Longest simulated time until everything has finished after the last fault, in milliseconds. */
+const finishMsMax = 4 * 3_600_000;
 const stepsMax = 200_000;
-/** Longer than any run. Milliseconds. */
-const longMs = 10_000 * 86_400_000;
+/** Lifetime of the session in milliseconds; longer than any run. */
+const sessionMs = 10_000 * 86_400_000;
 
-/** One run: everything that follows from the seed. */
+/** Runs the simulation of one seed. */
 export async function simulate(options: RunOptions): Promise<RunResult> {
   const simulation = new Simulation(options);
-  const noticed = (error: unknown) =>
-    simulation.fault(
-      `an unhandled rejection: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
-    );
-  process.on("unhandledRejection", noticed);
+  const onRejection = (error: unknown) =>
+    simulation.fault(`unhandled rejection: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+  process.on("unhandledRejection", onRejection);
   try {
     await simulation.run();
   } catch (error) {
     simulation.fault(error instanceof Error ? (error.stack ?? error.message) : String(error));
   } finally {
-    process.off("unhandledRejection", noticed);
+    process.off("unhandledRejection", onRejection);
   }
   return simulation.result;
 }
 
-/** One run of the proxy, from its opening. */
-interface Run {
+/** One run of the proxy, from its start to its exit or crash. */
+interface ProxyRun {
   readonly owner: Owner;
   readonly calendar: Calendar;
-  /** Undefined while it starts. */
+  /** Undefined until the start is complete. */
   instance: Instance | undefined;
   isDraining: boolean;
 }
@@ -95,33 +97,41 @@ class Simulation {
   readonly #commits: Commits;
   readonly #gateway: SimulatedGateway;
   readonly #receiver: Receiver;
-  readonly #books: Books;
+  readonly #ledgerChecks: LedgerChecks;
   readonly #settings: Settings;
   readonly #exchanges = new Map<string, SimulatedExchange>();
-  /** Credential of alice's session. */
+  /** Credential of alice's session of `farebox run`. */
   #credential = "";
-  /** Edition of the prices in force when a request arrived, and when it was sent. */
-  readonly #came = new Map<string, number>();
-  readonly #sent = new Map<string, number>();
-  readonly #cameAt = new Map<string, number>();
-  /** Since when each key has been marked for a model without a break, and who was ever. Elapsed milliseconds. */
+  /** Number of budgets that changes have set so far. Every second one of these budgets is raised. */
+  #raisableBudgets = 0;
+  /** Edition of the prices in force when each request arrived, and when it was sent to the gateway. */
+  readonly #editionAtArrival = new Map<string, number>();
+  readonly #editionAtSending = new Map<string, number>();
+  /** Elapsed milliseconds at which each request arrived. */
+  readonly #arrivedAt = new Map<string, number>();
+  /** Time at which a model was marked for a key, in elapsed milliseconds, by `key model`. */
   readonly #markedSince = new Map<string, number>();
+  /** All `key model` pairs that were ever marked. */
   readonly #everMarked = new Set<string>();
   readonly #crashed = new Set<Owner>();
-  /** Charges that a run of the proxy could not end before it ended itself. */
-  readonly #left = new Set<string>();
+  /** Charges that were still pending when a run of the proxy exited. */
+  readonly #leftPending = new Set<string>();
   readonly #revokedAt = new Map<string, number>();
   readonly #faults: string[] = [];
   #calendar: Calendar;
-  #run: Run | undefined;
-  #runs = 0;
+  #proxyRun: ProxyRun | undefined;
+  #proxyRuns = 0;
   #edition = 0;
   #messageIds = 0;
-  /** Clients that are still to come. */
-  #toCome = 0;
-  /** From here on nothing goes wrong any more, so that everything can come to its end. */
-  #isCalm = false;
-  #isAudit = false;
+  /** Number of requests that have not been sent yet. */
+  #requestsLeft = 0;
+  /** Number of CLI commands that run next to the proxy. */
+  #commandsRunning = 0;
+  /** True once no more faults occur, and everything can finish. */
+  #isFaultFree = false;
+  #isAuditing = false;
+  /** Start of the last evaluation of the alerts. */
+  #evaluatedAt = 0;
 
   constructor(options: RunOptions) {
     this.#options = options;
@@ -129,34 +139,27 @@ class Simulation {
     this.#world = world;
     const plan = planOf(world.chance);
     this.#plan = plan;
-    world.setWall(plan.startsAt);
+    world.shiftWallClock(plan.startsAt);
     this.#calendar = calendarOf(plan.zone);
     this.#settings = settingsOf(plan);
-    this.#books = new Books(
-      this.#disk.look,
+    this.#ledgerChecks = new LedgerChecks(
+      this.#disk.durable,
       () => this.#calendar,
       (what) => this.fault(what),
     );
-    this.#commits = new Commits(
-      world,
-      () => (this.#isCalm ? soundCommits : plan.commits),
-      (commands, result) => {
-        this.#books.written(commands, result);
-        this.#noteMarks(commands, result);
-      },
-    );
+    this.#commits = new Commits(world, () => (this.#isFaultFree ? faultlessCommits : plan.commits), this.#onWritten);
     this.#gateway = new SimulatedGateway({
       world,
-      manner: (_stream, model) => mannerOf(world.chance, this.#isCalm ? 0 : plan.gatewayFaults, model),
+      behavior: (_stream, model) => behaviorOf(world.chance, this.#isFaultFree ? 0 : plan.gatewayFaults, model),
       refusesUsage: plan.refusesUsage,
       bursts: plan.bursts,
       balance: () => (1 + world.chance.next()).toFixed(6),
-      sending: (marker) => this.#sending(marker),
+      onSend: (marker) => this.#onSend(marker),
     });
     this.#receiver = new Receiver({
       world,
-      failing: () => (this.#isCalm ? 0 : plan.failingWebhooks),
-      onSend: (id) => this.#delivering(id),
+      failing: () => (this.#isFaultFree ? 0 : plan.failingWebhooks),
+      onSend: (id) => this.#checkOrder(id),
     });
   }
 
@@ -165,7 +168,7 @@ class Simulation {
     return {
       seed,
       steps: this.#world.steps,
-      charges: this.#books.charges.size,
+      charges: this.#ledgerChecks.charges.size,
       crashes: this.#crashed.size,
       faults: this.#faults,
       trace: this.#world.trace,
@@ -173,8 +176,8 @@ class Simulation {
   }
 
   fault(what: string): void {
-    // What comes of a fault is no news.
-    if (this.#faults.length > 0 && !this.#isAudit) return;
+    // Later faults may only be consequences of the first.
+    if (this.#faults.length > 0 && !this.#isAuditing) return;
     this.#faults.push(`step ${this.#world.steps}: ${what}`);
     this.#world.note(`FAULT: ${what}`);
   }
@@ -184,30 +187,30 @@ class Simulation {
     this.#start();
     this.#schedule();
     const { crashAt } = this.#options;
-    const { crashes, lastsMs, troublesMs } = this.#plan;
+    const { crashes, requestsMs, faultsMs } = this.#plan;
     const world = this.#world;
-    const isOver = () => world.elapsedMs > lastsMs + troublesMs || this.#faults.length > 0;
+    const isOver = () => world.elapsedMs > requestsMs + faultsMs || this.#faults.length > 0;
     while (!isOver() && (await this.#step())) {
       const isDue = crashAt === undefined ? world.chance.happens(crashes) : world.steps === crashAt;
       if (isDue) await this.#crash();
     }
     if (this.#faults.length > 0) return;
-    await this.#calmDown();
+    await this.#finish();
     if (this.#faults.length === 0) await this.#audit();
   }
 
   async #step(): Promise<boolean> {
     if (this.#world.steps >= stepsMax) {
-      this.fault("it goes on and on");
+      this.fault(`the run does not end within ${stepsMax} steps`);
       return false;
     }
     return this.#world.step();
   }
 
-  /** Keys and budgets, from the command line before the first start. */
+  /** Creates keys, a session and budgets before the first start. */
   async #prepare(): Promise<void> {
     const { chance, now } = this.#world;
-    const { ledger, keys, sessions } = this.#disk.beside(this.#calendar);
+    const { ledger, keys, sessions } = this.#disk.openForCommand(this.#calendar, this.#onWritten);
     for (const name of keyNames) {
       const limits: Limits = chance.happens(0.3)
         ? { rpm: chance.between(1, 6), tpm: chance.happens(0.3) ? 2_000 : null, parallel: chance.between(1, 3) }
@@ -220,35 +223,39 @@ class Simulation {
         models: null,
         limits,
         outputCap: null,
+        labels: name === raisedCaller.key ? raisedCaller.labels : {},
+        tags: {},
+        user: null,
+        requires: [],
         createdAt: now,
         expiresAt: null,
         revokedAt: null,
+        suspendedAt: null,
         rotatedAt: null,
         previous: null,
       });
     }
-    const begun = { ...session, tags: {}, budget: null, createdAt: now, expiresAt: now + longMs, endedAt: null };
-    await sessions.create(begun, null);
-    this.#credential = credentialOf(begun, await sessions.secret());
-    for (let count = chance.below(4); count > 0; count--)
-      this.#books.budgetSet(await ledger.setBudget(budgetOf(chance), now), now);
+    const created = { ...session, tags: {}, budget: null, createdAt: now, expiresAt: now + sessionMs, endedAt: null };
+    await sessions.create(created, null);
+    this.#credential = credentialOf(created, await sessions.secret());
+    for (let count = chance.below(4); count > 0; count--) await ledger.setBudget(budgetOf(chance), now);
   }
 
   #start(): void {
     const world = this.#world;
-    const owner = ++this.#runs;
+    const owner = ++this.#proxyRuns;
     const calendar = this.#calendar;
-    const run: Run = { owner, calendar, instance: undefined, isDraining: false };
-    this.#run = run;
+    const run: ProxyRun = { owner, calendar, instance: undefined, isDraining: false };
+    this.#proxyRun = run;
     world.note(`run ${owner} starts, in ${calendar.timeZone}`);
     const clock = world.clock(owner);
     const store = this.#disk.open({
       calendar,
       clock,
       through: (apply) => this.#commits.channel(owner, apply),
-      afterTurn: (callback) => world.after(owner, 0, "a turn is over", callback),
-      onChanged: (tell) =>
-        world.after(owner, world.chance.between(0, 1_000), "a change of keys or budgets is noticed", tell),
+      afterTurn: (callback) => world.after(owner, 0, "a turn of the event loop ends", callback),
+      onChanged: (report) =>
+        world.after(owner, world.chance.between(0, 1_000), "the proxy notices a change of keys or budgets", report),
     });
     const starting = startInstance({
       world,
@@ -256,12 +263,12 @@ class Simulation {
       calendar,
       store,
       settings: this.#settings,
-      gateway: this.#gateway.for(owner, clock),
-      tokens: simulatedCounter(world, owner, () => (this.#isCalm ? 0 : this.#plan.busyCounter)),
+      gateway: this.#gateway.portFor(owner, clock),
+      tokens: simulatedCounter(world, owner, () => (this.#isFaultFree ? 0 : this.#plan.busyCounter)),
       catalogue: () => editionOf(this.#edition),
       sender: this.#receiver.sender(owner),
       newId: () => `m${++this.#messageIds}`,
-      onError: (message, error) => this.#logged(message, error),
+      onError: (message, error) => this.#onErrorLogged(message, error),
     });
     void starting.then(
       (instance) => {
@@ -271,74 +278,78 @@ class Simulation {
       (error: unknown) => {
         world.note(`run ${owner} could not start: ${String(error)}`);
         this.#end(run);
-        world.after(outside, 1_000, "it is started again", () => this.#start());
+        world.after(outside, 1_000, "the proxy is started again", () => this.#start());
       },
     );
   }
 
-  /** Collects logged errors, except those that failing commits explain. */
-  #logged(message: string, error: unknown): void {
+  /** Reports a logged error as a fault, unless a failing commit explains it. */
+  #onErrorLogged(message: string, error: unknown): void {
     const isExpected =
       message.startsWith("a charge could not be settled") || /could not be written/.test(String(error));
-    if (isExpected && !this.#isCalm) return;
+    if (isExpected && !this.#isFaultFree) return;
     this.fault(`logged: ${message} ${error instanceof Error ? (error.stack ?? error.message) : ""}`);
   }
 
-  #end(run: Run): void {
+  #end(run: ProxyRun): void {
     this.#world.drop(run.owner);
-    this.#gateway.lost(run.owner);
-    if (this.#run === run) this.#run = undefined;
+    this.#gateway.disconnect(run.owner);
+    if (this.#proxyRun === run) this.#proxyRun = undefined;
   }
 
-  /** Everything in memory is gone, at whatever it was. */
+  /** Crashes the proxy: discards everything in memory, and schedules the next start. */
   async #crash(): Promise<void> {
-    const run = this.#run;
+    const run = this.#proxyRun;
     if (run === undefined) return;
     const world = this.#world;
     world.note(`CRASH of run ${run.owner}`);
     this.#crashed.add(run.owner);
-    for (const exchange of run.instance?.running ?? []) exchange.broken();
+    for (const exchange of run.instance?.running ?? []) exchange.onCrash();
     this.#end(run);
     await this.#commits.crash();
     const zone = world.chance.happens(0.2) ? world.chance.pick(zones) : this.#calendar.timeZone;
-    world.after(outside, world.chance.between(0, 2_000), "it is started again after its crash", () =>
-      this.#startIn(zone),
+    world.after(outside, world.chance.between(0, 2_000), "the proxy is started again after the crash", () =>
+      this.#startInZone(zone),
     );
   }
 
-  #startIn(zone: string): void {
-    if (this.#run !== undefined) return;
+  #startInZone(zone: string): void {
+    if (this.#proxyRun !== undefined) return;
     if (zone !== this.#calendar.timeZone) {
       this.#calendar = calendarOf(zone);
       this.#start();
-      this.#books.zoneChanged(this.#world.now);
+      this.#ledgerChecks.onZoneChange(this.#world.now);
     } else this.#start();
   }
 
   #schedule(): void {
     const { chance } = this.#world;
-    const { requests, lastsMs, changes } = this.#plan;
-    this.#toCome = requests;
+    const { requests, requestsMs, changes } = this.#plan;
+    this.#requestsLeft = requests;
     for (let count = 1; count <= requests; count++)
-      this.#world.after(outside, chance.below(lastsMs), `client ${count} comes`, () => this.#request());
+      this.#world.after(outside, chance.below(requestsMs), `client ${count} sends a request`, () =>
+        this.#sendRequest(),
+      );
     for (const kind of changeKinds) {
       for (let count = changes[kind]; count > 0; count--)
-        this.#world.after(outside, chance.below(lastsMs), `a change: ${kind}`, () => this.#change(kind));
+        this.#world.after(outside, chance.below(requestsMs), `a change: ${kind}`, () => this.#change(kind));
     }
   }
 
-  #request(): void {
+  #sendRequest(): void {
     const world = this.#world;
     const { chance } = world;
-    const { instance, isDraining = true } = this.#run ?? {};
+    const { instance, isDraining = true } = this.#proxyRun ?? {};
     if (instance === undefined || isDraining)
-      return void world.after(outside, 200, "a client tries again to connect", () => this.#request());
-    this.#toCome--;
+      return void world.after(outside, 200, "a client retries to connect", () => this.#sendRequest());
+    this.#requestsLeft--;
     const id = `r${this.#exchanges.size + 1}`;
     const name = chance.pick(keyNames);
     const isInSession = name === session.key && this.#exchanges.size % 3 === 0;
-    const [method, path] = this.#asking(name);
-    const body = isCreation(path) ? taskBodyOf(chance, id, path === familyCreation) : bodyOf(chance, id, this.#plan);
+    const [method, path] = this.#drawRequest(name);
+    const body = isCreation(path)
+      ? taskBodyOf(chance, id, path === familyCreation)
+      : bodyOf(chance, id, { ...this.#plan, hasModels: this.#exchanges.size % 5 === 2 });
     const exchange = new SimulatedExchange({
       world,
       id,
@@ -349,26 +360,27 @@ class Simulation {
       body,
       slow: this.#plan.slowClients,
       isPassed: this.#plan.streamUsage === "pass",
+      senderHeaders: senderHeaders(this.#exchanges.size),
       onFault: (what) => this.fault(what),
-      onRefusal: (refusal) => instance.alerts.refused(refusal),
+      onRefusal: ({ refusal }) => instance.alerts.refused(refusal),
     });
-    world.note(`${id} of ${name} asks ${path}`);
+    world.note(`${id}: ${name} sends ${method} ${path}`);
     this.#exchanges.set(id, exchange);
-    this.#came.set(id, this.#edition);
-    this.#cameAt.set(id, world.elapsedMs);
+    this.#editionAtArrival.set(id, this.#edition);
+    this.#arrivedAt.set(id, world.elapsedMs);
     if (chance.happens(this.#plan.leavingClients))
-      world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: its client leaves`, () => exchange.leave());
+      world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: the client leaves`, () => exchange.leave());
     instance.handle(exchange);
   }
 
-  /** Draws a client's next request: mostly chats and tasks, then those tasks of its own that it knows. */
-  #asking(name: string): readonly [method: string, path: string] {
+  /** Draws a client's next request: chats, new tasks, or reads and cancellations of its own tasks. */
+  #drawRequest(name: string): readonly [method: string, path: string] {
     const { chance } = this.#world;
     const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) =>
       isCreation(path) && key === secretOf(name) ? (/"task_id":"([^"]+)"/.exec(body)?.[1] ?? []) : [],
     );
     const [known] = own;
-    // Every second one by a route of the price files; not by chance, so that a seed stays what it was.
+    // Every second request uses a route of the price files. This is not drawn at random, because old seeds must stay valid.
     const isSecond = this.#exchanges.size % 2 === 1;
     if (known !== undefined && chance.happens(0.5)) {
       const taskId = chance.pick([known, ...own]);
@@ -384,22 +396,27 @@ class Simulation {
   #change(kind: Change): void {
     const world = this.#world;
     const { chance, now } = world;
-    const beside = this.#disk.beside(this.#calendar);
+    const store = this.#disk.openForCommand(this.#calendar, this.#onWritten, (callback) =>
+      world.soon(outside, "a command writes", callback),
+    );
     switch (kind) {
       case "clock": {
         const byMs = chance.pick([-7_200_000, -60_000, -1_000, 1_000, 900_000, 86_400_000]);
-        world.setWall(byMs);
+        world.shiftWallClock(byMs);
         return world.note(`the clock is set by ${byMs} ms`);
       }
       case "budget": {
         const budget = budgetOf(chance);
-        void beside.ledger.setBudget(budget, now).then((set) => this.#books.budgetSet(set, now));
+        void this.#command(async () => {
+          const set = await store.ledger.setBudget(budget, now);
+          const raise = raiseOf(set, this.#raisableBudgets++, this.#calendar, now);
+          if (raise !== null) await store.ledger.raiseBudget(raise, now);
+        });
         return world.note(`budget ${JSON.stringify(budget.scope)} ${budget.period} is ${budget.limit} ${budget.mode}`);
       }
       case "removal": {
         const { scope, period } = removalOf(chance);
-        void beside.ledger.removeBudget(scope, period, now);
-        this.#books.budgetRemoved(`${scope}/${period}`);
+        void this.#command(() => store.ledger.removeBudget(scope, period, now));
         return world.note(`budget ${scope}/${period} is removed`);
       }
       case "prices":
@@ -407,8 +424,10 @@ class Simulation {
         return;
       case "revocation": {
         const name = chance.pick(keyNames);
-        void beside.keys.revoke(name, now);
-        if (!this.#revokedAt.has(name)) this.#revokedAt.set(name, world.elapsedMs);
+        void this.#command(async () => {
+          await store.keys.revoke(name, now);
+          if (!this.#revokedAt.has(name)) this.#revokedAt.set(name, world.elapsedMs);
+        });
         return world.note(`${name} is revoked`);
       }
       case "restart":
@@ -416,106 +435,118 @@ class Simulation {
     }
   }
 
+  /** Runs a CLI command next to the proxy. Alerts about its changes are due only after it has ended. */
+  async #command(run: () => Promise<unknown>): Promise<void> {
+    this.#commandsRunning++;
+    await run();
+    this.#commandsRunning--;
+  }
+
   async #restart(zone: string): Promise<void> {
-    const run = this.#run;
+    const run = this.#proxyRun;
     if (run?.instance === undefined || run.isDraining) return;
     const { instance } = run;
     run.isDraining = true;
     this.#world.note(`run ${run.owner} drains`);
     await instance.drain();
     this.#world.note(`run ${run.owner} has ended`);
-    this.#leave();
+    this.#noteLeftPending();
     this.#end(run);
-    this.#startIn(zone);
+    this.#startInZone(zone);
   }
 
-  /** Notes the charges that stay pending; the next run takes them for the remains of a crash. */
-  #leave(): void {
-    for (const id of this.#disk.look.pendingIds()) {
-      // A task that is known runs on without us.
-      if (this.#disk.look.isOfTask(id)) continue;
-      if (this.#plan.commits === soundCommits) this.fault(`${id} is pending after the proxy has ended`);
-      this.#left.add(id);
+  /** Notes the charges that are still pending. The next run settles them as after a crash. */
+  #noteLeftPending(): void {
+    for (const id of this.#disk.durable.pendingIds()) {
+      // A stored task continues at the gateway.
+      if (this.#disk.durable.isOfTask(id)) continue;
+      if (this.#plan.commits === faultlessCommits) this.fault(`${id} is pending after the proxy has exited`);
+      this.#leftPending.add(id);
     }
   }
 
-  /** A byte of a request leaves for the gateway: its hold must be durable, and still there. */
-  #sending(marker: string): void {
-    if (!this.#sent.has(marker)) this.#sent.set(marker, this.#edition);
-    const charge = this.#disk.look.charge(marker);
+  /** Checks a request when its first byte is sent to the gateway: its hold must be durable and pending. */
+  #onSend(marker: string): void {
+    if (!this.#editionAtSending.has(marker)) this.#editionAtSending.set(marker, this.#edition);
+    const charge = this.#disk.durable.charge(marker);
     if (charge?.state !== "pending")
-      this.fault(`${marker} is sent to the gateway, and its charge is ${charge?.state ?? "not there"}`);
+      this.fault(`${marker} is sent to the gateway, but its charge is ${charge?.state ?? "missing"}`);
     const exchange = this.#exchanges.get(marker);
     const revokedAt = this.#revokedAt.get(charge?.key ?? "");
     if (exchange !== undefined && revokedAt !== undefined && exchange.startedAt > revokedAt + 1_000)
-      this.fault(`${marker} came more than a second after its key was revoked`);
+      this.fault(`${marker} is sent, but arrived more than a second after its key was revoked`);
     this.#checkParallel(charge?.key ?? "");
   }
 
   #checkParallel(name: string): void {
-    const limit = this.#disk.look.keys().find(({ id }) => id === name)?.limits.parallel ?? null;
+    const limit = this.#disk.durable.keys().find(({ id }) => id === name)?.limits.parallel ?? null;
     if (limit === null) return;
-    const running = [...(this.#run?.instance?.running ?? [])].filter(
-      (exchange) => exchange.ended === null && this.#sent.has(exchange.id),
+    const running = [...(this.#proxyRun?.instance?.running ?? [])].filter(
+      (exchange) => exchange.ended === null && this.#editionAtSending.has(exchange.id),
     );
-    const ofKey = running.filter((exchange) => this.#disk.look.charge(exchange.id)?.key === name);
-    if (ofKey.length > limit) this.fault(`${ofKey.length} requests of ${name} run at once, and ${limit} may`);
+    const ofKey = running.filter((exchange) => this.#disk.durable.charge(exchange.id)?.key === name);
+    if (ofKey.length > limit) this.fault(`${ofKey.length} requests of ${name} run in parallel; at most ${limit} may`);
   }
 
-  /** Messages of a target go in their order, each until it is delivered or given up, and never again. */
-  #delivering(id: string): void {
-    const first = this.#disk.look.messages().find(({ state }) => state === "waiting");
-    if (first?.id !== id) this.fault(`message ${id} is sent, and the first that waits is ${first?.id ?? "none"}`);
+  /** Checks that messages are sent in order, and each only until it is delivered or abandoned. */
+  #checkOrder(id: string): void {
+    const first = this.#disk.durable.messages().find(({ state }) => state === "waiting");
+    if (first?.id !== id) this.fault(`message ${id} is sent, but the first waiting message is ${first?.id ?? "none"}`);
   }
 
-  /** Whatever runs comes to its end, on a machine on which nothing goes wrong any more. */
-  async #calmDown(): Promise<void> {
-    this.#isCalm = true;
-    this.#world.note("calm");
-    const until = this.#world.elapsedMs + patienceMs;
-    const goOn = async (isDone: () => boolean): Promise<boolean> => {
+  /** Stops all faults, and runs until everything is settled, every alert is delivered and the proxy exits. */
+  async #finish(): Promise<void> {
+    this.#isFaultFree = true;
+    this.#world.note("no more faults");
+    const deadline = this.#world.elapsedMs + finishMsMax;
+    const runUntil = async (isDone: () => boolean): Promise<boolean> => {
       while (!isDone())
-        if (this.#faults.length > 0 || this.#world.elapsedMs > until || !(await this.#step())) return false;
+        if (this.#faults.length > 0 || this.#world.elapsedMs > deadline || !(await this.#step())) return false;
       return true;
     };
-    if (!(await goOn(() => this.#toCome === 0 && this.#run?.instance !== undefined && !this.#run.isDraining)))
-      return this.fault("it does not start any more");
-    const run = this.#run;
+    if (
+      !(await runUntil(
+        () => this.#requestsLeft === 0 && this.#proxyRun?.instance !== undefined && !this.#proxyRun.isDraining,
+      ))
+    )
+      return this.fault("the proxy does not start");
+    const run = this.#proxyRun;
     if (run?.instance === undefined) return;
     const { instance } = run;
     let isSettled = false;
     void instance.settled().then(() => (isSettled = true));
-    if (!(await goOn(() => isSettled && !this.#isPending))) {
-      return this.fault(`not settled after ${patienceMs} ms: ${this.#disk.look.pendingIds().join(", ")}`);
+    if (!(await runUntil(() => isSettled && !this.#hasPending && this.#commandsRunning === 0))) {
+      return this.fault(`not settled after ${finishMsMax} ms: ${this.#disk.durable.pendingIds().join(", ")}`);
     }
-    let isTold = false;
-    void instance.alerts.evaluate().then(() => (isTold = true));
-    if (!(await goOn(() => isTold && this.#disk.look.messages().every(({ state }) => state !== "waiting"))))
-      return this.fault("messages wait for ever");
+    let isEvaluated = false;
+    this.#evaluatedAt = this.#world.now;
+    void instance.alerts.evaluate().then(() => (isEvaluated = true));
+    if (!(await runUntil(() => isEvaluated && this.#disk.durable.messages().every(({ state }) => state !== "waiting"))))
+      return this.fault("some messages are never delivered");
     run.isDraining = true;
     let isDrained = false;
     void instance.drain().then(() => (isDrained = true));
-    if (!(await goOn(() => isDrained))) this.fault("it does not end");
+    if (!(await runUntil(() => isDrained))) this.fault("the proxy does not exit");
   }
 
-  /** True if anything is left that a charge waits for. */
-  get #isPending(): boolean {
-    return this.#disk.look.pendingIds().length > 0;
+  /** True if a charge is pending. */
+  get #hasPending(): boolean {
+    return this.#disk.durable.pendingIds().length > 0;
   }
 
-  /** The price of another model, where the proxy has read that it answered. */
+  /** Returns the price of another model that answered, if the proxy has read its name. */
   #servedPrice(id: string, charge: Charge | undefined): PinnedPrice | undefined {
-    const last = this.#gateway.books.get(id)?.at(-1);
+    const last = this.#gateway.generations.get(id)?.at(-1);
     return charge?.priceId != null && last?.isServedRead === true
-      ? priceBeside(charge.priceId, last.served)
+      ? priceInSameEdition(charge.priceId, last.served)
       : undefined;
   }
 
   #pricesInForce(id: string, charge: Charge | undefined): ReadonlySet<string> {
     const ids = new Set<string>();
     if (charge === undefined) return ids;
-    const last = this.#sent.get(id) ?? -1;
-    for (let edition = this.#came.get(id) ?? 0; edition <= last; edition++) {
+    const last = this.#editionAtSending.get(id) ?? -1;
+    for (let edition = this.#editionAtArrival.get(id) ?? 0; edition <= last; edition++) {
       const catalogue = editionOf(edition);
       const found =
         charge.kind === "task"
@@ -526,12 +557,17 @@ class Simulation {
     return ids;
   }
 
-  /** The marks that a commit left behind. */
+  readonly #onWritten: OnWritten = (commands, result) => {
+    this.#ledgerChecks.onWritten(commands, result);
+    this.#noteMarks(commands, result);
+  };
+
+  /** Notes which models are marked after a commit. */
   #noteMarks(commands: readonly Command[], { outcomes }: BatchResult): void {
     commands.forEach((command, index) => {
       const outcome = outcomes[index];
-      if (command[0] !== "streams" || outcome?.kind !== "done") return;
-      const { marks } = outcome.reply as Replies["streams"];
+      if (command[1] !== "streamBursts.burstMarks" || outcome?.kind !== "done") return;
+      const { marks } = outcome.reply as Extract<BurstMarksResult, { ok: true }>;
       const names = new Set(marks.map(({ key, model }) => `${key} ${model}`));
       for (const name of this.#markedSince.keys()) if (!names.has(name)) this.#markedSince.delete(name);
       for (const name of names) {
@@ -541,54 +577,57 @@ class Simulation {
     });
   }
 
-  /** A burst under a slice marks its model, and a second after a mark nothing is held by slices. */
-  #burstFaults({ exchange, charge, generations, crashed }: Case): string[] {
+  /** Checks that a burst marks its model, and that no hold is a slice more than a second after a mark. */
+  #burstFaults({ exchange, charge, generations, crashed }: AuditedRequest): string[] {
     if (charge?.basis?.by !== "slice") return [];
     const faults: string[] = [];
-    const cameAt = this.#cameAt.get(exchange.id) ?? 0;
+    const arrivedAt = this.#arrivedAt.get(exchange.id) ?? 0;
     for (const key of [charge.key, everyKey]) {
       const since = this.#markedSince.get(`${key} ${charge.model}`) ?? Infinity;
-      if (cameAt > since + 1_000)
-        faults.push(`${exchange.id}: held by a slice, ${cameAt - since} ms after ${charge.model} was marked`);
+      if (arrivedAt > since + 1_000)
+        faults.push(`${exchange.id}: its hold is a slice, ${arrivedAt - since} ms after ${charge.model} was marked`);
     }
     const { commits, slowClients, sliceTokens } = this.#plan;
     const last = generations.at(-1);
     const isBurst = last !== undefined && last.longestRead > Math.max(256, (sliceTokens * last.choices) / 4);
     const isNoted = this.#everMarked.has(`${charge.key} ${charge.model}`);
-    if (isBurst && !isNoted && !crashed && commits === soundCommits && slowClients === 0)
-      faults.push(`${exchange.id}: ${last.longestRead} tokens came at once under a slice, and nothing is marked`);
+    if (isBurst && !isNoted && !crashed && commits === faultlessCommits && slowClients === 0)
+      faults.push(
+        `${exchange.id}: ${last.longestRead} tokens arrived at once under a slice, but the model is not marked`,
+      );
     return faults;
   }
 
   async #audit(): Promise<void> {
-    this.#isAudit = true;
-    const { look } = this.#disk;
+    this.#isAuditing = true;
+    const { durable } = this.#disk;
     for (const exchange of this.#exchanges.values()) {
-      const charge = look.charge(exchange.id);
-      const about: Case = {
+      const charge = durable.charge(exchange.id);
+      const audited: AuditedRequest = {
         exchange,
         charge,
-        price: charge?.priceId == null ? undefined : look.price(charge.priceId),
+        price: charge?.priceId == null ? undefined : durable.price(charge.priceId),
         servedPrice: this.#servedPrice(exchange.id, charge),
         pricesInForce: this.#pricesInForce(exchange.id, charge),
-        generations: this.#gateway.books.get(exchange.id) ?? [],
+        generations: this.#gateway.generations.get(exchange.id) ?? [],
         taskUnits: this.#gateway.tasks.billed(exchange.id),
-        isBound: (taskId) => look.task(taskId)?.charge === exchange.id,
-        isOfTask: look.isOfTask(exchange.id),
-        wasSent: this.#sent.has(exchange.id),
-        crashed: this.#crashed.has(exchange.owner) || this.#left.has(exchange.id),
+        isBound: (taskId) => durable.task(taskId)?.charge === exchange.id,
+        isOfTask: durable.isOfTask(exchange.id),
+        wasSent: this.#editionAtSending.has(exchange.id),
+        crashed: this.#crashed.has(exchange.owner) || this.#leftPending.has(exchange.id),
       };
-      for (const fault of [...faultsOf(about), ...this.#burstFaults(about)]) this.fault(fault);
+      for (const fault of [...faultsOf(audited), ...this.#burstFaults(audited)]) this.fault(fault);
     }
-    for (const { id, state } of look.messages()) {
+    for (const { id, state } of durable.messages()) {
       if (state === "delivered" && !this.#receiver.received.has(id))
-        this.fault(`message ${id} is delivered, and no one received it`);
+        this.fault(`message ${id} is marked as delivered, but was never received`);
     }
-    const { ledger } = this.#disk.beside(this.#calendar);
+    const { ledger } = this.#disk.openForCommand(this.#calendar, this.#onWritten);
     const { differences } = await ledger.verify();
     for (const { kind, id, expected, found } of differences)
       this.fault(`verify: ${kind} ${id}: ${expected} expected, ${found} found`);
-    const pendingAlerts = await ledger.windowsToAlert(this.#world.now, 100);
+    // A window may have begun or a raise may have ended since the last evaluation. The next evaluation would send their alerts.
+    const pendingAlerts = await ledger.windowsToAlert(this.#evaluatedAt, 100);
     if (pendingAlerts.length > 0)
       this.fault(
         `no alert was sent for ${pendingAlerts.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`,

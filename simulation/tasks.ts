@@ -1,14 +1,14 @@
-import type { Manner, Piece, Wire } from "./pieces.ts";
+import type { Behavior, Piece, Wire } from "./pieces.ts";
 import { chunk, headOf } from "./pieces.ts";
 import { familyCreation } from "./prices.ts";
 import type { World } from "./world.ts";
 
-/** Seconds that a task may take at the gateway: below every limit at which Farebox gives one up. */
+/** Longest time of a task at the gateway, in milliseconds; shorter than any limit after which Farebox abandons a task. */
 const durationMsMax = 600_000;
-/** Units that a second of what is made uses up, at most. */
+/** Largest number of units that one second of video consumes. */
 const unitsPerSecond = 1_000;
 
-/** One task at the gateway, which runs there whatever becomes of the proxy. */
+/** Task at the gateway. It continues when the proxy crashes. */
 interface SimulatedTask {
   readonly id: string;
   readonly marker: string;
@@ -18,7 +18,7 @@ interface SimulatedTask {
   isCancelled: boolean;
 }
 
-/** The gateway's tasks, and what it bills for them. */
+/** Tasks of the gateway and their bills. */
 export class SimulatedTasks {
   readonly #world: World;
   readonly #byId = new Map<string, SimulatedTask>();
@@ -28,32 +28,32 @@ export class SimulatedTasks {
     this.#world = world;
   }
 
-  /** Units that the task of a creation used, once it has ended; null where there is no such task. */
+  /** Returns the units that the gateway bills for the task of a request; null if the request created no task. */
   billed(marker: string): number | null {
     const task = this.#byMarker.get(marker);
-    return task === undefined ? null : this.#usedBy(task);
+    return task === undefined ? null : this.#unitsOf(task);
   }
 
-  /** Answers what is asked of tasks. */
-  answer(wire: Wire, method: string, path: string, body: Buffer | undefined, manner: Manner): void {
+  /** Answers a request that creates, retrieves or cancels a task. */
+  answer(wire: Wire, method: string, path: string, body: Buffer | undefined, behavior: Behavior): void {
     const { chance } = this.#world;
     const json = (status: number, value: unknown): Piece[] => [
       { kind: "head", head: headOf(status, "application/json") },
       chunk(JSON.stringify(value)),
       { kind: "end" },
     ];
-    const isBroken = manner.kind === "silent" || manner.kind === "reset";
-    // On its own path the family refuses inside an answer of 200.
+    const isBroken = behavior.kind === "silent" || behavior.kind === "reset";
+    // On the family's own path, an answer with status 200 carries the error.
     const isFamily = path === familyCreation;
-    if (manner.kind === "status")
+    if (behavior.kind === "status")
       return wire.write(
-        ...json(isFamily ? 200 : manner.status, { code: manner.status, data: null, message: "simulated" }),
+        ...json(isFamily ? 200 : behavior.status, { code: behavior.status, data: null, message: "simulated" }),
       );
     if (method === "POST" && body !== undefined) {
-      // It may be made although no one ever hears of it.
-      const task = isBroken && !manner.billed ? undefined : this.#make(body);
-      if (isBroken || task === undefined) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
-      if (manner.kind === "unreadable") return wire.write(...json(200, "made"));
+      // The gateway may create a task although its answer never arrives.
+      const task = isBroken && !behavior.billed ? undefined : this.#create(body);
+      if (isBroken || task === undefined) return behavior.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
+      if (behavior.kind === "unreadable") return wire.write(...json(200, "made"));
       return wire.write(
         ...json(
           200,
@@ -63,17 +63,17 @@ export class SimulatedTasks {
         ),
       );
     }
-    if (isBroken) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
+    if (isBroken) return behavior.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
     const task = this.#byId.get(path.split("/").at(-1) ?? "");
     if (task === undefined) return wire.write(...json(404, { code: 404, message: "no such task" }));
     if (method === "DELETE" && this.#world.elapsedMs < task.endsAt && chance.happens(0.7)) task.isCancelled = true;
     wire.write(...json(200, { code: 200, data: this.#record(task), message: "success" }));
   }
 
-  #make(body: Buffer): SimulatedTask {
+  #create(body: Buffer): SimulatedTask {
     const { chance, elapsedMs } = this.#world;
-    const asked = JSON.parse(body.toString()) as { user: string; input?: { duration?: unknown }; duration?: unknown };
-    const { user: marker, input = asked } = asked;
+    const request = JSON.parse(body.toString()) as { user: string; input?: { duration?: unknown }; duration?: unknown };
+    const { user: marker, input = request } = request;
     const id = `t-${this.#byId.size + 1}`;
     const seconds = typeof input.duration === "number" ? Math.min(input.duration, 10) : 5;
     const task = {
@@ -89,7 +89,7 @@ export class SimulatedTasks {
     return task;
   }
 
-  #usedBy(task: SimulatedTask): number {
+  #unitsOf(task: SimulatedTask): number {
     return task.isCancelled || task.fails || this.#world.elapsedMs < task.endsAt ? 0 : task.units;
   }
 
@@ -97,7 +97,7 @@ export class SimulatedTasks {
     const hasEnded = task.isCancelled || this.#world.elapsedMs >= task.endsAt;
     const status = task.isCancelled ? "cancelled" : !hasEnded ? "processing" : task.fails ? "failed" : "completed";
     const meta = hasEnded
-      ? { ended_at: "2026-11-20T12:01:02Z", usage: { type: "llm", consume: this.#usedBy(task) } }
+      ? { ended_at: "2026-11-20T12:01:02Z", usage: { type: "llm", consume: this.#unitsOf(task) } }
       : {};
     return {
       task_id: task.id,

@@ -5,7 +5,7 @@ import type { Owner, World } from "./world.ts";
 
 const bytesPerToken = 4;
 
-/** A tokenizer that everybody here shares: a token for every four bytes that were begun. */
+/** Returns the number of tokens of a text: one for every four bytes, rounded up. The gateway and the proxy share this tokenizer. */
 export function tokensOf(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / bytesPerToken);
 }
@@ -20,7 +20,7 @@ function tokensIn(chat: Parameters<typeof tokenInput>[0]): number {
   return [...texts, ...escaped].reduce((sum, text) => sum + tokensOf(text), tokens);
 }
 
-/** Counts by the simulated tokenizer, in its own time; sometimes it is too busy to. */
+/** Creates a token counter that answers after a delay, and sometimes refuses as if it were busy. */
 export function simulatedCounter(world: World, owner: Owner, busy: () => number): TokenCounter {
   const count = (tokens: () => number) =>
     world.call(owner, "count tokens", async () =>
@@ -29,5 +29,11 @@ export function simulatedCounter(world: World, owner: Owner, busy: () => number)
         : ({ ok: true, tokens: tokens() } as const),
     );
   const countTexts = (texts: readonly string[]) => count(() => texts.reduce((sum, text) => sum + tokensOf(text), 0));
-  return { countTexts, countText: (text) => countTexts([text]), countChat: (chat) => count(() => tokensIn(chat)) };
+  const prepare = () => {};
+  return {
+    prepare,
+    countTexts,
+    countText: (text) => countTexts([text]),
+    countChat: (chat) => count(() => tokensIn(chat)),
+  };
 }

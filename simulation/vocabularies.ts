@@ -1,7 +1,7 @@
 import { completionTotal, promptTotal, type TokenCounts } from "../src/core/usage.ts";
 import type { Chance } from "./world.ts";
 
-/** Ways to state a usage. Each says exactly what the gateway bills. */
+/** Formats in which the gateway reports usage. Each reports exactly what the gateway bills. */
 export const vocabularies = [
   "chat",
   "responses",
@@ -18,20 +18,20 @@ export function vocabularyOf(chance: Chance): Vocabulary {
   return chance.happens(0.5) ? "chat" : chance.pick(vocabularies);
 }
 
-/** True if a vocabulary can state tokens that were written into a cache. */
-export function statesWrites(vocabulary: Vocabulary): boolean {
+/** True if a vocabulary can report tokens that were written into a cache. */
+export function hasCacheWrites(vocabulary: Vocabulary): boolean {
   return vocabulary !== "gemini";
 }
 
-/** Returns the members of an answer, or of the last event of a stream, that state its usage. */
-export function statementOf(
+/** Returns the members that report usage in an answer or in the last event of a stream. */
+export function usageMembersOf(
   vocabulary: Vocabulary,
   tokens: TokenCounts,
 ): { readonly usage?: object; readonly usageMetadata?: object } {
   const { input, cached_input: cached, cache_write: written, output, reasoning } = tokens;
   const [prompt, completion] = [promptTotal(tokens), completionTotal(tokens)];
   const total = prompt + completion;
-  const beside = { cache_read_input_tokens: cached, cache_creation_input_tokens: written };
+  const cache = { cache_read_input_tokens: cached, cache_creation_input_tokens: written };
   switch (vocabulary) {
     case "chat":
       return {
@@ -54,12 +54,12 @@ export function statementOf(
         },
       };
     case "anthropic":
-      return { usage: { input_tokens: input, ...beside, output_tokens: completion } };
+      return { usage: { input_tokens: input, ...cache, output_tokens: completion } };
     case "anthropic_split":
       return {
         usage: {
           input_tokens: input,
-          ...beside,
+          ...cache,
           cache_creation: { ephemeral_5m_input_tokens: written, ephemeral_1h_input_tokens: 0 },
           output_tokens: completion,
         },
@@ -68,14 +68,14 @@ export function statementOf(
       return {
         usage: {
           prompt_tokens: prompt,
-          ...beside,
+          ...cache,
           prompt_tokens_details: { cached_tokens: cached },
           completion_tokens: completion,
           total_tokens: total,
         },
       };
     case "converted_outside":
-      return { usage: { prompt_tokens: input, ...beside, completion_tokens: completion, total_tokens: total } };
+      return { usage: { prompt_tokens: input, ...cache, completion_tokens: completion, total_tokens: total } };
     case "hit_and_miss":
       return {
         usage: {

@@ -3,23 +3,23 @@ import { outside, type Owner, type World } from "./world.ts";
 
 export interface ReceiverDeps {
   readonly world: World;
-  /** Probability that it refuses a message, or that its answer is lost. */
+  /** Returns the probability that the receiver refuses a message. The loss of its answer has the same probability. */
   readonly failing: () => number;
-  /** A message is being sent. */
+  /** Called when a message is sent. */
   readonly onSend: (messageId: string) => void;
 }
 
 /** Receiver of webhooks. It outlives every crash of the proxy. */
 export class Receiver {
   readonly #deps: ReceiverDeps;
-  /** By message, how often it came. */
+  /** Number of times each message was received, by its id. */
   readonly received = new Map<string, number>();
 
   constructor(deps: ReceiverDeps) {
     this.#deps = deps;
   }
 
-  /** The way to it from one run of the proxy. */
+  /** Returns the sender that one run of the proxy uses. */
   sender(owner: Owner): WebhookSender {
     const { world } = this.#deps;
     const sending = new Set<(result: undefined) => void>();
@@ -30,7 +30,7 @@ export class Receiver {
           this.#send(owner, request, resolve);
         }),
       async [Symbol.asyncDispose]() {
-        world.note("what is being sent is broken off");
+        world.note("messages in flight are aborted");
         for (const resolve of sending) resolve(undefined);
       },
     };
@@ -41,11 +41,11 @@ export class Receiver {
     const id = request.headers["webhook-id"] ?? "";
     onSend(id);
     world.soon(outside, `message ${id} is received`, () => {
-      const isTaken = !world.chance.happens(failing());
-      if (isTaken) this.received.set(id, (this.received.get(id) ?? 0) + 1);
-      const isHeard = !world.chance.happens(failing());
+      const isAccepted = !world.chance.happens(failing());
+      if (isAccepted) this.received.set(id, (this.received.get(id) ?? 0) + 1);
+      const isAnswered = !world.chance.happens(failing());
       const result: SendResult =
-        isTaken && isHeard ? { ok: true } : { ok: false, error: "simulated", retryAfterMs: null };
+        isAccepted && isAnswered ? { ok: true } : { ok: false, error: "simulated", retryAfterMs: null };
       world.soon(owner, `message ${id} is ${result.ok ? "acknowledged" : "not acknowledged"}`, () => resolve(result));
     });
   }

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../src/ports/clock.ts";
 import { digest, randomFrom, type Random } from "../src/sandbox/random.ts";
 
-/** Whose an event is: the number of a run of the proxy, or the world outside, which no crash ends. */
+/** Owner of an event: the number of a run of the proxy, or `outside` for everything that survives a crash. */
 export type Owner = number;
 export const outside: Owner = 0;
 
@@ -13,13 +13,12 @@ interface Event {
 }
 
 /**
- * Owns time, chance and the order in which things happen. Nothing happens by itself: everything that takes time is an
- * event, one step runs one event with all that follows from it at once, and of the events that are due at an instant
- * chance picks the next. So a run follows from its seed alone.
+ * Owns the time, the randomness and the order of events. Everything that takes time is an event. A step runs one event
+ * and everything that follows from it without waiting. If several events are due, the seed decides which is next.
  */
 export class World {
   readonly chance: Chance;
-  /** Trace of the steps; null where none is wanted. */
+  /** Trace of the steps; null unless it is requested. */
   readonly trace: string[] | null;
   steps = 0;
   #elapsedMs = 0;
@@ -33,18 +32,18 @@ export class World {
     this.#wallMs = options.startsAt;
   }
 
-  /** Milliseconds since the beginning; never steps. */
+  /** Milliseconds since the beginning. Setting the wall clock does not change it. */
   get elapsedMs(): number {
     return this.#elapsedMs;
   }
 
-  /** Time that wall clocks show. */
+  /** Time on the wall clock, in Unix milliseconds. */
   get now(): number {
     return this.#wallMs + this.#elapsedMs;
   }
 
-  /** Sets the wall clock, forwards or back, as an administrator would. */
-  setWall(byMs: number): void {
+  /** Sets the wall clock forward or back, as an administrator would. */
+  shiftWallClock(byMs: number): void {
     this.#wallMs += byMs;
   }
 
@@ -53,18 +52,18 @@ export class World {
     if (!this.#ended.has(owner)) this.#events.push(event);
     return {
       cancel: () => {
-        const place = this.#events.indexOf(event);
-        if (place >= 0) this.#take(place);
+        const index = this.#events.indexOf(event);
+        if (index >= 0) this.#remove(index);
       },
     };
   }
 
-  /** Acts as `after`, in a random time: mostly at once, sometimes long. */
+  /** Acts as `after`, with a random delay: usually none, sometimes a long one. */
   soon(owner: Owner, label: string, run: () => void): void {
     this.after(owner, this.chance.delayMs(), label, run);
   }
 
-  /** Answers a call of a port: it is carried out at one moment, and its answer comes at another. */
+  /** Executes a call of a port in one event, and answers the call in a later event. */
   call<T>(owner: Owner, label: string, work: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.soon(owner, label, () => {
@@ -76,25 +75,20 @@ export class World {
     });
   }
 
-  /** True if an owner has anything to come. */
-  hasEvents(owner: Owner): boolean {
-    return this.#events.some((event) => event.owner === owner);
-  }
-
-  /** Nothing of this owner ever goes on: what a crash does to a process. */
+  /** Discards all present and future events of this owner, as a crash of a process does. */
   drop(owner: Owner): void {
     this.#ended.add(owner);
     this.#events = this.#events.filter((event) => event.owner !== owner);
   }
 
-  /** Runs the next event, and all that follows from it before anything else can happen. False where nothing is to come. */
+  /** Runs the next event and everything that follows from it without waiting. Returns false if no event is left. */
   async step(): Promise<boolean> {
     const event = this.#next();
     if (event === undefined) return false;
     this.steps++;
     this.note(event.label);
     event.run();
-    await quiescence();
+    await promisesSettled();
     return true;
   }
 
@@ -120,24 +114,24 @@ export class World {
     if (this.#events.length === 0) return undefined;
     for (const { due } of this.#events) if (due <= this.#elapsedMs) ready++;
     let picked = this.chance.below(ready);
-    const place = this.#events.findIndex(({ due }) => due <= this.#elapsedMs && picked-- === 0);
-    return this.#take(place);
+    const index = this.#events.findIndex(({ due }) => due <= this.#elapsedMs && picked-- === 0);
+    return this.#remove(index);
   }
 
-  #take(place: number): Event | undefined {
-    const taken = this.#events[place];
+  #remove(index: number): Event | undefined {
+    const removed = this.#events[index];
     const last = this.#events.pop();
-    if (last !== undefined && last !== taken) this.#events[place] = last;
-    return taken;
+    if (last !== undefined && last !== removed) this.#events[index] = last;
+    return removed;
   }
 }
 
-/** Resolves when nothing can go on by itself: a tick comes when every promise has been followed to its end. */
-function quiescence(): Promise<void> {
+/** Resolves when only another event can continue the run. Node runs this tick after all reactions of promises. */
+function promisesSettled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
 }
 
-/** Everything that is left to chance. */
+/** Random choices, all from one generator. */
 export class Chance {
   readonly #random: Random;
 
@@ -149,12 +143,12 @@ export class Chance {
     return this.#random();
   }
 
-  /** A whole number from 0, below `end`. */
+  /** Returns a whole number from 0 to `end` − 1. */
   below(end: number): number {
     return end <= 1 ? 0 : Math.floor(this.#random() * end);
   }
 
-  /** From `least` to `most`, both included. */
+  /** Returns a whole number from `least` to `most`, both included. */
   between(least: number, most: number): number {
     return least + this.below(most - least + 1);
   }
@@ -167,7 +161,7 @@ export class Chance {
     return items[this.below(items.length)] ?? items[0];
   }
 
-  /** Mostly none, sometimes some, seldom much. */
+  /** Returns a delay in milliseconds: usually 0, sometimes a few, rarely seconds. */
   delayMs(): number {
     const roll = this.#random();
     if (roll < 0.75) return 0;

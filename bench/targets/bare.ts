@@ -4,7 +4,7 @@ import express from "express";
 import { createProxyMiddleware } from "http-proxy-middleware";
 import { runProcess } from "./process.ts";
 
-/** The bare proxy that Farebox is measured beside: Express and http-proxy-middleware, with keep-alive and nothing else. */
+/** Bare proxy for comparison: Express and http-proxy-middleware, with keep-alive and nothing else. */
 await runProcess(async ({ gatewayUrl, gatewayKey }) => {
   const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
   const app = express();

@@ -3,28 +3,29 @@ import { join } from "node:path";
 import { setBudget } from "../../src/admin/budgets.ts";
 import { createKey } from "../../src/admin/keys.ts";
 import { packageVersion } from "../../src/server/package.ts";
-import { tuneRuntime } from "../../src/server/runtime.ts";
+import { growUnderLoad, tuneRuntime } from "../../src/server/runtime.ts";
 import { startServing, type Serving } from "../../src/server/serving.ts";
 import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { connectToWrite, createPrivateFile } from "../../src/ledger/sqlite/connection.ts";
 import { migrate } from "../../src/ledger/sqlite/migrate.ts";
-import { isTimeZone, systemClock } from "../../src/platform/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { addKeys } from "../many-keys.ts";
-import type { Books, StartParams } from "../messages.ts";
+import type { LedgerFigures, StartParams } from "../messages.ts";
 import { runProcess, type Running } from "./process.ts";
 
 tuneRuntime();
+growUnderLoad();
 const clock = systemClock();
 const dayMs = 86_400_000;
 const [keyName, teamName] = ["bench", "benchers"];
 
-/** The proxy as `farebox serve` composes it, with a key of a team, three hard budgets that never run out, and its ledger on disk. */
+/** Farebox as `farebox serve` starts it. It has a ledger on disk, a key in a team, and three hard budgets that are never exhausted. */
 await runProcess(async (params): Promise<Running> => {
   const settings = settingsFor(params);
   prepareLedger(params);
-  const log = createLog({ level: settings.logLevel, isTerminal: false });
+  const log = await createLog({ level: settings.logLevel, isTerminal: false });
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const { serving } = started;
@@ -36,7 +37,7 @@ await runProcess(async (params): Promise<Running> => {
   return {
     port: Number(new URL(serving.url).port),
     key: created.text,
-    books: () => booksOf(serving),
+    ledger: () => ledgerFiguresOf(serving),
     async stop() {
       await serving[Symbol.asyncDispose]();
     },
@@ -57,7 +58,6 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: St
     env,
     flags: {},
     readFile: () => ({ ok: false, code: "ENOENT" }),
-    isTimeZone,
     uses: "all",
   });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
@@ -88,7 +88,7 @@ async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<
   if (!set.ok) throw new Error(JSON.stringify(set));
 }
 
-async function booksOf({ ledger, settled }: Serving): Promise<Books> {
+async function ledgerFiguresOf({ ledger, settled }: Serving): Promise<LedgerFigures> {
   await settled();
   const verifiedFrom = performance.now();
   const { charges, differences } = await ledger.verify();

@@ -2,7 +2,7 @@ import { startSandbox } from "../../src/sandbox/server.ts";
 import { burstDeltas, plainTokens } from "../workloads.ts";
 import { runProcess } from "./process.ts";
 
-/** The sandbox with answers that are ready in its memory, and that keeps nothing of what it sees. */
+/** Sandbox with prepared answers. It keeps no requests and no calls. */
 await runProcess(async ({ gatewayKey }) => {
   const sandbox = await startSandbox({
     apiKey: gatewayKey,

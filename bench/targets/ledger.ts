@@ -1,24 +1,25 @@
-import { formatScope } from "../../src/core/budget.ts";
+import { formatScope } from "../../src/core/scope.ts";
 import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
 import { openPostgres } from "../../src/ledger/postgres/open.ts";
 import { openSqlite } from "../../src/ledger/sqlite/open.ts";
-import type { OpenResult, Store } from "../../src/ledger/store.ts";
+import type { OpenResult } from "../../src/ledger/store.ts";
+import type { Store } from "../../src/ports/store.ts";
 import { calendarOf, systemClock } from "../../src/platform/clock.ts";
 import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
 import type { BudgetsParams, FromLedger, LedgerParams, ToLedger } from "../postgres.ts";
 
-/** A proxy's store in a process of its own, which does what it is told: bench/postgres.ts. */
+/** Process with a proxy's store. It executes the commands of bench/postgres.ts. */
 process.once("disconnect", () => process.exit());
-const tell = (message: FromLedger) => process.send?.(message);
+const send = (message: FromLedger) => process.send?.(message);
 const params = JSON.parse(process.argv[2] ?? "") as LedgerParams;
 const clock = systemClock();
 const opened = await open(params);
 if (!opened.ok) throw new Error(JSON.stringify(opened.failure));
 const { store } = opened;
 process.on("message", (message: ToLedger) => {
-  answer(store, message).then(tell, (error: unknown) => tell({ kind: "failed", message: String(error) }));
+  answer(store, message).then(send, (error: unknown) => send({ kind: "failed", message: String(error) }));
 });
-tell({ kind: "ready" });
+send({ kind: "ready" });
 
 function open({ database, leases }: LedgerParams): Promise<OpenResult> {
   const options = { calendar: calendarOf("UTC"), clock, access: "serve", settlePauseMs: 10 } as const;

@@ -1,13 +1,14 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { freePort, startProgram } from "./other-program.ts";
+import { freePort } from "../../test/support/free-port.ts";
+import { startProgram } from "./other-program.ts";
 import { runProcess } from "./process.ts";
 
 const masterKey = "sk-bench-1234";
 
 /**
- * LiteLLM's proxy by its page "Best practices for production": one worker, logging and verbosity off. It has no database:
- * its key is checked in memory, and it computes costs, but keeps no books and holds no budget.
+ * LiteLLM's proxy as its page "Best practices for production" advises: one worker, logging and verbosity off. It has no
+ * database: it checks its key in memory and computes costs, but records none and checks no budget.
  */
 await runProcess(async ({ gatewayUrl, gatewayKey, folder, program }) => {
   const port = await freePort();

@@ -1,11 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { freePort, startProgram } from "./other-program.ts";
+import { freePort } from "../../test/support/free-port.ts";
+import { startProgram } from "./other-program.ts";
 import { runProcess } from "./process.ts";
 
 /**
- * nginx as a reverse proxy: one worker, keep-alive on both sides, no buffering of answers (as its documentation advises for
- * streams), and no log. Bodies of requests stay in its memory.
+ * nginx as a reverse proxy with one worker, keep-alive on both sides, and no log. It does not buffer answers, as its
+ * documentation advises for streams. Request bodies stay in memory.
  */
 await runProcess(async ({ gatewayUrl, gatewayKey, folder, program }) => {
   const port = await freePort();

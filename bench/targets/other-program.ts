@@ -1,86 +1,24 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import { connect, createServer, type AddressInfo } from "node:net";
 import type { ProcessFigures } from "../messages.ts";
+import { Program, type ProgramOptions } from "../program.ts";
 import type { Running } from "./process.ts";
 
-/** Until a program listens: LiteLLM takes half a minute on a slow machine. */
-const startMs = 90_000;
-/** Microseconds of a tick in /proc/PID/stat: hundredths of a second on Linux. */
+/** Length of a tick in /proc/PID/stat in microseconds. On Linux, it is a hundredth of a second. */
 const tickUs = 10_000;
 
-export interface ProgramParams {
-  readonly command: string;
-  readonly args: readonly string[];
-  /** All of its environment, beside PATH. */
-  readonly env?: Readonly<Record<string, string>>;
-  readonly folder: string;
-  readonly port: number;
-  /** Key of its clients. */
-  readonly key: string;
-}
-
-/** Starts a program that is not ours, waits until it listens, and tells what its whole tree of processes uses. */
-export async function startProgram({ command, args, env = {}, folder, port, key }: ProgramParams): Promise<Running> {
-  const child = spawn(command, args, {
-    cwd: folder,
-    env: { PATH: process.env["PATH"] ?? "", HOME: folder, ...env },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  let said = "";
-  child.stderr?.on("data", (chunk: Buffer) => (said = (said + chunk.toString()).slice(-4000)));
-  // Whatever happens to this process, the program must not outlive it.
-  process.once("exit", () => child.kill("SIGKILL"));
-  await listens(child, port, () => said);
-  const { pid } = child;
-  if (pid === undefined) throw new Error(`${command} has no process`);
+/** Starts another product, and measures all of its processes. `key`: the key that clients must send. */
+export async function startProgram({ key, ...options }: ProgramOptions & { readonly key: string }): Promise<Running> {
+  const program = await Program.start(options);
   return {
-    port,
+    port: options.port,
     key,
-    figures: () => treeFigures(pid),
-    async stop() {
-      child.kill("SIGTERM");
-      if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-    },
+    figures: () => treeFigures(program.pid ?? 0),
+    stop: () => program[Symbol.asyncDispose](),
   };
 }
 
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
-async function listens(child: ChildProcess, port: number, said: () => string): Promise<void> {
-  const endsAt = performance.now() + startMs;
-  let failure: Error | undefined;
-  child.once("error", (error) => (failure = error));
-  while (!(await accepts(port))) {
-    if (failure !== undefined || child.exitCode !== null || performance.now() > endsAt) {
-      child.kill("SIGKILL");
-      throw new Error(`it does not come to listen: ${failure?.message ?? said()}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ port, host: "127.0.0.1" });
-    socket.once("error", () => resolve(false));
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-  });
-}
-
-/** CPU and memory of a process with all that descend from it. Pages that they share count in each. */
-export function treeFigures(root: number): ProcessFigures {
+/** Returns the CPU and memory of a process with its descendants. Shared pages count for each process. */
+function treeFigures(root: number): ProcessFigures {
   let [cpuUs, rssBytes, peakRssBytes] = [0, 0, 0];
   for (const pid of treeOf(root)) {
     cpuUs += cpuOf(pid);
@@ -101,7 +39,10 @@ function treeOf(root: number): number[] {
   return tree;
 }
 
-/** Returns a process's CPU time: by its ticks, which include ended threads, or by its threads' nanoseconds, which are finer. */
+/**
+ * Returns a process's CPU time: its ticks, which include ended threads, or the sum of its threads' nanoseconds, which are
+ * more precise. Returns the larger of the two.
+ */
 function cpuOf(pid: number): number {
   const fields = fieldsOf(pid);
   const ticks = Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
@@ -111,7 +52,7 @@ function cpuOf(pid: number): number {
   return Math.max(ticks * tickUs, threads.reduce((sum, ns) => sum + ns, 0) / 1000);
 }
 
-/** Returns the fields of /proc/PID/stat after the name, which may contain blanks: the state, the parent, … */
+/** Returns the fields of /proc/PID/stat after the name, which may contain spaces: the state, the parent, and so on. */
 function fieldsOf(pid: number): string[] {
   const text = read(`/proc/${pid}/stat`);
   return text.slice(text.lastIndexOf(")") + 2).split(" ");
@@ -121,7 +62,7 @@ function kilobytes(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? 0) * 1024;
 }
 
-/** "" of a process that has ended meanwhile. */
+/** Reads a file of /proc. Returns "" if the process has ended. */
 function read(path: string): string {
   try {
     return readFileSync(path, "latin1");

@@ -5,8 +5,8 @@ import { runProcess } from "./process.ts";
 const head = { id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1_760_000_000, model: "gpt-4o" };
 
 /**
- * Streams whose every chunk says when it was written: what the sandbox's prepared answers cannot tell. The clock is the
- * machine's monotonic one, which all its processes share.
+ * Gateway that writes the current time into each chunk of a stream, unlike the sandbox's prepared answers. The clock is the
+ * machine's monotonic clock, which all processes share.
  */
 await runProcess(async ({ gatewayKey, chunks, chunkMs }) => {
   const server = createServer({ keepAliveTimeout: 65_000 }, (request, response) => {

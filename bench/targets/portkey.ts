@@ -1,7 +1,8 @@
-import { freePort, startProgram } from "./other-program.ts";
+import { freePort } from "../../test/support/free-port.ts";
+import { startProgram } from "./other-program.ts";
 import { runProcess } from "./process.ts";
 
-/** Portkey's gateway as its package starts it for production; where it sends to is in its clients' headers. It counts nothing. */
+/** Portkey's gateway as its package starts it in production. The clients' headers name the provider. The gateway records nothing. */
 await runProcess(async ({ gatewayKey, folder, program }) => {
   const port = await freePort();
   return startProgram({

@@ -1,30 +1,30 @@
-import type { Answers, FromChild, Books, ProcessFigures, StartParams, ToChild } from "../messages.ts";
+import type { Answers, FromChild, LedgerFigures, ProcessFigures, StartParams, ToChild } from "../messages.ts";
 
 export interface Running {
   readonly port: number;
   readonly key: string;
-  books?(): Promise<Books>;
-  /** Figures of the measured process, where it is not this one. */
+  ledger?(): Promise<LedgerFigures>;
+  /** Returns the figures of the measured processes. Missing if this process is the measured one. */
   figures?(): ProcessFigures;
   stop(): Promise<void>;
 }
 
-/** The body of every process of the benchmark: starts what it is about, and answers its parent until it is told to stop. */
+/** Runs a process of the benchmark: starts its program, and answers its parent until the parent stops it. */
 export async function runProcess(start: (params: StartParams) => Promise<Running>): Promise<void> {
-  // A parent that died must not leave processes behind.
+  // A dead parent can no longer stop this process.
   process.once("disconnect", () => process.exit());
-  const tell = (message: FromChild) => process.send?.(message);
+  const send = (message: FromChild) => process.send?.(message);
   try {
     const running = await start(JSON.parse(process.argv[2] ?? "") as StartParams);
     process.on("message", ({ ask }: ToChild) => {
       answerTo(ask, running).then(
-        (answer) => tell({ kind: "answer", answer }),
-        (error: unknown) => tell({ kind: "failed", message: String(error) }),
+        (answer) => send({ kind: "answer", answer }),
+        (error: unknown) => send({ kind: "failed", message: String(error) }),
       );
     });
-    tell({ kind: "ready", port: running.port, key: running.key });
+    send({ kind: "ready", port: running.port, key: running.key });
   } catch (error) {
-    tell({ kind: "failed", message: String(error) });
+    send({ kind: "failed", message: String(error) });
   }
 }
 
@@ -32,9 +32,9 @@ async function answerTo(ask: ToChild["ask"], running: Running): Promise<Answers[
   switch (ask) {
     case "figures":
       return running.figures?.() ?? figures();
-    case "books":
-      if (running.books === undefined) throw new Error("this process keeps no books");
-      return running.books();
+    case "ledger":
+      if (running.ledger === undefined) throw new Error("this process has no ledger");
+      return running.ledger();
     case "stop":
       await running.stop();
       setImmediate(() => process.disconnect());

@@ -7,7 +7,7 @@ import { spend } from "./spend.ts";
 const fileOf = ([name, dashboard]: [string, Dashboard]) =>
   [`${name}.json`, `${JSON.stringify(dashboard, null, 2)}\n`] as const;
 
-/** The committed files, by name: exactly what `npm run grafana` writes into grafana/dashboards. */
+/** Committed files of grafana/dashboards, by name. `npm run grafana` writes exactly these files. */
 export const dashboardFiles: ReadonlyMap<string, string> = new Map(
   Object.entries({ spend, budgets, operations }).map(fileOf),
 );

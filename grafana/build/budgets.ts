@@ -1,6 +1,6 @@
 import { dashboardOf, evenly } from "./dashboard.ts";
 import { barFor, figure, lines, rowFor } from "./panels.ts";
-import { ofLedger, perSecond } from "./queries.ts";
+import { chosen, ofLedger, overRange, perSecond } from "./queries.ts";
 
 const gauge = (name: string, at = "") => ofLedger(`farebox_budget_${name}_usd`, "scope, period", "", at);
 const part = (amount: string, at = "") => `${amount} / (${gauge("limit", at)} > 0)`;
@@ -9,11 +9,18 @@ const limit = gauge("limit");
 const spent = gauge("spent");
 const held = gauge("held");
 const used = part(spent);
-const taken = part(`(${spent} + ${held})`);
 
-/** Selects the fullest windows at the end of the time range: a budget for each key may have a thousand. */
+/** Selects the fullest windows at the end of the time range, because a budget for each key may have a thousand windows. */
 const fullest = (count: number, amount: string) =>
   `(${amount}) and on (scope, period) topk(${count}, ${part(gauge("spent", "@ end()"), "@ end()")})`;
+/** Selects an amount of the monthly budgets whose scope matches. */
+const monthly = (name: string, scopes: string, at = "") =>
+  ofLedger(`farebox_budget_${name}_usd`, "scope", `period="1mo", scope=~"${scopes}"`, at);
+const ofTeams = "all|team:(?:$team)";
+const ofKeys = "key:(?:$key)|each-key(?::[^=]+)?=(?:$key)";
+/** Selects an amount of the 20 most used monthly budgets of the chosen keys. */
+const monthlyOfKeys = (name: string) =>
+  `(${monthly(name, ofKeys)}) and on (scope) topk(20, ${monthly("spent", ofKeys, "@ end()")} / (${monthly("limit", ofKeys, "@ end()")} > 0))`;
 const byBudget = "{{scope}} per {{period}}";
 const ofBudgets = 'code=~"budget_.+"';
 
@@ -22,8 +29,9 @@ export const budgets = dashboardOf({
   uid: "farebox-budgets",
   title: "Farebox: Budgets",
   description:
-    "Spent, held and remaining of each budget's current window, and refusals. All amounts are read from the ledger.",
-  since: "now-6h",
+    "Amounts spent, held and remaining in each budget's current window, and refusals. Amounts are read from the ledger. The team filter applies to Month against budget, the key filter to Refusals by key.",
+  since: "now-24h",
+  filters: ["team", "key"],
   rows: [
     evenly(
       4,
@@ -35,14 +43,14 @@ export const budgets = dashboardOf({
       }),
       figure({
         title: "Above 80 %",
-        description: "Windows with more than 80 % spent.",
+        description: "Windows that have spent more than 80 % of their limit.",
         unit: "short",
         queries: [[`count(${used} > 0.8) or vector(0)`, "above 80 %"]],
         limits: { yellow: 1, red: 5 },
       }),
       figure({
-        title: "Fullest window",
-        description: "Largest spent part of any window.",
+        title: "Highest use",
+        description: "Highest share of its limit that a window has spent.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`max(${used})`, "spent"]],
@@ -58,13 +66,52 @@ export const budgets = dashboardOf({
       }),
     ),
     {
+      height: 9,
+      panels: [
+        [
+          14,
+          lines({
+            title: "Month against budget",
+            description:
+              "Spent amount and limit of monthly budgets over the last 31 days: for all requests, for the chosen teams, and for the 20 chosen keys that used the largest share. The spent amount resets to 0 each month.",
+            unit: "currencyUSD",
+            queries: [
+              [monthly("spent", ofTeams), "{{scope}}: spent"],
+              [monthly("limit", ofTeams), "{{scope}}: limit"],
+              [monthlyOfKeys("spent"), "{{scope}}: spent"],
+              [monthlyOfKeys("limit"), "{{scope}}: limit"],
+            ],
+            since: "31d",
+            noValue: "no monthly budget",
+          }),
+        ],
+        [
+          10,
+          barFor({
+            title: "Refusals by key",
+            description:
+              "Refused requests over the time range, for the 20 pairs of a chosen key and an error code with the most. Includes refusals for other reasons than budgets.",
+            unit: "short",
+            decimals: 0,
+            queries: [
+              [
+                `sort_desc(topk(20, ${overRange("farebox_key_refusals_total", "key, code", chosen("key"))} > 0))`,
+                "{{key}}: {{code}}",
+              ],
+            ],
+            noValue: "none",
+          }),
+        ],
+      ],
+    },
+    {
       height: 10,
       panels: [
         [
           10,
           barFor({
             title: "Spent by window",
-            description: "Spent part of the limit of the 20 fullest windows.",
+            description: "Share of the limit that is spent, for the 20 most used windows.",
             unit: "percentunit",
             decimals: 1,
             max: 1,
@@ -76,7 +123,8 @@ export const budgets = dashboardOf({
           14,
           rowFor({
             title: "Limits, spent, held, remaining",
-            description: "Current windows of the 100 fullest budgets. Remaining is what the next request may hold.",
+            description:
+              "Current windows of the 100 most used budgets. The next request may hold at most the remaining amount.",
             unit: "currencyUSD",
             columns: { scope: "Scope", period: "Period" },
             queries: [
@@ -93,42 +141,23 @@ export const budgets = dashboardOf({
       8,
       lines({
         title: "Spent by window over time",
-        description: "Spent part of the limit of the 20 fullest windows; resets to 0 when a window begins.",
+        description:
+          "Share of the limit that is spent, for the 20 most used windows. It resets to 0 when a window begins.",
         unit: "percentunit",
         queries: [[fullest(20, used), byBudget]],
       }),
       lines({
         title: "Remaining",
-        description: "Limit less spent less held, which the next request may hold, for the 20 fullest windows.",
+        description:
+          "Limit minus spent and held amounts, for the 20 most used windows. The next request may hold at most this amount.",
         unit: "currencyUSD",
         queries: [[fullest(20, `${limit} - ${spent} - ${held}`), byBudget]],
       }),
-    ),
-    evenly(
-      8,
       lines({
         title: "Held",
-        description: "Amounts held until requests settle, for the 20 fullest windows.",
+        description: "Amounts held until requests settle, for the 20 most used windows.",
         unit: "currencyUSD",
         queries: [[fullest(20, held), byBudget]],
-      }),
-      lines({
-        title: "Budget refusals by code",
-        description:
-          "budget_exceeded: the budget cannot pay for the request. budget_held: it could, once running requests settle.",
-        unit: "suffix: /min",
-        queries: [[`60 * ${perSecond("farebox_refusals_total", "code", ofBudgets)}`, "{{code}}"]],
-        noValue: "none",
-      }),
-      barFor({
-        title: "Windows near their limit",
-        description: "Windows with more than 80 % spent or held.",
-        unit: "percentunit",
-        decimals: 1,
-        max: 1,
-        queries: [[`sort_desc(topk(20, ${taken} > 0.8))`, byBudget]],
-        limits: { yellow: 0.8, red: 0.95 },
-        noValue: "none",
       }),
     ),
   ],

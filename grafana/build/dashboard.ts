@@ -3,30 +3,42 @@ import * as dashboards from "@grafana/grafana-foundation-sdk/dashboard";
 import { chosenSource, type Panel } from "./panels.ts";
 
 export interface DashboardWish {
-  /** Stable id: links to the dashboard and imports over an older one use it. */
+  /** Stable id. Links to the dashboard and imports over an older version use it. */
   readonly uid: string;
   readonly title: string;
   readonly description: string;
-  /** A span of time until now, as Grafana writes it. */
+  /** Start of the default time range, in Grafana's notation. */
   readonly since: string;
   readonly rows: readonly Row[];
-  /** Variables; by default data source, job and instance. */
+  /** Further variables that filter panels, after data source, job and instance. */
+  readonly filters?: readonly Filter[];
+  /** Variables that replace all default variables and filters. */
   readonly variables?: readonly Builder<dashboards.VariableModel>[];
 }
 
-/** Panels side by side. `height` in rows of Grafana's grid, 30 pixels each; `widths` add up to 24 columns. */
+/** Labels by which users filter panels. Panels whose series do not have the label show everything. */
+export type Filter = "team" | "key" | "model";
+
+/** Series from which a filter takes the values of its label. The filter `key` offers only keys of the chosen teams. */
+const filterSeries: Readonly<Record<Filter, string>> = {
+  team: 'farebox_key_requests_total{job=~"$job"}',
+  key: 'farebox_key_requests_total{job=~"$job", team=~"$team"}',
+  model: 'farebox_requests_total{job=~"$job"}',
+};
+
+/** Panels side by side. `height` is in rows of Grafana's grid, 30 pixels each. The widths add up to 24 columns. */
 export interface Row {
   readonly height: number;
   readonly panels: readonly (readonly [width: number, panel: Panel])[];
 }
 
-/** Panels of equal width. */
+/** Returns a row of panels of equal width. */
 export const evenly = (height: number, ...panels: Panel[]): Row => ({
   height,
   panels: panels.map((panel) => [24 / panels.length, panel]),
 });
 
-/** A classic dashboard, ready for an import by hand and for provisioning alike. */
+/** Builds a classic dashboard, which users can import by hand or provision. */
 export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
   const builder = new dashboards.DashboardBuilder(wish.title)
     .id(null)
@@ -42,6 +54,7 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
         sourceVariable("prometheus"),
         scraped("job", "farebox_build_info"),
         scraped("instance", 'farebox_build_info{job=~"$job"}'),
+        ...(wish.filters ?? []).map((filter) => scraped(filter, filterSeries[filter], ".*")),
       ]),
     ])
     .link(
@@ -58,12 +71,12 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
   return builder.build();
 }
 
-/** Chooses among the data sources of a type. */
+/** Returns a variable for the data source. The user chooses one of the sources of a type. */
 export const sourceVariable = (type: string) =>
   new dashboards.DatasourceVariableBuilder("datasource").label("Data source").type(type);
 
-/** All values of a label that scraping gives. */
-const scraped = (label: string, series: string) =>
+/** Returns a variable with all values of a label. `all`: pattern of All; ".*" includes series without a value. */
+const scraped = (label: string, series: string, all = ".+") =>
   new dashboards.QueryVariableBuilder(label)
     .label(label)
     .datasource(chosenSource)
@@ -72,5 +85,5 @@ const scraped = (label: string, series: string) =>
     .sort(dashboards.VariableSort.AlphabeticalAsc)
     .multi(true)
     .includeAll(true)
-    .allValue(".+")
+    .allValue(all)
     .current({ selected: true, text: ["All"], value: ["$__all"] });

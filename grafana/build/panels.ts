@@ -7,10 +7,10 @@ import * as stat from "@grafana/grafana-foundation-sdk/stat";
 import * as table from "@grafana/grafana-foundation-sdk/table";
 import * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 
-/** The data source that the dashboard's first variable chooses. */
+/** Data source that the dashboard's first variable chooses. */
 export const chosenSource: common.DataSourceRef = { type: "prometheus", uid: "${datasource}" };
 
-/** Units of Grafana that the dashboards use, by its names for them. */
+/** Units that the dashboards use, by Grafana's names. */
 export type Unit =
   | "currencyUSD"
   | "percentunit"
@@ -23,17 +23,17 @@ export type Unit =
   | "suffix: tok/s"
   | "suffix: /min";
 
-/** Colour thresholds: red from `red` on; reversed if high values are good. */
+/** Color thresholds: a value is red from `red` on. If high values are good, the order is reversed. */
 export interface Limits {
   readonly yellow: number;
   readonly red: number;
   readonly goodWhen?: "low" | "high";
 }
 
-/** One query of a panel, and the name of its series as a template of labels. */
+/** Query of a panel, and a template that names its series from labels. */
 export type Query = readonly [expression: string, legend: string];
 
-export interface PanelWish {
+export interface PanelOptions {
   readonly title: string;
   /** Description in a sentence or two. */
   readonly description: string;
@@ -47,7 +47,7 @@ export interface PanelWish {
   readonly max?: number;
 }
 
-/** Panel without its position. `width` of 24 columns, `height` in rows of the grid. */
+/** Panel without its position. `width` is in columns of the grid, which has 24; `height` is in rows. */
 export type Panel = (place: {
   readonly id: number;
   readonly width: number;
@@ -60,7 +60,7 @@ type AnyPanel = stat.PanelBuilder | bars.PanelBuilder | table.PanelBuilder | tim
 /** Applies the options that all panels share. */
 export function dressed<Kind extends AnyPanel>(
   panel: Kind,
-  wish: Omit<PanelWish, "queries">,
+  wish: Omit<PanelOptions, "queries">,
   place: Place,
   source = chosenSource,
 ): Kind {
@@ -80,7 +80,7 @@ const query = ([expression, legend]: Query, index: number) =>
     .expr(expression)
     .legendFormat(legend);
 
-const now = (wish: PanelWish) => wish.queries.map((each, index) => query(each, index).instant());
+const now = (wish: PanelOptions) => wish.queries.map((each, index) => query(each, index).instant());
 
 const newest = () => new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]);
 
@@ -103,9 +103,9 @@ function steps(limits: Limits | undefined): dashboards.ThresholdsConfigBuilder {
 
 const byThresholds = () => new dashboards.FieldColorBuilder().mode(dashboards.FieldColorModeId.Thresholds);
 
-/** One figure, as of now. */
+/** Builds a panel with one current figure. */
 export const figure =
-  (wish: PanelWish & { readonly words?: Readonly<Record<string, string>> }): Panel =>
+  (wish: PanelOptions & { readonly words?: Readonly<Record<string, string>> }): Panel =>
   (place) =>
     dressed(new stat.PanelBuilder(), wish, place)
       .targets(now(wish))
@@ -120,9 +120,9 @@ const wordsFor = (words: Readonly<Record<string, string>>): dashboards.ValueMap 
   options: Object.fromEntries(Object.entries(words).map(([value, text], index) => [value, { text, index }])),
 });
 
-/** One bar for each series, as of now or over the time range. */
+/** Builds a panel with one bar for each series, with current values or sums over the time range. */
 export const barFor =
-  (wish: PanelWish): Panel =>
+  (wish: PanelOptions): Panel =>
   (place) =>
     dressed(new bars.PanelBuilder(), wish, place)
       .targets(now(wish))
@@ -135,11 +135,24 @@ export const barFor =
       .colorScheme(byThresholds())
       .thresholds(steps(wish.limits));
 
-/** Lines over time; `stacked` for parts of a whole, `exemplars` for single requests as points, with their ids. */
+const legendBelow = () =>
+  new common.VizLegendOptionsBuilder()
+    .displayMode(common.LegendDisplayMode.List)
+    .placement(common.LegendPlacement.Bottom)
+    .showLegend(true)
+    .calcs([]);
+
+const everyValue = () =>
+  new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi).sort(common.SortOrder.Descending);
+
+/**
+ * Builds a chart of lines over time. `stacked`: the lines are parts of a whole. `exemplars`: single requests appear as points with
+ * their ids. `since`: length of the panel's own time range, such as "31d", instead of the dashboard's range.
+ */
 export const lines =
-  (wish: PanelWish & { readonly stacked?: true; readonly exemplars?: true }): Panel =>
-  (place) =>
-    dressed(new timeseries.PanelBuilder(), wish, place)
+  (wish: PanelOptions & { readonly stacked?: true; readonly exemplars?: true; readonly since?: string }): Panel =>
+  (place) => {
+    const panel = dressed(new timeseries.PanelBuilder(), wish, place)
       .targets(
         wish.queries.map((each, index) =>
           query(each, index)
@@ -156,20 +169,30 @@ export const lines =
           .group("A")
           .mode(wish.stacked ? common.StackingMode.Normal : common.StackingMode.None),
       )
-      .legend(
-        new common.VizLegendOptionsBuilder()
-          .displayMode(common.LegendDisplayMode.List)
-          .placement(common.LegendPlacement.Bottom)
-          .showLegend(true)
-          .calcs([]),
-      )
-      .tooltip(
-        new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi).sort(common.SortOrder.Descending),
-      );
+      .legend(legendBelow())
+      .tooltip(everyValue());
+    return wish.since === undefined ? panel : panel.timeFrom(wish.since);
+  };
 
-/** One row for each set of labels, one column for each query, named by its legend. */
+/** Builds a chart with a stacked bar for each of the last 30 days. Ignores the dashboard's time range. */
+export const dailyBars =
+  (wish: PanelOptions): Panel =>
+  (place) =>
+    dressed(new timeseries.PanelBuilder(), wish, place)
+      .targets(wish.queries.map((each, index) => query(each, index).range()))
+      .timeFrom("30d")
+      .interval("1d")
+      .drawStyle(common.GraphDrawStyle.Bars)
+      .lineWidth(1)
+      .fillOpacity(60)
+      .axisSoftMin(0)
+      .stacking(new common.StackingConfigBuilder().group("A").mode(common.StackingMode.Normal))
+      .legend(legendBelow())
+      .tooltip(everyValue());
+
+/** Builds a table with one row for each set of labels, and one column for each query. The query's legend is the column's title. */
 export const rowFor =
-  (wish: PanelWish & { readonly columns: Readonly<Record<string, string>> }): Panel =>
+  (wish: PanelOptions & { readonly columns: Readonly<Record<string, string>> }): Panel =>
   (place) =>
     dressed(new table.PanelBuilder(), wish, place)
       .targets(wish.queries.map((each, index) => query(each, index).instant().format(prometheus.PromQueryFormat.Table)))
@@ -188,5 +211,6 @@ export const rowFor =
         },
       });
 
-/** Grafana's names for the values of several tables merged into one. */
-const valueColumns = (wish: PanelWish) => wish.queries.map((_, index) => `Value #${String.fromCodePoint(65 + index)}`);
+/** Returns Grafana's names for the value columns after several tables are merged into one. */
+const valueColumns = (wish: PanelOptions) =>
+  wish.queries.map((_, index) => `Value #${String.fromCodePoint(65 + index)}`);

@@ -1,4 +1,6 @@
-/** Label matchers of every series: the variables at the top of each dashboard. */
+import type { Filter } from "./dashboard.ts";
+
+/** Label matchers of every series, with the variables that each dashboard has. */
 const scraped = 'job=~"$job", instance=~"$instance"';
 
 const selector = (metric: string, matchers: string) =>
@@ -7,33 +9,40 @@ const selector = (metric: string, matchers: string) =>
 const grouped = (operator: string, by: string, inner: string) =>
   by === "" ? `${operator}(${inner})` : `${operator} by (${by}) (${inner})`;
 
-/** A counter's increase a second, summed over proxies. `matchers` as in PromQL, without braces. */
+/** Returns matchers that compare these labels with the variables of the same names. */
+export const chosen = (...labels: readonly Filter[]) => labels.map((label) => `${label}=~"$${label}"`).join(", ");
+
+/** Returns the increase of a counter per second, summed over proxies. `matchers` are PromQL without braces. */
 export const perSecond = (counter: string, by = "", matchers = "") =>
   grouped("sum", by, `rate(${selector(counter, matchers)}[$__rate_interval])`);
 
-/** Increase of a counter over the dashboard's time range, summed over proxies. */
+/** Returns the increase of a counter over the dashboard's time range, summed over proxies. */
 export const overRange = (counter: string, by = "", matchers = "") =>
   grouped("sum", by, `increase(${selector(counter, matchers)}[$__range])`);
 
+/** Returns the increase of a counter in each interval of a chart, at the start of the interval. */
+export const eachInterval = (counter: string, by = "", matchers = "") =>
+  grouped("sum", by, `increase(${selector(counter, matchers)}[$__interval] offset -$__interval)`);
+
 /**
- * A gauge that is read from the ledger: every proxy of one ledger has the same value, so the query takes the maximum. `at` is a
- * modifier of time, such as `@ end()`.
+ * Returns the maximum of a gauge that is read from the ledger, because every proxy on the ledger has the same value. `at` is a
+ * time modifier, such as `@ end()`.
  */
 export const ofLedger = (gauge: string, by = "", matchers = "", at = "") =>
   grouped("max", by, `${selector(gauge, matchers)}${at && ` ${at}`}`);
 
-/** A gauge of one process, summed over proxies. */
+/** Returns the sum of a process's gauge over proxies. */
 export const ofAll = (gauge: string, by = "", matchers = "") => grouped("sum", by, selector(gauge, matchers));
 
-/** A gauge of one process, the lowest over proxies. */
+/** Returns the minimum of a process's gauge over proxies. */
 export const lowest = (gauge: string) => grouped("min", "", selector(gauge, ""));
 
-/** A gauge of one process, the highest over proxies. */
+/** Returns the maximum of a process's gauge over proxies. */
 export const highest = (gauge: string, by = "") => grouped("max", by, selector(gauge, ""));
 
-/** A quantile of a histogram over all proxies, in the unit of its buckets. `quantile` between 0 and 1. */
-export const quantile = (quantile: number, histogram: string) =>
-  `histogram_quantile(${quantile}, ${perSecond(`${histogram}_bucket`, "le")})`;
+/** Returns a quantile of a histogram over all proxies, in the unit of its buckets. `quantile` is between 0 and 1. */
+export const quantile = (quantile: number, histogram: string, matchers = "") =>
+  `histogram_quantile(${quantile}, ${perSecond(`${histogram}_bucket`, "le", matchers)})`;
 
-/** A series without a team gets a name that can be shown. */
+/** Gives series without a team a name to display. */
 export const teamNamed = (query: string) => `label_replace(${query}, "team", "(no team)", "team", "")`;

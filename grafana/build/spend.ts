@@ -1,9 +1,12 @@
 import { dashboardOf, evenly } from "./dashboard.ts";
-import { barFor, figure, lines } from "./panels.ts";
-import { ofLedger, overRange, perSecond, teamNamed } from "./queries.ts";
+import { barFor, dailyBars, figure, lines } from "./panels.ts";
+import { chosen, eachInterval, ofLedger, overRange, perSecond, teamNamed } from "./queries.ts";
 
 const cost = "farebox_cost_usd_total";
 const list = "farebox_list_cost_usd_total";
+const keyCost = "farebox_key_cost_usd_total";
+const ofKeys = chosen("team", "key");
+const ofModels = chosen("model");
 const perHour = (query: string) => `${query} * 3600`;
 
 /** Builds the dashboard Spend. */
@@ -11,54 +14,75 @@ export const spend = dashboardOf({
   uid: "farebox-spend",
   title: "Farebox: Spend",
   description:
-    "Spend by model, team and key, compared with the list price, and by source. Exact sums are in the ledger (farebox report).",
-  since: "now-6h",
+    "Spend by model, team, key and source, compared with the list price. Exact sums are in the ledger (farebox report). The team and key filters apply to panels by team or key, the model filter to all others.",
+  since: "now-24h",
+  filters: ["team", "key", "model"],
   rows: [
     evenly(
       4,
       figure({
         title: "Spent today",
-        description: "Charges of this day, read from the ledger.",
+        description: "Charges of the chosen teams today, read from the ledger.",
         unit: "currencyUSD",
-        queries: [[`sum(${ofLedger("farebox_spend_usd", "team", 'period="day"')})`, "today"]],
+        queries: [[`sum(${ofLedger("farebox_spend_usd", "team", `period="day", ${chosen("team")}`)})`, "today"]],
         noValue: "$0",
       }),
       figure({
         title: "Spent this month",
-        description: "Charges of this calendar month, read from the ledger.",
+        description: "Charges of the chosen teams in this calendar month, read from the ledger.",
         unit: "currencyUSD",
-        queries: [[`sum(${ofLedger("farebox_spend_usd", "team", 'period="month"')})`, "this month"]],
+        queries: [[`sum(${ofLedger("farebox_spend_usd", "team", `period="month", ${chosen("team")}`)})`, "this month"]],
         noValue: "$0",
       }),
       figure({
         title: "Spend per hour",
-        description: "Cost of an hour at the current rate.",
+        description: "Current spend of the chosen teams and keys, per hour.",
         unit: "currencyUSD",
-        queries: [[perHour(perSecond(cost)), "per hour"]],
+        queries: [[perHour(perSecond(keyCost, "", ofKeys)), "per hour"]],
       }),
       figure({
         title: "Saving",
         description: "Part of the official list price that was not charged, over the time range.",
         unit: "percentunit",
         decimals: 1,
-        queries: [[`1 - ${overRange(cost)} / (${overRange(list)} > 0)`, "saved"]],
+        queries: [[`1 - ${overRange(cost, "", ofModels)} / (${overRange(list, "", ofModels)} > 0)`, "saved"]],
         limits: { yellow: 0.1, red: 0, goodWhen: "high" },
       }),
       figure({
         title: "Reported by the gateway",
         description:
-          "Part of the spend over the time range whose tokens the gateway reported. The rest was counted, or assumed to be the hold.",
+          "Share of the spend over the time range whose tokens the gateway reported. For the rest, Farebox counted the tokens or assumed the hold.",
         unit: "percentunit",
         decimals: 1,
-        queries: [[`${overRange(cost, "", 'source="reported"')} / (${overRange(cost)} > 0)`, "reported"]],
+        queries: [
+          [
+            `${overRange(cost, "", `source="reported", ${ofModels}`)} / (${overRange(cost, "", ofModels)} > 0)`,
+            "reported",
+          ],
+        ],
         limits: { yellow: 0.9, red: 0.5, goodWhen: "high" },
       }),
       figure({
         title: "Requests charged",
-        description: "Charges posted over the time range.",
+        description: "Charges of the chosen teams and keys over the time range.",
         unit: "short",
         decimals: 0,
-        queries: [[overRange("farebox_key_requests_total"), "requests"]],
+        queries: [[overRange("farebox_key_requests_total", "", ofKeys), "requests"]],
+      }),
+    ),
+    evenly(
+      9,
+      dailyBars({
+        title: "Spend per day by team",
+        description: "Charges of each of the last 30 days, by team. The last bar is today so far.",
+        unit: "currencyUSD",
+        queries: [[teamNamed(eachInterval(keyCost, "team", ofKeys)), "{{team}}"]],
+      }),
+      dailyBars({
+        title: "Spend per day by model",
+        description: "Charges of each of the last 30 days, by model. The last bar is today so far.",
+        unit: "currencyUSD",
+        queries: [[eachInterval(cost, "model", ofModels), "{{model}}"]],
       }),
     ),
     evenly(
@@ -67,14 +91,14 @@ export const spend = dashboardOf({
         title: "Spend per hour by model",
         description: "Spend rate of each model.",
         unit: "currencyUSD",
-        queries: [[perHour(perSecond(cost, "model")), "{{model}}"]],
+        queries: [[perHour(perSecond(cost, "model", ofModels)), "{{model}}"]],
         stacked: true,
       }),
       lines({
         title: "Spend per hour by team",
         description: "Spend rate of each team.",
         unit: "currencyUSD",
-        queries: [[perHour(teamNamed(perSecond("farebox_key_cost_usd_total", "team"))), "{{team}}"]],
+        queries: [[perHour(teamNamed(perSecond(keyCost, "team", ofKeys))), "{{team}}"]],
         stacked: true,
       }),
     ),
@@ -84,19 +108,24 @@ export const spend = dashboardOf({
         title: "This month by team",
         description: "Charges of this calendar month by team, read from the ledger.",
         unit: "currencyUSD",
-        queries: [[`sort_desc(${teamNamed(ofLedger("farebox_spend_usd", "team", 'period="month"'))})`, "{{team}}"]],
+        queries: [
+          [
+            `sort_desc(${teamNamed(ofLedger("farebox_spend_usd", "team", `period="month", ${chosen("team")}`))})`,
+            "{{team}}",
+          ],
+        ],
       }),
       barFor({
         title: "Top keys",
         description: "Ten keys with the highest spend over the time range.",
         unit: "currencyUSD",
-        queries: [[`sort_desc(topk(10, ${overRange("farebox_key_cost_usd_total", "key")}))`, "{{key}}"]],
+        queries: [[`sort_desc(topk(10, ${overRange(keyCost, "key", ofKeys)}))`, "{{key}}"]],
       }),
       barFor({
         title: "Top models",
         description: "Ten models with the highest spend over the time range.",
         unit: "currencyUSD",
-        queries: [[`sort_desc(topk(10, ${overRange(cost, "model")}))`, "{{model}}"]],
+        queries: [[`sort_desc(topk(10, ${overRange(cost, "model", ofModels)}))`, "{{model}}"]],
       }),
       barFor({
         title: "USD per million tokens",
@@ -104,7 +133,7 @@ export const spend = dashboardOf({
         unit: "currencyUSD",
         queries: [
           [
-            `sort_desc(1e6 * ${overRange(cost, "model")} / (${overRange("farebox_tokens_total", "model")} > 0))`,
+            `sort_desc(1e6 * ${overRange(cost, "model", ofModels)} / (${overRange("farebox_tokens_total", "model", ofModels)} > 0))`,
             "{{model}}",
           ],
         ],
@@ -118,16 +147,16 @@ export const spend = dashboardOf({
           "Cost at the gateway, and the same tokens at the official list price. The difference is the saving.",
         unit: "currencyUSD",
         queries: [
-          [perHour(perSecond(list)), "list price"],
-          [perHour(perSecond(cost)), "charged"],
+          [perHour(perSecond(list, "", ofModels)), "list price"],
+          [perHour(perSecond(cost, "", ofModels)), "charged"],
         ],
       }),
       lines({
         title: "Spend by source, per hour",
         description:
-          "reported: the gateway's usage. counted: our count of the whole answer. partial: our count up to a cut. assumed: the hold.",
+          "reported: the gateway's usage. counted: Farebox's count of the whole answer. partial: Farebox's count of a cut answer. assumed: the hold.",
         unit: "currencyUSD",
-        queries: [[perHour(perSecond(cost, "source")), "{{source}}"]],
+        queries: [[perHour(perSecond(cost, "source", ofModels)), "{{source}}"]],
         stacked: true,
       }),
       barFor({
@@ -140,9 +169,9 @@ export const spend = dashboardOf({
       lines({
         title: "Tokens by class",
         description:
-          "Tokens charged for. Classes are disjoint: input excludes cached and written tokens, output excludes reasoning.",
+          "Charged tokens. Classes are disjoint: input excludes cached and written tokens, output excludes reasoning.",
         unit: "suffix: tok/s",
-        queries: [[perSecond("farebox_tokens_total", "class"), "{{class}}"]],
+        queries: [[perSecond("farebox_tokens_total", "class", ofModels), "{{class}}"]],
         stacked: true,
       }),
     ),

@@ -3,7 +3,7 @@ import { colourAt, namedSeries, newest, type PanelResults } from "./results.ts";
 import { colours, fitted, rectangle, text, widthOf } from "./svg.ts";
 import { withUnit } from "./units.ts";
 
-/** One large figure. */
+/** Draws one large figure. */
 export function drawFigure(panel: PanelFile, results: PanelResults, width: number, height: number): string {
   const { unit, decimals, noValue = "No data", mappings = [] } = panel.fieldConfig.defaults;
   const [first] = namedSeries(panel, results);
@@ -17,7 +17,7 @@ export function drawFigure(panel: PanelFile, results: PanelResults, width: numbe
 
 const rowSize = 11.5;
 
-/** One bar for each series, from 0 to the panel's maximum or the largest. */
+/** Draws one bar for each series. The bars range from 0 to the panel's maximum or the largest value. */
 export function drawBars(panel: PanelFile, results: PanelResults, width: number, height: number): string {
   const { unit, decimals, max } = panel.fieldConfig.defaults;
   const series = namedSeries(panel, results).map((each) => ({ name: each.name, value: newest(each) ?? 0 }));
@@ -46,7 +46,7 @@ export function drawBars(panel: PanelFile, results: PanelResults, width: number,
     .join("");
 }
 
-/** One row for each set of labels, one column for each query. */
+/** Draws a table with one row for each set of labels, and one column for each query. */
 export function drawTable(panel: PanelFile, results: PanelResults, width: number, height: number): string {
   const { unit, decimals } = panel.fieldConfig.defaults;
   const renamed = panel.transformations?.find(({ id }) => id === "organize")?.options.renameByName ?? {};

@@ -7,7 +7,7 @@ import { withUnit } from "./units.ts";
 const legendSize = 11;
 const legendLine = 17;
 
-/** Lines over time, with their legend below. */
+/** Draws lines over time, with a legend below. */
 export function drawLines(panel: PanelFile, results: PanelResults, width: number, height: number): string {
   const series = namedSeries(panel, results);
   const legend = legendRows(
@@ -35,7 +35,7 @@ interface LegendEntry {
   readonly x: number;
 }
 
-/** Number of rows that the names need. */
+/** Arranges the names of the legend in rows. */
 function legendRows(names: readonly string[], width: number): LegendEntry[][] {
   const rows: LegendEntry[][] = [];
   let x = width;
@@ -72,7 +72,7 @@ function chart(panel: PanelFile, series: readonly Named[], width: number, height
         hideOverlap: true,
         showMinLabel: false,
         showMaxLabel: false,
-        formatter: "{HH}:{mm}:{ss}",
+        formatter: hasDays(series) ? "  {d} {MMM}  " : "{HH}:{mm}",
       },
       splitLine: { show: false },
     },
@@ -85,12 +85,17 @@ function chart(panel: PanelFile, series: readonly Named[], width: number, height
     },
     series: series.map(({ name, samples }, index) => ({
       name,
-      type: "line",
+      ...(custom?.drawStyle === "bars"
+        ? { type: "bar", barWidth: "70%" }
+        : {
+            type: "line",
+            symbol: "none",
+            lineStyle: { width: stacked ? 1 : 1.8, color: colourOf(index) },
+            ...(stacked && { areaStyle: { opacity: 0.55 } }),
+          }),
       silent: true,
-      symbol: "none",
-      lineStyle: { width: stacked ? 1 : 1.8, color: colourOf(index) },
       itemStyle: { color: colourOf(index) },
-      ...(stacked && { stack: "all", areaStyle: { opacity: 0.55 } }),
+      ...(stacked && { stack: "all" }),
       data: samples.map(([at, value]) => [at * 1000, Number.isFinite(value) ? value : null]),
     })),
   });
@@ -99,7 +104,13 @@ function chart(panel: PanelFile, series: readonly Named[], width: number, height
   return svg;
 }
 
-/** Steps the grid by a power of two: a decimal step of bytes is not round in MiB. */
+/** Returns true if the series cover more than two days. Their axis then shows dates instead of times of day. */
+function hasDays(series: readonly Named[]): boolean {
+  const times = series.flatMap(({ samples }) => samples.map(([at]) => at));
+  return Math.max(...times) - Math.min(...times) > 2 * 86_400;
+}
+
+/** Returns grid steps that are a power of two, because decimal steps are not round in MiB. */
 function byteSteps(series: readonly Named[]): { interval: number; max: number } {
   const largest = Math.max(1, ...series.flatMap(({ samples }) => samples.map(([, value]) => value)));
   const interval = 2 ** Math.ceil(Math.log2(largest / 4));

@@ -1,13 +1,13 @@
 import type { PanelFile } from "../read.ts";
 
-/** One series that a query gave. */
+/** Series that a query returned. */
 export interface Result {
   readonly labels: Readonly<Record<string, string>>;
-  /** Seconds since 1970, and the value there. */
+  /** Times in seconds since 1970, each with its value. */
   readonly samples: readonly (readonly [at: number, value: number])[];
 }
 
-/** The answers to a panel's queries, in their order. */
+/** Results of a panel's queries, in the order of the queries. */
 export type PanelResults = readonly (readonly Result[])[];
 
 export interface Named {
@@ -15,7 +15,7 @@ export interface Named {
   readonly samples: Result["samples"];
 }
 
-/** All series of a panel under the names of its legend. */
+/** Returns all series of a panel, with their names in the legend. */
 export function namedSeries(panel: PanelFile, results: PanelResults): Named[] {
   return panel.targets.flatMap(({ legendFormat }, index) =>
     (results[index] ?? []).map(({ labels, samples }) => ({
@@ -25,10 +25,10 @@ export function namedSeries(panel: PanelFile, results: PanelResults): Named[] {
   );
 }
 
-/** Returns the newest value, or null without any. */
+/** Returns the newest value; null if there is none. */
 export const newest = ({ samples }: Pick<Result, "samples">): number | null => samples.at(-1)?.[1] ?? null;
 
-/** The colour's name that the panel's thresholds give a value. */
+/** Returns the name of the color that the panel's thresholds assign to a value. */
 export function colourAt(panel: PanelFile, value: number): string {
   const steps = panel.fieldConfig.defaults.thresholds?.steps ?? [];
   return steps.findLast((step) => step.value === null || value >= step.value)?.color ?? "blue";

@@ -9,6 +9,7 @@ const binary: readonly (readonly [number, string])[] = [
   [2 ** 10, " KiB"],
 ];
 const spans: readonly (readonly [number, string])[] = [
+  [86_400, " days"],
   [3600, " h"],
   [60, " min"],
   [1, " s"],

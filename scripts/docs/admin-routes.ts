@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { adminRoutes } from "../../src/server/http/admin/routes.ts";
 import { cell, code, table } from "./markdown.ts";
 
-/** Every route of the admin API with what it takes, from the table that serves them. */
+/** Returns a table of all admin routes with their parameters, from the routes in code. */
 export function adminRoutesTable(): string {
   return table(
     ["route", "role", "parameters and fields", ""],

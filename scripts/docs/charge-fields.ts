@@ -2,7 +2,7 @@ import { z } from "zod";
 import { chargeSchema } from "../../src/reporting/shapes/charges.ts";
 import { cell, code, table } from "./markdown.ts";
 
-/** JSON Schema, as far as charges use it. */
+/** Parts of JSON Schema that charges use. */
 interface Schema {
   readonly type?: string | readonly string[];
   readonly anyOf?: readonly Schema[];
@@ -19,7 +19,7 @@ const plainTypes: Readonly<Record<string, string>> = {
   boolean: "true or false",
 };
 
-/** Every field of a charge with its type, from the schema that the admin API's answers are held against. */
+/** Returns a table of all fields of a charge with their types, from the schema of the admin API's answers. */
 export function chargeFieldsTable(): string {
   const { properties = {} } = z.toJSONSchema(chargeSchema, { io: "output" }) as Schema;
   return table(

@@ -4,9 +4,9 @@ import { buildProgram } from "../../src/cli/program.ts";
 import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
 import { capitalized, cell, code, table } from "./markdown.ts";
 
-/** Declaration of a command line, read-only. */
+/** Command with its full name and the text after its options. */
 export interface DeclaredCommand {
-  /** With the program's: "farebox keys create". */
+  /** Name, including the program's name: "farebox keys create". */
   readonly name: string;
   readonly command: Command;
   /** Help text below the options, including the examples. */
@@ -25,7 +25,7 @@ async function programOf(): Promise<Command> {
   );
 }
 
-/** Every command that can be run, in the order of the help. */
+/** Returns every command that can be run, in the order of the help. */
 export function declaredCommands(): readonly DeclaredCommand[] {
   const below = (command: Command, name: string): DeclaredCommand[] => {
     written = "";
@@ -40,7 +40,7 @@ export function declaredCommands(): readonly DeclaredCommand[] {
   return program.commands.flatMap((each) => below(each, `farebox ${each.name()}`));
 }
 
-/** A section for each command: what it does, how it is called, its options and its examples. */
+/** Returns a section for each command, with its summary, usage, options and examples. */
 export function commandSections(): string {
   return declaredCommands().map(section).join("\n\n");
 }
@@ -73,8 +73,9 @@ function section({ name, command, after }: DeclaredCommand): string {
   ].join("\n\n");
 }
 
-function meaningOf({ description, defaultValue, argChoices }: Option): string {
+function meaningOf({ description, defaultValue, defaultValueDescription, argChoices }: Option): string {
   const choices = argChoices === undefined ? "" : ` (${argChoices.join(", ")})`;
-  const plain = typeof defaultValue === "string" || typeof defaultValue === "number";
-  return cell(description + choices) + (plain ? ` (default: ${defaultValue})` : "");
+  const isPlain = typeof defaultValue === "string" || typeof defaultValue === "number";
+  const shown = defaultValueDescription ?? (isPlain ? String(defaultValue) : undefined);
+  return cell(description + choices) + (shown === undefined ? "" : ` (default: ${shown})`);
 }

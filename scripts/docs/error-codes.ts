@@ -1,27 +1,29 @@
+import { everyRequest } from "../../src/core/scope.ts";
 import type { Shortage } from "../../src/core/budget.ts";
 import { usd } from "../../src/core/money.ts";
-import type { LimitMet } from "../../src/core/limits.ts";
+import type { ExceededLimit } from "../../src/core/limits.ts";
 import type { Refusal, RefusalCode } from "../../src/core/refusals.ts";
 import { refusalAnswer } from "../../src/wire/refusals.ts";
 import { code, table } from "./markdown.ts";
 
 const shortage: Shortage = {
   window: {
-    budget: { id: "", scope: { kind: "all" }, period: "1d", mode: "hard", limit: usd("1.00"), warnPercent: null },
+    budget: { id: "", scope: everyRequest, period: "1d", mode: "hard", limit: usd("1.00"), warnPercent: null },
     subject: "",
     start: 0,
     end: null,
     spent: usd("1.00"),
     held: usd("0.00"),
+    raises: [],
   },
   needed: usd("0.30"),
   exhausted: true,
 };
-const met: LimitMet = { scope: "key:alice", kind: "rpm", limit: 60, needed: null };
+const exceeded: ExceededLimit = { scope: "key:alice", kind: "rpm", limit: 60, needed: null };
 const message = "";
 
 interface Explained<Code extends RefusalCode> {
-  /** One refusal of this code: its status and headers are the product's own. */
+  /** Example of a refusal with this code, from which the table gets status and headers. */
   readonly refusal: Extract<Refusal, { code: Code }>;
   readonly meaning: string;
   readonly advice: string;
@@ -39,37 +41,38 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
     advice: "Change what the message names.",
   },
   model_not_priced: {
-    refusal: { code: "model_not_priced", model: "", underBudget: true },
+    refusal: { code: "model_not_priced", model: "", hardBudget: true },
     meaning: "The model has no price, and the key is under a hard budget or `FAREBOX_UNPRICED` is `refuse`.",
     advice: "[Add a price](prices.md#prices-of-your-own), or use a model of `farebox prices list`.",
   },
   cost_not_bounded: {
     refusal: { code: "cost_not_bounded", model: "", fields: [""], why: null },
     meaning:
-      "Under a hard budget: a field or tool can cost more than Farebox can bound. Counted as `cost_not_bounded`.",
+      "Under a hard budget, the request has a field or tool whose cost Farebox cannot bound. The metric counts it as `cost_not_bounded`.",
     advice:
       "Leave out what the message names ([fields that change the price](endpoints.md#fields-that-change-the-price)).",
   },
   invalid_api_key: {
     refusal: { code: "invalid_api_key", message },
-    meaning: "No key, an unknown, revoked or expired one, or two that differ.",
-    advice: "`farebox keys list` shows its state; `farebox keys create` makes one.",
+    meaning: "The key is missing, unknown, suspended, revoked or expired, or the request has two different keys.",
+    advice: "`farebox keys list` shows a key's state; `farebox keys create` creates a key.",
   },
   budget_exceeded: {
-    refusal: { code: "budget_exceeded", shortage, scopeName: "all" },
-    meaning: "A hard budget cannot pay for the most that the request can cost. In a stream: it cannot pay on.",
+    refusal: { code: "budget_exceeded", shortage, scopeName: "all", subjectName: null, showsAmounts: true },
+    meaning:
+      "A hard budget cannot pay for the highest possible cost of the request. In a stream: the budget cannot pay for more output.",
     advice:
       "Set the maximum output to `metadata.affordable_output_tokens`, wait for `metadata.resets_at`, or [raise the budget](budgets.md).",
   },
   budget_held: {
-    refusal: { code: "budget_held", shortage, scopeName: "all" },
-    meaning: "The budget has room once running requests have settled.",
+    refusal: { code: "budget_held", shortage, scopeName: "all", subjectName: null, showsAmounts: true },
+    meaning: "The budget can pay for the request once requests in flight have settled.",
     advice: "Retry after `retry-after`.",
   },
   model_not_allowed: {
     refusal: { code: "model_not_allowed", model: "" },
-    meaning: "The key or its team may not use a model that the request names.",
-    advice: "`farebox keys update NAME --models …`, or ask for another model.",
+    meaning: "The request names a model that the key or its team may not use.",
+    advice: "`farebox keys update NAME --models …`, or request another model.",
   },
   read_only: {
     refusal: { code: "read_only" },
@@ -79,18 +82,19 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   admin_refused: {
     refusal: { code: "admin_refused", message, retryAfterSeconds: null },
     meaning:
-      "Admin API: no valid token. After many failures from one address it is 429 `rate_limit_exceeded`. Counted as `admin_refused`.",
-    advice: "`farebox admins list`; an internal key opens nothing here.",
+      "Admin API: no valid token. After many failures from one address it is 429 `rate_limit_exceeded`. The metric counts it as `admin_refused`.",
+    advice: "Check `farebox admins list`; an internal key gives no access here.",
   },
   conflict: {
     refusal: { code: "conflict", message },
-    meaning: "It exists already, is in use, or contradicts an earlier request with the same idempotency key.",
-    advice: "As the message says.",
+    meaning:
+      "The object exists already or is in use, or the request contradicts an earlier one with the same idempotency key.",
+    advice: "Follow the message.",
   },
   method_not_allowed: {
     refusal: { code: "method_not_allowed", allow: ["GET"] },
-    meaning: "The path takes other methods; the header `allow` lists them.",
-    advice: "Use one of those.",
+    meaning: "The path does not have this method.",
+    advice: "Use a method in the header `allow`.",
   },
   unsupported_media_type: {
     refusal: { code: "unsupported_media_type", contentType: "" },
@@ -99,13 +103,13 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
   cross_site: {
     refusal: { code: "cross_site", origin: null },
-    meaning: "A web page of another origin called.",
-    advice: "Name the origin in `FAREBOX_CORS_ORIGINS`.",
+    meaning: "The request comes from a web page of another origin.",
+    advice: "Add the origin to `FAREBOX_CORS_ORIGINS`.",
   },
   not_found: {
     refusal: { code: "not_found", message },
-    meaning: "No such path, task or charge, or one of another key.",
-    advice: "Check the path ([endpoints](endpoints.md)); `FAREBOX_PASSTHROUGH=all` passes further ones.",
+    meaning: "The path, task or charge does not exist, or belongs to another key.",
+    advice: "Check the path ([endpoints](endpoints.md)); `FAREBOX_PASSTHROUGH=all` also forwards other paths.",
   },
   request_too_large: {
     refusal: { code: "request_too_large", limitBytes: 1 },
@@ -114,7 +118,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
   request_timeout: {
     refusal: { code: "request_timeout" },
-    meaning: "Less than 1 kB of the body came within a minute.",
+    meaning: "Less than 1 kB of the body arrived within a minute.",
     advice: "Check the network and any proxy in front of Farebox.",
   },
   unsupported_encoding: {
@@ -124,24 +128,30 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
   websocket_unsupported: {
     refusal: { code: "websocket_unsupported" },
-    meaning: "A WebSocket was asked for.",
-    advice: "Use HTTP with `stream: true`; Codex does so on its own.",
+    meaning: "The client requested a WebSocket.",
+    advice: "Use HTTP with `stream: true`; Codex does so automatically.",
   },
   unknown_host: {
     refusal: { code: "unknown_host", host: "" },
-    meaning: "Farebox listens on loopback, and the `Host` is another name.",
+    meaning: "Farebox listens on loopback, but the header `Host` has another name.",
     advice:
-      "Use `127.0.0.1` or `localhost`; behind a [reverse proxy](deploy.md#behind-a-reverse-proxy) set the header.",
+      "Use `127.0.0.1` or `localhost`; behind a [reverse proxy](deploy.md#behind-a-reverse-proxy) set the header `Host`.",
   },
   rate_limit_exceeded: {
-    refusal: { code: "rate_limit_exceeded", met, retryAfterSeconds: 1 },
-    meaning: "A limit of requests or tokens a minute is reached; `metadata` names it.",
+    refusal: { code: "rate_limit_exceeded", exceeded, retryAfterSeconds: 1 },
+    meaning: "A limit of requests or tokens per minute is reached; `metadata` names the limit.",
     advice: "Retry after `retry-after`. With `x-should-retry: false` the prompt alone is above the limit.",
   },
   concurrency_limit: {
-    refusal: { code: "concurrency_limit", met: { ...met, kind: "parallel" }, retryAfterSeconds: 1 },
+    refusal: { code: "concurrency_limit", exceeded: { ...exceeded, kind: "parallel" }, retryAfterSeconds: 1 },
     meaning: "Too many parallel requests of the key or team, or tasks of the account.",
-    advice: "Retry once one has ended.",
+    advice: "Retry after one of them has ended.",
+  },
+  too_many_subjects: {
+    refusal: { code: "too_many_subjects" },
+    meaning:
+      "The key has named more new users, tag values or models today than `FAREBOX_SUBJECTS_MAX`, under a budget for each of them.",
+    advice: "Use names that the key has used before, or raise the setting.",
   },
   gateway_unreachable: {
     refusal: { code: "gateway_unreachable", message },
@@ -157,17 +167,18 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   gateway_timeout: {
     refusal: { code: "gateway_timeout", timeoutMs: 1000 },
     meaning: "The gateway was silent for `FAREBOX_GATEWAY_TIMEOUT`. Charged at its hold, `assumed`.",
-    advice: "Raise it for slow models.",
+    advice: "Raise the setting for slow models.",
   },
   gateway_stream_broken: {
     refusal: { code: "gateway_stream_broken", message },
-    meaning: "In a stream: the gateway broke off before its end. What was delivered is charged (`partial`).",
-    advice: "Send it again; many of them: ask the gateway's operator.",
+    meaning: "In a stream: the gateway cut it before its end. The delivered part is charged (`partial`).",
+    advice: "Send the request again. If it happens often, ask the gateway's operator.",
   },
   ledger_unavailable: {
     refusal: { code: "ledger_unavailable" },
-    meaning: "The ledger cannot be written, so nothing is forwarded.",
-    advice: "[The ledger's disk](troubleshooting.md#the-ledgers-disk). Farebox continues without a restart.",
+    meaning:
+      "The ledger cannot be read or written, so nothing is forwarded; or it cannot record an answer of the gateway, which is withheld.",
+    advice: "Follow [the ledger's disk](troubleshooting.md#the-ledgers-disk). Farebox continues without a restart.",
   },
   balance_floor: {
     refusal: { code: "balance_floor" },
@@ -177,7 +188,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   overloaded: {
     refusal: { code: "overloaded", message },
     meaning: "Bodies in memory reach `FAREBOX_BODY_MEMORY`, or Farebox is shutting down.",
-    advice: "Retry; raise the setting where it happens under normal load.",
+    advice: "Retry; raise the setting if it happens under normal load.",
   },
   internal_error: {
     refusal: { code: "internal_error" },
@@ -186,7 +197,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
 };
 
-/** Every code with which Farebox refuses, by status; status and code are those of a real refusal. */
+/** Returns a table of all refusals, by status. Status, code and type come from real refusals. */
 export function errorCodesTable(): string {
   const rows = Object.values(explained).map(({ refusal, meaning, advice }) => {
     const { status, headers, body } = refusalAnswer(refusal);

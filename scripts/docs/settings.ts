@@ -1,10 +1,10 @@
 import { settingNames, settingOf, variableOf, type SettingName } from "../../src/config/table.ts";
 import { cell, code, table } from "./markdown.ts";
 
-/** Settings that `serve` cannot do without. */
+/** Settings that `serve` requires. */
 const needed: ReadonlySet<SettingName> = new Set(["gateway_url", "gateway_api_key"]);
 
-/** Every setting, in the order of the table in code. */
+/** Returns a table of all settings, in the order of the table in code. */
 export function settingsRows(): string {
   return table(
     ["variable", "default", "meaning", "values"],
@@ -12,7 +12,12 @@ export function settingsRows(): string {
       const { default: fallback, meaning, page } = settingOf(name);
       const more = page === undefined ? "" : ` ([more](${page}))`;
       const none = needed.has(name) ? "none; `serve` needs it" : "none";
-      return [code(variableOf(name)), fallback === null ? none : code(fallback), cell(meaning) + more, values(name)];
+      return [
+        code(variableOf(name)),
+        fallback === undefined ? none : code(fallback),
+        cell(meaning) + more,
+        values(name),
+      ];
     }),
   );
 }
@@ -21,7 +26,7 @@ export function settingsRows(): string {
 function values(name: SettingName): string {
   const { kind } = settingOf(name);
   const problem = kind.schema.safeParse("\0").error?.issues[0]?.message;
-  if (problem === undefined) throw new Error(`${name} takes anything`);
+  if (problem === undefined) throw new Error(`${name} accepts any text, so its error cannot describe its values`);
   const allowed = cell(problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
   return kind.secret ? `${allowed}; a secret` : allowed;
 }

@@ -2,13 +2,14 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { isLive, settingsAdmin, type Admin, type AdminFailure, type AdminRole } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
-import { FailedTries } from "./failed-tries.ts";
+import { FailedAttempts } from "./failed-attempts.ts";
 
-/** A caller of the admin API. */
+/** Caller of the admin API. */
 export interface AdminCaller {
   /** Name in the audit: an admin's name, or `env` for the bearer of `FAREBOX_ADMIN_TOKEN`. */
   readonly name: string;
   readonly role: AdminRole;
+  /** Time when the caller's token expires, in milliseconds since 1970 UTC; null if it never does. */
   readonly expiresAt: number | null;
 }
 
@@ -22,7 +23,10 @@ export interface AdminCredential {
 
 export type Admission =
   | { readonly ok: true; readonly caller: AdminCaller; readonly credential: AdminCredential }
-  /** `message` is one sentence for a person. It never contains any part of the token. */
+  /**
+   * `message` is one sentence for a person. It never contains any part of the token. `retryAfterSeconds` is null unless
+   * too many other attempts were waiting.
+   */
   | {
       readonly ok: false;
       readonly why: AdminFailure;
@@ -33,28 +37,28 @@ export type Admission =
 export interface AdminGate {
   /** Checks the `Authorization` header of a request from this address. */
   admit(authorization: string | undefined, address: string): Promise<Admission>;
-  /** Returns the present caller of an accepted token, or undefined if the token is no longer valid. */
-  stillOpens(credential: AdminCredential): Promise<AdminCaller | undefined>;
+  /** Reads the caller of an accepted credential again. Returns undefined if the token is no longer valid. */
+  currentCaller(credential: AdminCredential): Promise<AdminCaller | undefined>;
 }
 
 /** `sk-fba-<id>-<secret>` */
 const tokenPattern = /^sk-fba-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 /**
- * Creates the gate of the admin API. A valid token is always accepted at once. Each wrong token from an address delays the
- * answer to the next wrong token from there.
+ * Creates the gate of the admin API. A valid token is always accepted at once. After three wrong tokens from an
+ * address, the answers to further wrong tokens from that address are delayed.
  */
 export function createAdminGate(deps: {
   readonly admins: AdminStore;
   readonly clock: Clock;
   /** Value of `FAREBOX_ADMIN_TOKEN`; null if it is not set. */
   readonly settingsToken: string | null;
-  /** Called for each failed try, to count it in the metrics. */
+  /** Called for each failed attempt, to count it in the metrics. */
   readonly onFailure: (why: AdminFailure) => void;
 }): AdminGate {
   const { admins, clock } = deps;
   const settingsDigest = deps.settingsToken === null ? null : digestOf(deps.settingsToken);
-  const tries = new FailedTries(clock);
+  const attempts = new FailedAttempts(clock);
 
   const failed = (why: AdminFailure, message: string, retryAfterSeconds: number | null = null): Admission => {
     deps.onFailure(why);
@@ -70,8 +74,8 @@ export function createAdminGate(deps: {
     }
     const id = tokenPattern.exec(token)?.[1];
     const admin = id === undefined ? undefined : await admins.findById(id);
-    const opens = timingSafeEqual(digest, admin === undefined ? unusedDigest : Buffer.from(admin.digest, "hex"));
-    if (admin === undefined || !opens) return { wrong: "unknown", message: unknownMessage(token) };
+    const isRight = timingSafeEqual(digest, admin === undefined ? unusedDigest : Buffer.from(admin.digest, "hex"));
+    if (admin === undefined || !isRight) return { wrong: "unknown", message: unknownMessage(token) };
     if (!isLive(admin, clock.now())) {
       const why = admin.revokedAt === null ? "expired" : "revoked";
       return { wrong: why, message: `This admin token ${why === "expired" ? "has expired" : "has been revoked"}.` };
@@ -81,30 +85,30 @@ export function createAdminGate(deps: {
 
   async function admit(authorization: string | undefined, address: string): Promise<Admission> {
     const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-    // A request without a token does not guess one, so it is not delayed.
+    // A request without a token is not a guess, so it is not delayed.
     if (token === undefined) return failed("missing", await missingMessage(deps));
     const checked = await check(token, digestOf(token));
     if (!("wrong" in checked)) return checked;
-    const slowed = await tries.slow(address);
-    if (!slowed.ok)
+    const delayed = await attempts.delay(address);
+    if (!delayed.ok)
       return failed(
         "too_many",
-        "Too many tries with wrong admin tokens came from this address.",
-        slowed.retryAfterSeconds,
+        "There were too many attempts with wrong admin tokens from this address; try again later.",
+        delayed.retryAfterSeconds,
       );
     return failed(checked.wrong, checked.message);
   }
 
-  async function stillOpens({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
+  async function currentCaller({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
     if (id === null)
       return settingsDigest !== null && timingSafeEqual(digest, settingsDigest) ? settingsCaller : undefined;
     const admin = await admins.findById(id);
-    const opens =
+    const isValid =
       admin !== undefined && isLive(admin, clock.now()) && timingSafeEqual(digest, Buffer.from(admin.digest, "hex"));
-    return opens ? callerOf(admin) : undefined;
+    return isValid ? callerOf(admin) : undefined;
   }
 
-  return { admit, stillOpens };
+  return { admit, currentCaller };
 }
 
 const settingsCaller: AdminCaller = { name: settingsAdmin, role: "editor", expiresAt: null };
@@ -113,19 +117,21 @@ function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
   return { name, role, expiresAt };
 }
 
-/** Digest that no token has. It is compared for an unknown admin, so that the answer takes the same time. */
+/**
+ * Digest that matches no token. The gate compares it if the admin is unknown, so that all answers take equally long.
+ */
 const unusedDigest = Buffer.alloc(32);
 
 function digestOf(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
-const howToMake = "'farebox admins create NAME --role editor' makes one";
+const howToCreate = "'farebox admins create NAME --role editor' creates one";
 
 function unknownMessage(token: string): string {
   if (token.startsWith("sk-fb-"))
-    return `This is a key for requests to models; the admin API needs an admin token, and ${howToMake}.`;
-  return `This admin token is unknown; ${howToMake}.`;
+    return `This is a key for requests to models; the admin API needs an admin token; ${howToCreate}.`;
+  return `This admin token is unknown; ${howToCreate}.`;
 }
 
 async function missingMessage(deps: {
@@ -133,7 +139,7 @@ async function missingMessage(deps: {
   readonly settingsToken: string | null;
 }): Promise<string> {
   if (deps.settingsToken === null && (await deps.admins.list()).length === 0) {
-    return `There is no admin token yet, so the admin API is closed: ${howToMake}, or set FAREBOX_ADMIN_TOKEN.`;
+    return `There is no admin token yet, so the admin API is closed; ${howToCreate}, or set FAREBOX_ADMIN_TOKEN.`;
   }
   return "No admin token was sent. Send it as 'Authorization: Bearer sk-fba-…'.";
 }

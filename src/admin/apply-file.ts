@@ -1,18 +1,30 @@
 import { z } from "zod";
-import { isOfSession, parseScope, periods, teamOfScope } from "../core/budget.ts";
+import { periods } from "../core/budget.ts";
 import { unknownFields } from "../core/fault.ts";
-import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
 import { parseUsd } from "../core/money.ts";
-import { patternPattern, wholeNumberOrNull } from "./fields.ts";
+import {
+  labelsSchema,
+  labelsShape,
+  modelsOf,
+  nameOf,
+  pinsSchema,
+  pinsShape,
+  requirementsOf,
+  requirementsShape,
+  userOf,
+  userShape,
+  wholeNumberOrNull,
+} from "./fields.ts";
+import { readBudgetScope } from "./scopes.ts";
 
 /*
- * Schema of a file for `apply`. Every `error` completes a sentence that begins with "write", so that it says what is
- * expected. The schema transforms nothing: a valid value is returned as it was written.
+ * Schema of a file for `apply`. Each `error` says what is expected, and completes a sentence that begins with "write".
+ * The schema does not transform valid values.
  */
 
-/** Returns the schema of an object with these fields only. Its error reports each unknown field. */
+/** Returns the schema of an object that permits only the fields of `shape`. Its error reports each unknown field. */
 function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
@@ -24,36 +36,37 @@ function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 }
 
 const nameWords = "a name of 1 to 63 of a-z, 0-9, dot, underscore and dash, beginning with a letter or a digit";
-const name = z.string({ error: nameWords }).regex(namePattern, { error: nameWords });
+const name = nameOf(nameWords);
 
 function named<Value extends z.ZodType>(value: Value) {
-  return z.record(name, value, { error: "a block with one entry a name, or {} for none" });
+  return z.record(name, value, { error: "a block with one entry for each name, or {} for none" });
 }
 
 const modelWords = 'a list of model names or patterns such as ["gpt-4o*", o3], or null for all';
-const models = z
-  .array(
-    z
-      .string({ error: modelWords })
-      .regex(patternPattern, { error: "a model name or a pattern such as gpt-4o*, without spaces" }),
-    { error: modelWords },
-  )
-  .min(1, { error: modelWords })
-  .max(100, { error: "at most 100 patterns" })
-  .nullable()
+const patternWords = "a model name or a pattern such as gpt-4o*, without spaces";
+const models = modelsOf(modelWords, patternWords, "at most 100 patterns")
   .optional()
-  .describe("Models that may be used, * standing for any characters; left out or null, all.");
+  .describe("Models that requests may use; * stands for any characters. Missing or null: all models.");
 
 const limit = wholeNumberOrNull("", limitMax, "limit").optional();
 const limits = block({
   rpm: limit.describe("Requests in any 60 seconds."),
-  tpm: limit.describe("Tokens of the requests of any 60 seconds."),
+  tpm: limit.describe("Tokens of the requests in any 60 seconds."),
   parallel: limit.describe("Requests at the same time."),
 }).optional();
 
 const outputCap = wholeNumberOrNull("", outputCapMax, "cap")
   .optional()
-  .describe("Most output tokens for each choice of a request; left out or null, no cap.");
+  .describe("Most output tokens for each choice of a request. Missing or null: no cap.");
+
+/** Returns the schema of named values, such as labels. `shape` describes valid values in the error. */
+function valuesOf(shape: string, schema: z.ZodType) {
+  const error = `a block of ${shape}`;
+  return z
+    .record(z.string(), z.string({ error }), { error })
+    .refine((values) => schema.safeParse(values).success, { error })
+    .optional();
+}
 
 const expiresWords =
   "a day such as 2027-01-31 (its beginning), an instant such as 2027-01-31T12:00:00Z, or null for never";
@@ -64,18 +77,33 @@ const key = block({
     .union([z.iso.date(), z.iso.datetime({ offset: true })], { error: expiresWords })
     .nullable()
     .optional()
-    .describe("Time at which it stops working; left out or null, never."),
+    .describe("Time at which the key stops working. Missing or null: never."),
   limits,
   output_cap: outputCap,
+  labels: valuesOf(labelsShape, labelsSchema).describe("Labels of the key, for budgets and reports."),
+  tags: valuesOf(pinsShape, pinsSchema).describe(
+    "Tags of all requests of the key. They replace the values that a request states.",
+  ),
+  user: userOf(userShape)
+    .optional()
+    .describe(
+      "User of all requests of the key. It replaces the user that a request names. Missing or null: each request names its own user.",
+    ),
+  requires: requirementsOf(`a list of ${requirementsShape}`)
+    .optional()
+    .describe("Values that each request must name: user and tag:NAME."),
 });
 
 const team = block({ models, limits, output_cap: outputCap });
 
 const limitUsdWords = 'a decimal string in quotes, USD below 9 million, such as "60" or "2.50"';
-const scopeWords = "all, team:NAME, key:NAME, each-key or each-key:TEAM";
+const scopeWords = "all, or conditions such as team:NAME, key:NAME, model:PATTERN and each-key";
 const warnWords = "a share of the limit from 1% to 100%, or null for none";
 const budget = block({
-  scope: z.string({ error: scopeWords }).refine(isScope, { error: scopeWords }),
+  scope: z.string({ error: scopeWords }).superRefine((text, context) => {
+    const read = readBudgetScope(text);
+    if (!read.ok) context.addIssue(`${scopeWords}; ${read.message}`);
+  }),
   per: z.enum(periods, { error: `one of ${periods.join(", ")}` }),
   limit: z
     .string({ error: limitUsdWords })
@@ -84,29 +112,26 @@ const budget = block({
   mode: z
     .enum(["hard", "soft"], { error: "hard or soft" })
     .optional()
-    .describe("hard (default) refuses what does not fit; soft only counts."),
+    .describe("hard (default) refuses requests that do not fit; soft only counts."),
   warn: z
     .string({ error: warnWords })
     .regex(/^(?:100|[1-9]\d?)%$/, { error: warnWords })
     .nullable()
     .optional()
-    .describe("Share of the limit at which a warning is due."),
+    .describe("Share of the limit at which an alert is sent."),
+  shared: z
+    .boolean({ error: "true or false" })
+    .optional()
+    .describe("true allows a hard budget on a user or tag that every key can use up. Missing: false."),
 });
 
-function isScope(text: string): boolean {
-  const scope = parseScope(text);
-  if (scope === undefined || isOfSession(scope)) return false;
-  const teamName = teamOfScope(scope);
-  return teamName === null || namePattern.test(teamName);
-}
-
 export const applyFileSchema = block({
-  teams: named(team.nullable()).optional().describe("All teams. Left out, teams are left alone."),
-  keys: named(key.nullable()).optional().describe("All keys. Left out, keys are left alone."),
+  teams: named(team.nullable()).optional().describe("All teams. If this section is missing, teams stay unchanged."),
+  keys: named(key.nullable()).optional().describe("All keys. If this section is missing, keys stay unchanged."),
   budgets: z
     .array(budget, { error: "a list of budgets, or [] for none" })
     .optional()
-    .describe("All budgets. Left out, budgets are left alone."),
+    .describe("All budgets. If this section is missing, budgets stay unchanged."),
 });
 
 export type ApplyFile = z.infer<typeof applyFileSchema>;
@@ -114,10 +139,10 @@ export type StatedKey = z.infer<typeof key>;
 export type StatedTeam = z.infer<typeof team>;
 export type StatedBudget = z.infer<typeof budget>;
 
-/** Noun and schema for the reader of these files. */
-export const applyFileKind = { noun: "a file of apply", schema: applyFileSchema };
+/** Noun and schema of apply files, for `readYaml`. */
+export const applyFileKind = { noun: "an apply file", schema: applyFileSchema };
 
-/** Returns the same schema as JSON Schema, for editors. A test compares it with `docs/apply.schema.json`. */
+/** Returns the JSON Schema of apply files, for editors. A test compares it with `docs/apply.schema.json`. */
 export function applyFileJsonSchema(): string {
   const schema = z.toJSONSchema(applyFileSchema, { io: "input", reused: "ref" });
   return `${JSON.stringify({ title: "Farebox apply file", ...schema }, null, 2)}\n`;

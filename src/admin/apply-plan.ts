@@ -1,42 +1,45 @@
 import { budgetObject, keyObject } from "../core/audit.ts";
-import { formatScope, parseScope, teamOfScope, type Budget, type Period, type Scope } from "../core/budget.ts";
+import { type Budget, type Period } from "../core/budget.ts";
+import { formatScope, parseScope, teamOfScope, type Scope, everyRequest, keyOfScope, withKey } from "../core/scope.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
-import { isLive, type Key, type Team } from "../core/keys.ts";
+import { isLive, type Key, type Team, type Values, type ValuesChange } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
 import { formatUsd, noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Path } from "../ports/yaml.ts";
+import type { StoredUser } from "../wire/headers.ts";
 import type { ApplyFile, StatedBudget, StatedKey, StatedTeam } from "./apply-file.ts";
 import type { NewBudget } from "./budgets.ts";
+import { scopeAsStored, sharedFault, usersFault } from "./scopes.ts";
 import { lifetimeMsMax, type KeyUpdate, type NewKey } from "./keys.ts";
 import type { NewTeam, TeamUpdate } from "./teams.ts";
 
 /** Teams, keys and budgets before the file is applied. */
-export interface Present {
+export interface CurrentState {
   readonly teams: readonly Team[];
   readonly keys: readonly Key[];
   readonly budgets: readonly Budget[];
 }
 
-/** Call of the use case that makes a change. `action` is its name in the audit. */
-export type Desired =
+/** Call of the use case that makes a change. `action` is the name of the change in the audit. */
+export type UseCaseCall =
   | { readonly action: "teams.create"; readonly input: NewTeam }
   | { readonly action: "teams.update"; readonly name: string; readonly input: TeamUpdate }
-  | { readonly action: "teams.delete"; readonly name: string }
+  | { readonly action: "teams.remove"; readonly name: string }
   | { readonly action: "keys.create"; readonly input: NewKey }
   | { readonly action: "keys.update"; readonly name: string; readonly input: KeyUpdate }
   | { readonly action: "keys.revoke"; readonly name: string }
   | { readonly action: "budgets.set"; readonly input: NewBudget }
   | { readonly action: "budgets.remove"; readonly scope: string; readonly period: string };
 
-/** One change. `object` is its name in the audit. */
+/** Change that a plan contains. `object` is the name of the changed object in the audit. */
 export interface PlannedChange {
   readonly object: string;
   /** True if the change creates the object. */
   readonly isNew: boolean;
   /** Fields that change. For a new object, these are the fields that differ from their defaults. Empty for a removal. */
   readonly fields: readonly FieldChange[];
-  readonly desired: Desired;
+  readonly call: UseCaseCall;
 }
 
 export interface FieldChange {
@@ -60,18 +63,20 @@ export type Planning =
 
 interface PlanParams {
   readonly file: ApplyFile;
-  readonly present: Present;
+  readonly current: CurrentState;
   readonly prune: boolean;
   /** Instant of all changes, milliseconds since 1970 UTC. */
   readonly now: number;
-  /** Finds the start of a day that `expires` names. */
+  /** Finds the start of a date that `expires` names. */
   readonly calendar: Calendar;
+  /** Function that returns the stored form of a user's name; null if users are not stored. */
+  readonly storedUser: StoredUser | null;
 }
 
-/** Plans the changes that make teams, keys and budgets match the file. Ignores each section that the file lacks. */
+/** Plans the changes that make teams, keys and budgets match the file. Plans none for a section that the file lacks. */
 export function planOf(params: PlanParams): Planning {
   const comparison = compare(params);
-  const removals = surplusChanges(comparison);
+  const removals = removalChanges(comparison);
   const faults = faultsOf(comparison, params.prune ? removals : []);
   if (faults.length > 0) return { ok: false, faults };
   const wanted = wantedChanges(comparison);
@@ -81,11 +86,15 @@ export function planOf(params: PlanParams): Planning {
   };
 }
 
-/** The objects in the file, each paired with its stored counterpart. */
+/**
+ * Objects of the file, each paired with the stored object of the same name. `stated` is null for a name without
+ * settings. `stored` is undefined for a new object.
+ */
 interface Comparison {
   readonly file: ApplyFile;
-  readonly present: Present;
+  readonly current: CurrentState;
   readonly now: number;
+  readonly storedUser: StoredUser | null;
   readonly teams: readonly TeamPair[];
   readonly keys: readonly KeyPair[];
   readonly budgets: readonly BudgetPair[];
@@ -98,14 +107,14 @@ interface Comparison {
 interface TeamPair {
   readonly name: string;
   readonly stated: StatedTeam | null;
-  readonly there: Team | undefined;
+  readonly stored: Team | undefined;
 }
 
 interface KeyPair {
   readonly name: string;
   readonly stated: StatedKey | null;
   readonly expiresAt: number | null;
-  readonly there: Key | undefined;
+  readonly stored: Key | undefined;
 }
 
 interface BudgetPair {
@@ -113,91 +122,92 @@ interface BudgetPair {
   readonly object: string;
   /** Scope of the budget. It contains a key's name instead of its id, because a new key has no id yet. */
   readonly scope: Scope;
-  readonly there: Budget | undefined;
+  readonly stored: Budget | undefined;
 }
 
-function compare({ file, present, now, calendar }: PlanParams): Comparison {
-  const keysByName = new Map(present.keys.map((key) => [key.name, key]));
-  const namesById = new Map(present.keys.map((key) => [key.id, key.name]));
-  const teamsByName = new Map(present.teams.map((team) => [team.name, team]));
+function compare({ file, current, now, calendar, storedUser }: PlanParams): Comparison {
+  const keysByName = new Map(current.keys.map((key) => [key.name, key]));
+  const namesById = new Map(current.keys.map((key) => [key.id, key.name]));
+  const teamsByName = new Map(current.teams.map((team) => [team.name, team]));
   const nameOf = (nameOrId: string) => namesById.get(nameOrId) ?? nameOrId;
   const objectOf = (budget: { readonly scope: Scope; readonly period: Period }) => budgetObject(budget, nameOf);
-  const budgetsByObject = new Map(present.budgets.map((budget) => [objectOf(budget), budget]));
+  const budgetsByObject = new Map(current.budgets.map((budget) => [objectOf(budget), budget]));
   /** Converts an expiry to milliseconds. A date means the start of that day in the time zone. */
   const expiryOf = (expires: string) => (expires.includes("T") ? Date.parse(expires) : calendar.startOfDate(expires));
   return {
     file,
-    present,
+    current,
     now,
+    storedUser,
     objectOf,
     keyNamed: (name) => keysByName.get(name),
-    teams: Object.entries(file.teams ?? {}).map(([name, stated]) => ({ name, stated, there: teamsByName.get(name) })),
+    teams: Object.entries(file.teams ?? {}).map(([name, stated]) => ({ name, stated, stored: teamsByName.get(name) })),
     keys: Object.entries(file.keys ?? {}).map(([name, stated]) => {
       const expiresAt = stated?.expires == null ? null : expiryOf(stated.expires);
-      return { name, stated, expiresAt, there: keysByName.get(name) };
+      return { name, stated, expiresAt, stored: keysByName.get(name) };
     }),
     budgets: (file.budgets ?? []).map((stated) => {
-      const scope = statedScope(stated, nameOf);
+      const scope = scopeAsStored(statedScope(stated, nameOf), storedUser);
       const object = objectOf({ scope, period: stated.per });
-      return { stated, scope, object, there: budgetsByObject.get(object) };
+      return { stated, scope, object, stored: budgetsByObject.get(object) };
     }),
   };
 }
 
 function statedScope({ scope: text }: StatedBudget, nameOf: (nameOrId: string) => string): Scope {
-  const scope = parseScope(text) ?? { kind: "all" };
-  return scope.kind === "key" ? { kind: "key", key: nameOf(scope.key) } : scope;
+  const scope = parseScope(text) ?? everyRequest;
+  const key = keyOfScope(scope);
+  return key === null ? scope : withKey(scope, nameOf(key));
 }
 
-/** Part of the file that cannot be applied. */
+/** Reason why a part of the file cannot be applied. */
 export interface PlanFault {
   readonly path: Path;
   readonly message: string;
 }
 
-/** Finds, before the first change, everything that would fail later. `removals` are those that pruning would make. */
+/** Returns all faults that would make a change fail later. `removals` are the changes that pruning would make. */
 function faultsOf(comparison: Comparison, removals: readonly PlannedChange[]): PlanFault[] {
   return [
     ...comparison.keys.flatMap((pair) => keyFaults(pair, comparison)),
-    ...secondBudgets(comparison.budgets),
+    ...duplicateBudgets(comparison.budgets),
     ...comparison.budgets.flatMap((pair, index) => budgetFaults(pair, ["budgets", index, "scope"], comparison)),
-    ...removals.flatMap(({ desired }) =>
-      desired.action === "teams.delete" ? teamInUse(desired.name, comparison) : [],
-    ),
+    ...removals.flatMap(({ call }) => (call.action === "teams.remove" ? teamInUse(call.name, comparison) : [])),
   ];
 }
 
-function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: Comparison): PlanFault[] {
+function keyFaults({ name, stated, expiresAt, stored }: KeyPair, { file, now }: Comparison): PlanFault[] {
   const path = ["keys", name];
-  if (there !== undefined && there.revokedAt !== null) {
+  if (stored !== undefined && stored.revokedAt !== null) {
     return [
       {
         path,
-        message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} permanently; write another name, or take it out`,
+        message: `the key ${name} was revoked permanently at ${isoTime(stored.revokedAt)}; use another name, or remove the key from the file`,
       },
     ];
   }
   const faults = stated?.team == null ? [] : missingTeam(file, stated.team, [...path, "team"]);
   // An expiry that does not change may be in the past.
-  if (expiresAt === null || expiresAt === there?.expiresAt) return faults;
+  if (expiresAt === null || expiresAt === stored?.expiresAt) return faults;
   const message = expiryFault(expiresAt - now);
   return message === null ? faults : [...faults, { path: [...path, "expires"], message }];
 }
 
 function expiryFault(lifetimeMs: number): string | null {
-  if (lifetimeMs > lifetimeMsMax) return '"expires": write a time within 100 years, or null for never';
+  if (lifetimeMs > lifetimeMsMax)
+    return '"expires" is more than 100 years away; write an earlier time, or null for never';
   return lifetimeMs > 0
     ? null
-    : '"expires" is over already; write a time to come, or take the key out and --prune to revoke it';
+    : '"expires" is in the past; write a future time, or remove the key and use --prune to revoke it';
 }
 
-/** Reports a team that the file's team list lacks. A file that lists teams must list all of them. */
+/** Reports a team that is missing under "teams". A file that lists teams must list all teams. */
 function missingTeam({ teams }: ApplyFile, team: string, path: Path): PlanFault[] {
   if (teams === undefined || Object.hasOwn(teams, team)) return [];
-  return [{ path, message: `there is no team ${team} under "teams"; write one that is, or add it` }];
+  return [{ path, message: `there is no team ${team} under "teams"; add it there, or name a listed team` }];
 }
 
-function secondBudgets(budgets: readonly BudgetPair[]): PlanFault[] {
+function duplicateBudgets(budgets: readonly BudgetPair[]): PlanFault[] {
   const seen = new Set<string>();
   return budgets.flatMap(({ object, stated }, index) => {
     if (!seen.has(object)) {
@@ -205,32 +215,48 @@ function secondBudgets(budgets: readonly BudgetPair[]): PlanFault[] {
       return [];
     }
     return [
-      { path: ["budgets", index], message: `a second budget for ${stated.scope} per ${stated.per}; keep one of them` },
+      {
+        path: ["budgets", index],
+        message: `there is a second budget for ${stated.scope} per ${stated.per}; keep one of them`,
+      },
     ];
   });
 }
 
-function budgetFaults({ scope }: BudgetPair, path: Path, { file, keyNamed }: Comparison): PlanFault[] {
+function budgetFaults(
+  { scope, stated }: BudgetPair,
+  path: Path,
+  { file, keyNamed, storedUser }: Comparison,
+): PlanFault[] {
+  const usersProblem = usersFault(scope, storedUser);
+  if (usersProblem !== null) return [{ path, message: `"scope": ${usersProblem}` }];
+  const shared = sharedFault(scope, { mode: stated.mode ?? "hard", shared: stated.shared ?? false });
+  if (shared !== null) return [{ path, message: `"scope": ${shared}` }];
   const team = teamOfScope(scope);
-  if (team !== null) return missingTeam(file, team, path);
-  if (scope.kind !== "key") return [];
+  const missing = team === null ? [] : missingTeam(file, team, path);
+  const key = keyOfScope(scope);
+  if (key === null || missing.length > 0) return missing;
   if (file.keys !== undefined) {
-    if (Object.hasOwn(file.keys, scope.key)) return [];
-    return [{ path, message: `there is no key ${scope.key} under "keys"; write one that is, or add it` }];
+    if (Object.hasOwn(file.keys, key)) return [];
+    return [{ path, message: `there is no key ${key} under "keys"; add it there, or name a listed key` }];
   }
-  if (keyNamed(scope.key)?.revokedAt === null) return [];
-  return [{ path, message: `there is no live key ${scope.key}; write one that is, or make it first` }];
+  if (keyNamed(key)?.revokedAt === null) return [];
+  return [{ path, message: `there is no live key ${key}; write the name of a live key, or create this one first` }];
 }
 
-/** Reports a team that pruning would delete although a key or budget in a section that the file lacks still uses it. */
-function teamInUse(name: string, { file, present, now, objectOf }: Comparison): PlanFault[] {
+/**
+ * Reports a team that pruning would remove although a key or budget uses it. Only keys and budgets whose section the
+ * file lacks can use such a team.
+ */
+function teamInUse(name: string, { file, current, now, objectOf }: Comparison): PlanFault[] {
   const key =
-    file.keys === undefined ? present.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
+    file.keys === undefined ? current.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
   const budget =
-    file.budgets === undefined ? present.budgets.find(({ scope }) => teamOfScope(scope) === name) : undefined;
-  const user = key === undefined ? budget && objectOf(budget) : keyObject(key);
-  if (user === undefined) return [];
-  const message = `team:${name} would be deleted, but ${user} names it, and the file leaves that alone; list the team, or what names it too`;
+    file.budgets === undefined ? current.budgets.find(({ scope }) => teamOfScope(scope) === name) : undefined;
+  const dependent = key === undefined ? budget && objectOf(budget) : keyObject(key);
+  if (dependent === undefined) return [];
+  const section = key === undefined ? "budgets" : "keys";
+  const message = `team:${name} would be removed, but ${dependent} uses it, and the file has no "${section}" section; list the team, or add the section`;
   return [{ path: ["teams"], message }];
 }
 
@@ -244,44 +270,68 @@ function wantedChanges(comparison: Comparison): PlannedChange[] {
 }
 
 /** Returns the removal of each object that the file's sections do not list, in the order budgets, keys, teams. */
-function surplusChanges({ file, present, budgets, objectOf }: Comparison): PlannedChange[] {
+function removalChanges({ file, current, budgets, objectOf }: Comparison): PlannedChange[] {
   const { keys, teams } = file;
   const stated = new Set(budgets.map(({ object }) => object));
   const oldBudgets =
-    file.budgets === undefined ? [] : present.budgets.filter((budget) => !stated.has(objectOf(budget)));
+    file.budgets === undefined ? [] : current.budgets.filter((budget) => !stated.has(objectOf(budget)));
   const oldKeys =
-    keys === undefined ? [] : present.keys.filter((key) => key.revokedAt === null && !Object.hasOwn(keys, key.name));
-  const oldTeams = teams === undefined ? [] : present.teams.filter(({ name }) => !Object.hasOwn(teams, name));
+    keys === undefined ? [] : current.keys.filter((key) => key.revokedAt === null && !Object.hasOwn(keys, key.name));
+  const oldTeams = teams === undefined ? [] : current.teams.filter(({ name }) => !Object.hasOwn(teams, name));
   return [
     ...oldBudgets.map((budget) =>
-      gone(objectOf(budget), { action: "budgets.remove", scope: formatScope(budget.scope), period: budget.period }),
+      removalOf(objectOf(budget), {
+        action: "budgets.remove",
+        scope: formatScope(budget.scope),
+        period: budget.period,
+      }),
     ),
-    ...oldKeys.map((key) => gone(keyObject(key), { action: "keys.revoke", name: key.name })),
-    ...oldTeams.map(({ name }) => gone(`team:${name}`, { action: "teams.delete", name })),
+    ...oldKeys.map((key) => removalOf(keyObject(key), { action: "keys.revoke", name: key.name })),
+    ...oldTeams.map(({ name }) => removalOf(`team:${name}`, { action: "teams.remove", name })),
   ];
 }
 
-function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
-  const input = sharedIn(stated);
-  return changeOf(`team:${name}`, there && sharedFields(there), sharedFields(input), (isNew) =>
+function teamChange({ name, stated, stored }: TeamPair): PlannedChange[] {
+  const input = statedFields(stated);
+  return changeOf(`team:${name}`, stored && sharedFields(stored), sharedFields(input), (isNew) =>
     isNew ? { action: "teams.create", input: { name, ...input } } : { action: "teams.update", name, input },
   );
 }
 
-function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
-  const input = { team: stated?.team ?? null, ...sharedIn(stated) };
+function keyChange({ name, stated, expiresAt, stored }: KeyPair, now: number): PlannedChange[] {
+  const values = { labels: stated?.labels ?? {}, tags: stated?.tags ?? {} };
+  const fields = {
+    team: stated?.team ?? null,
+    ...statedFields(stated),
+    user: stated?.user ?? null,
+    requires: [...new Set(stated?.requires)].sort(),
+  };
+  const input = {
+    ...fields,
+    labels: replacing(stored?.labels, values.labels),
+    tags: replacing(stored?.tags, values.tags),
+  };
   const lifetimeMs = expiresAt === null ? null : expiresAt - now;
   // An unchanged expiry is not sent: it may be in the past and would be rejected.
-  const expiry = expiresAt === there?.expiresAt ? {} : { lifetimeMs };
-  return changeOf(keyObject({ name }), there && keyFields(there), keyFields({ ...input, expiresAt }), (isNew) =>
-    isNew
-      ? { action: "keys.create", input: { name, ...input, lifetimeMs } }
-      : { action: "keys.update", name, input: { ...input, ...expiry } },
+  const expiry = expiresAt === stored?.expiresAt ? {} : { lifetimeMs };
+  return changeOf(
+    keyObject({ name }),
+    stored && keyFields(stored),
+    keyFields({ ...fields, ...values, expiresAt }),
+    (isNew) =>
+      isNew
+        ? { action: "keys.create", input: { name, ...input, lifetimeMs } }
+        : { action: "keys.update", name, input: { ...input, ...expiry } },
   );
 }
 
-/** Returns the fields that the file states for a team or a key, with defaults for missing fields. */
-function sharedIn(stated: StatedTeam | StatedKey | null) {
+/** Returns the change that sets the values of `after` and removes all other values of `before`. */
+function replacing(before: Values | undefined, after: Values): ValuesChange {
+  return { ...Object.fromEntries(Object.keys(before ?? {}).map((name) => [name, null])), ...after };
+}
+
+/** Returns the models, limits and output cap that the file states for a team or a key; missing ones get defaults. */
+function statedFields(stated: StatedTeam | StatedKey | null) {
   const limits = changedLimits(noLimits, stated?.limits);
   return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };
 }
@@ -290,17 +340,37 @@ function sharedFields({ models, limits, outputCap }: Pick<Team, "models" | "limi
   return { models, ...limits, output_cap: outputCap };
 }
 
-function keyFields(key: Pick<Key, "team" | "models" | "limits" | "outputCap" | "expiresAt">): Fields {
+function keyFields(
+  key: Pick<Key, "team" | "models" | "limits" | "outputCap" | "expiresAt" | "labels" | "tags" | "user" | "requires">,
+): Fields {
   const { models, ...shared } = sharedFields(key);
-  return { team: key.team, models: models ?? null, expires_at: isoTimeOrNull(key.expiresAt), ...shared };
+  const [expires, labels, tags] = [isoTimeOrNull(key.expiresAt), pairsOrNull(key.labels), pairsOrNull(key.tags)];
+  const requires = key.requires.length === 0 ? null : key.requires;
+  return {
+    team: key.team,
+    models: models ?? null,
+    expires_at: expires,
+    ...shared,
+    labels,
+    tags,
+    user: key.user,
+    requires,
+  };
 }
 
-function budgetChange({ stated, scope, object, there }: BudgetPair): PlannedChange[] {
+/** Returns values as a sorted list of `name=value`; null if there are none. */
+function pairsOrNull(values: Values): readonly string[] | null {
+  const pairs = Object.entries(values).map(([name, value]) => `${name}=${value}`);
+  return pairs.length === 0 ? null : pairs.sort();
+}
+
+function budgetChange({ stated, scope, object, stored }: BudgetPair): PlannedChange[] {
   const mode = stated.mode ?? "hard";
   const warnPercent = stated.warn == null ? null : Number(stated.warn.slice(0, -1));
-  const input: NewBudget = { scope: formatScope(scope), period: stated.per, limit: stated.limit, mode, warnPercent };
+  const { per: period, limit, shared = false } = stated;
+  const input: NewBudget = { scope: formatScope(scope), period, limit, mode, warnPercent, shared };
   const after = budgetFields({ limit: parseUsd(stated.limit) ?? noMoney, mode, warnPercent });
-  return changeOf(object, there && budgetFields(there), after, () => ({ action: "budgets.set", input }));
+  return changeOf(object, stored && budgetFields(stored), after, () => ({ action: "budgets.set", input }));
 }
 
 function budgetFields({ limit, mode, warnPercent }: Pick<Budget, "limit" | "mode" | "warnPercent">): Fields {
@@ -309,21 +379,24 @@ function budgetFields({ limit, mode, warnPercent }: Pick<Budget, "limit" | "mode
 
 type Fields = Readonly<Record<string, FieldValue>>;
 
-/** Returns the change of an object, or nothing if all fields stay the same. `before` is undefined for a new object. */
+/**
+ * Returns a list with the change of an object. The list is empty if no field of a stored object changes. `before` is
+ * undefined for a new object.
+ */
 function changeOf(
   object: string,
   before: Fields | undefined,
   after: Fields,
-  desiredOf: (isNew: boolean) => Desired,
+  callOf: (isNew: boolean) => UseCaseCall,
 ): PlannedChange[] {
   const isNew = before === undefined;
   const fields = Object.entries(after).flatMap(([field, value]) => {
     const old = before?.[field] ?? null;
     return JSON.stringify(old) === JSON.stringify(value) ? [] : [{ field, before: old, after: value }];
   });
-  return fields.length === 0 && !isNew ? [] : [{ object, isNew, fields, desired: desiredOf(isNew) }];
+  return fields.length === 0 && !isNew ? [] : [{ object, isNew, fields, call: callOf(isNew) }];
 }
 
-function gone(object: string, desired: Desired): PlannedChange {
-  return { object, isNew: false, fields: [], desired };
+function removalOf(object: string, call: UseCaseCall): PlannedChange {
+  return { object, isNew: false, fields: [], call };
 }

@@ -1,13 +1,14 @@
-import { isOfSession } from "../core/budget.ts";
+import { isOfSession } from "../core/scope.ts";
+import type { StoredUser } from "../wire/headers.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import type { TeamStore } from "../ports/team-store.ts";
-import type { PlannedChange, Present, Desired } from "./apply-plan.ts";
+import type { CurrentState, PlannedChange, UseCaseCall } from "./apply-plan.ts";
 import { removeBudget, setBudget } from "./budgets.ts";
 import { createKey, revokeKey, updateKey, type CreatedKey } from "./keys.ts";
 import type { Failure } from "./result.ts";
-import { createTeam, deleteTeam, updateTeam } from "./teams.ts";
+import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 export interface ApplyTools {
   readonly ledger: BudgetStore;
@@ -16,13 +17,15 @@ export interface ApplyTools {
   readonly clock: Clock;
   /** Author of the changes, for the audit. */
   readonly by: string;
+  /** Function that returns the stored form of a user's name; null if users are not stored. */
+  readonly storedUser?: StoredUser | null;
 }
 
-export async function readPresent({
+export async function readCurrentState({
   ledger,
   keys,
   teams,
-}: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
+}: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<CurrentState> {
   const [allTeams, allKeys, budgets] = await Promise.all([teams.list(), keys.list(), ledger.budgets()]);
   // Budgets of sessions begin and end with their sessions, so a file never lists them.
   return { teams: allTeams, keys: allKeys, budgets: budgets.filter(({ scope }) => !isOfSession(scope)) };
@@ -31,60 +34,69 @@ export async function readPresent({
 export interface Applied {
   /** Changes that were made, in the plan's order. */
   readonly made: readonly PlannedChange[];
-  /** The change that failed and stopped the run; null if all succeeded. */
+  /**
+   * Change that stopped the run; null if all succeeded. If `made` ends with the same change, its key was created, but
+   * the text of the key is lost.
+   */
   readonly failed: { readonly change: PlannedChange; readonly message: string } | null;
 }
 
+/** Stores or shows the text of a new key. Returns null on success, otherwise the reason why the text is lost. */
+type OnKey = (created: CreatedKey) => Promise<string | null>;
+
 /**
- * Makes a plan's changes one after the other, all with the plan's time. Passes each new key's text to `onKey` as soon as the
- * key exists: the text is not stored, so it would be lost if a later change failed.
+ * Makes a plan's changes one after the other, all with the plan's time. Stops at the first failure. Passes each new
+ * key's text to `onKey` as soon as the key exists: the text is not stored, so it would be lost if a later change
+ * failed.
  */
 export async function applyChanges(
   tools: ApplyTools,
   changes: readonly PlannedChange[],
-  { at, onKey }: { readonly at: number; readonly onKey: (created: CreatedKey) => Promise<void> },
+  { at, onKey }: { readonly at: number; readonly onKey: OnKey },
 ): Promise<Applied> {
-  const atOnce = { ...tools, clock: clockAt(at, tools.clock) };
+  const toolsAtPlanTime = { ...tools, clock: clockAt(at, tools.clock) };
   const made: PlannedChange[] = [];
   for (const change of changes) {
-    const result = await fulfil(atOnce, change.desired, onKey);
+    const result = await makeChange(toolsAtPlanTime, change.call, onKey);
     if (!result.ok) return { made, failed: { change, message: result.message } };
     made.push(change);
+    if (result.lost !== undefined) return { made, failed: { change, message: result.lost } };
   }
   return { made, failed: null };
 }
 
-async function fulfil(
+async function makeChange(
   tools: ApplyTools,
-  desired: Desired,
-  onKey: (created: CreatedKey) => Promise<void>,
-): Promise<{ readonly ok: true } | Failure> {
-  switch (desired.action) {
+  call: UseCaseCall,
+  onKey: OnKey,
+): Promise<{ readonly ok: true; readonly lost?: string } | Failure> {
+  switch (call.action) {
     case "teams.create":
-      return createTeam(tools, desired.input);
+      return createTeam(tools, call.input);
     case "teams.update":
-      return updateTeam(tools, desired.name, desired.input);
-    case "teams.delete":
-      return deleteTeam(tools, desired.name);
+      return updateTeam(tools, call.name, call.input);
+    case "teams.remove":
+      return removeTeam(tools, call.name);
     case "keys.create": {
-      const created = await createKey(tools, desired.input);
-      if (created.ok) await onKey(created);
-      return created;
+      const created = await createKey(tools, call.input);
+      if (!created.ok) return created;
+      const lost = await onKey(created);
+      return { ok: true, ...(lost !== null && { lost }) };
     }
     case "keys.update":
-      return updateKey(tools, desired.name, desired.input);
+      return updateKey(tools, call.name, call.input);
     case "keys.revoke":
-      return revokeKey(tools, desired.name);
+      return revokeKey(tools, call.name);
     case "budgets.set":
-      return setBudget(tools, desired.input);
+      return setBudget(tools, call.input);
     case "budgets.remove":
-      return removeBudget(tools, desired);
+      return removeBudget(tools, call);
   }
 }
 
 /**
- * Returns a clock whose present time is the plan's. The file states an expiry as an instant, but a key takes a lifetime from
- * now.
+ * Returns a clock that always shows the plan's time. The plan converts each expiry to a lifetime from that time, and
+ * `createKey` adds the lifetime to the clock's time. So the key expires exactly at the stated instant.
  */
 function clockAt(at: number, clock: Clock): Clock {
   return { now: () => at, monotonic: () => clock.monotonic(), after: (ms, callback) => clock.after(ms, callback) };

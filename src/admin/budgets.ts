@@ -1,55 +1,57 @@
 import { z } from "zod";
+import { noRaises, type Budget, type BudgetWindow } from "../core/budget.ts";
 import {
   formatScope,
-  isOfSession,
-  parseScope,
-  periods,
   teamOfScope,
   appliesTo,
-  type Budget,
-  type BudgetWindow,
   type Scope,
-} from "../core/budget.ts";
+  isEachKey,
+  keyOfScope,
+  modelOfScope,
+  withKey,
+} from "../core/scope.ts";
 import { nearest } from "../core/fault.ts";
-import { isLive, namePattern } from "../core/keys.ts";
-import { noMoney, parseUsd } from "../core/money.ts";
+import { isLive, matchesPattern } from "../core/keys.ts";
+import { noMoney } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
+import type { StoredUser } from "../wire/headers.ts";
+import { periodSchema, usdSchema, warnPercentSchema } from "./fields.ts";
 import { showKey } from "./keys.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
+import { readBudgetScope, scopeAsStored, sharedFault, usersFault, type BudgetScopeResult } from "./scopes.ts";
 
 export interface BudgetTools {
   readonly ledger: BudgetStore;
   readonly keys: KeyStore;
   readonly clock: Clock;
+  /** Function that returns the stored form of a user's name; null if users are not stored. Default: `plainUser`. */
+  readonly storedUser?: StoredUser | null;
 }
 
 /** Tools for changing budgets. */
 export interface BudgetChangeTools extends BudgetTools {
   /** Author of the change, for the audit. */
   readonly by: string;
+  /**
+   * Returns the ids of the models in the price files. Without this function, a budget on an unknown model has no note.
+   */
+  readonly models?: () => Promise<readonly string[]>;
 }
 
-const periodSchema = z.enum(periods, `must be one of ${periods.join(", ")}`);
-
-const share = "must be a whole number of percent from 1 to 100";
-
 const budgetSchema = z.strictObject({
-  /** `all`, `team:NAME`, `key:NAME or ID`, `each-key`, `each-key:TEAM`. */
+  /** Scope as `readBudgetScope` reads it, with a key's name or id. */
   scope: z.string(),
   period: periodSchema,
-  mode: z.enum(["hard", "soft"]).default("hard"),
+  mode: z.enum(["hard", "soft"], "must be hard or soft").default("hard"),
   /** USD as a decimal string. */
-  limit: z.string().transform((text, context) => {
-    const amount = parseUsd(text);
-    if (amount !== undefined) return amount;
-    context.addIssue("must be an amount of USD such as 5 or 2.50, below 9 million");
-    return z.NEVER;
-  }),
+  limit: usdSchema("such as 5 or 2.50, below 9 million"),
   /** Percent of the limit. */
-  warnPercent: z.int(share).min(1, share).max(100, share).nullable().default(null),
+  warnPercent: warnPercentSchema,
+  /** True permits a hard budget that any key can use up; see `sharedFault`. */
+  shared: z.boolean().default(false),
 });
 
 export type NewBudget = z.input<typeof budgetSchema>;
@@ -61,29 +63,47 @@ export type BudgetSet = {
   readonly note: string | null;
 };
 
-/** Returns the fault of a new budget that can be found without reading the store; null if there is none. */
+/** Checks a new budget without reading the store. Returns the first fault; null if there is none. */
 export function newBudgetFault(input: NewBudget): Failure | null {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
-  const read = readScope(input.scope);
-  return read.ok ? null : read;
+  const read = readBudgetScope(input.scope);
+  return read.ok ? faultOfShared(read.scope, parsed.value) : read;
 }
 
 /** Adds a budget, or changes the existing budget with the same scope and period. */
 export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Promise<BudgetSet | Failure> {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
-  const { scope: scopeText, ...rest } = parsed.value;
-  const resolved = await resolveScope(scopeText, tools.keys);
+  const { scope: scopeText, shared, ...rest } = parsed.value;
+  const resolved = await resolveScope(scopeText, tools);
   if (!resolved.ok) return resolved;
-  const budget = await tools.ledger.setBudget({ scope: resolved.scope, ...rest }, tools.clock.now(), tools.by);
-  return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
+  const { scope } = resolved;
+  const usersProblem = usersFault(scope, tools.storedUser);
+  if (usersProblem !== null) return failure("refused", usersProblem, "scope");
+  const fault = faultOfShared(scope, { ...rest, shared });
+  if (fault !== null) return fault;
+  const budget = await tools.ledger.setBudget({ scope, ...rest }, tools.clock.now(), tools.by);
+  return { ok: true, budget, note: await hintFor(scope, tools) };
 }
 
-/** Lists every budget's present window. An `each-key` budget has a window for each key that it applies to. */
+function faultOfShared(scope: Scope, budget: Parameters<typeof sharedFault>[1]): Failure | null {
+  const fault = sharedFault(scope, budget);
+  return fault === null ? null : failure("invalid", fault, "scope");
+}
+
+/** Window in a list. A budget that has no window yet has a single row, with `isOpen` false. */
+interface ListedWindow extends BudgetWindow {
+  readonly isOpen: boolean;
+}
+
+/**
+ * Lists the current windows of all budgets. An `each-key` budget includes an empty window for each of its live keys
+ * that has no window yet.
+ */
 export async function listBudgets(
   tools: BudgetTools & { readonly calendar: Calendar },
-): Promise<readonly BudgetWindow[]> {
+): Promise<readonly ListedWindow[]> {
   const at = tools.clock.now();
   const [budgets, windows, keys] = await Promise.all([
     tools.ledger.budgets(),
@@ -92,13 +112,17 @@ export async function listBudgets(
   ]);
   const live = keys.filter((key) => isLive(key, at));
   const windowsOf = Map.groupBy(windows, ({ budget }) => budget.id);
-  return budgets.flatMap((budget) => {
-    const used = windowsOf.get(budget.id) ?? [];
-    if (budget.scope.kind !== "eachKey") return used;
-    const subjects = new Set(used.map(({ subject }) => subject));
-    const unused = live.filter(({ id, team }) => appliesTo(budget.scope, { key: id, team }) && !subjects.has(id));
+  return budgets.flatMap((budget): readonly ListedWindow[] => {
+    const existing = windowsOf.get(budget.id) ?? [];
+    const subjects = new Set(existing.map(({ subject }) => subject));
+    const idleKeys = isEachKey(budget.scope)
+      ? live.filter(({ id, team }) => appliesTo(budget.scope, { key: id, team }) && !subjects.has(id))
+      : [];
     const span = tools.calendar.spanOf(budget.period, at);
-    return [...used, ...unused.map(({ id }) => ({ budget, subject: id, ...span, spent: noMoney, held: noMoney }))];
+    const empty = { budget, ...span, spent: noMoney, held: noMoney, raises: noRaises };
+    const rows = [...existing, ...idleKeys.map(({ id }) => ({ ...empty, subject: id }))];
+    if (rows.length === 0) return [{ ...empty, subject: "", isOpen: false }];
+    return rows.map((window) => ({ ...window, isOpen: true }));
   });
 }
 
@@ -108,7 +132,7 @@ export async function removeBudget(
 ): Promise<{ readonly ok: true } | Failure> {
   const period = parseInput(z.strictObject({ period: periodSchema }), { period: input.period });
   if (!period.ok) return period;
-  const resolved = await resolveScope(input.scope, tools.keys);
+  const resolved = await resolveScope(input.scope, tools);
   if (!resolved.ok) return resolved;
   const removed = await tools.ledger.removeBudget(
     formatScope(resolved.scope),
@@ -120,41 +144,45 @@ export async function removeBudget(
   return { ok: true };
 }
 
-const scopeForms = "scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM";
+type ScopeTools = Pick<BudgetTools, "keys" | "storedUser">;
 
-type ScopeResult = { readonly ok: true; readonly scope: Scope } | Failure;
+/**
+ * Reads a scope as people write it. The text names a key by name or id, and a user by name. The returned scope contains
+ * the key's id and the stored form of the user.
+ */
+export async function resolveScope(text: string, { keys, storedUser }: ScopeTools): Promise<BudgetScopeResult> {
+  const read = readBudgetScope(text);
+  if (!read.ok) return read;
+  const scope = scopeAsStored(read.scope, storedUser);
+  const key = keyOfScope(scope);
+  if (key === null) return { ok: true, scope };
+  const found = await showKey(keys, key);
+  return found.ok ? { ok: true, scope: withKey(scope, found.key.id) } : found;
+}
 
-function readScope(text: string): ScopeResult {
-  const scope = parseScope(text);
-  if (scope === undefined) return failure("invalid", `${scopeForms}${meantScope(text)}`);
-  if (isOfSession(scope))
-    return failure("invalid", "the budget of a session is set by farebox run --budget, and goes after the session");
+/** Reads the scope of a filter. The returned `scope` is undefined if there is no text. */
+export async function scopeFilter(
+  text: string | undefined,
+  tools: ScopeTools,
+): Promise<{ readonly ok: true; readonly scope: Scope | undefined } | Failure> {
+  return text === undefined ? { ok: true, scope: undefined } : resolveScope(text, tools);
+}
+
+async function hintFor(
+  scope: Scope,
+  { keys, models }: Pick<BudgetChangeTools, "keys" | "models">,
+): Promise<string | null> {
   const team = teamOfScope(scope);
-  if (team !== null && !namePattern.test(team))
-    return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
-  return { ok: true, scope };
-}
-
-/** Suggests a scope for an invalid text: a key or a team for "alice", `key:alice` for "keys:alice". */
-function meantScope(text: string): string {
-  const [near] = nearest(text, ["all", "each-key"]);
-  const [, kind = "", name = ""] = /^([^:]*):(.+)$/.exec(text) ?? [];
-  const [nearKind] = nearest(kind, ["key", "team", "each-key"]);
-  if (near !== undefined) return `; did you mean ${near}?`;
-  if (nearKind !== undefined) return `; did you mean ${nearKind}:${name}?`;
-  return namePattern.test(text) ? `; did you mean key:${text} or team:${text}?` : "";
-}
-
-/** Reads a scope as people write it. A key may be given by name or id; the scope returned contains its id. */
-async function resolveScope(text: string, keys: KeyStore): Promise<ScopeResult> {
-  const read = readScope(text);
-  if (!read.ok || read.scope.kind !== "key") return read;
-  const found = await showKey(keys, read.scope.key);
-  return found.ok ? { ok: true, scope: { kind: "key", key: found.key.id } } : found;
-}
-
-async function noteOn(scope: Scope, keys: KeyStore): Promise<string | null> {
-  const team = teamOfScope(scope);
-  if (team === null || (await keys.list()).some((key) => key.team === team)) return null;
-  return `no key belongs to team ${team} yet`;
+  const pattern = modelOfScope(scope);
+  if (team !== null) {
+    const teams = [...new Set((await keys.list()).map((key) => key.team))].filter((name) => name !== null);
+    const [near] = nearest(team, teams);
+    if (!teams.includes(team))
+      return `no key belongs to team ${team} yet${near === undefined ? "" : `; did you mean ${near}?`}`;
+  }
+  if (pattern === null || models === undefined) return null;
+  const known = await models();
+  if (known.length === 0 || known.some((model) => matchesPattern(pattern, model))) return null;
+  const [near] = nearest(pattern, known);
+  return `no model of the price files matches ${pattern}${near === undefined ? "" : `; did you mean ${near}?`}`;
 }

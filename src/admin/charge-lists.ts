@@ -1,57 +1,29 @@
-import type { Charge, ChargeState } from "../core/charge.ts";
+import type { Charge } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/keys.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { pricesOf, type ChargePage, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
 import { noSuchCharge } from "./corrections.ts";
-import { askedKey } from "./keys.ts";
+import { findKeyIfNamed } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
-
-/** Filters of a list of charges. */
-export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
-  readonly state?: ChargeState | undefined;
-  /** Name or id of a key. */
-  readonly key?: string | undefined;
-  readonly model?: string | undefined;
-  /** Milliseconds since 1970 UTC, half-open. */
-  readonly since?: number | undefined;
-  readonly until?: number | undefined;
-  /** A tag as "name=value". */
-  readonly tag?: string | undefined;
-  /** `next` of the previous page. */
-  readonly cursor?: string | undefined;
-}
 
 interface ChargeTools {
   readonly ledger: LedgerQueries;
   readonly keys: KeyStore;
 }
 
-/** Returns a page of charges, newest first. */
+/** Returns a page of charges. `nameOrId`: the key whose charges to list; undefined for all keys. */
 export async function listCharges(
   { ledger, keys }: ChargeTools,
-  params: ChargeListParams,
+  nameOrId: string | undefined,
+  query: Omit<ChargeQuery, "key">,
 ): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
-  const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = params;
-  const found = await askedKey(keys, asked);
+  const found = await findKeyIfNamed(keys, nameOrId);
   if (!found.ok) return found;
-  const { key } = found;
-  const tag = tagText === undefined ? undefined : readTag(tagText);
-  if (tag === null) return failure("invalid", "tag must be a name and a value such as feature=search");
-  if (cursor !== undefined && (await ledger.charge(cursor)) === undefined) {
-    return failure("invalid", "cursor must be the cursor that a list of charges ended with");
+  if (query.after !== undefined && (await ledger.charge(query.after)) === undefined) {
+    return failure("invalid", "cursor must be the cursor of an earlier list of charges");
   }
-  const page = await ledger.charges({
-    limit,
-    ...(key && { key: key.id }),
-    ...(model !== undefined && { model }),
-    ...(state && { state }),
-    ...(since !== undefined && { since }),
-    ...(until !== undefined && { until }),
-    ...(tag && { tag }),
-    ...(cursor !== undefined && { after: cursor }),
-  });
-  return { ok: true, page };
+  return { ok: true, page: await ledger.charges({ ...query, key: found.key?.id }) };
 }
 
 export interface ShownCharge {
@@ -70,8 +42,9 @@ export async function showCharge(ledger: LedgerQueries, id: string): Promise<Sho
   return { ok: true, charge, corrections: corrections.charges, prices: await pricesOf(ledger, charge) };
 }
 
-function readTag(text: string): ChargeQuery["tag"] | null {
-  const split = text.indexOf("=");
-  const name = text.slice(0, split);
-  return split > 0 && isTagName(name) ? { name, value: text.slice(split + 1) } : null;
+/** Parses a tag or label such as "feature=search". Returns null if the text is neither. */
+export function readPair(text: string): NonNullable<ChargeQuery["tag"]> | null {
+  const separator = text.indexOf("=");
+  const name = text.slice(0, separator);
+  return separator > 0 && isTagName(name) ? { name, value: text.slice(separator + 1) } : null;
 }

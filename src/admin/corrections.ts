@@ -1,25 +1,22 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { noMoney, parseSignedUsd } from "../core/money.ts";
+import { parseSignedUsd } from "../core/money.ts";
 import { assertNever } from "../core/assert.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { AdjustResult, LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
+import { usdSchema } from "./fields.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 
 const correctionSchema = z.strictObject({
   /** The charge's id. */
   id: z.string(),
   /** USD as a signed decimal string. */
-  amount: z.string().transform((text, context) => {
-    const amount = parseSignedUsd(text);
-    if (amount !== undefined && amount !== noMoney) return amount;
-    context.addIssue(
-      "must be an amount of USD that is added to the charge, such as 0.25 or -0.05, not zero and below 9 million",
-    );
-    return z.NEVER;
-  }),
-  why: z.string().trim().min(1, "must say why").max(500, "must be at most 500 characters"),
+  amount: usdSchema(
+    "that is added to the charge, such as 0.25 or -0.05, not zero and below 9 million",
+    (text) => parseSignedUsd(text) || undefined,
+  ),
+  why: z.string().trim().min(1, "must not be empty").max(500, "must be at most 500 characters"),
   /** Author of the correction. */
   by: z.string().min(1),
 });
@@ -74,9 +71,9 @@ function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): 
     case "is_adjustment":
       return failure("refused", `${id} is itself a correction or a carried sum; correct the request's own charge`);
     case "below_zero":
-      return failure("refused", `the charge ${id} with its corrections would cost less than nothing`);
+      return failure("refused", `the charge ${id} with its corrections would have a cost below zero`);
     case "too_large":
-      return failure("refused", `the amount would bring a sum of the ledger beyond USD 9.2 million`);
+      return failure("refused", `the amount would raise a sum of the ledger above USD 9.2 million`);
     case "unavailable":
       return failure("refused", "the ledger cannot be written");
     default:
@@ -87,6 +84,6 @@ function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): 
 export function noSuchCharge(id: string): Failure {
   return failure(
     "not_found",
-    `there is no charge ${JSON.stringify(id)}; farebox charges lists them, and db prune makes sums of old ones`,
+    `there is no charge ${JSON.stringify(id)}; farebox charges lists all charges, and db prune replaces old charges with sums`,
   );
 }

@@ -1,11 +1,20 @@
 import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
 import { isoTime } from "../core/time.ts";
-import { isLive, type Key } from "../core/keys.ts";
-import { changedLimits, noLimits } from "../core/limits.ts";
+import { changedKey, isLive, labelsMax, tagsMax, type Key, type KeyChange } from "../core/keys.ts";
+import { noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
+import {
+  labelsSchema,
+  limitsSchema,
+  modelsSchema,
+  nameSchema,
+  outputCapSchema,
+  pinsSchema,
+  requirementsSchema,
+  userSchema,
+} from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface KeyTools {
@@ -28,30 +37,38 @@ export const overlapMsMax = 90 * 86_400_000;
 /** Lifetime of a key in milliseconds; null if it never expires. */
 const lifetimeSchema = z
   .int("must be whole milliseconds")
-  .positive("must be longer than nothing")
+  .positive("must be above 0")
   .max(lifetimeMsMax, "must be at most 100 years")
   .nullable();
 
-export const newKeySchema = z.strictObject({
-  name: nameSchema,
+export const keyChangeSchema = z.strictObject({
   /** Name of a team. A missing team is created without limits. */
-  team: nameSchema.nullable().default(null),
-  models: modelsSchema.default(null),
-  lifetimeMs: lifetimeSchema.default(null),
-  limits: limitsSchema.default({}),
-  outputCap: outputCapSchema.default(null),
+  team: nameSchema.nullable().optional(),
+  models: modelsSchema.optional(),
+  lifetimeMs: lifetimeSchema.optional(),
+  limits: limitsSchema.optional(),
+  outputCap: outputCapSchema.optional(),
+  labels: labelsSchema.optional(),
+  /** Tags of all requests of the key. */
+  tags: pinsSchema.optional(),
+  /** User of all requests of the key. */
+  user: userSchema.optional(),
+  requires: requirementsSchema.optional(),
 });
+
+export type KeyUpdate = z.input<typeof keyChangeSchema>;
+
+export const newKeySchema = z.strictObject({ name: nameSchema, ...keyChangeSchema.shape });
 
 export type NewKey = z.input<typeof newKeySchema>;
 
-/** A key before and after a change. `before` is null for a new key. */
-export interface KeyChanged<Before = Key> {
+/** Key that was found, as it is after any change. */
+interface KeyChanged {
   readonly ok: true;
-  readonly before: Before;
   readonly key: Key;
 }
 
-export interface CreatedKey extends KeyChanged<null> {
+export interface CreatedKey extends KeyChanged {
   /** The key, `sk-fb-<id>-<secret>`. It is not stored, so it cannot be shown again. */
   readonly text: string;
 }
@@ -60,33 +77,42 @@ const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
 
-/** Creates a key with 256 random bits. Only the digest of its text is stored. */
+/** Creates a key with a secret of 256 random bits. Stores only the digest of the key's text. */
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
-  const { name, team, models, lifetimeMs, limits, outputCap } = parsed.value;
+  const { name, lifetimeMs = null, ...settings } = parsed.value;
   const { random = randomBytes } = tools;
   const id = Array.from(random(idLength), (byte) => base32[byte % base32.length]).join("");
   const text = newText(tools, id);
   const createdAt = tools.clock.now();
-  const key: Key = {
+  const blank: Key = {
     id,
     name,
-    team,
+    team: null,
     digest: digestOfKey(text),
-    models,
-    limits: changedLimits(noLimits, limits),
-    outputCap,
+    models: null,
+    limits: noLimits,
+    outputCap: null,
+    labels: {},
+    tags: {},
+    user: null,
+    requires: [],
     createdAt,
     expiresAt: lifetimeMs === null ? null : createdAt + lifetimeMs,
     revokedAt: null,
+    suspendedAt: null,
     rotatedAt: null,
     previous: null,
   };
+  const key = changedKey(blank, settings);
   const creation = await tools.keys.create(key, tools.by);
   if (!creation.ok)
-    return failure("name_taken", `there is a key named ${name} already; names are used once, also by revoked keys`);
-  return { ok: true, before: null, key, text };
+    return failure(
+      "name_taken",
+      `there is already a key named ${name}; a name cannot be used again, even if its key is revoked`,
+    );
+  return { ok: true, key, text };
 }
 
 function newText({ random = randomBytes }: KeyTools, id: string): string {
@@ -98,36 +124,18 @@ export function digestOfKey(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Returns all keys in the order of creation, including revoked ones. */
-export function listKeys(keys: KeyStore): Promise<readonly Key[]> {
-  return keys.list();
-}
-
-export async function showKey(
-  keys: KeyStore,
-  nameOrId: string,
-): Promise<{ readonly ok: true; readonly key: Key } | Failure> {
+export async function showKey(keys: KeyStore, nameOrId: string): Promise<KeyChanged | Failure> {
   const key = await keys.find(nameOrId);
   return key === undefined ? noSuchKey(keys, nameOrId) : { ok: true, key };
 }
 
 /** Returns the key as `showKey` does, or undefined if no key was named. */
-export async function askedKey(
+export async function findKeyIfNamed(
   keys: KeyStore,
   nameOrId: string | undefined,
 ): Promise<{ readonly ok: true; readonly key: Key | undefined } | Failure> {
   return nameOrId === undefined ? { ok: true, key: undefined } : showKey(keys, nameOrId);
 }
-
-export const keyChangeSchema = z.strictObject({
-  team: nameSchema.nullable().optional(),
-  models: modelsSchema.optional(),
-  lifetimeMs: lifetimeSchema.optional(),
-  limits: limitsSchema.optional(),
-  outputCap: outputCapSchema.optional(),
-});
-
-export type KeyUpdate = z.input<typeof keyChangeSchema>;
 
 /**
  * Changes the given fields of a key. A running proxy applies them to the key's next request. A revoked key cannot be
@@ -136,31 +144,29 @@ export type KeyUpdate = z.input<typeof keyChangeSchema>;
 export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpdate): Promise<KeyChanged | Failure> {
   const parsed = parseChange(keyChangeSchema, input);
   if (!parsed.ok) return parsed;
-  const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
-  if (key.revokedAt !== null) return revoked(key);
+  const found = await findUnrevoked(tools, nameOrId);
+  if (!found.ok) return found;
+  const { key } = found;
   const { lifetimeMs, ...change } = parsed.value;
+  const { labels, tags } = changedKey(key, change);
+  const [labelCount, tagCount] = [Object.keys(labels).length, Object.keys(tags).length];
+  if (labelCount > labelsMax)
+    return failure("invalid", `a key may have at most ${labelsMax} labels; ${key.name} would have ${labelCount}`);
+  if (tagCount > tagsMax - 1)
+    return failure("invalid", `a key may pin at most ${tagsMax - 1} tags; ${key.name} would have ${tagCount}`);
   const now = tools.clock.now();
   const expiresAt = lifetimeMs == null ? lifetimeMs : now + lifetimeMs;
-  const changed = await tools.keys.update(key.id, { ...change, expiresAt }, now, tools.by);
-  return changed === undefined
-    ? noSuchKey(tools.keys, nameOrId)
-    : { ok: true, before: changed.before, key: changed.after };
+  return write(tools, key, { ...change, expiresAt }, now);
 }
 
 const overlapShape = "must be whole milliseconds from 0 to 90 days";
 
 export const rotationSchema = z.strictObject({
-  /** Time for which the present secret stays valid, in milliseconds. */
+  /** Time for which the current secret stays valid, in milliseconds. */
   overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(86_400_000),
 });
 
 export type KeyRotation = z.input<typeof rotationSchema>;
-
-export interface RotatedKey extends KeyChanged {
-  /** The key with its new secret. It is not stored, so it cannot be shown again. */
-  readonly text: string;
-}
 
 /**
  * Gives a key a new secret. The previous secret stays valid until the overlap ends. An older secret whose overlap has not
@@ -170,12 +176,12 @@ export async function rotateKey(
   tools: KeyTools,
   nameOrId: string,
   input: KeyRotation = {},
-): Promise<RotatedKey | Failure> {
+): Promise<CreatedKey | Failure> {
   const parsed = parseInput(rotationSchema, input);
   if (!parsed.ok) return parsed;
-  const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
-  if (key.revokedAt !== null) return revoked(key);
+  const found = await findUnrevoked(tools, nameOrId);
+  if (!found.ok) return found;
+  const { key } = found;
   const now = tools.clock.now();
   if (!isLive(key, now))
     return failure(
@@ -189,29 +195,67 @@ export async function rotateKey(
     madeAt: now,
     previousValidUntil: overlapMs === 0 ? null : now + overlapMs,
   };
-  const changed = await tools.keys.update(key.id, { secret }, now, tools.by);
-  return changed === undefined
-    ? noSuchKey(tools.keys, nameOrId)
-    : { ok: true, before: changed.before, key: changed.after, text };
+  const written = await write(tools, key, { secret }, now);
+  return written.ok ? { ...written, text } : written;
 }
 
-export interface RevokedKey extends KeyChanged {
-  /** False if the key was already revoked. The time of the first revocation is kept. */
+/** Key after a change that another call may have made earlier. */
+interface KeyChangedOnce extends KeyChanged {
+  /** False if the key already was in the wanted state. The time of the first change is kept. */
   readonly first: boolean;
 }
 
-/** Revokes a key permanently, including both secrets during a rotation. A second call changes nothing. */
-export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<RevokedKey | Failure> {
-  const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
-  if (key.revokedAt !== null) return { ok: true, before: key, key, first: false };
-  const revokedAt = tools.clock.now();
-  await tools.keys.revoke(key.id, revokedAt, tools.by);
-  return { ok: true, before: key, key: { ...key, revokedAt }, first: true };
+/** Refuses the key's requests until it is resumed. Running requests finish. A second call changes nothing. */
+export function suspendKey(tools: KeyTools, nameOrId: string): Promise<KeyChangedOnce | Failure> {
+  return suspendOrResume(tools, nameOrId, true);
 }
 
-function revoked({ name, revokedAt }: Key): Failure {
-  return failure("refused", `${name} was revoked at ${isoTime(revokedAt ?? 0)} permanently; create a new key`);
+/** Admits the requests of a suspended key again. A second call changes nothing. */
+export function resumeKey(tools: KeyTools, nameOrId: string): Promise<KeyChangedOnce | Failure> {
+  return suspendOrResume(tools, nameOrId, false);
+}
+
+async function suspendOrResume(
+  tools: KeyTools,
+  nameOrId: string,
+  isSuspended: boolean,
+): Promise<KeyChangedOnce | Failure> {
+  const found = await findUnrevoked(tools, nameOrId);
+  if (!found.ok) return found;
+  const { key } = found;
+  if ((key.suspendedAt !== null) === isSuspended) return { ok: true, key, first: false };
+  const now = tools.clock.now();
+  const written = await write(tools, key, { suspendedAt: isSuspended ? now : null }, now);
+  return written.ok ? { ...written, first: true } : written;
+}
+
+/** Revokes a key permanently, including both secrets during a rotation. A second call changes nothing. */
+export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<KeyChangedOnce | Failure> {
+  const found = await showKey(tools.keys, nameOrId);
+  if (!found.ok) return found;
+  const { key } = found;
+  if (key.revokedAt !== null) return { ok: true, key, first: false };
+  const revokedAt = tools.clock.now();
+  await tools.keys.revoke(key.id, revokedAt, tools.by);
+  return { ok: true, key: { ...key, revokedAt }, first: true };
+}
+
+/** Finds a key. Fails if the key is revoked, because a revoked key cannot be changed. */
+async function findUnrevoked({ keys }: KeyTools, nameOrId: string): Promise<KeyChanged | Failure> {
+  const found = await showKey(keys, nameOrId);
+  if (!found.ok || found.key.revokedAt === null) return found;
+  const { name, revokedAt } = found.key;
+  return failure("refused", `${name} was revoked permanently at ${isoTime(revokedAt)}; create a new key`);
+}
+
+async function write(
+  { keys, by }: KeyTools,
+  { id, name }: Key,
+  change: KeyChange,
+  now: number,
+): Promise<KeyChanged | Failure> {
+  const changed = await keys.update(id, change, now, by);
+  return changed === undefined ? noSuchKey(keys, name) : { ok: true, key: changed.after };
 }
 
 /** Returns the failure for an unknown key. The message does not repeat the text of a key that was given by mistake. */

@@ -1,8 +1,13 @@
 import { createHash, randomBytes } from "node:crypto";
+import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
+import { dashboardSessionsMax, type DashboardSession, type DashboardSessions } from "../ports/dashboard-sessions.ts";
 import type { AdminCredential } from "./admin-gate.ts";
 
-/** Credential of a session. It is checked again for every request, so that the session ends with its token. */
+/**
+ * Credential with which a session was begun. It is checked again for every request, so the session ends when the
+ * credential becomes invalid.
+ */
 export type Holder =
   | { readonly kind: "admin"; readonly credential: AdminCredential }
   | { readonly kind: "key"; readonly id: string; readonly digest: Buffer };
@@ -13,83 +18,117 @@ export interface Session {
   readonly expiresAt: number;
 }
 
-/** A session with its end. `overAt` is on the monotonic scale, so that setting the clock back does not lengthen a session. */
-interface TimedSession extends Session {
-  readonly overAt: number;
+/** Session in this process's cache. */
+interface KnownSession {
+  readonly session: Session;
+  /** End on the monotonic scale, so that setting the clock back does not lengthen the session. */
+  readonly endsAt: number;
+  /**
+   * Number of changes that this process had seen when it read the session. Infinity if the ledger has no row for the
+   * session.
+   */
+  readonly generation: number;
 }
 
 /** Longest lifetime of a session, in milliseconds: a working day. */
 export const sessionMs = 12 * 3_600_000;
-/** Largest number of sessions of one token. A further session ends the token's oldest one. */
-const perHolderMax = 20;
-/** Largest number of sessions in total. A further session ends the oldest one. */
-const sessionsMax = 10_000;
+/** Largest difference between the clocks of two proxies, in milliseconds. */
+const skewMsMax = 60_000;
+/** Pattern of a session token: 256 bits in base64url. */
+const tokenPattern = /^[\w-]{43}$/;
 
-/** Sessions of the dashboard. They are kept only in memory, so a restart ends them all. Their tokens are stored as digests. */
+/**
+ * Sessions of the dashboard. The ledger has only digests of their tokens. Each process caches the sessions that it has seen
+ * and reads them again after a change in the ledger.
+ */
 export class Sessions {
   readonly #clock: Clock;
-  /** Sessions by the digests of their tokens, oldest first. */
-  readonly #sessions = new Map<string, TimedSession>();
-  /** Digests of each holder's sessions, oldest first. */
-  readonly #ofHolder = new Map<string, Set<string>>();
+  readonly #stored: DashboardSessions;
+  /** Cached sessions by token digest. The most recently read session is at the end. */
+  readonly #known = new Map<string, KnownSession>();
+  #generation = 0;
 
-  constructor(clock: Clock) {
+  constructor({ clock, stored, changes }: { clock: Clock; stored: DashboardSessions; changes: Changes }) {
     this.#clock = clock;
+    this.#stored = stored;
+    changes.onChange(() => this.#generation++);
   }
 
   /**
    * Begins a session and returns its token, a text of 256 random bits. The session ends after twelve hours, or earlier if
-   * the holder's token expires earlier.
+   * the holder's token expires earlier. Ends the session with the token `replaced`.
    */
-  begin(holder: Holder, tokenExpiresAt: number | null): { readonly token: string; readonly session: Session } {
-    const own = this.#ofHolder.get(nameOf(holder)) ?? new Set();
-    const [oldestOwn] = own;
-    const [oldest] = this.#sessions.keys();
-    if (own.size >= perHolderMax) this.#end(oldestOwn);
-    else if (this.#sessions.size >= sessionsMax) this.#end(oldest);
+  async begin(
+    holder: Holder,
+    tokenExpiresAt: number | null,
+    replaced: string | null = null,
+  ): Promise<{ readonly token: string; readonly session: Session }> {
     const token = randomBytes(32).toString("base64url");
-    const now = this.#clock.now();
-    const expiresAt = Math.min(now + sessionMs, tokenExpiresAt ?? Infinity);
-    const session = { holder, expiresAt, overAt: this.#clock.monotonic() + expiresAt - now };
-    const name = digestOf(token);
-    this.#sessions.set(name, session);
-    this.#ofHolder.set(nameOf(holder), own.add(name));
+    const digest = digestOf(token);
+    const createdAt = this.#clock.now();
+    const session = { holder, expiresAt: Math.min(createdAt + sessionMs, tokenExpiresAt ?? Infinity) };
+    const generation = this.#generation;
+    const row = { digest, ...columnsOf(holder), createdAt, expiresAt: session.expiresAt };
+    const written = await this.#stored.create(row, replaced === null ? null : digestOf(replaced));
+    if (replaced !== null) this.#known.delete(digestOf(replaced));
+    // If the ledger cannot be written, only this process knows the session. An operator can then still sign in.
+    this.#remember(digest, session, written === "unavailable" ? Infinity : generation);
     return { token, session };
   }
 
-  find(token: string): Session | undefined {
-    const name = digestOf(token);
-    const session = this.#sessions.get(name);
-    if (session === undefined) return undefined;
-    if (this.#clock.now() < session.expiresAt && this.#clock.monotonic() < session.overAt) return session;
-    this.#end(name);
+  /** Returns the session of a token; undefined if the session is unknown, ended or expired. */
+  async find(token: string): Promise<Session | undefined> {
+    if (!tokenPattern.test(token)) return undefined;
+    const digest = digestOf(token);
+    const known = this.#known.get(digest);
+    const found = known !== undefined && known.generation >= this.#generation ? known : await this.#read(digest);
+    if (found === undefined) return undefined;
+    if (this.#clock.now() < found.session.expiresAt && this.#clock.monotonic() < found.endsAt) return found.session;
     return undefined;
   }
 
-  end(token: string): void {
-    this.#end(digestOf(token));
+  /** Ends a session in every process. Throws `LedgerUnavailable` if the ledger cannot be written. */
+  async end(token: string): Promise<void> {
+    const digest = digestOf(token);
+    this.#known.delete(digest);
+    await this.#stored.end(digest);
   }
 
-  get size(): number {
-    return this.#sessions.size;
+  async #read(digest: string): Promise<KnownSession | undefined> {
+    const generation = this.#generation;
+    const row = await this.#stored.find(digest);
+    if (row === undefined) {
+      this.#known.delete(digest);
+      return undefined;
+    }
+    // After a restart, a start in the future shows that the clock was set back: the session would last too long.
+    if (!this.#known.has(digest) && row.createdAt > this.#clock.now() + skewMsMax) return undefined;
+    return this.#remember(digest, { holder: holderIn(row), expiresAt: row.expiresAt }, generation);
   }
 
-  #end(name: string | undefined): void {
-    const session = name === undefined ? undefined : this.#sessions.get(name);
-    if (name === undefined || session === undefined) return;
-    this.#sessions.delete(name);
-    const holder = nameOf(session.holder);
-    const own = this.#ofHolder.get(holder);
-    own?.delete(name);
-    if (own?.size === 0) this.#ofHolder.delete(holder);
+  #remember(digest: string, session: Session, generation: number): KnownSession {
+    const endsAt = this.#clock.monotonic() + session.expiresAt - this.#clock.now();
+    const earlier = this.#known.get(digest)?.endsAt ?? Infinity;
+    const known = { session, endsAt: Math.min(endsAt, earlier), generation };
+    this.#known.delete(digest);
+    this.#known.set(digest, known);
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > dashboardSessionsMax && oldest !== undefined) this.#known.delete(oldest);
+    return known;
   }
 }
 
-/** Returns the same text for all sessions of a token. */
-function nameOf(holder: Holder): string {
-  return (holder.kind === "admin" ? holder.credential.digest : holder.digest).toString("base64");
+function columnsOf(holder: Holder): Pick<DashboardSession, "kind" | "holder" | "secret"> {
+  const { id, digest } = holder.kind === "admin" ? holder.credential : holder;
+  return { kind: holder.kind, holder: id ?? "", secret: digest.toString("hex") };
+}
+
+function holderIn({ kind, holder: id, secret }: DashboardSession): Holder {
+  const digest = Buffer.from(secret, "hex");
+  if (kind === "key") return { kind, id, digest };
+  return { kind, credential: { id: id === "" ? null : id, digest } };
 }
 
 function digestOf(token: string): string {
-  return createHash("sha256").update(token).digest("base64");
+  return createHash("sha256").update(token).digest("hex");
 }

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { isLive, type Team } from "../core/keys.ts";
-import { changedLimits, noLimits } from "../core/limits.ts";
+import { changedTeam, isLive, type Team } from "../core/keys.ts";
+import { noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
@@ -14,17 +14,8 @@ export interface TeamTools {
   readonly by: string;
 }
 
-export const newTeamSchema = z.strictObject({
-  name: nameSchema,
-  /** Wildcard patterns; null for all models. A key may use a model only if both its own list and its team's list permit it. */
-  models: modelsSchema.default(null),
-  limits: limitsSchema.default({}),
-  outputCap: outputCapSchema.default(null),
-});
-
-export type NewTeam = z.input<typeof newTeamSchema>;
-
 export const teamChangeSchema = z.strictObject({
+  /** Wildcard patterns; null for all models. A key may use a model only if both its own list and its team's list permit it. */
   models: modelsSchema.optional(),
   limits: limitsSchema.optional(),
   outputCap: outputCapSchema.optional(),
@@ -32,34 +23,26 @@ export const teamChangeSchema = z.strictObject({
 
 export type TeamUpdate = z.input<typeof teamChangeSchema>;
 
-/** A team before and after a change. `before` is null for a new team, `team` for a deleted one. */
-export interface TeamChanged<Before = Team, After = Team> {
-  readonly ok: true;
-  readonly before: Before;
-  readonly team: After;
-}
+export const newTeamSchema = z.strictObject({ name: nameSchema, ...teamChangeSchema.shape });
 
-/** Creates a team. A team is also created with its first key. */
-export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
+export type NewTeam = z.input<typeof newTeamSchema>;
+
+type TeamResult = { readonly ok: true; readonly team: Team } | Failure;
+
+/** Creates a team. A team is also created when a key is given a team that does not exist. */
+export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamResult> {
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
-  const { name, models, limits, outputCap } = parsed.value;
-  const team: Team = { name, models, limits: changedLimits(noLimits, limits), outputCap, createdAt: tools.clock.now() };
+  const { name, ...settings } = parsed.value;
+  const blank: Team = { name, models: null, limits: noLimits, outputCap: null, createdAt: tools.clock.now() };
+  const team = changedTeam(blank, settings);
   const creation = await tools.teams.create(team, tools.by);
   if (!creation.ok)
-    return failure("name_taken", `there is a team named ${name} already; farebox teams update changes it`);
-  return { ok: true, before: null, team };
+    return failure("name_taken", `there is already a team named ${name}; farebox teams update changes it`);
+  return { ok: true, team };
 }
 
-/** Returns all teams in the order of creation. */
-export function listTeams(teams: TeamStore): Promise<readonly Team[]> {
-  return teams.list();
-}
-
-export async function showTeam(
-  teams: TeamStore,
-  name: string,
-): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
+export async function showTeam(teams: TeamStore, name: string): Promise<TeamResult> {
   const team = await teams.find(name);
   return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
 }
@@ -69,26 +52,26 @@ export async function updateTeam(
   { teams, clock, by }: TeamTools,
   name: string,
   input: TeamUpdate,
-): Promise<TeamChanged | Failure> {
+): Promise<TeamResult> {
   const parsed = parseChange(teamChangeSchema, input);
   if (!parsed.ok) return parsed;
   const changed = await teams.update(name, parsed.value, clock.now(), by);
-  return changed === undefined ? noSuchTeam(teams, name) : { ok: true, before: changed.before, team: changed.after };
+  return changed === undefined ? noSuchTeam(teams, name) : { ok: true, team: changed.after };
 }
 
-/** Deletes a team that no live key or budget refers to. The ledger keeps what the team spent. */
-export async function deleteTeam(
+/** Removes a team. Fails if a live key or a budget refers to the team. The team's charges stay in the ledger. */
+export async function removeTeam(
   { teams, clock, by }: TeamTools,
   name: string,
-): Promise<TeamChanged<Team, null> | Failure> {
+): Promise<{ readonly ok: true } | Failure> {
   const removal = await teams.remove(name, clock.now(), by);
-  if (removal.ok) return { ok: true, before: removal.before, team: null };
+  if (removal.ok) return { ok: true };
   if (removal.reason === "no_such_team") return noSuchTeam(teams, name);
   const users = [...some("key", removal.keys), ...some("budget", removal.budgets)].join(" and ");
-  return failure("refused", `team ${name} is still named by ${users}; move, revoke or remove them first`);
+  return failure("refused", `team ${name} is still used by ${users}; move, revoke or remove them first`);
 }
 
-/** Lists up to three names and the number of further ones. */
+/** Lists up to three names and the number of the other names. */
 function some(noun: string, names: readonly string[]): string[] {
   if (names.length === 0) return [];
   const more = names.length > 3 ? ` and ${names.length - 3} more` : "";
@@ -96,11 +79,8 @@ function some(noun: string, names: readonly string[]): string[] {
 }
 
 async function noSuchTeam(teams: TeamStore, name: string): Promise<Failure> {
-  return noSuch(
-    "team",
-    name,
-    (await teams.list()).map((team) => team.name),
-  );
+  const names = (await teams.list()).map((team) => team.name);
+  return noSuch("team", name, names);
 }
 
 /** Returns a function that lists the names of a team's live keys. */

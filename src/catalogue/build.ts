@@ -2,26 +2,24 @@ import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/usage.ts";
 import { contentId } from "../wire/content-id.ts";
 import { blockOf, readPriceFile, type Block, type Path, type ReadFile } from "./read.ts";
-import { catalogueOf, type CatalogueData, type Entry, type LoadedCatalogue } from "./catalogue.ts";
-import { suggest, type Fault } from "../core/fault.ts";
+import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
+import { suggest, type Fault, type OrFaults } from "../core/fault.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
 import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";
 import type { StatedModel, StatedTraits } from "./schema.ts";
-import type { FileLocation } from "../ports/catalogue.ts";
+import type { FileLocation, ModelHistory } from "../ports/catalogue.ts";
 
-/** Text of a price file, and the name that its faults use. */
+/** Text of a price file, and the file's name in fault messages. */
 export interface PriceText {
   readonly name: string;
   readonly text: string;
 }
 
-export type CatalogueResult =
-  | { readonly ok: true; readonly catalogue: LoadedCatalogue; readonly origins: Origins }
-  | { readonly ok: false; readonly faults: readonly Fault[] };
+export type CatalogueResult = OrFaults<{ catalogue: LoadedCatalogue; origins: Origins }>;
 
-/** Builds a catalogue from files that could all be read. Equal texts result in equal catalogues. */
+/** Builds a catalogue from the texts of files, all of which could be read. Equal texts result in equal catalogues. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
 /** Position of a statement in the price files. */
@@ -34,9 +32,10 @@ interface Location {
 type LocationIn = (file: ReadFile, layer: number, path: Path) => Location;
 
 /**
- * Builds the catalogue from layers of files. A model in a later layer replaces the whole model with the same id, and
- * a group the group with the same name. Reports all faults in file order. `unreadable` contains the faults of files
- * that could not be read. If there are any, unknown groups are not reported, because those files may state them.
+ * Builds the catalogue from layers of files: the shipped files, then the user's. A model replaces the whole model with
+ * the same id of an earlier layer. A group replaces the group with the same name. Reports all faults in file order.
+ * `unreadable`: faults of files that could not be read. If there are any, unknown groups are not faults, because the
+ * unreadable files may state those groups.
  */
 export function buildCatalogue(
   layers: readonly (readonly PriceText[])[],
@@ -93,25 +92,23 @@ interface Group {
 interface Groups {
   readonly byName: ReadonlyMap<string, Group>;
   /** Names of groups that were removed because of faults. */
-  readonly lost: ReadonlySet<string>;
-  /** True if all groups are known because every file could be read. */
-  readonly whole: boolean;
+  readonly removed: ReadonlySet<string>;
+  /** True if all groups are known, because every file and its block of groups could be read. */
+  readonly isComplete: boolean;
 }
 
 function groupsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn, allRead: boolean): Groups {
   const byName = new Map<string, Group>();
-  const lost = new Set<string>();
-  let whole = allRead;
+  const removed = new Set<string>();
+  let isComplete = allRead;
   eachFile(layers, (file, layer) => {
-    for (const name of file.lostIn(["groups"])) lost.add(name);
-    whole &&= locationIn(file, layer, []).block.reliable("groups");
+    for (const name of file.removedIn(["groups"])) removed.add(name);
+    isComplete &&= locationIn(file, layer, []).block.isReliable("groups");
     for (const [name, group] of Object.entries(file.value.groups ?? {})) {
       const location = locationIn(file, layer, ["groups", name]);
       const other = byName.get(name);
       if (name === ceilingPrice)
-        location.block.report(
-          `"${ceilingPrice}" marks what the price of unknown models was used for; use another name`,
-        );
+        location.block.report(`"${ceilingPrice}" is reserved for charges of unknown models; use another name`);
       if (other?.location.layer === layer)
         location.block.report(`group "${name}" is already in ${other.location.file.name}; keep one of them`);
       // The fraction is missing if it was removed because of a fault.
@@ -119,21 +116,21 @@ function groupsOf(layers: readonly (readonly ReadFile[])[], locationIn: Location
       byName.set(name, { location, fraction: text === undefined ? null : readFraction(name, text) });
     }
   });
-  return { byName, lost, whole };
+  return { byName, removed, isComplete };
 }
 
 interface Statement extends ModelStatement {
   readonly location: Location;
 }
 
-/** Returns the models in force after all layers, with each id once, and the default. */
+/** Returns the statements of models and of the default price that apply after all layers. Each model id occurs once. */
 function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn) {
   const models = new Map<string, Statement>();
   let fallback: Statement | null = null;
   eachFile(layers, (file, layer) => {
     const { value } = file;
-    const whole = locationIn(file, layer, []).block;
-    const state = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
+    const root = locationIn(file, layer, []).block;
+    const statementOf = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
       const location = locationIn(file, layer, path);
       return {
         id,
@@ -142,43 +139,44 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: Loca
         defaults: value.defaults ?? {},
         location,
         block: location.block,
-        defaultsBlock: whole.at("defaults"),
+        defaultsBlock: root.at("defaults"),
       };
     };
     const stated = Object.entries(value.models ?? {});
-    const unnamed = stated.some(
-      ([id, model]) => model.provider === undefined && whole.at("models", id).reliable("provider"),
+    const lacksProvider = stated.some(
+      ([id, model]) => model.provider === undefined && root.at("models", id).isReliable("provider"),
     );
-    if (unnamed && value.provider === undefined && whole.reliable("provider")) {
-      whole.at("models").report('"provider" is missing next to models; write the family\'s name, such as openai');
+    if (lacksProvider && value.provider === undefined && root.isReliable("provider")) {
+      root.at("models").report('"provider" is missing next to models; write the family\'s name, such as openai');
     }
     for (const [id, model] of stated) {
-      const statement = state(id, model.provider ?? value.provider ?? "", ["models", id], model);
+      const statement = statementOf(id, model.provider ?? value.provider ?? "", ["models", id], model);
       const other = models.get(id);
       if (id === ceilingPrice)
-        statement.block.report(`"${ceilingPrice}" is kept for the price of unknown models; use another id`);
+        statement.block.report(`"${ceilingPrice}" is reserved for the price of unknown models; use another id`);
       if (other?.location.layer === layer)
         statement.block.report(`model "${id}" is already in ${other.location.file.name}; keep one of them`);
       models.set(id, statement);
     }
     if (value.default === undefined) return;
     if (fallback?.location.layer === layer && value.default !== null) {
-      whole.at("default").report(`a default is already in ${fallback.location.file.name}; keep one of them`);
+      root.at("default").report(`a default is already in ${fallback.location.file.name}; keep one of them`);
     }
-    fallback = value.default === null ? null : state(ceilingPrice, ceilingPrice, ["default"], value.default);
+    fallback = value.default === null ? null : statementOf(ceilingPrice, ceilingPrice, ["default"], value.default);
   });
   return { models, fallback: fallback as Statement | null };
 }
 
 /**
- * Returns the model's group; null if it has none. Reports an unknown group, unless a file that may state it could not
- * be read. A group that is unknown or faulty gets the fraction 1, so that other faults of the model are still found.
+ * Returns the model's group; null for a model without a group. Reports an unknown group, unless a file that may state
+ * the group could not be read. An unknown or faulty group gets the fraction 1, so that the model's other faults can
+ * still be found.
  */
 function groupOf({ model, block }: Statement, groups: Groups): ResolvedGroup | null {
   const name = model.group ?? null;
-  if (name === null && block.reliable("group")) return null;
+  if (name === null && block.isReliable("group")) return null;
   const group = name === null ? undefined : groups.byName.get(name);
-  if (group === undefined && name !== null && groups.whole && !groups.lost.has(name)) {
+  if (group === undefined && name !== null && groups.isComplete && !groups.removed.has(name)) {
     block.at("group").report(`unknown group "${name}"; ${suggest(name, [...groups.byName.keys()])}`);
   }
   return { name: name ?? "", fraction: group?.fraction ?? readFraction(name ?? "", "1") };
@@ -192,14 +190,14 @@ interface ResolvedGroup {
 interface Resolved {
   readonly statement: Statement;
   readonly group: ResolvedGroup | null;
-  readonly entry: Entry;
+  readonly entry: ModelHistory;
 }
 
 /**
- * Returns the models by name. A name must be unique within a layer. The id of a later layer replaces an alias of an
- * earlier one.
+ * Returns the models by id and alias. Reports an alias that is already a name in the same layer, or an id in an earlier
+ * layer. An id in a later layer takes precedence over an alias.
  */
-function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
+function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, ModelHistory> {
   const owners = new Map<string, Resolved>(resolved.map((each) => [each.statement.id, each]));
   const ids = new Set(owners.keys());
   const ascending = [...resolved].sort((a, b) => a.statement.location.layer - b.statement.location.layer);
@@ -210,8 +208,8 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
       if (alias === undefined) return;
       const owner = owners.get(alias);
       const taken = owner?.statement.location;
-      const idOfLater = ids.has(alias) && taken !== undefined && taken.layer > location.layer;
-      if (idOfLater) return;
+      const isIdInLaterLayer = ids.has(alias) && taken !== undefined && taken.layer > location.layer;
+      if (isIdInLaterLayer) return;
       if (owner !== undefined && (ids.has(alias) || taken?.layer === location.layer)) {
         const other = owner === each ? "this model" : `model "${owner.statement.id}"`;
         location.block.at("aliases", index).report(`"${alias}" already names ${other}; keep one of them`);
@@ -223,7 +221,10 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
   return new Map([...owners].map(([name, { entry }]) => [name, entry]));
 }
 
-/** Returns the origins as plain data, so that the texts of the files can be garbage collected. */
+/**
+ * Returns the origins as plain data that does not refer to the files. The texts of the files can then be garbage
+ * collected.
+ */
 function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
   const models = resolved.map(({ statement, group }) => {
     const { id, provider, model, defaults, location, block } = statement;
@@ -242,10 +243,10 @@ function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
       },
     ] as const;
   });
-  const places = [...groups.byName].map(
+  const groupLocations = [...groups.byName].map(
     ([name, { location }]) => [name, { file: location.file.name, line: location.block.line() }] as const,
   );
-  return { models: new Map(models), groups: new Map(places) };
+  return { models: new Map(models), groups: new Map(groupLocations) };
 }
 
 function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<string, bigint> {
@@ -256,10 +257,10 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
   return units;
 }
 
-/** Returns a digest that depends only on the content, not on how it is split into files. */
+/** Returns a digest that depends only on the catalogue's content, not on its division into files. */
 function digestOf(
-  entries: readonly Entry[],
-  fallback: Entry | null,
+  entries: readonly ModelHistory[],
+  fallback: ModelHistory | null,
   { taskUnits, routes }: Pick<CatalogueData, "taskUnits" | "routes">,
 ): string {
   const all = [...entries, ...(fallback === null ? [] : [fallback])];
@@ -293,7 +294,9 @@ function inOrder(faults: readonly Fault[], files: readonly ReadFile[]): Fault[] 
   );
 }
 
-/** A model in force as stated by its file. Used to explain prices to people, never to serve a request. */
+/**
+ * Statement of a model in the last layer that states the model. It explains prices to people; requests never use it.
+ */
 export interface ModelOrigin {
   readonly provider: string;
   readonly model: StatedModel;
@@ -305,12 +308,12 @@ export interface ModelOrigin {
   /** Index of the layer; 0 contains the shipped files. */
   readonly layer: number;
   readonly line: number;
-  /** Line of each price. */
+  /** Line number of each price. */
   readonly lines: readonly number[];
 }
 
 export interface Origins {
-  /** Origins by model id. Includes the ceiling price for unknown models, if one is stated. */
+  /** Origins by model id. Includes the ceiling price for unknown models, if a file states it. */
   readonly models: ReadonlyMap<string, ModelOrigin>;
   readonly groups: ReadonlyMap<string, FileLocation>;
 }

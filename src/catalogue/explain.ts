@@ -1,7 +1,7 @@
 import type { Catalogue, FileLocation, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
 import { ceilingPrice, serviceTierNames } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
-import { nearest } from "../core/fault.ts";
+import { editDistance, nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./build.ts";
 import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
 import { sidesOf } from "./resolve.ts";
@@ -13,8 +13,8 @@ export interface Loaded {
 }
 
 /**
- * Explains the price of a model at an instant. Accepts any of the model's names. Returns undefined for a model
- * without a price.
+ * Explains the price of a model at an instant. Accepts any of the model's names. Returns undefined for a name that the
+ * price files do not cover.
  */
 export function explainPrice({ catalogue, origins }: Loaded, name: string, at: number): PriceExplanation | undefined {
   const model = catalogue.find(name, at);
@@ -36,14 +36,21 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
   };
 }
 
-/** Returns known names that are similar to a name without a price or have the same beginning; nearest first. */
+/**
+ * Returns known names for an unknown name, at most `namesMax`: first the most similar ones, then those that begin with
+ * `name` or with which `name` begins.
+ */
 export function similarNames({ origins }: Loaded, name: string): string[] {
   const known = [...origins.models].flatMap(([id, { model }]) =>
     id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])],
   );
-  const near = nearest(name, known).slice(0, 3);
-  const alike = known.filter((other) => name.length > 1 && (other.startsWith(name) || name.startsWith(`${other}-`)));
-  return [...new Set([...near, ...alike])].slice(0, namesMax);
+  const near = nearest(name, known);
+  const distance = (other: string) => editDistance(name.toLowerCase(), other.toLowerCase());
+  const similar = near.filter((other) => distance(other) === distance(near[0] ?? "")).slice(0, 3);
+  const extensions = known.filter(
+    (other) => name.length > 1 && (other.startsWith(name) || name.startsWith(`${other}-`)),
+  );
+  return [...new Set([...similar, ...extensions])].slice(0, namesMax);
 }
 
 const namesMax = 5;

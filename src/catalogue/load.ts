@@ -1,32 +1,28 @@
 import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildCatalogue, type CatalogueBuilder, type CatalogueResult, type PriceText } from "./build.ts";
-import type { Fault } from "../core/fault.ts";
+import type { CatalogueBuilder, CatalogueResult, PriceText } from "./build.ts";
+import type { Fault, OrFaults } from "../core/fault.ts";
 
-/** Folders of price files: the shipped one, and the user's folder that overrides it. */
+/** Folders of price files: the shipped folder, and the user's folder, whose files override the shipped ones. */
 export interface PriceFolders {
   readonly shipped: URL | string;
   readonly user?: string | undefined;
 }
 
-export type PriceTexts =
-  | { readonly ok: true; readonly layers: readonly (readonly PriceText[])[] }
-  | { readonly ok: false; readonly faults: readonly Fault[] };
+export type PriceTexts = OrFaults<{ layers: readonly (readonly PriceText[])[] }>;
 
 /**
- * Loads the shipped price files, then the files of the user's folder (`*.yaml`, `*.yml`, by name), which override
- * them. Faults name shipped files by the last part of their folder's path, and the user's files by the folder as
- * given. A process that loads the same files repeatedly can pass a caching `build`.
+ * Loads the shipped price files, then the files of the user's folder, which override them. Reads `*.yaml` and `*.yml`
+ * in the order of their names. Faults name a shipped file with the last part of its folder's path, and a user's file
+ * with the folder as given. A process that loads the same files repeatedly can pass a caching `build`.
  */
-export async function loadCatalogue(
-  folders: PriceFolders,
-  build: CatalogueBuilder = buildCatalogue,
-): Promise<CatalogueResult> {
+export async function loadCatalogue(folders: PriceFolders, build?: CatalogueBuilder): Promise<CatalogueResult> {
+  const { buildCatalogue } = await import("./build.ts");
   const layers = await readLayers(folders);
   const texts = layers.map((layer) => layer.texts);
   const unreadable = layers.flatMap(({ faults }) => faults);
-  return unreadable.length === 0 ? build(texts) : buildCatalogue(texts, unreadable);
+  return unreadable.length === 0 ? (build ?? buildCatalogue)(texts) : buildCatalogue(texts, unreadable);
 }
 
 /** Returns the texts of all files by layer, or the faults of the files that cannot be read. */
@@ -70,9 +66,9 @@ export async function readPriceFolder(folder: string, shown: string): Promise<La
 
 type Attempt<Value> = { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly fault: Fault };
 
-async function attempt<Value>(file: string, act: () => Promise<Value>): Promise<Attempt<Value>> {
+async function attempt<Value>(file: string, read: () => Promise<Value>): Promise<Attempt<Value>> {
   try {
-    return { ok: true, value: await act() };
+    return { ok: true, value: await read() };
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
     return { ok: false, fault: { file, line: 1, column: 1, message: `cannot be read: ${reasons[code] ?? code}` } };

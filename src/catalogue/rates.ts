@@ -6,7 +6,7 @@ import type { RateRule } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
 import type { StatedRates } from "./schema.ts";
 
-/** A group's exact fraction of the official price: 750_000 millionths is "0.75". */
+/** Fraction of the official price that a group charges. For example, "0.75" is 750_000 millionths. */
 export interface Fraction {
   readonly group: string;
   readonly text: string;
@@ -15,13 +15,13 @@ export interface Fraction {
 
 const million = 1_000_000n;
 
-/** The provider's official rates and the gateway's absolute rates, as stated by a file. */
+/** Rates in a price file: the provider's official rates and the gateway's absolute rates. */
 export interface StatedSides {
   readonly official: StatedRates;
   readonly gateway: StatedRates;
 }
 
-/** Resolved rates, or the classes without an exact rate and the reasons. */
+/** Resolved rates, or the reasons why some classes have no exact rate. */
 type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
   | { readonly ok: false; readonly faults: readonly RateFault[] };
@@ -29,8 +29,8 @@ type RatesResult =
 interface RateFault {
   readonly class: TokenClass;
   /**
-   * `none`: the files do not say what the class is charged. `inexact`: the fraction of its official rate cannot be
-   * represented exactly.
+   * `none`: the files state no charged rate for the class. `inexact`: the group's fraction of the class's official rate
+   * cannot be represented exactly.
    */
   readonly kind: "none" | "inexact";
   readonly message: string;
@@ -41,16 +41,17 @@ export function readFraction(group: string, text: string): Fraction {
 }
 
 /**
- * Returns the official rates. A class that the file leaves out has its parent's rate. `input` and `output` are always
- * stated.
+ * Returns the official rates. A class that the file does not state has the rate of its parent class. `input` and
+ * `output` are always stated.
  */
 export function listRates(official: StatedRates): Rates {
   return fill((name) => rateOf(official[statedClass(name, official)]));
 }
 
 /**
- * Returns the rule for a class; null if there is none. The gateway's absolute rate comes first, then the group's
- * fraction of the official rate, then the charged rate of the parent class. Cached input skips the fraction.
+ * Returns the rule that sets the charged rate of a class; null if there is none. The gateway's absolute rate takes
+ * precedence, then the group's fraction of the official rate, then the charged rate of the parent class. The fraction
+ * does not apply to cached input.
  */
 export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
   const { official, gateway } = stated;
@@ -62,8 +63,8 @@ export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fracti
 }
 
 /**
- * Returns the charged rates by class according to `rateRule`. A parent's fault is not reported again for its
- * children.
+ * Returns the charged rate of each class according to `rateRule`. Reports a fault of a parent class only once, not
+ * again for its child classes.
  */
 export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
   const { official, gateway } = stated;
@@ -92,8 +93,9 @@ export function chargedRates(stated: StatedSides, fraction: Fraction | null): Ra
 }
 
 /**
- * Returns the gateway's amount, or otherwise the group's fraction of the official amount. If neither exists, reports
- * a fault that names `field`, the field for the gateway's amount, and returns undefined.
+ * Returns the gateway's amount if the file states it; otherwise the group's fraction of the official amount. Without a
+ * group, or if that fraction is not exact, reports a fault and returns undefined. `field`: name of the field for the
+ * gateway's amount.
  */
 export function chargedUsd(
   { official, gateway }: { readonly official: string; readonly gateway?: string | undefined },
@@ -109,7 +111,7 @@ export function chargedUsd(
 }
 
 function inexact(amount: string, fraction: Fraction): string {
-  return `${fraction.text} of ${amount} (group "${fraction.group}") cannot be held exactly; state the rate under gateway`;
+  return `${fraction.text} of ${amount} (group "${fraction.group}") cannot be represented exactly; state the rate under gateway`;
 }
 
 /** Parses an amount that the schema has validated. */
@@ -119,7 +121,7 @@ export function usdOf(text: string): PicoUsd {
   return amount;
 }
 
-/** Rates of a price for requests or tasks, whose tokens cost nothing. */
+/** Rates of 0 for a price per request or task, because its tokens cost nothing. */
 export const freeRates: Rates = fill(() => 0n as PicoUsdPerToken);
 
 function shareOf(amount: bigint, fraction: Fraction): bigint | undefined {

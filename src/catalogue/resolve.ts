@@ -17,7 +17,7 @@ import type { Block } from "./read.ts";
 import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
 import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
 
-/** A model as stated by its file, with the file's defaults. */
+/** Statement of a model in its file, with the file's defaults. */
 export interface ModelStatement {
   readonly id: string;
   readonly provider: string;
@@ -29,54 +29,56 @@ export interface ModelStatement {
   readonly defaultsBlock: Block;
 }
 
-/** Defaults for a model whose file states none. Each errs on the expensive side. */
+/** Defaults for a model whose file states none. They make estimates too high rather than too low. */
 const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 400 } as const;
 
 /**
- * Returns the model at all times. The price is null while none is in force. If it reports faults, the result is
- * incomplete.
+ * Returns the spans of a model. In a span without a price in force, the price is null. If the function reports faults,
+ * the result is incomplete.
  */
 export function resolveModel(statement: ModelStatement, fraction: Fraction | null): readonly ModelSpan[] {
   const base = traitsOf(statement);
   const block = statement.block.at("prices");
+  // A price that was removed because of a fault is undefined.
   const prices: readonly (StatedPrice | undefined)[] = statement.model.prices ?? [];
-  const spans = validities(prices, block);
+  const validity = validities(prices, block);
   const resolved: ModelSpan[] = [{ start: Number.NEGATIVE_INFINITY, model: { ...base, price: null } }];
   prices.forEach((price, index) => {
-    const validity = spans[index];
-    if (price === undefined || validity === undefined) return;
-    const version = versionOf(statement, price, validity, fraction, block.at(index));
+    const span = validity[index];
+    if (price === undefined || span === undefined) return;
+    const version = versionOf(statement, price, span, fraction, block.at(index));
     if (version === undefined) return;
-    resolved.push({ start: validity.start, model: { ...base, price: pin(version) } });
-    const last = index === prices.length - 1;
-    if (last && validity.end !== null) resolved.push({ start: validity.end, model: { ...base, price: null } });
+    resolved.push({ start: span.start, model: { ...base, price: pin(version) } });
+    const isLast = index === prices.length - 1;
+    if (isLast && span.end !== null) resolved.push({ start: span.end, model: { ...base, price: null } });
   });
   return resolved;
 }
 
+/** Adds the id and the canonical text to a price version. */
 export function pin(version: PriceVersion): PinnedPrice {
   const canonical = canonicalPrice(version);
   return { id: contentId(canonical), canonical, version };
 }
 
 /**
- * Returns all properties except the price. The model's values take precedence over its file's defaults, and those
- * over the fallback.
+ * Returns all properties of a model except the price. Takes each value from the model, from its file's defaults or from
+ * `fallback`, in this order.
  */
 function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   const { block, model, defaultsBlock } = statement;
   const stated: StatedTraits = { ...statement.defaults, ...model };
   const encoding = stated.tokenizer ?? null;
-  if (encoding !== null && model.error_factor !== undefined && block.reliable("tokenizer")) {
+  if (encoding !== null && model.error_factor !== undefined && block.isReliable("tokenizer")) {
     block
       .at("error_factor")
-      .report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
+      .report("is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`");
   }
-  const needed = (field: "context_tokens" | "max_output_tokens") => {
-    // A model that has only task prices needs no token limits.
-    const isForTasks = model.tasks !== undefined && model.prices === undefined && block.reliable("prices");
+  const required = (field: "context_tokens" | "max_output_tokens") => {
+    // A model with only task prices needs no token limits.
+    const isForTasks = model.tasks !== undefined && model.prices === undefined && block.isReliable("prices");
     const missing =
-      stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
+      stated[field] === undefined && !isForTasks && block.isReliable(field) && defaultsBlock.isReliable(field);
     if (missing) block.report(`"${field}" is missing; write it here or in \`defaults\``);
     return stated[field] ?? 0;
   };
@@ -86,17 +88,17 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   if (imagePart === null && imageMost > 0) {
     block
       .at("image_tokens")
-      .report(`can count ${imageMost}, which image_part_tokens must bound; write it here or in \`defaults\``);
+      .report(`can count ${imageMost} tokens, but image_part_tokens is missing; write it here or in \`defaults\``);
   } else if (imagePart !== null && imagePart < imageMost) {
-    block.at("image_part_tokens").report(`is below what image_tokens can count; write ${imageMost} or more`);
+    block.at("image_part_tokens").report(`is below the most that image_tokens can count; write ${imageMost} or more`);
   }
   return {
     id: statement.id,
     provider: statement.provider,
     group: statement.id === ceilingPrice ? ceilingPrice : (model.group ?? null),
     servedAs: model.served_as ?? [],
-    contextTokens: needed("context_tokens"),
-    outputTokensMax: needed("max_output_tokens"),
+    contextTokens: required("context_tokens"),
+    outputTokensMax: required("max_output_tokens"),
     maxOutputField: stated.max_output_field ?? {},
     streams: stated.streams ?? "burst",
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
@@ -131,7 +133,7 @@ function permille(text: string): Permille {
   return Number(millionths / 1000n) as Permille;
 }
 
-/** Returns one resolved price; undefined if it reports a fault. */
+/** Resolves one price. Returns undefined if it reports a fault. */
 function versionOf(
   statement: ModelStatement,
   price: StatedPrice,
@@ -140,10 +142,13 @@ function versionOf(
   block: Block,
 ): PriceVersion | undefined {
   const flat = price.per_request;
-  const neither =
-    flat === undefined && price.official === undefined && block.reliable("official") && block.reliable("per_request");
-  if (neither || (flat !== undefined && price.official !== undefined)) {
-    block.report("states a price in one way; write either `official` rates or `per_request`");
+  const hasNeither =
+    flat === undefined &&
+    price.official === undefined &&
+    block.isReliable("official") &&
+    block.isReliable("per_request");
+  if (hasNeither || (flat !== undefined && price.official !== undefined)) {
+    block.report("must have exactly one kind of price; write either `official` rates or `per_request`");
     return undefined;
   }
   const tiers = flat === undefined ? tiersOf(price, fraction, block) : flatTiers(price, block);
@@ -169,7 +174,7 @@ function versionOf(
   };
 }
 
-/** Returns undefined if it reports a fault. */
+/** Resolves the rates of service tiers. Returns undefined if it reports a fault. */
 function serviceTiersOf(
   price: StatedPrice,
   fraction: Fraction | null,
@@ -184,7 +189,7 @@ function serviceTiersOf(
     : undefined;
 }
 
-/** Returns undefined if it reports a fault, or if an amount was removed because of an earlier fault. */
+/** Resolves fees. Returns undefined if it reports a fault, or if an amount was removed because of an earlier fault. */
 function feesOf(
   price: StatedPrice,
   fraction: Fraction | null,
@@ -194,7 +199,7 @@ function feesOf(
   let complete = true;
   for (const [name, stated] of Object.entries(price.fees ?? {})) {
     const here = block.at(name);
-    const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.reliable(field));
+    const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.isReliable(field));
     const sides = { official: stated.usd, gateway: stated.gateway };
     const charged = isWhole ? chargedUsd(sides, fraction, here.at("usd"), `fees.${name}.gateway`) : undefined;
     if (charged === undefined) complete = false;
@@ -208,7 +213,7 @@ function flatPrice(
   fraction: Fraction | null,
   block: Block,
 ): PriceVersion["perRequest"] | undefined {
-  if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
+  if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
   const charged = chargedUsd(flat, fraction, block.at("official"), "per_request.gateway");
   return charged === undefined ? undefined : { charged, list: usdOf(flat.official) };
 }
@@ -230,7 +235,7 @@ function tiersOf(
   block: Block,
 ): PriceVersion["tiers"] | undefined {
   const first = tierOf(0, sidesOf(price), fraction, block);
-  const rest: PriceTier[] = [];
+  const higher: PriceTier[] = [];
   let complete = first !== undefined;
   let below = 0;
   const tiers: readonly (NonNullable<StatedPrice["tiers"]>[number] | undefined)[] = price.tiers ?? [];
@@ -239,14 +244,16 @@ function tiersOf(
     const from = stated?.from_prompt_tokens;
     if (stated === undefined) return;
     if (from !== undefined && from <= below) {
-      here.at("from_prompt_tokens").report(`is not above the tier before it, ${below}; write tiers in ascending order`);
+      here
+        .at("from_prompt_tokens")
+        .report(`is ${from}, not above the tier before it, ${below}; write tiers in ascending order`);
     }
     below = from ?? below;
     const tier = tierOf(from, sidesOf(stated), fraction, here);
     if (tier === undefined) complete = false;
-    else rest.push(tier);
+    else higher.push(tier);
   });
-  return first !== undefined && complete ? [first, ...rest] : undefined;
+  return first !== undefined && complete ? [first, ...higher] : undefined;
 }
 
 export function sidesOf(stated: {
@@ -256,7 +263,7 @@ export function sidesOf(stated: {
   return { official: stated.official ?? {}, gateway: stated.gateway ?? {} };
 }
 
-/** Returns undefined if it reports a fault, or if a rate was removed because of an earlier fault. */
+/** Resolves one tier. Returns undefined if it reports a fault, or if a rate was removed because of an earlier fault. */
 function tierOf(
   fromPromptTokens: number | undefined,
   sides: StatedSides,
@@ -265,8 +272,8 @@ function tierOf(
 ): PriceTier | undefined {
   const charged = chargedRates(sides, fraction);
   if (!charged.ok) {
-    // One fix applies to all classes without a rate, so only one fault is reported.
-    const unknown = charged.faults.find(({ kind, class: name }) => kind === "none" && sidesReliable(block, name));
+    // One correction usually gives all classes a rate, so only the first class without a rate is reported.
+    const unknown = charged.faults.find(({ kind, class: name }) => kind === "none" && areSidesReliable(block, name));
     for (const fault of charged.faults) {
       if (fault.kind === "inexact" || fault === unknown) block.at("official", fault.class).report(fault.message);
     }
@@ -277,21 +284,20 @@ function tierOf(
   return { fromPromptTokens, charged: charged.rates, list: listRates(official) };
 }
 
-function sidesReliable(block: Block, name: string): boolean {
-  return ["official", "gateway"].every((side) => block.reliable(side) && block.at(side).reliable(name));
+function areSidesReliable(block: Block, name: string): boolean {
+  return ["official", "gateway"].every((side) => block.isReliable(side) && block.at(side).isReliable(name));
 }
 
-/** Dates of a price's validity. */
 type Dated = Pick<StatedPrice, "from" | "until">;
 
 /**
- * Half-open span of UTC days in which a price is valid, in milliseconds since 1970. `end` is null while the price has
- * no successor.
+ * UTC days on which a price is valid, from `start` up to but not including `end`, in milliseconds since 1970. `end` is
+ * null if the validity has no end.
  */
 export interface Validity {
   readonly start: number;
   readonly end: number | null;
-  /** ISO day, exclusive; the successor's `from` if the price states no end. */
+  /** First ISO day after the validity: the stated end, or `from` of the next price; null if there is neither. */
   readonly until: string | null;
 }
 
@@ -302,7 +308,8 @@ export function instantOf(day: string): number {
 
 /**
  * Returns the validity of each price, in order. A price ends when the next one begins. Reports a stated end that
- * overlaps the next price or leaves a gap, in which requests would have no price.
+ * overlaps the next price. Also reports a stated end that leaves a gap, because requests would have no price in the
+ * gap.
  */
 export function validities(prices: readonly (Dated | undefined)[], block: Block): readonly Validity[] {
   return prices.map((price, index) => {
@@ -313,14 +320,17 @@ export function validities(prices: readonly (Dated | undefined)[], block: Block)
         .at(index, "until")
         .report(`ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
     }
-    if (price?.from !== undefined && next?.from !== undefined) reportJoint(price, next, block.at(index + 1, "from"));
+    if (price?.from !== undefined && next?.from !== undefined)
+      reportGapOrOverlap(price, next, block.at(index + 1, "from"));
     return { start: instantOf(price?.from ?? ""), end: until === null ? null : instantOf(until), until };
   });
 }
 
-function reportJoint(price: Dated, next: Dated, start: Block): void {
+function reportGapOrOverlap(price: Dated, next: Dated, start: Block): void {
   if (next.from <= price.from) {
-    start.report(`begins on ${next.from}, but the price above it on ${price.from}; write them in ascending order`);
+    start.report(
+      `begins on ${next.from}, but the price above it begins on ${price.from}; write them in ascending order`,
+    );
     return;
   }
   if (price.until === undefined || price.until === next.from) return;

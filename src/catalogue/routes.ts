@@ -2,7 +2,7 @@ import {
   canonicalSegments,
   hasTaskId,
   isBelow,
-  overlap,
+  pathsOverlap,
   ownPaths,
   unversionedPaths,
   type RouteKind,
@@ -12,7 +12,7 @@ import {
 import type { Block, ReadFile } from "./read.ts";
 import type { StatedRoute } from "./schema.ts";
 
-/** A route as stated by a file; null removes the route of an earlier layer. */
+/** Statement of a route in a file. If `stated` is null, the statement removes the route of an earlier layer. */
 interface Statement {
   readonly key: string;
   readonly file: ReadFile;
@@ -22,8 +22,8 @@ interface Statement {
 }
 
 /**
- * Returns the routes in force after all layers, with each method and path once. If it reports faults, the result is
- * incomplete.
+ * Returns the routes that apply after all layers. Each combination of method and path occurs once. If the function
+ * reports faults, the result is incomplete.
  */
 export function routesOf(
   layers: readonly (readonly ReadFile[])[],
@@ -42,9 +42,9 @@ export function routesOf(
       }
     }
   });
-  const inForce = [...statements.values()].filter(({ stated }) => stated !== null);
-  reportOverlaps(inForce);
-  return inForce.flatMap(({ key, block, stated }) => (stated === null ? [] : [routeOf(key, stated, block)]));
+  const applied = [...statements.values()].filter(({ stated }) => stated !== null);
+  reportOverlaps(applied);
+  return applied.flatMap(({ key, block, stated }) => (stated === null ? [] : [routeOf(key, stated, block)]));
 }
 
 function partsOf(key: string): { readonly method: RouteMethod; readonly path: string } {
@@ -52,28 +52,28 @@ function partsOf(key: string): { readonly method: RouteMethod; readonly path: st
   return { method: method as RouteMethod, path };
 }
 
-/** Returns the identity of a route, which is the same for all spellings of its path. */
+/** Returns a route's method and normalized path. The result is the same for all spellings of the path. */
 function identityOf(key: string): string {
   const { method, path } = partsOf(key);
   return `${method} /${canonicalSegments(path).join("/")}`;
 }
 
-/** Reports two routes that the same request can match, at the position of the later one. */
+/** Reports routes that can match the same request as an earlier route, at the position of the later of the two. */
 function reportOverlaps(statements: readonly Statement[]): void {
   statements.forEach((statement, index) => {
     const { method, path } = partsOf(statement.key);
     const other = statements
       .slice(0, index)
-      .find(({ key }) => partsOf(key).method === method && overlap(partsOf(key).path, path));
+      .find(({ key }) => partsOf(key).method === method && pathsOverlap(partsOf(key).path, path));
     if (other === undefined) return;
     const [later, earlier] = other.layer > statement.layer ? [other, statement] : [statement, other];
     later.block.report(
-      `a request can be both this and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.line()}); keep one of them, or write "${earlier.key}: null" in a later file`,
+      `a request can match both this route and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.line()}); keep one of them, or write "${earlier.key}: null" in a later file`,
     );
   });
 }
 
-/** Fields for each kind of route, in addition to `does`, `source` and `keys`. */
+/** Fields that each kind of route accepts, in addition to `does`, `source` and `keys`. */
 const fieldsOf: Readonly<Record<RouteKind, readonly (keyof StatedRoute)[]>> = {
   create: ["model", "model_field", "type", "type_field", "input"],
   retrieve: ["task_field"],
@@ -88,7 +88,7 @@ function routeOf(key: string, stated: StatedRoute, block: Block): TaskRoute {
   const { does } = stated;
   if (isBelow(path, [...ownPaths, ...unversionedPaths]) || path.split("/")[1] === "{task_id}") {
     block.report(
-      `"${path}" is a path of Farebox's own; write one that does not begin with ${ownPaths.join(", ")} or {task_id}`,
+      `"${path}" is reserved for Farebox; write a path that does not begin with ${ownPaths.join(", ")} or {task_id}`,
     );
   }
   if (path.split("{task_id}").length > 2) block.report(`"${path}" names a task twice; write {task_id} once`);
@@ -100,8 +100,8 @@ function routeOf(key: string, stated: StatedRoute, block: Block): TaskRoute {
     does === "create" &&
     stated.model === undefined &&
     stated.model_field === undefined &&
-    block.reliable("model") &&
-    block.reliable("model_field")
+    block.isReliable("model") &&
+    block.isReliable("model_field")
   ) {
     block.report(
       '"model" is missing; write the model whose task prices apply, or `model_field`, the field of the body that names it',
@@ -109,16 +109,16 @@ function routeOf(key: string, stated: StatedRoute, block: Block): TaskRoute {
   }
   if (
     (does === "retrieve" || does === "cancel") &&
-    block.reliable("task_field") &&
+    block.isReliable("task_field") &&
     hasTaskId(path) === (stated.task_field !== undefined)
   ) {
     block.report(
-      "names its task in one way; write {task_id} in the path, or `task_field`, the field of the body that names it",
+      "must name its task exactly once; write {task_id} in the path, or `task_field`, the field of the body that names it",
     );
   }
-  if (does === "setting" && stated.keys === undefined && block.reliable("keys")) {
+  if (does === "setting" && stated.keys === undefined && block.isReliable("keys")) {
     block.report(
-      '"keys" is missing; a setting is of the whole account: write the names of the keys that may change it',
+      '"keys" is missing; a setting applies to the whole account, so write the names of the keys that may change it',
     );
   }
   return {

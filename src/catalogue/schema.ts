@@ -6,29 +6,32 @@ import { streamKinds } from "../core/slices.ts";
 import { tokenClasses, units, type TokenClass } from "../core/usage.ts";
 
 /**
- * Schema of a price file. Every `error` completes the sentence "write …", so that a fault says what to write. The
- * schema transforms nothing: valid values stay as written.
+ * Schema of a price file. Every `error` completes the sentence "write …", because a fault tells the user what to write.
+ * The schema does not convert values.
  */
 
-/** Highest accepted rate. Multiplied by the largest context, it stays well within 64 bits of pico-USD. */
+/**
+ * Highest accepted rate. The product of this rate and the largest context fits into 64 bits of pico-USD with a wide
+ * margin.
+ */
 const rateMaxUsdPerMillion = "10000";
 const tokensMax = 100_000_000;
 
 const plainDecimal = /^\d{1,12}(\.\d{1,12})?$/;
 
 /**
- * Returns a schema for decimal strings that `reads` accepts. A decimal with too many digits gets the error `tooFine`.
+ * Returns a schema for decimal strings. For a decimal that `isExact` rejects, the schema reports the error `inexact`.
  */
-function decimal(what: string, tooFine: string, reads: (text: string) => boolean) {
+function decimal(what: string, inexact: string, isExact: (text: string) => boolean) {
   return z
     .string({ error: what })
     .regex(plainDecimal, { error: what, abort: true })
-    .refine(reads, { error: tooFine, abort: true });
+    .refine(isExact, { error: inexact, abort: true });
 }
 
 const rate = decimal(
   'a decimal string in quotes, USD per 1M tokens, such as "2.50"',
-  "it with at most six decimals: a finer rate cannot be held exactly",
+  "it with at most six decimals: a finer rate cannot be represented exactly",
   (text) => parseRate(text) !== undefined,
 ).refine((text) => (parseRate(text) ?? 0n) <= (parseRate(rateMaxUsdPerMillion) ?? 0n), {
   error: `a rate of at most ${rateMaxUsdPerMillion} USD per 1M tokens`,
@@ -36,13 +39,13 @@ const rate = decimal(
 
 const usd = decimal(
   'a decimal string in quotes, USD, such as "0.005"',
-  "it with at most twelve decimals and below USD 9.2 million: another amount cannot be held exactly",
+  "it with at most twelve decimals and below USD 9.2 million: other amounts cannot be represented exactly",
   (text) => parseUsd(text) !== undefined,
 );
 
 const fraction = decimal(
   'a decimal string in quotes, the share of the official price, such as "0.75"',
-  "it with at most six decimals: a finer fraction cannot be held exactly",
+  "it with at most six decimals: a finer fraction cannot be represented exactly",
   (text) => parseRate(text) !== undefined,
 ).refine((text) => (parseRate(text) ?? 0n) <= 100_000_000n, { error: 'a fraction of at most "100"' });
 
@@ -59,12 +62,12 @@ function whole(what: string, min: number) {
 }
 
 const tokens = whole("a whole number of tokens without quotes, such as 128000", 1);
-const partTokens = whole("a whole number of tokens for one part, or null where nothing bounds it", 1).nullable();
+const partTokens = whole("a whole number of tokens for one part, or null if there is no bound", 1).nullable();
 const day = z.iso.date({ error: "a UTC day that exists, such as 2026-08-21" });
 const flag = z.boolean({ error: "true or false" });
 const words = z.string({ error: "a few words in quotes" }).min(1, { error: "a few words in quotes" });
 
-/** Returns a schema for an object that accepts only these fields and reports each unknown one. */
+/** Returns a schema for an object that accepts only these fields and reports each unknown field. */
 function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
@@ -76,7 +79,7 @@ function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 }
 
 function named<Value extends z.ZodType>(key: RegExp, what: string, value: Value) {
-  return z.record(z.string().regex(key, { error: what }), value, { error: "a block with one entry a name" });
+  return z.record(z.string().regex(key, { error: what }), value, { error: "a block with one entry for each name" });
 }
 
 const optionalRates = Object.fromEntries(tokenClasses.map((name) => [name, rate.optional()])) as Record<
@@ -88,48 +91,75 @@ const gatewayRates = block(optionalRates);
 
 const tier = block({
   from_prompt_tokens: tokens.describe("Smallest prompt of this tier; 200001 for a price above 200k tokens."),
-  official: officialRates,
-  gateway: gatewayRates.optional(),
+  official: officialRates.describe("The provider's rates in this tier."),
+  gateway: gatewayRates.optional().describe("The gateway's rates in this tier."),
 });
 
-const tierList = z.array(tier, { error: "a list of tiers" }).optional();
+const tierList = z
+  .array(tier, { error: "a list of tiers" })
+  .optional()
+  .describe("Rates by the size of the prompt, in ascending order.");
 
-const serviceTier = block({ official: officialRates, gateway: gatewayRates.optional(), tiers: tierList });
+const serviceTier = block({
+  official: officialRates.describe("The provider's rates in this service tier."),
+  gateway: gatewayRates.optional().describe("The gateway's rates in this service tier."),
+  tiers: tierList,
+});
 
 const toolFee = block({
-  usd: usd.describe("The provider's price of one call, USD."),
-  gateway: usd.optional().describe("The gateway's price of one call, USD; it wins over group x official."),
-  input_tokens: whole("the most tokens that one call adds to the prompt, a whole number without quotes", 0),
+  usd: usd.describe("The provider's price of one call, in USD."),
+  gateway: usd
+    .optional()
+    .describe("The gateway's price of one call, in USD; it takes precedence over group x official."),
+  input_tokens: whole(
+    "the largest number of tokens that one call adds to the prompt, a whole number without quotes",
+    0,
+  ).describe("Largest number of tokens that one call adds to the prompt."),
 });
 
-/** Pattern for the type of an answer's item that represents a tool call. */
+/** Pattern for the item type of a tool call in an answer. */
 const toolCall = /^[a-z][a-z0-9_]{0,58}_call$/;
 
 const price = block({
   from: day.describe("First UTC day of validity."),
-  until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
-  source: words.describe("Source of the price, and the day."),
-  official: officialRates.optional().describe("The provider's list, USD per 1M tokens, decimal strings."),
-  gateway: gatewayRates.optional().describe("Absolute rates of the gateway; they win over group x official."),
-  per_request: block({ official: usd, gateway: usd.optional() })
+  until: day.optional().describe("First UTC day after the validity; by default the next entry's `from`."),
+  source: words.describe("Source of the price, and the day on which it was read."),
+  official: officialRates
+    .optional()
+    .describe("The provider's official rates in USD per 1M tokens, as decimal strings."),
+  gateway: gatewayRates
+    .optional()
+    .describe("Absolute rates of the gateway; they take precedence over group x official."),
+  per_request: block({
+    official: usd.describe("The provider's price of one request."),
+    gateway: usd.optional().describe("The gateway's price of one request; it takes precedence over group x official."),
+  })
     .optional()
     .describe("Flat price of one request in USD, instead of token rates (image models)."),
   minimum: block({
-    tokens: whole("a whole number of tokens without quotes", 0).optional(),
-    usd: usd.optional(),
-  }).optional(),
+    tokens: whole("a whole number of tokens without quotes", 0)
+      .optional()
+      .describe(
+        "Smallest number of prompt and output tokens that is charged; missing tokens are charged at the output rate.",
+      ),
+    usd: usd.optional().describe("Smallest amount that is charged, in USD."),
+  })
+    .optional()
+    .describe("Minimum charge of one request."),
   tier_mode: z
     .enum(["whole_request", "marginal"], { error: "whole_request or marginal" })
     .optional()
-    .describe("whole_request (default): the tier a prompt reaches prices all of it. marginal: each its own part."),
+    .describe(
+      "whole_request (default): the whole request has the rates of the tier that the prompt reaches. marginal: each part of the prompt has the rates of its own tier.",
+    ),
   tiers: tierList,
   service_tiers: block({
-    priority: serviceTier.optional(),
-    flex: serviceTier.optional(),
-    batch: serviceTier.optional(),
+    priority: serviceTier.optional().describe("Rates of the priority tier: `official`, `gateway` and `tiers`."),
+    flex: serviceTier.optional().describe("Rates of the flex tier: `official`, `gateway` and `tiers`."),
+    batch: serviceTier.optional().describe("Rates of the batch tier: `official`, `gateway` and `tiers`."),
   })
     .optional()
-    .describe("Rates of other service tiers; the rates next to them are those of the standard one."),
+    .describe("Rates of other service tiers. The rates next to this field apply to the standard tier."),
   fees: named(toolCall, "the type of the item in an answer, such as web_search_call", toolFee)
     .optional()
     .describe("The price of one call of a hosted tool, in addition to its tokens."),
@@ -145,8 +175,8 @@ const fieldWords = "the name of a field of the task's input, such as duration";
 
 const taskPrice = block({
   from: day.describe("First UTC day of validity."),
-  until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
-  source: words.describe("Source of the price, and the day."),
+  until: day.optional().describe("First UTC day after the validity; by default the next entry's `from`."),
+  source: words.describe("Source of the price, and the day on which it was read."),
   per: z
     .enum(["task", "second", "piece"], { error: "task, second or piece" })
     .optional()
@@ -155,11 +185,13 @@ const taskPrice = block({
     .string({ error: fieldWords })
     .min(1, { error: fieldWords })
     .optional()
-    .describe("The field of `input` that states how many seconds or pieces."),
+    .describe("Field of `input` that states the number of seconds or pieces."),
   default: count.optional().describe("Number of units if the field states none."),
-  max: count.optional().describe("The most that the gateway makes of one task."),
-  official: usd.describe("The provider's price, USD for each."),
-  gateway: usd.optional().describe("The gateway's price, USD for each; it wins over group x official."),
+  max: count.optional().describe("Largest number of units that the gateway produces for one task."),
+  official: usd.describe("The provider's price in USD for each unit."),
+  gateway: usd
+    .optional()
+    .describe("The gateway's price in USD for each unit; it takes precedence over group x official."),
 });
 
 const imageTokens = z.union(
@@ -169,10 +201,14 @@ const imageTokens = z.union(
       tile: tokens.describe("Tokens of a tile of 512 x 512 pixels."),
     }),
     block({
-      patch: whole("the side of a patch in pixels, such as 32", 1),
-      most: whole("the most patches of one image, such as 1536", 1),
+      patch: whole("the side of a patch in pixels, such as 32", 1).describe("Side of a patch in pixels."),
+      most: whole("the largest number of patches of one image, such as 1536", 1).describe(
+        "Largest number of patches of one image.",
+      ),
       multiplier: factor.optional().describe('Tokens of a patch; default "1".'),
-      longest: whole("the longest side that an image keeps, in pixels", 1).optional(),
+      longest: whole("the longest side of an image after scaling, in pixels", 1)
+        .optional()
+        .describe("Longest side of an image in pixels; a larger one is scaled down first."),
     }),
   ],
   { error: "a block of base and tile, or of patch, most, multiplier and longest" },
@@ -184,16 +220,16 @@ function bodyFieldOf(...names: readonly [string, ...string[]]) {
 }
 
 const maxOutputField = block({
-  chat: bodyFieldOf("max_tokens", "max_completion_tokens"),
-  completions: bodyFieldOf("max_tokens"),
-  responses: bodyFieldOf("max_output_tokens"),
+  chat: bodyFieldOf("max_tokens", "max_completion_tokens").describe("Field of chat completions."),
+  completions: bodyFieldOf("max_tokens").describe("Field of completions."),
+  responses: bodyFieldOf("max_output_tokens").describe("Field of responses."),
 }).describe(
-  "The field of a request that limits its output, by API. Output caps and fitting write it; left out, capped keys cannot use the model.",
+  "Request field that limits the output, for each API. Farebox writes its limits into this field. If no field is given for an API, keys with an output cap cannot use the model with that API.",
 );
 
 const traits = {
   tokenizer: z
-    .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null where it is not published" })
+    .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null if it is not published" })
     .nullable()
     .optional()
     .describe("The model's own published tokenizer; null counts with o200k_base times error_factor."),
@@ -201,43 +237,53 @@ const traits = {
     .enum(streamKinds, { error: streamKinds.join(" or ") })
     .optional()
     .describe(
-      "live: generates while it streams, so that a hold may grow. burst (default): its answer may come at once.",
+      "live: an answer arrives while it is generated, so that a hold can grow. burst (default): the answer may arrive all at once.",
     ),
   error_factor: factor.optional().describe("Factor by which o200k_base may undercount this model; default 1.5."),
   tokens_per_byte: factor
     .optional()
-    .describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
-  context_tokens: tokens.optional(),
-  max_output_tokens: tokens.optional(),
+    .describe("Largest number of tokens for one byte of text; default 1 with a tokenizer, otherwise 1.5."),
+  context_tokens: tokens.optional().describe("Largest number of tokens of a prompt and its answer."),
+  max_output_tokens: tokens.optional().describe("Largest number of output tokens of one answer."),
   max_output_field: maxOutputField.optional(),
-  image_part_tokens: partTokens.optional(),
+  image_part_tokens: partTokens
+    .optional()
+    .describe("Largest number of tokens of one image in a prompt; null if there is no bound."),
   image_tokens: imageTokens.nullable().optional().describe("Rule for images of known size."),
   prompt_form: z
     .enum(["chat", "harmony"], { error: "chat or harmony" })
     .optional()
-    .describe("Form of tools in the prompt: chat (default), or harmony for OpenAI's models that reason."),
-  audio_part_tokens: partTokens.optional(),
-  file_part_tokens: partTokens.optional(),
+    .describe("Format of tools in the prompt: chat (default), or harmony for OpenAI's reasoning models."),
+  audio_part_tokens: partTokens
+    .optional()
+    .describe("Largest number of tokens of one recording in a prompt; null if there is no bound."),
+  file_part_tokens: partTokens
+    .optional()
+    .describe("Largest number of tokens of one file in a prompt; null if there is no bound."),
   unit: z
     .enum(units, { error: "token, second or character" })
     .optional()
     .describe(
-      "Unit of the sizes, and of the rates, which are for a million; default token. Seconds are audio_input, characters input.",
+      "Unit of the sizes and the rates; rates are for one million units. Default: token. Seconds count as audio_input, characters as input.",
     ),
   images_only: flag
     .optional()
     .describe(
-      "True if its rates are for the images endpoints alone, because a chat's usage does not state an image's tokens; default false.",
+      "True if the model's rates apply only to the images endpoints, because only their usage states the tokens of images. Default false.",
     ),
-  reasoning: flag.optional().describe("True if it may bill output that the client never sees; default true."),
-  tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
+  reasoning: flag
+    .optional()
+    .describe("True if the model may bill output that the client never receives; default true."),
+  tokens_per_second: whole("a whole number of tokens a second", 1)
+    .optional()
+    .describe("Largest number of tokens that the model generates in a second, with its hidden reasoning."),
   bills_server_errors: flag
     .optional()
-    .describe("True if the gateway bills an answer of 500, 502 or 503; default false."),
+    .describe("True if the gateway bills an answer of 5xx (except 504, 520 and 524); default false."),
   obeys_max_tool_calls: flag
     .optional()
     .describe(
-      "True if max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget.",
+      "True if max_tool_calls limits the calls of hosted tools in one request. Default false: a hard budget then refuses such requests.",
     ),
 };
 
@@ -246,34 +292,39 @@ const modelName = /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$/;
 const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most 128 characters";
 /** Pattern for names of groups and providers, which become metric labels. */
 const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
-const labelWords = "a name of small letters, digits and . _ -, at most 63 characters";
+const labelWords = "a name of lower-case letters, digits and . _ -, at most 63 characters";
 
 const taskType = /^(\*|[^\p{Cc}\p{Cs}]{1,128})$/u;
-const taskTypeWords = "a task type as clients send it, or * for all that have no price of their own";
+const taskTypeWords = "a task type as clients send it, or * for all types that have no price";
 
 const modelFields = {
   group: z
     .string({ error: "the name of a group" })
     .nullable()
     .optional()
-    .describe("Share of the official price that the gateway charges."),
+    .describe("Group that states the share of the official price that the gateway charges."),
   ...traits,
-  prices: z.array(price, { error: "a list of prices" }).optional().describe("Ascending; appended, never overwritten."),
+  prices: z
+    .array(price, { error: "a list of prices" })
+    .optional()
+    .describe("Prices in the order of their `from`. New prices are appended; existing ones are never changed."),
 };
 
 const alias = z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords });
 const provider = z.string({ error: labelWords }).regex(label, { error: labelWords }).optional();
 const model = block({
-  provider: provider.describe("The family's name where it is not the file's."),
-  aliases: z.array(alias, { error: "a list of names" }).optional(),
+  provider: provider.describe("Name of the model's family, if it differs from the file's."),
+  aliases: z.array(alias, { error: "a list of names" }).optional().describe("Other names of the model."),
   served_as: z
     .array(alias, { error: "a list of names" })
     .optional()
-    .describe("Names of other models that may answer for it: the gateway bills them as this one."),
+    .describe("Names of other models that may answer instead. The gateway bills their answers as this model."),
   ...modelFields,
   tasks: named(taskType, taskTypeWords, z.array(taskPrice, { error: "a list of prices" }))
     .optional()
-    .describe("Prices of tasks by their type, or * for all others; ascending, appended, never overwritten."),
+    .describe(
+      "Prices of tasks by task type, in the order of their `from`; * applies to all other types. New prices are appended; existing ones are never changed.",
+    ),
 });
 
 const routeKey = new RegExp(`^(?:${routeMethods.join("|")}) (?:/(?:[A-Za-z0-9._~-]+|\\{task_id\\}))+$`);
@@ -287,45 +338,53 @@ const route = block({
   does: z
     .enum(routeKinds, { error: routeKinds.join(", ") })
     .describe("Action of the path. Uploads and settings cost nothing."),
-  source: words.describe("Source of the path, and the day."),
-  model: alias.optional().describe("The model whose task prices apply, where the body names none."),
+  source: words.describe("Source of the path, and the day on which it was read."),
+  model: alias.optional().describe("The model whose task prices apply, if the body names none."),
   model_field: bodyField.optional().describe("The field of the body that names the model."),
   type: z
     .string({ error: taskTypeWords })
     .regex(taskType, { error: taskTypeWords })
     .optional()
-    .describe("The task type, where the body names none."),
+    .describe("The task type, if the body names none."),
   type_field: bodyField.optional().describe("The field of the body that names the task type."),
   input: bodyField
     .optional()
-    .describe("The field of the body whose members a price's `field` names; left out, the body itself."),
+    .describe("Field of the body that contains the fields named by a price's `field`; by default the body itself."),
   task_field: bodyField
     .optional()
-    .describe("The field of the body, or of a GET's query, that names the task or a list of tasks."),
+    .describe("Field of the body, or of the query of a GET, that names the task or a list of tasks."),
   keys: z
     .array(keyName, { error: "a list of names of keys" })
     .optional()
-    .describe("Names of the keys that may use it; left out, all."),
+    .describe("Names of the keys that may use the route; by default all."),
 });
 
 export const priceFileSchema = block({
-  groups: named(label, labelWords, block({ fraction })).optional(),
+  groups: named(
+    label,
+    labelWords,
+    block({ fraction: fraction.describe("Share of the official price that the gateway charges.") }),
+  )
+    .optional()
+    .describe("Groups of models for which the gateway charges the same share of the official price."),
   task_units: named(
     label,
     labelWords,
     z
       .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
       .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
-  ).optional(),
+  )
+    .optional()
+    .describe("Units of consumption that are worth one USD, by the `usage.type` of a task."),
   routes: named(routeKey, routeKeyWords, route.nullable())
     .optional()
     .describe(
-      "Paths of the gateway that create, show or cancel tasks, by method and path; null removes that of an earlier file.",
+      "Paths of the gateway that create, show or cancel tasks, by method and path; null removes the route of an earlier file.",
     ),
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
-  provider: provider.describe("The family's name of all models of this file that state none."),
+  provider: provider.describe("Family name of all models in this file that state none."),
   defaults: block(traits).optional().describe("Defaults for all models of this file."),
-  models: named(modelName, modelNameWords, model).optional(),
+  models: named(modelName, modelNameWords, model).optional().describe("Models by name, with their prices."),
 });
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
@@ -338,7 +397,8 @@ export type StatedFee = z.infer<typeof toolFee>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 
 /**
- * Returns the schema as JSON Schema, for editors. `pricing/schema.json` contains this text, and a test compares them.
+ * Returns the schema as JSON Schema, for editors. `pricing/schema.json` contains this text, and a test checks that the
+ * two are equal.
  */
 export function priceFileJsonSchema(): string {
   const schema = z.toJSONSchema(priceFileSchema, { io: "input", reused: "ref" });

@@ -1,4 +1,4 @@
-import { noMoney, scaledDecimal } from "../core/money.ts";
+import { compareDecimals, noMoney } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
@@ -6,7 +6,7 @@ import { chargedUsd, freeRates, usdOf, type Fraction } from "./rates.ts";
 import { pin, validities, type ModelStatement, type Validity } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
 
-/** Returns the task prices of a model at all times. If it reports faults, the result is incomplete. */
+/** Returns the price history of each task type of a model. If the function reports faults, the result is incomplete. */
 export function resolveTasks(statement: ModelStatement, fraction: Fraction | null): readonly TaskHistory[] {
   return Object.entries(statement.model.tasks ?? {}).map(([taskType, prices]) => {
     const block = statement.block.at("tasks", taskType);
@@ -15,6 +15,7 @@ export function resolveTasks(statement: ModelStatement, fraction: Fraction | nul
 }
 
 interface Stated {
+  /** Prices in ascending order; undefined for a price that was removed because of a fault. */
   readonly prices: readonly (StatedTaskPrice | undefined)[];
   readonly fraction: Fraction | null;
   readonly block: Block;
@@ -44,7 +45,7 @@ function versionOf(
     block,
   }: { price: StatedTaskPrice; validity: Validity; fraction: Fraction | null; block: Block },
 ): PriceVersion | undefined {
-  if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
+  if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
   const charged = chargedUsd(price, fraction, block.at("official"));
   if (charged === undefined) return undefined;
   return {
@@ -62,7 +63,10 @@ function versionOf(
   };
 }
 
-/** Returns how many units a task counts: one for a price of the whole task, otherwise the number in a request field. */
+/**
+ * Returns the rule for the number of priced units in a task. A price for the whole task has one unit. For other prices,
+ * a field of the request states the number.
+ */
 function quantityOf(price: StatedTaskPrice, block: Block): TaskQuantity {
   if ((price.per ?? "task") === "task") {
     for (const field of ["field", "default", "max"] as const) {
@@ -75,18 +79,13 @@ function quantityOf(price: StatedTaskPrice, block: Block): TaskQuantity {
     }
     return { field: null, otherwise: "1", most: "1" };
   }
-  if (price.field === undefined && block.reliable("field")) {
+  if (price.field === undefined && block.isReliable("field")) {
     block.report(
       `"field" is missing; write which field of the task's input states the ${price.per}s, such as duration`,
     );
   }
   const { default: otherwise, max } = price;
-  if (otherwise !== undefined && max !== undefined && isMore(otherwise, max))
-    block.at("default").report(`is above max, ${max}`);
+  if (otherwise !== undefined && max !== undefined && compareDecimals(otherwise, max) > 0)
+    block.at("default").report(`is above max; write at most ${max}`);
   return { field: price.field ?? null, otherwise: otherwise ?? null, most: max ?? null };
-}
-
-function isMore(one: string, other: string): boolean {
-  const [a, b] = [scaledDecimal(one), scaledDecimal(other)];
-  return a.digits * b.scale > b.digits * a.scale;
 }

@@ -1,17 +1,17 @@
-import { createHash } from "node:crypto";
 import { watch, type FSWatcher } from "node:fs";
 import type { Clock } from "../ports/clock.ts";
 import { loop, sleep, type Loop } from "../platform/loop.ts";
-import { buildCatalogue, type CatalogueBuilder, type PriceText } from "./build.ts";
+import { startThread } from "../platform/thread.ts";
+import type { CatalogueBuilder, PriceText } from "./build.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
-import type { Fault } from "../core/fault.ts";
+import { messageOf, type Fault, type OrFaults } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
-import { Worker } from "node:worker_threads";
+import { fingerprint, prebuiltCatalogue, type PriceLayers } from "./prebuilt.ts";
 
 /** Result of reloading the price files. */
 export type Reload =
   /** The new prices are in force. `before` is the digest of the previous catalogue. */
-  | { readonly kind: "taken"; readonly before: string; readonly catalogue: LoadedCatalogue }
+  | { readonly kind: "applied"; readonly before: string; readonly catalogue: LoadedCatalogue }
   /** The previous prices stay in force. */
   | { readonly kind: "refused"; readonly faults: readonly Fault[] };
 
@@ -20,31 +20,40 @@ interface WatchOptions {
   readonly clock: Clock;
   /** Called after every attempted reload. */
   readonly onReload: (reload: Reload) => void;
-  /** Time without changes before the files are read, in milliseconds; 250 by default. */
+  /** Time for which the texts must stay unchanged before they are applied, in milliseconds; 250 by default. */
   readonly quietMs?: number;
   /** Interval at which the user's folder is read without a change notification, in milliseconds; 5000 by default. */
   readonly pollMs?: number;
-  /** Builds the first catalogue; `buildCatalogue` by default. */
+  /**
+   * Builds the first catalogue. The default is the package's prebuilt catalogue if it was built from the same texts,
+   * and `buildCatalogue` otherwise.
+   */
   readonly build?: CatalogueBuilder;
 }
 
-export type PricesOpening =
-  | { readonly ok: true; readonly prices: WatchedPrices }
-  | { readonly ok: false; readonly faults: readonly Fault[] };
+export type PricesOpening = OrFaults<{ prices: WatchedPrices }>;
 
-/** Loads the prices and applies changes in the user's folder until disposed. */
+/** Loads the prices. Applies changes in the user's folder until the result is disposed. */
 export async function watchPrices(options: WatchOptions): Promise<PricesOpening> {
   const read = await readPriceTexts(options.folders);
   if (!read.ok) return read;
-  const built = (options.build ?? buildCatalogue)(read.layers);
+  const built = await firstCatalogue(read.layers, options.build);
   if (!built.ok) return built;
   return { ok: true, prices: new WatchedPrices(options, built.catalogue, read) };
 }
 
+async function firstCatalogue(layers: PriceLayers, build: CatalogueBuilder | undefined): Promise<Built> {
+  if (build !== undefined) return build(layers);
+  const prebuilt = prebuiltCatalogue(layers);
+  if (prebuilt !== undefined) return { ok: true, catalogue: prebuilt };
+  const { buildCatalogue } = await import("./build.ts");
+  return buildCatalogue(layers);
+}
+
 /**
- * Holds the prices in force. A reload replaces the whole catalogue or nothing. A file system notification or a slow
- * poll detects a change, which is applied once the texts stay the same, because editors may write a file in several
- * steps. Only `reload` reads the shipped files again: updating the program under a running proxy must not change its
+ * Prices in force. A reload replaces the whole catalogue or nothing. File system notifications and a slow poll detect
+ * changes. A change is applied only when the texts have stopped changing, because editors may write a file in several
+ * steps. Only `reload` reads the shipped files again: a program update under a running proxy must not change its
  * prices.
  */
 export class WatchedPrices implements Disposable {
@@ -53,12 +62,15 @@ export class WatchedPrices implements Disposable {
   readonly #checks: Loop;
   #current: LoadedCatalogue;
   #shipped: readonly PriceText[];
-  /** Fingerprint of the texts that were last applied or refused. */
+  /** Fingerprint of the texts that were applied or refused most recently. */
   #seen: string;
   #watcher: FSWatcher | null = null;
   /** True if the next check must read all files, including the shipped ones, even if none seems to have changed. */
   #isForced = false;
   readonly #listeners: (() => void)[] = [];
+
+  /** Returns the catalogue in force. */
+  readonly current = (): LoadedCatalogue => this.#current;
 
   constructor(options: WatchOptions, current: LoadedCatalogue, read: PriceTexts & { readonly ok: true }) {
     this.#options = options;
@@ -75,12 +87,8 @@ export class WatchedPrices implements Disposable {
     });
   }
 
-  get current(): LoadedCatalogue {
-    return this.#current;
-  }
-
-  /** Calls the listener whenever new prices are in force. */
-  onTaken(listener: () => void): void {
+  /** Calls the listener each time new prices are in force. */
+  onApplied(listener: () => void): void {
     this.#listeners.push(listener);
   }
 
@@ -100,31 +108,34 @@ export class WatchedPrices implements Disposable {
     this.#isForced = false;
     const texts = await this.#settled(isForced);
     if (texts === null || this.#hasEnded()) return;
-    const reload = await this.#judge(texts);
+    const reload = await this.#checked(texts);
     if (this.#hasEnded()) return;
     this.#seen = fingerprint(texts);
-    if (reload.kind === "taken") {
+    if (reload.kind === "applied") {
       if (texts.ok) this.#shipped = texts.layers[0] ?? [];
       this.#current = reload.catalogue;
     }
     // The path may now refer to a different folder.
     this.#watchFolder();
     this.#options.onReload(reload);
-    if (reload.kind === "taken") for (const listener of this.#listeners) listener();
+    if (reload.kind === "applied") for (const listener of this.#listeners) listener();
   }
 
   #hasEnded(): boolean {
     return this.#checks.ending.aborted;
   }
 
-  /** Reads the texts until they stay the same; returns null if they have already been checked. */
-  async #settled(always: boolean): Promise<PriceTexts | null> {
-    const isNew = (read: PriceTexts) => always || fingerprint(read) !== this.#seen;
-    let texts = await this.#read(always);
+  /**
+   * Reads the texts repeatedly until two reads in a row are equal, and returns the texts. Returns null if the watch has
+   * ended, or if the texts were already checked and the check is not forced.
+   */
+  async #settled(isForced: boolean): Promise<PriceTexts | null> {
+    const isNew = (read: PriceTexts) => isForced || fingerprint(read) !== this.#seen;
+    let texts = await this.#read(isForced);
     if (!isNew(texts)) return null;
     for (;;) {
       await sleep(this.#options.clock, this.#quietMs, this.#checks.ending);
-      const again = await this.#read(always);
+      const again = await this.#read(isForced);
       if (this.#hasEnded()) return null;
       if (fingerprint(again) === fingerprint(texts)) return isNew(texts) ? texts : null;
       texts = again;
@@ -138,13 +149,13 @@ export class WatchedPrices implements Disposable {
     return faults.length > 0 ? { ok: false, faults } : { ok: true, layers: [this.#shipped, texts] };
   }
 
-  async #judge(texts: PriceTexts): Promise<Reload> {
+  async #checked(texts: PriceTexts): Promise<Reload> {
     if (!texts.ok) return { kind: "refused", faults: texts.faults };
     const before = this.#current.digest;
     try {
       const built = await buildOnThread(texts.layers);
       return built.ok
-        ? { kind: "taken", before, catalogue: built.catalogue }
+        ? { kind: "applied", before, catalogue: built.catalogue }
         : { kind: "refused", faults: built.faults };
     } catch (error) {
       return this.#notChecked(error);
@@ -152,7 +163,7 @@ export class WatchedPrices implements Disposable {
   }
 
   #notChecked(error: unknown): Reload {
-    const message = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
+    const message = `could not be checked: ${messageOf(error)}`;
     return {
       kind: "refused",
       faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }],
@@ -170,35 +181,25 @@ export class WatchedPrices implements Disposable {
       watcher.on("error", () => watcher.close());
       this.#watcher = watcher;
     } catch {
-      // No notifications: the folder is gone, or the system cannot watch more folders.
+      // The folder does not exist, or the system cannot watch more folders. The poll then detects changes.
     }
   }
 }
 
-function fingerprint(texts: PriceTexts): string {
-  return createHash("sha256").update(JSON.stringify(texts)).digest("hex");
-}
+/** Result of the thread that builds a catalogue, as plain data. */
+export type BuildReport = OrFaults<{ data: CatalogueData }>;
 
-/** Result of the thread, as plain data. */
-export type BuildReport =
-  | { readonly ok: true; readonly parts: CatalogueData }
-  | { readonly ok: false; readonly faults: readonly Fault[] };
-
-/** The worker is a .ts file in a checkout and a .js file in the package. */
-const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
-
-type BuiltOnThread =
-  | { readonly ok: true; readonly catalogue: LoadedCatalogue }
-  | { readonly ok: false; readonly faults: readonly Fault[] };
+type Built = OrFaults<{ catalogue: LoadedCatalogue }>;
 
 /** Runs `buildCatalogue` on a thread that ends after one build. Rejects if the thread cannot run. */
-function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
+function buildOnThread(layers: PriceLayers): Promise<Built> {
   return new Promise((resolve, reject) => {
     // The thread must not inherit the process's flags: with `--input-type`, for example, it could not run a file.
-    const worker = new Worker(entry, { name: "prices", workerData: layers, execArgv: [] });
+    const module = new URL("./worker.ts", import.meta.url);
+    const worker = startThread(module, { name: "prices", workerData: layers, execArgv: [] });
     worker.unref();
     worker.once("message", (report: BuildReport) => {
-      resolve(report.ok ? { ok: true, catalogue: catalogueOf(report.parts) } : report);
+      resolve(report.ok ? { ok: true, catalogue: catalogueOf(report.data) } : report);
     });
     worker.once("error", reject);
     worker.once("exit", (code) => reject(new Error(`the thread that checks prices ended with ${code}`)));

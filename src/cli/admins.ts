@@ -1,12 +1,12 @@
-import { createAdmin, newAdminSchema, revokeAdmin, type NewAdmin } from "../admin/admins.ts";
+import { createAdmin, newAdminSchema, revokeAdmin, showAdmin, type NewAdmin } from "../admin/admins.ts";
 import { inputFault } from "../admin/result.ts";
 import { adminRoles, type AdminRole } from "../core/keys.ts";
-import { adminJson, newAdminJson } from "../reporting/admins.ts";
-import { isoTime } from "../reporting/names.ts";
+import { adminJson, newAdminJson } from "../reporting/keys.ts";
+import { isoTime } from "../core/time.ts";
 import { lifetimeArgument } from "./arguments.ts";
 import { command, json } from "./command.ts";
-import { printLine } from "./io.ts";
-import { printRows } from "./table.ts";
+import { note, printLine } from "./io.ts";
+import { fieldColumns, printRows } from "./table.ts";
 
 const newAdmin = (
   name: string,
@@ -17,15 +17,20 @@ const newAdmin = (
   lifetimeMs: options.expires ?? null,
 });
 
-/** Commands for the tokens of the admin API. */
+/** Commands for the admins of the admin API and their tokens. */
 export const commands = [
   command("admins create <name>", {
-    summary: "create an admin's token and print it, only this once: the ledger stores its digest",
+    summary: "create an admin and print the token, which cannot be shown again: the ledger stores only its digest",
     options: {
-      role: { value: "<role>", help: "viewers read, editors also change", choices: adminRoles, required: true },
+      role: {
+        value: "<role>",
+        help: "viewers can only read; editors can also make changes",
+        choices: adminRoles,
+        required: true,
+      },
       expires: {
         value: "<duration>",
-        help: "after how long it stops working, such as 30d (default: never)",
+        help: "lifetime of the token, such as 30d (default: no expiry)",
         parse: lifetimeArgument,
       },
       json: { help: "print the token with its id and role as JSON" },
@@ -40,7 +45,7 @@ export const commands = [
   }),
 
   command("admins list", {
-    summary: "list all admins, revoked ones too",
+    summary: "list all admins, including revoked ones",
     options: { json },
     ledger: "read",
     examples: ["farebox admins list"],
@@ -49,23 +54,29 @@ export const commands = [
     }),
     print: (io, { admins }) =>
       printRows(io, admins, {
-        name: ({ name }) => name,
-        id: ({ id }) => id,
-        role: ({ role }) => role,
-        state: ({ state }) => state,
+        ...fieldColumns("name", "id", "role", "state"),
         created: ({ created_at }) => created_at,
         expires: ({ expires_at }) => expires_at ?? "never",
       }),
   }),
 
-  command("admins revoke <name-or-id>", {
-    summary: "revoke an admin's token permanently; a running farebox refuses it from the next request on",
-    options: { json },
+  command("admins revoke <admin>", {
+    summary: "revoke an admin's token permanently; a running farebox refuses it from the next request",
+    options: { yes: { help: "revoke without asking for confirmation" }, json },
     ledger: "change",
     examples: ["farebox admins revoke carol"],
-    run: (tools, _options, nameOrId) => revokeAdmin(tools, nameOrId),
+    run: async (tools, options, nameOrId) => {
+      const shown = await showAdmin(tools.admins, nameOrId);
+      if (!shown.ok) return shown;
+      const asks = !options.yes && !options.json && shown.admin.revokedAt === null;
+      if (asks && (await tools.ask(`Revoke the token of ${shown.admin.name} permanently?`)) === false) {
+        note(tools.io, "nothing was changed");
+        return 0;
+      }
+      return await revokeAdmin(tools, nameOrId);
+    },
     json: ({ admin }, { clock }) => adminJson(admin, clock.now()),
     print: (io, { admin: { name, revokedAt }, first }) =>
-      printLine(io, first ? `revoked ${name}` : `${name} was revoked at ${isoTime(revokedAt ?? 0)} already`),
+      printLine(io, first ? `revoked ${name}` : `${name} was already revoked at ${isoTime(revokedAt ?? 0)}`),
   }),
 ];

@@ -1,21 +1,24 @@
+import { existsSync } from "node:fs";
 import { applyFileKind, type ApplyFile } from "../admin/apply-file.ts";
-import { planOf, type Plan, type PlannedChange, type Present } from "../admin/apply-plan.ts";
-import { applyChanges, readPresent, type Applied } from "../admin/apply.ts";
-import { ledgerFile, shownDatabase } from "../config/database.ts";
+import { planOf, type Plan, type CurrentState, type PlannedChange } from "../admin/apply-plan.ts";
+import { applyChanges, readCurrentState, type Applied } from "../admin/apply.ts";
+import { ledgerFile } from "../config/database.ts";
 import { formatFault } from "../core/fault.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { ReadYaml } from "../ports/yaml.ts";
-import { keysGoTo, keysOutProblem, type NewKey } from "./apply-keys.ts";
+import { counted } from "./amounts.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { readYaml } from "../platform/yaml.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
-import { note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
-import { ledgerSettings, storeProblem, type LedgerTools, type Tools } from "./tools.ts";
+import { note, printLine, writeSafely, type Io } from "./io.ts";
+import { openNewFile, outFileProblem } from "./out-file.ts";
+import { readStoredUsers, storedUsers, type StoredUser } from "../wire/headers.ts";
+import { userSettings, type LedgerTools, type Tools } from "./tools.ts";
 
 const help = `
-The plan comes first; then its changes are made, in its order. A second run finds nothing to do. A section that the file
-does not have (teams, keys, budgets) is left alone; what a key or team leaves out is the default. New keys are printed to
-stdout, this once, as NAME<TAB>KEY; the plan then goes to stderr.
+Prints the plan, then makes its changes in that order. A second run changes nothing. If the file has no section for teams,
+keys or budgets, those stay unchanged. A setting that a key or team leaves out gets its default. New keys are printed to
+stdout once, as NAME<TAB>KEY. The plan is printed to stderr, and with --dry-run to stdout.
 
 FILE is YAML:
   teams:
@@ -28,8 +31,8 @@ FILE is YAML:
 
 const options = {
   dryRun: { help: "print the plan and change nothing" },
-  prune: { help: "also revoke keys and remove budgets and teams that the file does not have" },
-  keysOut: { value: "<file>", help: "write new keys to a new file that only you may read, instead of stdout" },
+  prune: { help: "also revoke keys and remove budgets and teams that are not in the file" },
+  keysOut: { value: "<file>", help: "write new keys to a new file that only you can read, instead of stdout" },
   json,
 } as const;
 
@@ -38,7 +41,7 @@ type ApplyOptions = Given<typeof options>;
 export const commands = [
   command("apply <file>", {
     options,
-    settings: ledgerSettings,
+    settings: userSettings,
     help,
     examples: ["farebox apply company.yaml --dry-run", "farebox apply company.yaml --prune --keys-out new-keys.tsv"],
     run: async (tools, given, name) => {
@@ -50,39 +53,70 @@ export const commands = [
       if (problem !== null) return refusal(problem);
 
       // Check first, without writing: a faulty file, or one without changes, must not create a ledger.
-      const found = await presentState(tools);
+      const found = await findCurrentState(tools);
       if (!found.ok) return found;
-      const planning = planFor(clock.now(), read, given, found.present, found.calendar);
+      const planning = planFor(clock.now(), read, given, found.current, found);
       if (!planning.ok) return planning;
-      if (given.dryRun || planning.plan.changes.length === 0) return printPlan(io, planning.plan, given);
+      const { plan } = planning;
+      if (given.dryRun || plan.changes.length === 0) {
+        if (!given.json) printPlan(io, plan, given.dryRun ? printLine : note);
+        return { plan, made: [], failed: null, keys: [] };
+      }
       return await tools.withLedger("create", async (open) => {
-        const again = planFor(clock.now(), read, given, await readPresent(open), open.calendar);
-        return again.ok ? await carryOut(open, again, given) : again;
+        const replanned = planFor(clock.now(), read, given, await readCurrentState(open), open);
+        return replanned.ok ? await carryOut(open, replanned, given) : replanned;
       });
     },
+    json: ({ plan: { changes, kept }, made, failed, keys }) => ({
+      changes: changes.map(changeJson),
+      kept: kept.map(changeJson),
+      applied: made.length,
+      failed: failed && { object: failed.change.object, message: failed.message },
+      keys,
+    }),
+    print: (io, { made, failed, keys }, { keysOut }) => {
+      if (keysOut !== undefined && keys.length > 0)
+        note(io, `wrote ${counted(keys.length, "new key")} to ${keysOut}; they cannot be shown again`);
+      if (made.length > 0 && failed === null) note(io, `made ${counted(made.length, "change")}`);
+    },
+    notes: ({ made, failed }) => (failed === null ? [] : [`farebox: ${failureText(failed, made)}`]),
+    code: ({ failed }) => (failed === null ? 0 : 1),
   }),
 ];
 
-type Found = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | Refusal;
+interface PlanTools {
+  readonly calendar: Calendar;
+  readonly storedUser: StoredUser | null;
+}
 
-/** Reads the present state. A missing ledger counts as empty. */
-async function presentState({ openLedger, settings }: Tools): Promise<Found> {
+type Found = ({ readonly ok: true; readonly current: CurrentState } & PlanTools) | Refusal;
+
+/** Reads the current state. A missing ledger counts as empty. */
+async function findCurrentState({ openLedger, settings }: Tools): Promise<Found> {
   const opening = await openLedger("read");
   if (opening.ok) {
     await using store = opening.store;
-    return { ok: true, present: await readPresent(store), calendar: calendarOf(store.timeZone) };
+    const storedUser = await readStoredUsers(settings.access.users, store.sessions);
+    return { ok: true, current: await readCurrentState(store), calendar: calendarOf(store.timeZone), storedUser };
   }
-  if (opening.failure.kind !== "missing")
-    return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
-  return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: calendarOf(settings.timeZone) };
+  if (!opening.isMissing) return opening;
+  // Without a ledger there is no secret for hashing, and no budget to compare with.
+  const storedUser = storedUsers(settings.access.users, "");
+  return {
+    ok: true,
+    current: { teams: [], keys: [], budgets: [] },
+    calendar: calendarOf(settings.timeZone),
+    storedUser,
+  };
 }
 
-/** Reads the file and its faults. Returns a message if the file cannot be read. */
+/** Returns the file's content with its faults, or a message if the file cannot be read. */
 async function readApplyFile({ readFile, readStdin }: Tools, name: string): Promise<ReadYaml<ApplyFile> | string> {
   if (name === "-") return readYaml("stdin", (await readStdin()).toString(), applyFileKind);
   const read = readFile(name);
   if (read.ok) return readYaml(name, read.text, applyFileKind);
-  return read.code === "ENOENT" ? `there is no file ${name}` : `${name} cannot be read (${read.code})`;
+  if (read.code === "ENOENT") return `there is no file ${name}`;
+  return read.code === "EISDIR" ? `${name} is a folder; name a file` : `${name} cannot be read (${read.code})`;
 }
 
 type FilePlanning = { readonly ok: true; readonly plan: Plan; readonly at: number } | Refusal;
@@ -91,10 +125,10 @@ function planFor(
   now: number,
   read: ReadYaml<ApplyFile>,
   { prune }: ApplyOptions,
-  present: Present,
-  calendar: Calendar,
+  current: CurrentState,
+  { calendar, storedUser }: PlanTools,
 ): FilePlanning {
-  const planning = planOf({ file: read.value, present, prune, now, calendar });
+  const planning = planOf({ file: read.value, current, prune, now, calendar, storedUser });
   if (planning.ok) return { ok: true, plan: planning.plan, at: now };
   return refusal(
     planning.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))),
@@ -102,99 +136,84 @@ function planFor(
   );
 }
 
-function printPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
-  const print = dryRun ? printLine : note;
-  if (json) printJson(io, { ...planJson(plan), applied: 0, failed: null, keys: [] });
-  else for (const line of [...planLines(plan), sumOf(plan)]) print(io, line);
-  return 0;
+/** Returns the reason why new keys cannot be written to this file; null if they can. */
+function keysOutProblem(file: string, ledger: string | null): string | null {
+  const problem = outFileProblem(file, ledger, "new keys", true);
+  if (problem !== null) return problem;
+  return existsSync(file) ? `${file} already exists; name a file that does not exist for the new keys` : null;
+}
+
+/** New key in the output of `apply --json`. `key` is its text; it is missing if the text went to a file. */
+interface NewKey {
+  readonly id: string;
+  readonly name: string;
+  readonly key?: string;
+}
+
+/** Plan, with the changes that were made. */
+interface Outcome extends Applied {
+  readonly plan: Plan;
+  readonly keys: readonly NewKey[];
 }
 
 async function carryOut(
   tools: LedgerTools,
   { plan, at }: { readonly plan: Plan; readonly at: number },
   given: ApplyOptions,
-): Promise<ExitCode | Refusal> {
+): Promise<Outcome | Refusal> {
   const { io } = tools;
-  const makesKeys = plan.changes.some(({ desired }) => desired.action === "keys.create");
-  if (!given.json) for (const line of [...planLines(plan), sumOf(plan)]) note(io, line);
+  const createsKeys = plan.changes.some(({ call }) => call.action === "keys.create");
+  if (!given.json) {
+    io.continueWithoutStdout?.();
+    printPlan(io, plan, note);
+  }
+  const opening = createsKeys && given.keysOut !== undefined ? await openNewFile(given.keysOut) : null;
+  if (opening?.ok === false) return opening;
+  await using file = opening;
   const keys: NewKey[] = [];
-  const out = await keysGoTo(makesKeys ? given.keysOut : undefined, (line) => {
-    if (!given.json) io.stdout.write(line);
-  });
-  if (!out.ok) return refusal(out.problem);
-  let applied: Applied;
-  try {
-    applied = await applyChanges(tools, plan.changes, {
-      at,
-      onKey: async ({ key, text }) => {
+  const applied = await applyChanges(tools, plan.changes, {
+    at,
+    onKey: async ({ key, text }) => {
+      const line = `${key.name}\t${text}\n`;
+      const problem = file !== null ? await file.write(line) : given.json ? null : await writeSafely(io, line);
+      if (problem === null) {
         keys.push({ id: key.id, name: key.name, ...(given.keysOut === undefined && { key: text }) });
-        await out.write(`${key.name}\t${text}\n`);
-      },
-    });
-  } finally {
-    await out.close();
-  }
-  return printApplied(io, plan, applied, keys, given);
+        return null;
+      }
+      return `${key.name} was created, but its key was not written to ${given.keysOut ?? "stdout"}: ${problem}; print another one with farebox keys rotate ${key.name}`;
+    },
+  });
+  return { plan, ...applied, keys };
 }
 
-function printApplied(
-  io: Io,
-  plan: Plan,
-  { made, failed }: Applied,
-  keys: readonly NewKey[],
-  { json, keysOut }: ApplyOptions,
-): ExitCode | Refusal {
-  if (json) {
-    printJson(io, {
-      ...planJson(plan),
-      applied: made.length,
-      failed: failed && { object: failed.change.object, message: failed.message },
-      keys,
-    });
-  } else {
-    if (keysOut !== undefined && keys.length > 0)
-      note(
-        io,
-        `wrote ${keys.length} new ${keys.length === 1 ? "key" : "keys"} to ${keysOut}; they cannot be shown again`,
-      );
-    if (failed === null) note(io, `made ${count(made.length)}`);
-  }
-  if (failed === null) return 0;
-  const { change, message } = failed;
-  return refusal(
-    `${verbOf(change)} ${change.object}: ${message}; made ${count(made.length)} before, a second run makes the rest`,
-    1,
-  );
-}
-
-function count(changes: number): string {
-  return `${changes} ${changes === 1 ? "change" : "changes"}`;
-}
-
-function planJson({ changes, kept }: Plan) {
-  return { changes: changes.map(changeJson), kept: kept.map(changeJson) };
+function failureText({ change, message }: NonNullable<Applied["failed"]>, made: Applied["made"]): string {
+  if (made.at(-1) === change)
+    return `${message}; made ${counted(made.length, "change")}; run apply again to make the others`;
+  return `cannot ${verbOf(change)} ${change.object}: ${message}; made ${counted(made.length, "change")} before this one; run apply again to make the others`;
 }
 
 /** Converts a change to JSON, with the names of action and object that `audit` uses. */
-function changeJson({ desired, object, fields }: PlannedChange) {
+function changeJson({ call, object, fields }: PlannedChange) {
   const changes = Object.fromEntries(fields.map(({ field, before, after }) => [field, { before, after }]));
-  return { action: desired.action, object, changes };
+  return { action: call.action, object, changes };
 }
 
-function planLines({ changes, kept }: Plan): string[] {
-  return [
+function printPlan(io: Io, { changes, kept }: Plan, print: typeof note): void {
+  const lines = [
     ...changes.map((change) => {
       const words = change.fields.map(({ field, before, after }) =>
-        change.isNew ? `${field} ${shown(after)}` : `${field} ${shown(before)} → ${shown(after)}`,
+        change.isNew ? `${field} ${shown(field, after)}` : `${field} ${shown(field, before)} → ${shown(field, after)}`,
       );
       return `${verbOf(change)} ${change.object}${words.length === 0 ? "" : `: ${words.join(", ")}`}`;
     }),
-    ...kept.map((change) => `keep ${change.object}: it is not in the file; with --prune: ${verbOf(change)}`),
+    ...kept.map((change) => `keep ${change.object}: it is not in the file; --prune would ${verbOf(change)} it`),
+    summaryOf(changes),
   ];
+  for (const line of lines) print(io, line);
 }
 
-/** Counts the changes of a plan by kind: "5 to create, 1 to change, 0 to remove". */
-function sumOf({ changes }: Plan): string {
+/** Returns the number of changes of each kind: "5 to create, 1 to change, 0 to remove". */
+function summaryOf(changes: readonly PlannedChange[]): string {
   if (changes.length === 0) return "nothing to do";
   const verbs = changes.map(verbOf);
   const made = verbs.filter((verb) => verb === "create").length;
@@ -202,13 +221,13 @@ function sumOf({ changes }: Plan): string {
   return `${made} to create, ${changed} to change, ${changes.length - made - changed} to remove`;
 }
 
-function shown(value: PlannedChange["fields"][number]["after"]): string {
-  if (value === null) return "none";
+function shown(field: string, value: PlannedChange["fields"][number]["after"]): string {
+  if (value === null) return field === "models" ? "all" : "none";
   return typeof value === "object" ? value.join(",") : String(value);
 }
 
-function verbOf({ desired, isNew }: PlannedChange): string {
-  switch (desired.action) {
+function verbOf({ call, isNew }: PlannedChange): string {
+  switch (call.action) {
     case "teams.create":
     case "keys.create":
       return "create";
@@ -219,8 +238,7 @@ function verbOf({ desired, isNew }: PlannedChange): string {
       return isNew ? "create" : "change";
     case "keys.revoke":
       return "revoke";
-    case "teams.delete":
-      return "delete";
+    case "teams.remove":
     case "budgets.remove":
       return "remove";
   }

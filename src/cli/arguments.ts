@@ -3,39 +3,52 @@ import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../core/time.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
-import { reportDimensions, type ReportDimension, type TimeSpan } from "../ports/ledger.ts";
-import { readDimensions } from "../reporting/report.ts";
-import { isDate, parseInstant } from "../reporting/instants.ts";
+import { reportDimensions, type TimeSpan } from "../ports/ledger.ts";
+import { meantDimension, readDimensions } from "../reporting/report.ts";
+import { isDate, parseInstant, parseSpan, type SpanResult, type SpanTexts } from "../reporting/instants.ts";
 import { refusal, type Refusal } from "./command.ts";
 import type { LedgerTools } from "./tools.ts";
 
-/** Reads a whole number within bounds. Like all parsers in this file, it throws the error that commander expects. */
-export function wholeNumberArgument(min: number, max: number): (text: string) => number {
+/**
+ * Returns a parser of option values. If `parse` returns undefined, commander refuses the text with the sentence `rule`.
+ */
+export function argument<T>(
+  rule: string | ((text: string) => string),
+  parse: (text: string) => T | undefined,
+): (text: string) => T {
   return (text) => {
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
-    if (value >= min && value <= max) return value;
-    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+    const value = parse(text);
+    if (value !== undefined) return value;
+    throw new InvalidArgumentError(typeof rule === "string" ? rule : rule(text));
   };
 }
 
-/** Reads the lifetime of a key, in milliseconds. */
-export function lifetimeArgument(text: string): number {
-  const value = parseDuration(text);
-  if (value !== undefined && value > 0 && value <= lifetimeMsMax) return value;
-  throw new InvalidArgumentError("It must be a duration such as 12h or 30d, at most 36500d.");
+/** Returns the value if it is within the bounds; otherwise undefined. */
+export function within(value: number | undefined, min: number, max: number = Infinity): number | undefined {
+  return value !== undefined && value >= min && value <= max ? value : undefined;
 }
+
+const parseDigits = (text: string) => (/^\d{1,10}$/.test(text) ? Number(text) : undefined);
+
+export function wholeNumberArgument(min: number, max: number): (text: string) => number {
+  return argument(`It must be a whole number from ${min} to ${max}.`, (text) => within(parseDigits(text), min, max));
+}
+
+/** Reads the lifetime of a key or token, in milliseconds. */
+export const lifetimeArgument = argument("It must be a duration such as 12h or 30d, at most 36500d.", (text) =>
+  within(parseDuration(text), 1, lifetimeMsMax),
+);
 
 /** Reads a new lifetime for an existing key, in milliseconds; `never` removes the expiry. */
 export function newLifetimeArgument(text: string): number | "never" {
   return text === "never" ? text : lifetimeArgument(text);
 }
 
-/** Reads how long the old secret still works after a rotation, in milliseconds. */
-export function overlapArgument(text: string): number {
-  const value = text === "0" ? 0 : parseDuration(text);
-  if (value !== undefined && value <= overlapMsMax) return value;
-  throw new InvalidArgumentError("It must be a duration such as 12h or 7d, at most 90d, or 0 for none.");
-}
+/** Reads the time for which the old secret still works after a rotation, in milliseconds. */
+export const overlapArgument = argument(
+  "It must be a duration such as 12h or 7d, at most 90d, or 0 for no overlap.",
+  (text) => within(text === "0" ? 0 : parseDuration(text), 0, overlapMsMax),
+);
 
 /** Reads a limit of a key or a team; `none` removes it. */
 export const limitArgument = limitUpTo(limitMax);
@@ -44,12 +57,9 @@ export const limitArgument = limitUpTo(limitMax);
 export const outputCapArgument = limitUpTo(outputCapMax);
 
 function limitUpTo(most: number): (text: string) => number | "none" {
-  return (text) => {
-    if (text === "none") return text;
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : 0;
-    if (value >= 1 && value <= most) return value;
-    throw new InvalidArgumentError(`It must be a whole number from 1 to ${most}, or none.`);
-  };
+  return argument(`It must be a whole number from 1 to ${most}, or none.`, (text) =>
+    text === "none" ? text : within(parseDigits(text), 1, most),
+  );
 }
 
 /** Reads patterns of models; `all` permits every model. */
@@ -58,45 +68,83 @@ export function modelsArgument(text: string): string[] | "all" {
 }
 
 /** Reads a percentage from 1% to 100%. The percent sign is optional. */
-export function percentArgument(text: string): number {
-  const digits = /^(\d{1,3})%?$/.exec(text)?.[1];
-  const value = digits === undefined ? 0 : Number(digits);
-  if (value >= 1 && value <= 100) return value;
-  throw new InvalidArgumentError("It must be a share such as 80%.");
-}
+export const percentArgument = argument("It must be a percentage from 1% to 100%, such as 80%.", (text) =>
+  within(Number(/^(\d{1,3})%?$/.exec(text)?.[1]), 1, 100),
+);
 
-/** Reads the dimensions of a report: their names and `tag:NAME`, separated by commas. */
-export function dimensionsArgument(text: string): ReportDimension[] {
-  const found = readDimensions(text);
-  if (found !== undefined) return found;
-  throw new InvalidArgumentError(
-    `It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`,
-  );
-}
+/** Reads the dimensions of a report: their names, `tag:NAME` and `label:NAME`, separated by commas. */
+export const dimensionsArgument = argument(
+  (text) =>
+    `It must be a list of ${reportDimensions.join(", ")}, tag:NAME and label:NAME, each at most once, separated by commas${meantDimension(text) || "."}`,
+  readDimensions,
+);
 
 /** Reads a UTC day. */
-export function dayArgument(text: string): string {
-  if (isDate(text)) return text;
-  throw new InvalidArgumentError("It must be a day such as 2026-11-20.");
-}
+export const dayArgument = argument("It must be a day such as 2026-11-20.", (text) =>
+  isDate(text) ? text : undefined,
+);
 
 /** Reads names separated by commas. */
-export function namesArgument(text: string): string[] {
+export const namesArgument = argument("It must be names separated by commas.", (text) => {
   const names = text.split(",").map((name) => name.trim());
-  if (names.every((name) => name !== "")) return names;
-  throw new InvalidArgumentError("It must be names separated by commas.");
+  return names.includes("") ? undefined : names;
+});
+
+/** Reads an instant. A refusal names the flag and the given text. */
+export function readInstant(
+  flag: string,
+  text: string,
+  { clock, calendar }: Pick<LedgerTools, "clock" | "calendar">,
+): { readonly ok: true; readonly at: number } | Refusal {
+  const read = parseInstant(flag, text, clock.now(), calendar);
+  return read.ok ? read : refusal(read.problem);
+}
+
+/** Reads `--since` and `--until`. Both are optional. */
+export function readInstants<Texts extends SpanTexts>(
+  tools: Pick<LedgerTools, "clock" | "calendar">,
+  given: Texts,
+): (SpanResult<Texts> & { readonly ok: true }) | Refusal {
+  const read = parseSpan(given, "--", tools.clock.now(), tools.calendar);
+  return read.ok ? read : refusal(read.problem);
 }
 
 /** Reads the time span from `--since` to `--until`. Without `--until` the span ends now. */
 export function readSpan(
-  { clock, calendar }: LedgerTools,
+  tools: LedgerTools,
   given: { readonly since: string; readonly until: string | undefined },
 ): ({ readonly ok: true } & TimeSpan) | Refusal {
-  const now = clock.now();
-  const since = parseInstant("--since", given.since, now, calendar);
-  if (!since.ok) return refusal(since.problem);
-  const until = parseInstant("--until", given.until ?? "0s", now, calendar);
-  if (!until.ok) return refusal(until.problem);
-  if (until.at < since.at) return refusal("--until must not be before --since");
-  return { ok: true, since: since.at, until: until.at };
+  return readInstants(tools, { since: given.since, until: given.until ?? "0s" });
+}
+
+/**
+ * Returns a parser of an option such as `--tag feature=search` that may be repeated. The parser adds a pair to the
+ * earlier ones.
+ */
+export function pairArgument(noun: "tag" | "label") {
+  return (text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> => {
+    const [, name, value] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
+    if (name === undefined || value === undefined)
+      throw new InvalidArgumentError("It must be a name and a value such as feature=search.");
+    if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`The ${noun} ${name} is given twice.`);
+    return { ...before, [name]: value };
+  };
+}
+
+/**
+ * Returns a parser like that of `pairArgument`, for changes. A name without a value, such as `--tag feature=`, removes
+ * the pair.
+ */
+export function pairChangeArgument(noun: "tag" | "label") {
+  const parse = pairArgument(noun);
+  return (text: string, before: Readonly<Record<string, string | null>> = {}): Record<string, string | null> => {
+    const removed = /^([^=]+)=$/.exec(text)?.[1];
+    const pair = parse(removed === undefined ? text : `${removed}=-`, before as Readonly<Record<string, string>>);
+    return removed === undefined ? pair : { ...pair, [removed]: null };
+  };
+}
+
+/** Reads the names of the values that each request must state. `none` gives an empty list. */
+export function requirementsArgument(text: string): string[] {
+  return text === "none" ? [] : namesArgument(text);
 }

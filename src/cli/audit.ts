@@ -1,29 +1,28 @@
 import type { AuditDetails } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
-import { parseInstant } from "../reporting/instants.ts";
-import { wholeNumberArgument } from "./arguments.ts";
+import { readInstant, wholeNumberArgument } from "./arguments.ts";
 import { command, refusal } from "./command.ts";
 import { note } from "./io.ts";
-import { printRows } from "./table.ts";
+import { fieldColumns, printRows } from "./table.ts";
 
-/** Lists changes of keys, teams, budgets, admins and charges, who made them, and how. */
+/** Lists changes to keys, teams, budgets, admins and charges, with the author and the changed fields of each. */
 export const commands = [
   command("audit", {
     options: {
-      since: { value: "<when>", help: "only from then on: 24h, 7d, 2026-11-20 or an ISO instant" },
-      limit: { value: "<count>", help: "how many at most", parse: wholeNumberArgument(1, 1000), default: 100 },
-      cursor: { value: "<cursor>", help: "continue a list that ended with this cursor" },
-      json: { help: "print JSON, with each thing as it was and as it became" },
+      since: { value: "<when>", help: "start of the time span: 24h, 7d, 2026-11-20 or an ISO instant" },
+      limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
+      cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
+      json: { help: "print JSON, with the values before and after each change" },
     },
     ledger: "read",
     examples: ["farebox audit --since 7d"],
-    run: async ({ audit, clock, calendar }, { since: when, limit, cursor }) => {
-      const since = when === undefined ? undefined : parseInstant("--since", when, clock.now(), calendar);
-      if (since?.ok === false) return refusal(since.problem);
+    run: async (tools, { since: when, limit, cursor }) => {
+      const since = when === undefined ? undefined : readInstant("--since", when, tools);
+      if (since?.ok === false) return since;
       const after = cursor === undefined ? undefined : readAuditCursor(cursor);
       if (cursor !== undefined && after === undefined)
-        return refusal("--cursor must be the cursor that a list of the audit ended with");
-      return await audit.entries({
+        return refusal(`--cursor must be a cursor that farebox audit printed, not "${cursor}"`);
+      return await tools.audit.entries({
         limit,
         ...(since && { since: since.at }),
         ...(after !== undefined && { after }),
@@ -32,13 +31,10 @@ export const commands = [
     json: auditJson,
     print: (io, { entries, next }) => {
       printRows(io, entries.map(auditEntryJson), {
-        time: ({ time }) => time,
-        by: ({ by }) => by,
-        action: ({ action }) => action,
-        object: ({ object }) => object,
+        ...fieldColumns("time", "by", "action", "object"),
         change: ({ before, after }) => changed(before, after),
       });
-      if (next !== null) note(io, `there are more: --cursor ${next}`);
+      if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
     },
   }),
 ];
@@ -50,12 +46,22 @@ function changed(before: AuditDetails | null, after: AuditDetails | null): strin
     const [was, is] = [shown(before?.[name]), shown(after?.[name])];
     if (was === is) return [];
     if (before === null) return [`${name} ${is}`];
-    return [after === null ? `${name} ${was}` : `${name} ${was} -> ${is}`];
+    if (after === null) return [`${name} ${was}`];
+    const [from, to] = name === "models" ? [was, is].map((text) => (text === "-" ? "all" : text)) : [was, is];
+    return [`${name} ${from} -> ${to}`];
   });
   return parts.join(", ");
 }
 
+/**
+ * Formats a value as a short text: a list with commas, the members of an object as `rpm=60`, and a missing value as
+ * `-`.
+ */
 function shown(value: unknown): string {
   if (value === undefined || value === null) return "-";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value !== "object") return String(value);
+  const parts = Array.isArray(value)
+    ? value.map(shown)
+    : Object.entries(value).flatMap(([name, member]) => (member === null ? [] : [`${name}=${shown(member)}`]));
+  return parts.join(",") || "-";
 }

@@ -1,11 +1,10 @@
-import { shownDatabase } from "../config/database.ts";
 import { creditKinds } from "../core/account.ts";
 import { noMoney } from "../core/money.ts";
 import { balanceJson, burnPerHour } from "../reporting/balance.ts";
 import { readAccount } from "../wire/account.ts";
 import { command, json, refusal } from "./command.ts";
 import { printFields } from "./table.ts";
-import { gatewaySettings, ledgerSettings, storeProblem, type Tools } from "./tools.ts";
+import { gatewaySettings, ledgerSettings, type Tools } from "./tools.ts";
 
 export const commands = [
   command("balance", {
@@ -16,11 +15,11 @@ export const commands = [
     run: async (tools) => {
       const { fetchAccount, clock, settings } = tools;
       const burn = await burnOf(tools);
-      if (typeof burn === "string") return refusal(burn);
-      const reading = await fetchAccount(settings, clock);
-      if (!reading.ok) return refusal(reading.message, 1);
+      if (typeof burn !== "bigint") return burn;
+      const fetched = await fetchAccount(settings, clock);
+      if (!fetched.ok) return refusal(fetched.message, 1);
       const { ttlMs } = settings.balance;
-      const { record, fetchedAt } = reading;
+      const { record, fetchedAt } = fetched;
       return balanceJson(readAccount(record), burn, { fetchedAt, now: clock.now(), ttlMs });
     },
     print: (io, balance) =>
@@ -28,11 +27,11 @@ export const commands = [
         ["balance", balance.balance_usd === null ? "unknown" : `USD ${balance.balance_usd}`],
         ...creditKinds.map((kind) => [`${kind} credits`, balance.credits[kind] ?? "unknown"] as const),
         ["plan", planText(balance)],
-        ["burn", `USD ${balance.burn_usd_per_hour} an hour over the last 24`],
+        ["burn", `USD ${balance.burn_usd_per_hour} an hour over the last 24 hours`],
         ["lasts", balance.hours_left === null ? "unknown" : `${balance.hours_left} hours`],
       ]),
     notes: ({ balance_usd }) =>
-      balance_usd === null ? ["note: the account record holds no balance in USD (equivalent_in_usd)"] : [],
+      balance_usd === null ? ["note: the account record has no balance in USD (equivalent_in_usd)"] : [],
   }),
 ];
 
@@ -40,13 +39,10 @@ function planText({ plan, type }: { readonly plan: string | null; readonly type:
   return [plan, type].filter((part) => part !== null).join(", ") || "unknown";
 }
 
-/** Returns the spending per hour, or a message if the ledger cannot be opened. A missing ledger means no spending. */
-async function burnOf({ openLedger, settings, clock }: Tools) {
+/** Returns the spending per hour; 0 if there is no ledger yet. Returns a refusal if the ledger cannot be opened. */
+async function burnOf({ openLedger, clock }: Tools) {
   const opening = await openLedger("read");
-  if (!opening.ok) {
-    if (opening.failure.kind === "missing") return noMoney;
-    return storeProblem(opening.failure, shownDatabase(settings.database));
-  }
+  if (!opening.ok) return opening.isMissing ? noMoney : opening;
   await using store = opening.store;
   return await burnPerHour(store.ledger, clock.now());
 }

@@ -1,45 +1,59 @@
-import { listCharges, showCharge } from "../admin/charge-lists.ts";
+import { listCharges, readPair, showCharge } from "../admin/charge-lists.ts";
 import { correctCharge } from "../admin/corrections.ts";
+import { userAsStored } from "../wire/headers.ts";
 import { completionTotal, promptTotal } from "../core/usage.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../reporting/charges.ts";
 import type { ChargeDetailsJson, ChargeJson } from "../reporting/shapes/charges.ts";
-import { parseInstant } from "../reporting/instants.ts";
-import { keyNames } from "../reporting/names.ts";
-import { wholeNumberArgument } from "./arguments.ts";
+
+import { keyNames, pairsText } from "../reporting/names.ts";
+import { roundedUsd } from "./amounts.ts";
+import { readInstants, wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
-import { note, printLine } from "./io.ts";
-import { printFields, printRows, right, type Field } from "./table.ts";
+import { note, printLine, type Io } from "./io.ts";
+import { printFields, printRows, right, timeText, type Field, type RowColumns } from "./table.ts";
+import { userSettings } from "./tools.ts";
 
 export const commands = [
   command("charges", {
     options: {
-      key: { value: "<name-or-id>", help: "only those of this key" },
-      model: { value: "<model>", help: "only those that asked for this model" },
-      state: { value: "<state>", help: "only those in this state", choices: ["pending", "posted", "voided"] },
-      since: { value: "<when>", help: "only from then on: 24h, 7d, 2026-11-20 or an ISO instant" },
-      until: { value: "<when>", help: "only before then, written likewise" },
-      tag: { value: "<name=value>", help: "only those that carry this tag" },
-      limit: { value: "<count>", help: "how many at most", parse: wholeNumberArgument(1, 1000), default: 100 },
-      cursor: { value: "<cursor>", help: "continue a list that ended with this cursor" },
+      key: { value: "<key>", help: "only charges of this key" },
+      model: { value: "<model>", help: "only requests for this model" },
+      state: { value: "<state>", help: "only charges in this state", choices: ["pending", "posted", "voided"] },
+      since: { value: "<when>", help: "start of the time span: 24h, 7d, 2026-11-20 or an ISO instant" },
+      until: { value: "<when>", help: "end of the time span, in the same formats" },
+      tag: { value: "<name=value>", help: "only requests with this tag" },
+      label: { value: "<label>", help: "only requests of keys that had this label" },
+      user: { value: "<name>", help: "only requests of this user" },
+      limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
+      cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
       json,
     },
+    settings: userSettings,
     ledger: "read",
     examples: ["farebox charges --key alice --state posted --since 24h"],
     run: async (tools, options) => {
-      const instant = (name: "since" | "until") => {
-        const when = options[name];
-        return when === undefined ? undefined : parseInstant(`--${name}`, when, tools.clock.now(), tools.calendar);
-      };
-      const [since, until] = [instant("since"), instant("until")];
-      if (since?.ok === false) return refusal(since.problem);
-      if (until?.ok === false) return refusal(until.problem);
-      const listed = await listCharges(tools, { ...options, since: since?.at, until: until?.at });
+      const span = readInstants(tools, options);
+      if (!span.ok) return span;
+      const { key, model, state, user, limit, cursor: after } = options;
+      const [tag, label] = [options.tag, options.label].map((text) => (text === undefined ? text : readPair(text)));
+      if (tag === null) return wrongPair("tag", options.tag);
+      if (label === null) return wrongPair("label", options.label);
+      const { since, until } = span;
+      const query = { model, state, tag, label };
+      const listed = await listCharges(tools, key, {
+        ...query,
+        user: user && userAsStored(user, tools.storedUser),
+        since,
+        until,
+        limit,
+        after,
+      });
       if (!listed.ok) return refusal(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
       return chargesJson(listed.page, await keyNames(tools.keys));
     },
     print: (io, { charges, next }) => {
-      printRows(io, charges, columns);
-      if (next !== null) note(io, `there are more: --cursor ${next}`);
+      printRows(io, charges, columnsOf(io));
+      if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
     },
   }),
 
@@ -57,12 +71,12 @@ export const commands = [
   }),
 
   command("charges adjust <request-id> <amount>", {
-    summary: "add a correction of AMOUNT USD to a charge, as a row of its own that says who, when and why",
-    options: { why: { value: "<text>", help: "the reason, kept with the correction", required: true }, json },
+    summary: "add a correction of AMOUNT USD to a charge, as a separate row that records who made it, when and why",
+    options: { why: { value: "<text>", help: "reason, stored with the correction", required: true }, json },
     ledger: "change",
-    help: "\nAMOUNT is added to what the charge costs: 0.25 for more, -0.05 for less. The same correction given twice is made once.",
+    help: "\nAMOUNT is added to the cost of the charge: 0.25 raises it, -0.05 lowers it. The same correction is made only once.",
     examples: ["farebox charges adjust 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4 -0.05 --why 'billed twice by the gateway'"],
-    // Exit code 1 means that this charge cannot be corrected to this amount.
+    // Exit code 1 means that the correction is refused, 2 that the input is wrong.
     run: async (tools, { why }, id, amount) => {
       const made = await correctCharge(tools, { id, amount, why, by: tools.by });
       if (!made.ok) return refusal(made.message, made.kind === "refused" ? 1 : 2);
@@ -73,39 +87,40 @@ export const commands = [
     json: ({ repeated, charge, correction }) => ({ repeated, charge, correction }),
     print: (io, { repeated, correction, id }) => {
       const known = [correction.key, correction.model, correction.time].filter((part) => part !== null).join(", ");
-      const verb = repeated ? "there is already a correction of" : "corrected";
+      const verb = repeated ? "already corrected" : "corrected";
       printLine(io, `${verb} ${id} (${known}) by USD ${correction.cost_usd}`);
       note(io, `${repeated ? "made" : "recorded"} by ${correction.correction?.by} as ${correction.request_id}`);
     },
   }),
 ];
 
-const tagsText = (tags: ChargeJson["tags"]) =>
-  Object.entries(tags)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(", ");
+function wrongPair(option: string, text: string | undefined) {
+  return refusal(`--${option} must be a name and a value such as feature=search, not ${JSON.stringify(text)}`);
+}
 
-const columns = {
-  time: ({ time }: ChargeJson) => time,
-  request: ({ request_id }: ChargeJson) => request_id,
-  key: ({ key }: ChargeJson) => key,
-  model: ({ model }: ChargeJson) => model,
-  group: ({ group }: ChargeJson) => group,
-  state: ({ state }: ChargeJson) => state,
-  source: ({ source }: ChargeJson) => source,
-  status: right(({ status }: ChargeJson) => status),
-  input: right(({ tokens }: ChargeJson) => promptTotal(tokens)),
-  output: right(({ tokens }: ChargeJson) => completionTotal(tokens)),
-  cost: right(({ cost_usd }: ChargeJson) => cost_usd),
-  tags: ({ tags }: ChargeJson) => tagsText(tags) || null,
-  corrects: ({ correction }: ChargeJson) => correction?.of ?? null,
-};
+const columnsOf = (io: Io): RowColumns<ChargeJson> => ({
+  time: { cell: ({ time }) => timeText(io, time), narrow: "last" },
+  request: ({ request_id }) => request_id,
+  key: { cell: ({ key }) => key, narrow: "cut" },
+  model: { cell: ({ model }) => model, narrow: "cut" },
+  group: { cell: ({ group }) => group, narrow: "drop" },
+  state: { cell: ({ state }) => state, narrow: "drop" },
+  source: { cell: ({ source }) => source, narrow: "drop" },
+  status: right(({ status }) => status, { narrow: "drop" }),
+  input: right(({ tokens }) => promptTotal(tokens), { narrow: "drop" }),
+  output: right(({ tokens }) => completionTotal(tokens), { narrow: "drop" }),
+  cost: right(({ cost_usd }) => (cost_usd === null || !io.isTTY ? cost_usd : roundedUsd(cost_usd))),
+  user: { cell: ({ user }) => user, narrow: "drop" },
+  tags: { cell: ({ tags }) => pairsText(tags), narrow: "drop" },
+  corrects: { cell: ({ correction }) => correction?.of ?? null, narrow: "drop" },
+});
 
 function fieldsOf({
   corrections,
   total_usd,
   tokens,
   tags,
+  labels,
   correction,
   items,
   price,
@@ -135,6 +150,7 @@ function fieldsOf({
     ),
     ...doubts.map((doubt): Field => ["doubt", doubt]),
     ...all("tag ", tags),
+    ...all("label ", labels),
     ...all("correction ", correction),
     ...corrections.map(({ cost_usd, correction: of }): Field => [
       "corrected",

@@ -1,17 +1,21 @@
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import type { SettingName } from "../config/table.ts";
+import { didYouMean } from "../core/fault.ts";
 import { fail, note, printJson, type ExitCode, type Io, type Refusal } from "./io.ts";
 
 export { refusal, type Refusal } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { addSettingFlags, settingFlagsOf } from "./setting-flags.ts";
 import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 
-/** Option of a command. Its key gives its flag: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
+/** Option of a command. Its flag follows from its name: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
 export interface OptionDeclaration {
   readonly help: string;
-  /** Placeholder of the value in `--help`: "<duration>", "<errors...>". A switch has none. */
+  /** Placeholder of the value in `--help`: "<duration>", "<errors...>". Absent for a switch. */
   readonly value?: `<${string}>`;
-  /** Throws commander's InvalidArgumentError. `before` is the value so far of an option that may be repeated. */
+  /**
+   * Parses a text, or throws commander's InvalidArgumentError. If the option may be repeated, `before` is the value
+   * that the earlier texts gave.
+   */
   readonly parse?: (text: string, before: never) => unknown;
   readonly choices?: readonly string[];
   readonly default?: unknown;
@@ -41,11 +45,13 @@ type Param<W extends string> = W extends `<${string}...>`
   ? [readonly string[]]
   : W extends `<${string}>`
     ? [string]
-    : W extends `[${string}]`
-      ? [string | undefined]
-      : [];
+    : W extends `[${string}...]`
+      ? [readonly string[]]
+      : W extends `[${string}]`
+        ? [string | undefined]
+        : [];
 
-/** Arguments in a command's usage: "keys show <name-or-id>" has one. */
+/** Types of the arguments in a command's usage: "keys show <key>" has one argument. */
 type Params<U extends string> = U extends `${infer W} ${infer Rest}` ? [...Param<W>, ...Params<Rest>] : Param<U>;
 
 type Success<R> = Exclude<R, { readonly ok: false } | number>;
@@ -58,18 +64,21 @@ interface Declaration<P extends unknown[], O, L, R> {
   readonly settings?: "all" | readonly SettingName[];
   /** Settings without which the command does not run. */
   readonly needs?: readonly SettingName[];
-  /** Leaves loading the settings to `run`, which reports their problems itself. */
+  /** The settings are not loaded before `run`, which loads them and reports their problems. */
   readonly settingsUnread?: true;
-  /** Opens the ledger in this way before `run`. */
+  /** Use for which the ledger is opened before `run`. */
   readonly ledger?: L;
   /** Text below the options in `--help`. */
   readonly help?: string | (() => string);
   readonly examples: readonly string[];
-  /** Passes options after the first argument on with that argument. */
+  /** Treats options after the first argument as arguments too. */
   readonly passThrough?: true;
   /** Checks the input before anything is opened, so that wrong input does not create a ledger. */
   readonly check?: (options: Given<O>, ...params: P) => Refusal | null;
-  /** Performs the command. Returns an exit code if it prints its output itself. */
+  /**
+   * Runs the command. Returns a value for `print` and `json`, a refusal, or an exit code if it has already printed its
+   * output.
+   */
   readonly run: (tools: [L] extends [Intent] ? LedgerTools : Tools, options: Given<O>, ...params: P) => Promise<R>;
   /** Converts a success to JSON for `--json`. Default: the value itself. */
   readonly json?: (value: Success<R>, tools: Tools) => unknown;
@@ -80,9 +89,9 @@ interface Declaration<P extends unknown[], O, L, R> {
   readonly code?: (value: Success<R>) => ExitCode;
 }
 
-/** Command without the types of its input. */
+/** Command whose input types are erased, so that all commands fit in one list. */
 export interface CliCommand {
-  /** "keys show <name-or-id>" */
+  /** "keys show <key>" */
   readonly usage: string;
   readonly declaration: Declaration<unknown[], Options, Intent | undefined, unknown>;
 }
@@ -103,7 +112,7 @@ export function command<
 /** The `--json` option of most commands. */
 export const json = { help: "print JSON" } as const;
 
-/** Adds a command to the program. The program already has its topic, the first word. */
+/** Adds a command to the program, which already contains the command's topic (its first word). */
 export function addCommand(
   program: Command,
   { usage, declaration }: CliCommand,
@@ -111,9 +120,9 @@ export function addCommand(
   onExit: (code: number) => void,
 ): void {
   const { summary, options = {}, settings, ledger, help, examples, passThrough } = declaration;
-  const [, topic = "", word, args = ""] = /^(\w+)(?: (\w+))?(?: ([<[].*))?$/.exec(usage) ?? [];
-  const above = program.commands.find((each) => each.name() === topic) ?? program;
-  const added = word === undefined ? above : above.command(word).description(summary ?? "");
+  const { topic, word, args } = usageOf(usage);
+  const parent = program.commands.find((each) => each.name() === topic) ?? program;
+  const added = word === undefined ? parent : parent.command(word).description(summary ?? "");
   if (args !== "") added.arguments(args);
   for (const [name, option] of Object.entries(options)) added.addOption(optionOf(name, option));
   if (passThrough === true) added.passThroughOptions();
@@ -125,13 +134,37 @@ export function addCommand(
   added.action(async (...args: unknown[]) => onExit(await run(surroundings, added, declaration, args.slice(0, -2))));
 }
 
+/**
+ * Splits a usage such as "keys show <key>" into topic, word and arguments. `word` is undefined if the usage has only
+ * one word.
+ */
+export function usageOf(usage: string) {
+  const [, topic = "", word, args = ""] = /^(\w+)(?: (\w+))?(?: ([<[].*))?$/.exec(usage) ?? [];
+  return { topic, word, args };
+}
+
+/** Returns the flag of an option: `outputCap` is `--output-cap`. */
+export function optionFlag(name: string): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
 function optionOf(name: string, { help, value, parse, choices, required, ...rest }: OptionDeclaration): Option {
-  const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  const flag = optionFlag(name);
   const option = new Option(value === undefined ? flag : `${flag} ${value}`, help);
-  if (choices !== undefined) option.choices(choices);
+  if (choices !== undefined) setChoices(option, choices);
   if (parse !== undefined) option.argParser(parse as (text: string) => unknown);
   if (rest.default !== undefined) option.default(rest.default, rest.defaultShown);
   return option.makeOptionMandatory(required === true);
+}
+
+/** Lets an option accept only these values. Suggests the one that a mistyped value means. */
+function setChoices(option: Option, choices: readonly string[]): void {
+  const parse = option.choices(choices).parseArg;
+  option.argParser((text, before) => {
+    const hint = choices.includes(text) ? "" : didYouMean(text, choices);
+    if (hint !== "") throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}${hint}`);
+    return parse?.(text, before);
+  });
 }
 
 async function run(
@@ -147,7 +180,7 @@ async function run(
   const wrong = check?.(options, ...params) ?? null;
   if (wrong !== null) return refused(wrong);
   const uses = settingsUnread === true ? undefined : (settings ?? (ledger && ledgerSettings));
-  const tools = await toolsFor(surroundings, added, uses && { uses, ...(needs && { needs }) });
+  const tools = toolsFor(surroundings, settingFlagsOf(added), uses && { uses, ...(needs && { needs }) });
   if (!tools.ok) return refused(tools);
   const work = (given: Tools) => declaration.run(given, options, ...params);
   const result = await (ledger === undefined ? work(tools.value) : tools.value.withLedger(ledger, work));

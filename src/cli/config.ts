@@ -4,7 +4,7 @@ import { printRows } from "./table.ts";
 
 export const commands = [
   command("config show", {
-    summary: "print the settings in force and where each came from; secrets are hidden",
+    summary: "print the settings in use and the source of each; secrets are hidden",
     options: { json },
     settings: "all",
     examples: ["farebox config show"],

@@ -1,27 +1,37 @@
-import { InvalidArgumentError } from "commander";
-import { parseDatabase, shownDatabase, type DatabaseSetting } from "../config/database.ts";
-import { parseDuration } from "../core/time.ts";
+import { shownDatabase, type DatabaseSetting } from "../config/database.ts";
+import { loadSettings } from "../config/load.ts";
+import { database as databaseKind } from "../config/kinds.ts";
+import { dayMs, isoTime, parseDuration } from "../core/time.ts";
 import { formatUsd } from "../core/money.ts";
 import { isPostgresUrl } from "../core/postgres-url.ts";
 import { pruneAgeMsMin } from "../core/charge.ts";
 import { verificationJson } from "../reporting/verification.ts";
-import type { CopiedLedger, MovedLedger, PostgresSetting } from "../server/database.ts";
-import type { Clock } from "../ports/clock.ts";
+import type { CopiedLedger, Maintenance, MovedLedger, PostgresSetting } from "../server/database.ts";
+import { counted } from "./amounts.ts";
+import { argument, within } from "./arguments.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
-import { progress } from "./progress.ts";
+import { progress, type Progress } from "./progress.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
+
+/** Reads the age of charges to prune, in milliseconds. */
+const ageArgument = argument(
+  `It must be a duration of at least ${pruneAgeMsMin / dayMs}d, such as 400d: budgets and hourly reports need the newer charges.`,
+  (text) => within(parseDuration(text), pruneAgeMsMin),
+);
 
 /** Commands for the ledger as a whole. */
 export const commands = [
   command("db migrate", {
-    summary: "bring the ledger of an earlier release to this one's schema, after a backup; serve does so too",
-    options: { noBackup: { help: "make no backup, where you have one" }, json },
+    summary: "upgrade the ledger of an earlier release to the current schema, after a backup; serve does this too",
+    options: { noBackup: { help: "skip the backup, if you already have one" }, json },
     settings: ledgerSettings,
     examples: ["farebox db migrate"],
-    run: async ({ clock, settings }, { noBackup }) => {
-      const place = shownDatabase(settings.database);
-      const result = await (await maintenance(clock)).migrate(settings, { backup: !noBackup });
+    run: async (tools, { noBackup }) => {
+      const place = shownDatabase(tools.settings.database);
+      const result = await maintain(tools, "migrated", (ledger) =>
+        ledger.migrate(tools.settings, { backup: !noBackup }),
+      );
       return result.ok ? { ...result, place } : result;
     },
     json: ({ from, to, backup, restore }) => ({ from, to, backup, restore }),
@@ -29,52 +39,49 @@ export const commands = [
       if (!changed)
         return printLine(io, `the ledger at ${place} has schema version ${schemas.to}; there is nothing to migrate`);
       printLine(io, migrationText(place, schemas));
-      if (backup !== null) printLine(io, `as it was before: ${backup}`);
+      if (backup !== null) printLine(io, `backup from before the migration: ${backup}`);
       if (restore !== null) printLine(io, restore);
     },
   }),
 
   command("db backup <file>", {
-    summary: "copy the ledger as it is now, also while serve runs, and verify the copy; exit 1 when its sums differ",
-    options: { force: { help: "replace the file where it is there" }, json },
+    summary: "copy the ledger, also while serve runs, and verify the copy; exit code 1 if its sums differ",
+    options: { force: { help: "replace an existing file" }, json },
     settings: ledgerSettings,
     examples: ["farebox db backup farebox-2026-11-20.db"],
-    run: async ({ clock, settings, io }, { force }, file) => {
-      const bar = progress(io, "copied");
-      const result = await (await maintenance(clock)).backUp(settings, file, { replace: force, onProgress: bar.show });
-      bar.end();
-      return result;
-    },
+    run: (tools, { force: replace }, file) =>
+      maintain(tools, "copied", (ledger, { show: onProgress }) =>
+        ledger.backUp(tools.settings, file, { replace, onProgress }),
+      ),
     json: copiedJson,
     print: (io, copied) => printLine(io, `backed up to ${copied.file}: ${verdict(copied)}`),
     code: ({ verification }) => (verification.differences.length === 0 ? 0 : 1),
   }),
 
   command("db restore <file>", {
-    summary: "replace the ledger with a verified copy of a backup, while no serve runs; the previous ledger is kept",
+    summary:
+      "replace the ledger with a verified copy of a backup and keep the previous ledger; stop farebox serve first",
     options: { json },
     settings: ledgerSettings,
     examples: ["farebox db restore farebox-2026-11-20.db"],
-    run: async ({ clock, settings, io }, _options, file) => {
-      const bar = progress(io, "copied");
-      const result = await (await maintenance(clock)).restore(settings, file, bar.show);
-      bar.end();
+    run: async (tools, _options, file) => {
+      const result = await maintain(tools, "copied", (ledger, { show }) => ledger.restore(tools.settings, file, show));
       return result.ok ? { ...result, backup: file } : result;
     },
     json: ({ replaced, ...copied }) => ({ ...copiedJson(copied), replaced }),
     print: (io, { backup, replaced, ...copied }) => {
       printLine(io, `restored ${backup} to ${copied.file}: ${verdict(copied)}`);
-      if (replaced !== null) printLine(io, `the ledger before it: ${replaced}`);
+      if (replaced !== null) printLine(io, `the previous ledger is kept at ${replaced}`);
     },
   }),
 
   command("db prune", {
     summary:
-      "replace old charges by sums per day, also while serve runs; pending charges stay, and every sum stays correct",
+      "replace old charges with daily sums, also while serve runs; pending charges and all totals stay as they are",
     options: {
       olderThan: {
         value: "<age>",
-        help: "charges of whole days older than this, such as 400d",
+        help: "prune the charges of all days older than this, such as 400d",
         parse: ageArgument,
         required: true,
       },
@@ -83,15 +90,14 @@ export const commands = [
     },
     settings: ledgerSettings,
     examples: ["farebox db prune --older-than 400d --dry-run"],
-    run: async ({ clock, settings, io }, { olderThan, dryRun }) => {
-      const bar = progress(io, "pruned");
-      const how = { olderThanMs: olderThan, dryRun, onProgress: bar.show };
-      const result = await (await maintenance(clock)).prune(settings, how);
-      bar.end();
+    run: async (tools, { olderThan: olderThanMs, dryRun }) => {
+      const result = await maintain(tools, "pruned", (ledger, { show: onProgress }) =>
+        ledger.prune(tools.settings, { olderThanMs, dryRun, onProgress }),
+      );
       if (!result.ok) return result;
       const { charges, windows, quarters, before } = result;
       return {
-        before: new Date(before).toISOString(),
+        before: isoTime(before),
         charges,
         windows,
         quarter_rollups: quarters,
@@ -99,38 +105,40 @@ export const commands = [
       };
     },
     print: (io, { before, charges, windows, quarter_rollups, dry_run }) => {
-      printLine(io, `${dry_run ? "would prune" : "pruned"} ${charges} charges from before ${before} into sums by day`);
+      printLine(io, `${dry_run ? "would prune" : "pruned"} ${charges} charges from before ${before} into daily sums`);
       if (io.isTTY)
-        note(io, `with ${windows} ended budget windows, and ${quarter_rollups} quarter-hour sums older than 35 days`);
+        note(io, `also ${windows} ended budget windows and ${quarter_rollups} quarter-hour sums older than 35 days`);
     },
   }),
 
   command("db copy <from> [to]", {
     summary:
-      "move a ledger from its SQLite file into an empty PostgreSQL database, while no serve runs, and compare every row; the same command continues an interrupted copy",
+      "copy a ledger from its SQLite file to an empty PostgreSQL database and compare every row; stop farebox serve first; a second run continues an interrupted copy",
     options: {
-      toFile: { value: "<file>", help: "a file that holds the address of the database, which has a password in it" },
+      toFile: {
+        value: "<file>",
+        help: "file that contains the address of the database; use it for an address with a password",
+      },
       json,
     },
-    help: "\nWithout TO and --to-file it goes to the database that FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) names. A password has\nno place on the command line, where other users of the machine see it.",
+    help: "\nWithout TO and --to-file, the target is the database in FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE). Do not put a\npassword on the command line: other users of the machine could see it.",
     examples: ["FAREBOX_DATABASE_FILE=database.url farebox db copy farebox.db"],
     run: async (tools, { toFile }, from, to) => {
       if (isPostgresUrl(from))
-        return refusal("FROM must be the path of an SQLite ledger; a copy goes from SQLite to PostgreSQL only");
+        return refusal(
+          "FROM must be the path of an SQLite ledger, not a PostgreSQL address: db copy only copies from SQLite to PostgreSQL",
+        );
       const target = targetOf(tools, to, toFile);
       if (!target.ok) return target;
       const { database } = target;
-      const copying = progress(tools.io, "copied");
-      const comparing = progress(tools.io, "compared");
-      const onCompared = (share: number) => {
-        copying.end();
-        comparing.show(share);
-      };
-      const result = await (
-        await maintenance(tools.clock)
-      ).move(from, database, { onCopied: copying.show, onCompared });
-      copying.end();
-      comparing.end();
+      using comparing = progress(tools.io, "compared");
+      const result = await maintain(tools, "copied", (ledger, copying) => {
+        const onCompared = (share: number) => {
+          copying.end();
+          comparing.show(share);
+        };
+        return ledger.move(from, database, { onCopied: copying.show, onCompared });
+      });
       return result.ok ? { ...result, from, to: database.shown } : result;
     },
     json: movedJson,
@@ -138,9 +146,15 @@ export const commands = [
   }),
 ];
 
-async function maintenance(clock: Clock) {
+/** Runs `work` on the whole ledger and shows a progress bar. `done` is the word after the percentage. */
+async function maintain<R>(
+  { io, clock }: Tools,
+  done: string,
+  work: (ledger: Maintenance, bar: Progress) => Promise<R>,
+): Promise<R> {
   const { Maintenance } = await import("../server/database.ts");
-  return new Maintenance(clock);
+  using bar = progress(io, done);
+  return await work(new Maintenance(clock), bar);
 }
 
 /** Describes a migration. The schema version may be unchanged. */
@@ -151,57 +165,47 @@ export function migrationText(place: string, { from, to }: { readonly from: numb
     : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
 }
 
-/** Reads the age of charges to prune, in milliseconds. Throws the error that commander expects. */
-function ageArgument(text: string): number {
-  const value = parseDuration(text);
-  if (value !== undefined && value >= pruneAgeMsMin) return value;
-  const days = pruneAgeMsMin / 86_400_000;
-  throw new InvalidArgumentError(
-    `It must be a duration of at least ${days}d, such as 400d: budgets and reports by the hour need what is younger.`,
-  );
-}
-
 function copiedJson({ file, schema, verification }: CopiedLedger) {
   return { file, schema_version: schema, verify: verificationJson(verification) };
 }
 
 function verdict({ verification: { charges, differences } }: CopiedLedger): string {
-  const checked = `${charges} charge${charges === 1 ? "" : "s"} verified`;
+  const checked = `${counted(charges, "charge")} verified`;
   if (differences.length === 0) return `${checked}, no difference`;
-  return `${checked}, ${differences.length} difference${differences.length === 1 ? "" : "s"} that the ledger has too (farebox verify shows them)`;
+  return `${checked}, ${counted(differences.length, "difference")} that the ledger also has (farebox verify shows them)`;
 }
 
 type Target = { readonly ok: true; readonly database: PostgresSetting } | Refusal;
 
 function targetOf(tools: Tools, to: string | undefined, toFile: string | undefined): Target {
   if (to !== undefined && toFile !== undefined)
-    return refusal("name the database once: as TO, or in a file with --to-file");
+    return refusal("give the address of the database once: as TO, or in a file with --to-file");
   if (to !== undefined) {
-    const target = parsed(to, "TO");
+    const target = readTarget(to, "TO");
     if (!target.ok || !target.database.hasPassword) return target;
     return refusal(
-      "TO must not hold a password, which other users of this machine could see: put the address in FAREBOX_DATABASE, or in a file with --to-file",
+      "TO must not contain a password, because other users of this machine could see it: put the address in FAREBOX_DATABASE, or in a file with --to-file",
     );
   }
   if (toFile !== undefined) {
     const read = tools.readFile(toFile);
     return read.ok
-      ? parsed(read.text.trim(), `the address in ${toFile}`)
+      ? readTarget(read.text.trim(), `the address in ${toFile}`)
       : refusal(`${toFile} cannot be read (${read.code})`);
   }
-  const loaded = tools.loadSettings({ uses: ["database"] });
-  return loaded.ok ? postgres(loaded.settings.database) : refusal(loaded.problems);
+  const loaded = loadSettings({ ...tools, uses: ["database"] });
+  return loaded.ok ? postgresTarget(loaded.settings.database) : refusal(loaded.problems);
 }
 
-function parsed(text: string, label: string): Target {
-  const read = parseDatabase(text);
-  return read.ok ? postgres(read.value) : refusal(`${label} ${read.problem}`);
+function readTarget(text: string, label: string): Target {
+  const { data, error } = databaseKind.schema.safeParse(text);
+  return error ? refusal(`${label} ${error.issues[0]?.message}`) : postgresTarget(data);
 }
 
-function postgres(database: DatabaseSetting): Target {
+function postgresTarget(database: DatabaseSetting): Target {
   if (database.kind === "postgres") return { ok: true, database };
   return refusal(
-    "name the PostgreSQL database to copy to by its postgres:// address: as TO, in a file with --to-file, or by FAREBOX_DATABASE",
+    "give the postgres:// address of the database to copy to: as TO, in a file with --to-file, or in FAREBOX_DATABASE",
   );
 }
 
@@ -225,14 +229,14 @@ function printMoved(
 ): void {
   const { charges, pending, cost, held } = totals;
   if (resumed === "yes") note(io, "continued an unfinished copy");
-  if (resumed === "restarted") note(io, "the ledger had changed since an unfinished copy, so the copy began again");
-  printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
+  if (resumed === "restarted") note(io, "the ledger has changed since the unfinished copy, so the copy started again");
+  printLine(io, `copied ${from} to ${to}: ${rows} rows, all compared, no difference`);
   printLine(
     io,
-    `${charges} charges of USD ${formatUsd(cost)}, and ${pending} pending that hold USD ${formatUsd(held)}`,
+    `${charges} charges with a cost of USD ${formatUsd(cost)}; ${pending} pending charges with USD ${formatUsd(held)} held`,
   );
   note(
     io,
-    `now set FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) to the new address for every proxy and command; start no serve on ${from} any more`,
+    `now set FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) to the new address for every proxy and command, and do not start serve on ${from} again`,
   );
 }

@@ -3,7 +3,7 @@ import { command } from "./command.ts";
 /** Runs the proxy in front of a sandbox, with its own folder and free ports. */
 export const commands = [
   command("demo", {
-    options: { once: { help: "end after the first round" } },
+    options: { once: { help: "exit after the first requests" } },
     examples: ["farebox demo --once"],
     run: async ({ io }, { once }) => (await import("./services/demo.ts")).demo({ once }, io),
   }),

@@ -1,9 +1,10 @@
 import { readFile } from "node:fs/promises";
+import { BodyBytes } from "../ports/exchange.ts";
 import { closest } from "../config/suggest.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { basisOf, underCap } from "../request/output-limit.ts";
+import { basisOf, underCap } from "../request/written-values.ts";
 import { createPricer } from "../request/price.ts";
 import {
   estimate,
@@ -22,10 +23,10 @@ import { printRows, right } from "./table.ts";
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
 
 const options = {
-  model: { value: "<model>", help: "the model; replaces the one that the request names" },
-  file: { value: "<file>", help: "the chat request as JSON; - reads stdin" },
-  inputTokens: { ...tokenCount, help: "the prompt's tokens, instead of counting them" },
-  outputTokens: { ...tokenCount, help: "the answer's tokens, instead of its maximum" },
+  model: { value: "<model>", help: "model; replaces the model in the request" },
+  file: { value: "<file>", help: "chat request as JSON; - reads stdin" },
+  inputTokens: { ...tokenCount, help: "number of prompt tokens (default: counted)" },
+  outputTokens: { ...tokenCount, help: "number of output tokens (default: the largest possible number)" },
   json,
 } as const;
 
@@ -64,7 +65,7 @@ async function readParams(
   const [inputTokens, outputTokens] = [given.inputTokens ?? null, given.outputTokens ?? null];
   if (file === undefined) {
     if (model !== undefined) return { ok: true, params: { model, given: null, inputTokens, outputTokens } };
-    return refusal("estimate needs --model, or a --file with a request that names one");
+    return refusal("estimate needs --model, or a --file with a request that names a model");
   }
   const bytes = file === "-" ? await readStdin() : await attemptRead(file);
   if (typeof bytes === "string") return refusal(`${file} cannot be read: ${bytes}`);
@@ -89,7 +90,7 @@ async function attemptRead(file: string): Promise<Buffer | string> {
   }
 }
 
-/** Uses the proxy's own pricer, so that the estimate equals the hold that the proxy would place. */
+/** Returns a function that computes holds. It uses the proxy's pricer, so the holds equal those of the proxy. */
 function holdsWith(
   catalogue: Catalogue,
   tokens: TokenCounter,
@@ -111,8 +112,8 @@ function holdsWith(
   };
   return async (request, given) => {
     const pricing = pricer.quote(request, at);
-    if (!pricing.ok || maximum === null) return { hold: null, counted: null, unboundedFields: [], basis: null };
-    const asked = { quote: pricing.quote, body: given, written: null };
+    if (!pricing.ok || maximum === undefined) return { hold: null, counted: null, unboundedFields: [], basis: null };
+    const asked = { quote: pricing.quote, body: new BodyBytes([given]), written: null };
     const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
     const sending = limited?.ok === true ? limited.sending : asked;
     const { quote, body } = sending;
@@ -128,12 +129,12 @@ function holdsWith(
 
 function problemOf(problem: "unknown_model" | "no_price", model: string, catalogue: Catalogue, at: number): string {
   if (problem === "no_price")
-    return `the model "${model}" has no price in force; farebox prices list shows which have one`;
+    return `the model "${model}" has no price in force; farebox prices list shows the models that have a price`;
   const near = closest(
     model,
     catalogue.list(at).map(({ id }) => id),
   );
-  const hint = near === undefined ? "farebox prices list shows those that are" : `did you mean "${near}"?`;
+  const hint = near === undefined ? "farebox prices list shows the known models" : `did you mean "${near}"?`;
   return `no price file names the model "${model}"; ${hint}`;
 }
 
@@ -150,15 +151,17 @@ function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean
     known: (item) => item.known,
     because: ({ why }) => why ?? "",
   });
-  const counted =
-    sums.counted_hold_usd === null ? "" : `, or ${sums.counted_hold_usd} where that does not fit its budget`;
+  const counted = sums.counted_hold_usd === null ? "" : `, or USD ${sums.counted_hold_usd} if the budget has less room`;
   const { held_for: held } = sums;
-  const why = held === null ? "" : `: for ${held.output_tokens ?? "any number of"} output tokens, by ${held.by}`;
+  const why =
+    held === null
+      ? ""
+      : `; the hold covers ${held.output_tokens ?? "any number of"} output tokens, decided by ${held.by}`;
   note(
     io,
     hasRequest
-      ? `it would hold USD ${sums.hold_usd}${counted}${why}`
-      : `a request of this model holds at most USD ${sums.hold_usd}`,
+      ? `the proxy would hold USD ${sums.hold_usd}${counted}${why}`
+      : `the proxy holds at most USD ${sums.hold_usd} for a request to this model`,
   );
   for (const line of sums.notes) note(io, line);
 }

@@ -1,4 +1,3 @@
-import { InvalidArgumentError } from "commander";
 import { ledgerFile } from "../config/database.ts";
 import { assertNever } from "../core/assert.ts";
 import type { TimeSpan } from "../ports/ledger.ts";
@@ -7,37 +6,41 @@ import { focusVersions } from "../reporting/focus-columns.ts";
 import { focusCsv, type LeftOut } from "../reporting/focus.ts";
 import { keyNames } from "../reporting/names.ts";
 import { loadPrices } from "../server/prices.ts";
-import { readSpan } from "./arguments.ts";
+import { counted } from "./amounts.ts";
+import { argument, readSpan } from "./arguments.ts";
 import { command, refusal, type Given } from "./command.ts";
 import { note, writeTexts } from "./io.ts";
-import { placeProblem, writeWhole } from "./out-file.ts";
+import { outFileProblem, writeWhole } from "./out-file.ts";
 import { withProgress } from "./progress.ts";
 import { ledgerSettings, type LedgerTools } from "./tools.ts";
+
+/** Reads a text for a FOCUS column. The text must not be empty. */
+const nameArgument = argument("It must not be empty.", (text) => (text.trim() === "" ? undefined : text));
 
 const options = {
   format: {
     value: "<format>",
-    help: "csv and jsonl: a row for each charge; focus: posted charges by day",
+    help: "csv and jsonl: one row per charge; focus: daily sums of posted charges",
     choices: ["csv", "jsonl", "focus"],
     default: "csv",
   },
   since: {
     value: "<when>",
-    help: "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant (default: the beginning)",
+    help: "start of the time span: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant (default: the first charge)",
   },
-  until: { value: "<when>", help: "to before then, written likewise (default: now)" },
-  out: { value: "<file>", help: "write this file, whole or not at all, instead of stdout" },
-  force: { help: "replace the file where it is there" },
-  focusVersion: { value: "<version>", help: "of the FOCUS columns", choices: focusVersions, default: "1.2" },
+  until: { value: "<when>", help: "end of the time span, in the same formats (default: now)" },
+  out: { value: "<file>", help: "write to this file instead of stdout; the file appears when it is complete" },
+  force: { help: "replace an existing file" },
+  focusVersion: { value: "<version>", help: "version of the FOCUS columns", choices: focusVersions, default: "1.2" },
   provider: {
     value: "<name>",
-    help: "FOCUS: the gateway's name, which issues the invoice",
+    help: "FOCUS: name of the gateway, which issues the invoice",
     parse: nameArgument,
     default: "gateway",
   },
   billingAccount: {
     value: "<id>",
-    help: "FOCUS: the account at the gateway",
+    help: "FOCUS: id of the account at the gateway",
     parse: nameArgument,
     default: "gateway",
   },
@@ -59,18 +62,16 @@ export const commands = [
       if (!span.ok) return span;
       const { out, force } = given;
       const ledger = ledgerFile(tools.settings.database);
-      const place = out === undefined ? null : placeProblem(out, ledger, "export", force);
-      if (place !== null) return refusal(place);
+      const outProblem = out === undefined ? null : outFileProblem(out, ledger, "export", force);
+      if (outProblem !== null) return refusal(outProblem);
       const leftOut = { unpriced: 0, pending: 0 };
       const texts = await textsOf(tools, given, { since: span.since, until: span.until }, leftOut);
       const problem = out === undefined ? await writeTexts(tools.io, texts) : await writeWhole(out, texts);
       return problem === null ? leftOut : refusal(problem);
     },
     notes: ({ unpriced, pending }) => [
-      ...(unpriced === 0
-        ? []
-        : [`${counted(unpriced)} without a price left out: FOCUS rows have a cost, and theirs is not known`]),
-      ...(pending === 0 ? [] : [`${counted(pending)} still running left out`]),
+      ...(unpriced === 0 ? [] : [`left out ${counted(unpriced, "request")} without a price: a FOCUS row needs a cost`]),
+      ...(pending === 0 ? [] : [`left out ${counted(pending, "request")} not settled yet`]),
     ],
   }),
 ];
@@ -107,7 +108,10 @@ async function textsOf(
   }
 }
 
-/** Reads the publishers of models from the price files. Faulty price files do not stop the export. */
+/**
+ * Returns a function that finds the publisher of a model in the price files. If the files have faults, prints a note
+ * and returns a function that finds no publisher.
+ */
 async function publishers({
   io,
   prices,
@@ -116,20 +120,10 @@ async function publishers({
 }: LedgerTools): Promise<(model: string) => string | undefined> {
   const loading = await loadPrices(prices, settings.pricing.folder);
   if (!loading.ok) {
-    note(io, "the price files have faults (farebox prices check shows them): PublisherName is the provider");
+    note(io, "the price files have faults (farebox prices check shows them), so PublisherName is the provider's name");
     return () => undefined;
   }
   const models = loading.catalogue.list(clock.now()).map(({ id, provider }) => [id, provider] as const);
   const providers = new Map(models);
   return (model) => providers.get(model);
-}
-
-function counted(requests: number): string {
-  return `${requests} request${requests === 1 ? "" : "s"}`;
-}
-
-/** Reads the name of a column. */
-function nameArgument(text: string): string {
-  if (text.trim() !== "") return text;
-  throw new InvalidArgumentError("It must not be empty.");
 }

@@ -1,12 +1,12 @@
 import { styleText } from "node:util";
 import type { Environment } from "../config/sources.ts";
 
-/** Exit code of a command. 0: done; 1: what the command checks is wrong; 2: wrong usage or settings. */
+/** Exit code of a command. 0: success; 1: the command found a problem; 2: wrong usage or settings. */
 export type ExitCode = 0 | 1 | 2;
 
 export interface Output {
-  /** Returns false if the reader is too slow; a `drain` event follows once it has caught up. */
-  write(text: string): unknown;
+  /** Writes a text. Returns false if the reader is too slow; a `drain` event follows when the reader has caught up. */
+  write(text: string, written?: (error?: Error | null) => void): unknown;
   once?(event: "drain", listener: () => void): unknown;
 }
 
@@ -20,6 +20,8 @@ export interface Io {
   readonly isErrorTTY?: boolean;
   /** Width of the terminal in characters. Default: 80. */
   readonly columns?: number;
+  /** Lets a command continue if stdout is closed or full. Otherwise, such an error ends the process. */
+  readonly continueWithoutStdout?: () => void;
   readonly env: Environment;
 }
 
@@ -27,7 +29,7 @@ export function printJson(io: Io, value: unknown): void {
   io.stdout.write(`${jsonText(value, io.isTTY ? 2 : undefined)}\n`);
 }
 
-/** Writes texts as they come, no faster than the reader reads them. Each text consists of whole lines. */
+/** Writes texts as they arrive, and waits while the reader is slow. Each text consists of whole lines. Returns null. */
 export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<null> {
   for await (const text of texts) {
     if (printText(io, text) === false) await drained(io.stdout);
@@ -35,7 +37,7 @@ export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<
   return null;
 }
 
-/** Writes whole lines, such as CSV. A file or pipe gets the same bytes; a terminal gets no control characters. */
+/** Writes whole lines, such as CSV. A file or pipe receives them unchanged; a terminal receives no control characters. */
 export function printText(io: Io, text: string): unknown {
   return io.stdout.write(
     io.isTTY ? text.replace(controls, (found) => (/^(?:\r?\n|\t)$/.test(found) ? found : "\ufffd")) : text,
@@ -49,16 +51,28 @@ function drained(output: Output): Promise<void> {
   });
 }
 
+/** Writes a text to stdout. Returns the reason for a failure; null on success. */
+export function writeSafely({ stdout }: Io, text: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    stdout.write(text, (error) => resolve(error ? error.message : null));
+  });
+}
+
 export function printLine(io: Io, line: string): void {
-  io.stdout.write(`${visible(line)}\n`);
+  io.stdout.write(`${withoutControls(line)}\n`);
 }
 
-/** Writes a note to stderr, so that it never ends up in a pipe. */
+/** Prints a bold line after an empty one. */
+export function printHeading(io: Io, text: string): void {
+  io.stdout.write(`\n${bold(io, withoutControls(text))}\n`);
+}
+
+/** Writes a note to stderr, so that it does not mix with the command's output on stdout. */
 export function note(io: Io, line: string): void {
-  io.stderr.write(`${visible(line)}\n`);
+  io.stderr.write(`${withoutControls(line)}\n`);
 }
 
-/** Reason why a command did nothing, one line for each problem. A `Failure` of a use case is a refusal. */
+/** Reason why a command did nothing, one line for each problem. A use case's `Failure` has the same shape. */
 export interface Refusal {
   readonly ok: false;
   readonly message: string | readonly string[];
@@ -80,25 +94,25 @@ export type Style = "bold" | "dim" | "red" | "yellow" | "green" | "cyan";
 
 /** Styles text on a terminal. As in Node, `NO_COLOR` disables styles and `FORCE_COLOR` enables them everywhere. */
 export function styled(io: Io, style: Style, text: string): string {
-  return isColoured(io) ? styleText(style, text, { validateStream: false }) : text;
+  return isColored(io) ? styleText(style, text, { validateStream: false }) : text;
 }
 
 export function bold(io: Io, text: string): string {
   return styled(io, "bold", text);
 }
 
-function isColoured({ env, isTTY }: Io): boolean {
+function isColored({ env, isTTY }: Io): boolean {
   const forced = env["FORCE_COLOR"];
   if (forced !== undefined) return forced !== "0" && forced !== "false";
   return isTTY && !env["NO_COLOR"] && env["TERM"] !== "dumb";
 }
 
 /** Matches characters that can control a terminal or reorder its text. CR LF counts as one match. */
-// oxlint-disable-next-line no-control-regex -- control characters are what it matches
+// oxlint-disable-next-line no-control-regex -- it must match control characters
 const controls = /\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Replaces control characters: names come from requests and could control a terminal. */
-export function visible(text: string): string {
+/** Replaces control characters. Names come from requests, and their control characters could control a terminal. */
+export function withoutControls(text: string): string {
   return text.replace(controls, (found) => "\ufffd".repeat(found.length));
 }
 

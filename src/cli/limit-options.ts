@@ -1,26 +1,35 @@
 import type { Limits } from "../core/limits.ts";
 import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
 
-/** Options that keys and teams share. The word `none` removes a limit, because commander cannot pass null. */
-export const limitOptions = {
-  models: {
-    value: "<patterns>",
-    help: "the models that may be used, such as 'gpt-4o*,o3', or all (default: all)",
-    parse: modelsArgument,
-  },
-  rpm: { value: "<n>", help: "requests in any 60 seconds, or none (default: none)", parse: limitArgument },
-  tpm: { value: "<n>", help: "tokens in any 60 seconds, or none (default: none)", parse: limitArgument },
-  parallel: { value: "<n>", help: "requests at the same time, or none (default: none)", parse: limitArgument },
-  outputCap: {
-    value: "<n>",
-    help: "output tokens that a request may ask for, written into those that state none, or none (default: none)",
-    parse: outputCapArgument,
-  },
-} as const;
+/** Options of the commands that create a key or a team. */
+export const newLimitOptions = limitOptions("all (default: all)", "none (default: none)");
+
+/** Options of the commands that change a key or a team. A missing option changes nothing. */
+export const limitChangeOptions = limitOptions("all", "none");
+
+/** Returns options that keys and teams share. The word `none` removes a limit, because commander cannot pass null. */
+function limitOptions(all: string, none: string) {
+  const limit = (what: string) => ({ value: "<n>", help: `${what}, or ${none}`, parse: limitArgument }) as const;
+  return {
+    models: {
+      value: "<patterns>",
+      help: `models that requests may use, such as 'gpt-4o*,o3', or ${all}`,
+      parse: modelsArgument,
+    },
+    rpm: limit("requests in any 60 seconds"),
+    tpm: limit("tokens in any 60 seconds"),
+    parallel: limit("requests at the same time"),
+    outputCap: {
+      value: "<n>",
+      help: `largest number of output tokens of a request, or ${none}; written into requests that state no maximum`,
+      parse: outputCapArgument,
+    },
+  } as const;
+}
 
 type LimitValue = number | "none" | undefined;
 
-/** Returns the changes that these options ask for. A missing option is undefined. */
+/** Converts options to changes of a key or a team. A missing option stays undefined, which changes nothing. */
 export function limitChanges({
   models,
   outputCap,
@@ -36,10 +45,10 @@ export function limitChanges({
 
 /** Columns that lists of keys and teams share. */
 export const limitColumns = {
-  rpm: ({ limits }: Limited) => limits.rpm,
-  tpm: ({ limits }: Limited) => limits.tpm,
-  parallel: ({ limits }: Limited) => limits.parallel,
-  "output cap": ({ output_cap }: Limited) => output_cap,
+  rpm: { cell: ({ limits }: Limited) => limits.rpm, narrow: "drop" },
+  tpm: { cell: ({ limits }: Limited) => limits.tpm, narrow: "drop" },
+  parallel: { cell: ({ limits }: Limited) => limits.parallel, narrow: "drop" },
+  "output cap": { cell: ({ output_cap }: Limited) => output_cap, narrow: "drop" },
 } as const;
 
 interface Limited {

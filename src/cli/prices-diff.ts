@@ -1,17 +1,17 @@
-import { shownDatabase } from "../config/database.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
 import { loadPrices } from "../server/prices.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
-import { printRows, right } from "./table.ts";
-import { ledgerSettings, storeProblem, type Tools } from "./tools.ts";
+import { fieldColumns, printRows, right } from "./table.ts";
+import { ledgerSettings, type Tools } from "./tools.ts";
 import { noteLeftovers, priceFolder } from "./what-if.ts";
 
 export const pricesDiff = command("prices diff <a> [b]", {
-  summary:
-    "what changes for which model from prices A to B, and what the last 30 days would have cost under each; each is a " +
-    "folder read over the shipped files, or the word shipped for none. With one name: from the prices in force to it",
+  summary: "compare prices A and B by model, with the cost of the last 30 days under each",
+  help: `
+A and B are folders of price files, which are read after the shipped files. The word shipped means the shipped files
+alone. With one name, A is the current prices and B the named ones.`,
   options: { json },
   settings: ["pricing", ...ledgerSettings],
   examples: ["farebox prices diff new-prices", "farebox prices diff shipped new-prices"],
@@ -30,7 +30,7 @@ export const pricesDiff = command("prices diff <a> [b]", {
     if (traffic.ok) printTraffic(io, traffic.diff);
   },
   notes: ({ traffic }) =>
-    traffic.ok ? [] : [`what the last 30 days would have cost is left out: ${String(traffic.message)}`],
+    traffic.ok ? [] : [`the cost of the last 30 days is not compared: ${String(traffic.message)}`],
 });
 
 function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly string[] {
@@ -40,23 +40,19 @@ function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly str
 type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | Refusal;
 
 /**
- * Computes what the traffic would cost under both catalogues. A ledger that cannot be opened is a refusal, which the caller
- * only notes: prices can be compared without traffic.
+ * Computes the cost of the last 30 days under both catalogues. Returns a refusal if the ledger cannot be opened. The
+ * caller prints the refusal as a note, because prices can be compared without traffic.
  */
-async function trafficUnder(
-  { openLedger, settings, clock }: Tools,
-  before: Catalogue,
-  after: Catalogue,
-): Promise<Traffic> {
+async function trafficUnder({ openLedger, clock }: Tools, before: Catalogue, after: Catalogue): Promise<Traffic> {
   const opening = await openLedger("read");
-  if (!opening.ok) return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
+  if (!opening.ok) return opening;
   await using store = opening.store;
   return { ok: true, diff: await diffTraffic(store.ledger, before, after, clock.now()) };
 }
 
 function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
   if (added.length + removed.length + changes.length === 0) return printLine(io, "the prices are the same");
-  const only = (change: string) => (model: (typeof added)[number]) => ({
+  const rowOf = (change: string) => (model: (typeof added)[number]) => ({
     model: model.model,
     change,
     before: null,
@@ -69,16 +65,14 @@ function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
       ...change,
       change: tier === null || tier === 0 ? field : `${field} from ${tier} prompt tokens`,
     })),
-    ...added.map(only("added")),
-    ...removed.map(only("removed")),
+    ...added.map(rowOf("added")),
+    ...removed.map(rowOf("removed")),
   ];
   printRows(io, rows, {
-    model: ({ model }) => model,
-    change: ({ change }) => change,
+    ...fieldColumns("model", "change"),
     before: right(({ before }) => before),
     after: right(({ after }) => after),
-    from: ({ from }) => from,
-    until: ({ until }) => until,
+    ...fieldColumns("from", "until"),
   });
 }
 
@@ -93,7 +87,7 @@ function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficD
     "under B": right(({ after_usd }) => after_usd),
     difference: right(({ difference_usd }) => difference_usd),
   });
-  if (io.isTTY) note(io, `USD, ${since} to ${until}; models whose cost would be the same are in the last line only`);
+  if (io.isTTY) note(io, `USD, ${since} to ${until}; models with the same cost under A and B are only in the total`);
   noteLeftovers(io, left_over.before, " under A");
   noteLeftovers(io, left_over.after, " under B");
 }

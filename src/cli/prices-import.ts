@@ -11,33 +11,33 @@ import type { Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {
   summary:
-    "show where other projects' tables differ, and add their prices with a date to the folder of price files; existing entries stay unchanged",
+    "add dated prices from other projects' tables to your price files and show where the tables differ; existing prices stay unchanged",
   options: {
-    from: { value: "<table>", help: "the format of the sources (default: detected)", choices: priceTables },
+    from: { value: "<table>", help: "format of the sources (default: detected)", choices: priceTables },
     into: {
       value: "<folder>",
-      help: "the folder of price files (default: --pricing); without either the proposal is printed",
+      help: "folder of price files (default: --pricing); without a folder, the new price file is printed",
     },
     fromDate: {
       value: "<day>",
-      help: "the day from which changed prices hold (default: today, UTC)",
+      help: "first day of the changed prices (default: today, UTC)",
       parse: dayArgument,
     },
     provider: {
       value: "<names>",
-      help: "only these of the tables, as they name them (default: the families of the price files)",
+      help: "only models of these providers, as the tables name them (default: the model families in the price files)",
       parse: namesArgument,
     },
     models: {
       value: "<patterns>",
-      help: "only models whose id fits one of these: 'gpt-5*,o3'",
+      help: "only models whose id matches one of these patterns: 'gpt-5*,o3'",
       parse: namesArgument,
     },
-    known: { help: "only models that the price files name already" },
-    group: { value: "<group>", help: "the group of models that are new", default: "official" },
+    known: { help: "only models that are already in the price files" },
+    group: { value: "<group>", help: "group of new models", default: "official" },
     print: { help: "print the new price file and write nothing" },
-    yes: { help: "write without asking" },
-    json: { help: "print JSON, with the new file as `yaml`; writes with --yes only" },
+    yes: { help: "write without confirmation" },
+    json: { help: "print JSON, with the new file as `yaml`; writes files only with --yes" },
   },
   settings: ["pricing"],
   examples: [
@@ -65,42 +65,42 @@ export const pricesImport = command("prices import <sources...>", {
     });
     if (!result.ok) return refusal(result.problems, result.usage ? 2 : 1);
     const { imported } = result;
-    if (!options.json) show(io, imported);
+    if (!options.json) printProposal(io, imported);
     const files = target === null ? [] : filesOf(imported, target);
-    if (files.length === 0 || target === null) return { imported, target, written: [], isAsked: false };
-    const isWanted =
+    if (files.length === 0 || target === null) return { imported, target, written: [], wasAsked: false };
+    const isConfirmed =
       options.yes || (!options.json && (await ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
-    if (isWanted === null)
+    if (isConfirmed === null)
       return refusal(
-        `nothing was written to ${target}: give --yes to write without being asked, or --print to print the file`,
+        `nothing was written to ${target}: add --yes to write without confirmation, or --print to print the file`,
       );
-    if (!isWanted) return { imported, target, written: [], isAsked: true };
+    if (!isConfirmed) return { imported, target, written: [], wasAsked: true };
     const written = await writeFiles(files);
     if (!written.ok) return refusal(written.problem, 1);
-    return { imported, target, written: written.paths, isAsked: true };
+    return { imported, target, written: written.paths, wasAsked: true };
   },
-  json: ({ imported, written }) => ({ ...shown(imported), written }),
-  print: (io, { imported, target, written, isAsked }) => {
+  json: ({ imported, written }) => ({ ...importJson(imported), written }),
+  print: (io, { imported, target, written, wasAsked }) => {
     if (target === null) printText(io, imported.yaml);
-    if (isAsked)
+    if (wasAsked)
       note(
         io,
         written.length === 0
           ? "nothing was written"
-          : `wrote ${written.join(" and ")}: review it; farebox prices check ${target} checks it`,
+          : `wrote ${written.join(" and ")}; review it, then run farebox prices check ${target}`,
       );
   },
 });
 
 type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
 
-/** Reads files and addresses in the given order. */
+/** Reads the tables from files and addresses, in the given order. */
 async function readSources({ readFile }: Tools, sources: readonly string[]): Promise<Sources> {
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
-        return refusal(`${source} is no address that can be read; write one such as https://example.com/data.json`);
+        return refusal(`"${source}" is not a valid address; write one such as https://example.com/data.json`);
       const fetched = await fetchText(source);
       if (!fetched.ok) return refusal(fetched.problem, 1);
       const { origin, pathname } = new URL(source);
@@ -116,18 +116,18 @@ async function readSources({ readFile }: Tools, sources: readonly string[]): Pro
 }
 
 function filesOf({ name, yaml, edited }: PriceImport, folder: string) {
-  // Entries that a person must add by hand do not create a file.
-  const isNew = /^models:/m.test(yaml);
-  return [...edited, ...(isNew ? [{ path: join(folder, name), before: null, after: yaml }] : [])];
+  // If all entries must be added by hand, there is no new file.
+  const hasNewFile = /^models:/m.test(yaml);
+  return [...edited, ...(hasNewFile ? [{ path: join(folder, name), before: null, after: yaml }] : [])];
 }
 
-/** Converts the import to JSON: edited files without their texts. */
-function shown({ edited, ...imported }: PriceImport) {
+/** Converts the import to JSON, with only the paths of edited files. */
+function importJson({ edited, ...imported }: PriceImport) {
   return { ...imported, edited: edited.map(({ path }) => path) };
 }
 
-/** Notes on stderr which models are proposed, which tables differ, and which models are left out. */
-function show(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
+/** Prints to stderr the proposed models, the differences between tables, and the models left out. */
+function printProposal(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
   for (const { model, kind, by_hand, added_to, entries } of proposed) {
     for (const { from, changes } of entries) {
       const words = changes.map(({ class: name, before, after }) =>

@@ -1,28 +1,30 @@
-import { parseInstant } from "../reporting/instants.ts";
-import { fieldsText } from "../reporting/model-diff.ts";
+import { fieldsText } from "../reporting/prices-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
 import { explainModel } from "../server/prices.ts";
 import { calendarOf } from "../platform/clock.ts";
+import { readInstant } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
-import { figures, printFields, printTable, type TableCell } from "./table.ts";
+import { fieldColumns, printFields, printRows, right, type RowColumns } from "./table.ts";
 
 export const pricesShow = command("prices show <model>", {
-  summary: "show how a model's price is computed: official rate, group, fraction, result; exit 1 for an unknown model",
+  summary:
+    "show how a model's price is computed: official rate, group, fraction, result; exit code 1 for an unknown model",
   options: {
     at: {
       value: "<when>",
-      help: "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant",
+      help: "time of the price: 2026-03-12 (its beginning in UTC), 7d (ago) or an ISO instant",
       default: "0s",
+      defaultShown: "now",
     },
     json,
   },
   settings: ["pricing"],
   examples: ["farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12"],
   run: async ({ prices, clock, settings }, options, model) => {
-    // Prices are valid by UTC day, in any time zone of the budgets.
-    const at = parseInstant("--at", options.at, clock.now(), calendarOf("UTC"));
-    if (!at.ok) return refusal(at.problem);
+    // Prices change at the start of a UTC day, whatever the time zone of the budgets is.
+    const at = readInstant("--at", options.at, { clock, calendar: calendarOf("UTC") });
+    if (!at.ok) return at;
     const found = await explainModel(prices, settings.pricing.folder, model, at.at);
     if (!found.ok) return refusal(found.faults);
     if (found.explained === undefined) return refusal(unknownModel(model, found.near), 1);
@@ -32,12 +34,12 @@ export const pricesShow = command("prices show <model>", {
   print: (io, { shown }) => print(io, shown),
   notes: ({ shown, model, near }) =>
     shown.found_by === "default"
-      ? [`no price file names ${model}${didYouMean(near) || ";"} it is charged at the ceiling price of unknown models`]
+      ? [`no price file names ${model}, so the ceiling price of unknown models applies${didYouMean(near)}`]
       : [],
 });
 
 function unknownModel(model: string, near: readonly string[]): string {
-  return `no price file names the model "${model}"${didYouMean(near) || ";"} farebox prices list shows them all`;
+  return `no price file names the model "${model}"${didYouMean(near) || ";"} farebox prices list shows all models`;
 }
 
 function didYouMean(near: readonly string[]): string {
@@ -65,12 +67,12 @@ function print(io: Io, shown: PriceShown): void {
     ["minimum", price === null ? null : minimumOf(price.minimum)],
     ["context", `${bounds.context_tokens} ${bounds.unit}s, at most ${bounds.max_output_tokens} of output`],
     [
-      "bound of a part",
+      "prompt parts",
       `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`,
     ],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
-    ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
-    ["streams", bounds.streams === "live" ? "live: a hold may grow" : "burst: the whole answer is held"],
+    ["tokens per byte", `at most ${bounds.tokens_per_byte}`],
+    ["streams", bounds.streams === "live" ? "live: a hold may grow" : "burst: the hold covers the largest answer"],
     ["output field", fieldsText(bounds.max_output_field)],
     ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
     ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],
@@ -78,9 +80,8 @@ function print(io: Io, shown: PriceShown): void {
   if (price?.per_request) {
     const { official_usd, gateway_usd, ...rule } = price.per_request;
     printLine(io, "");
-    printTable(io, columnsOf("per", "USD"), [
-      ["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })],
-    ]);
+    const row = { item: "request", official: official_usd, gateway: gateway_usd };
+    printRows(io, [{ ...row, because: wordsOf({ ...rule, official: official_usd }) }], priceColumns("per", "USD"));
   }
   for (const { service_tier, tiers } of price === null
     ? []
@@ -92,35 +93,32 @@ function print(io: Io, shown: PriceShown): void {
       ];
       printLine(io, "");
       if (title.length > 0) printLine(io, title.join(", "));
-      printTable(io, columnsOf("class", `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
+      printRows(io, tier.rates.map(rateRow), priceColumns("class", `USD per 1M ${bounds.unit}s`));
     }
   }
   if (price !== null && price.fees.length > 0) {
     printLine(io, "");
-    const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => [
-      tool,
-      official_usd,
-      gateway_usd,
-      wordsOf({ ...rule, of: official_usd }),
-      input_tokens,
-    ]);
-    printTable(io, [...columnsOf("fee of a call", "USD"), figures("tokens it may add")], rows);
+    const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => ({
+      item: tool,
+      official: official_usd,
+      gateway: gateway_usd,
+      because: wordsOf({ ...rule, official: official_usd }),
+      added: input_tokens,
+    }));
+    const columns = priceColumns("fee per call", "USD");
+    printRows(io, rows, { ...columns, "added tokens (at most)": right(({ added }) => added) });
   }
   if (shown.tasks.length > 0) {
     printLine(io, "");
-    const columns = ["task", ...columnsOf("per", "USD"), "in force"];
-    printTable(
-      io,
-      columns,
-      shown.tasks.map((task) => [
-        task.task_type,
-        measureOf(task),
-        task.official_usd,
-        task.gateway_usd,
-        taskRule(task),
-        spanOf(task),
-      ]),
-    );
+    const rows = shown.tasks.map((task) => ({
+      task: task.task_type,
+      item: measureOf(task),
+      official: task.official_usd,
+      gateway: task.gateway_usd,
+      because: taskRule(task),
+      "in force": spanOf(task),
+    }));
+    printRows(io, rows, { ...fieldColumns("task"), ...priceColumns("per", "USD"), ...fieldColumns("in force") });
   }
   const others = shown.entries.filter((entry) => !entry.in_force);
   if (others.length > 0) {
@@ -129,8 +127,20 @@ function print(io: Io, shown: PriceShown): void {
   }
 }
 
-function columnsOf(first: string, unit: string) {
-  return [first, figures(`official, ${unit}`), figures(`gateway, ${unit}`), "because"];
+interface PriceRow {
+  readonly item: string;
+  readonly official: string | null;
+  readonly gateway: string | null;
+  readonly because: string;
+}
+
+function priceColumns(first: string, unit: string): RowColumns<PriceRow> {
+  return {
+    [first]: ({ item }) => item,
+    [`official, ${unit}`]: right(({ official }) => official),
+    [`gateway, ${unit}`]: right(({ gateway }) => gateway),
+    ...fieldColumns("because"),
+  };
 }
 
 type TaskShown = PriceShown["tasks"][number];
@@ -139,11 +149,11 @@ function taskRule({ fraction, official_usd }: TaskShown): string {
   return fraction === null ? "stated by the gateway" : `${fraction} of ${official_usd}`;
 }
 
-/** Describes the measure of a task price: "second of input.duration (5 where it states none, at most 10)". */
+/** Describes the measure of a task price: "second of input.duration (5 if not stated, at most 10)". */
 function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
   if (field === null) return per;
   const bounds = [
-    ...(otherwise === null ? [] : [`${otherwise} where it states none`]),
+    ...(otherwise === null ? [] : [`${otherwise} if not stated`]),
     ...(max === null ? [] : [`at most ${max}`]),
   ];
   return `${per} of input.${field}${bounds.length === 0 ? "" : ` (${bounds.join(", ")})`}`;
@@ -151,30 +161,32 @@ function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
 
 type Rate = NonNullable<PriceShown["price"]>["tiers"][number]["rates"][number];
 
-function rateCells(rate: Rate): TableCell[] {
-  const official =
-    rate.official_of === rate.class
-      ? rate.official_usd_per_million
-      : `(${rate.official_of}) ${rate.official_usd_per_million}`;
-  return [rate.class, official, rate.gateway_usd_per_million, wordsOf({ ...rate, of: rate.official_usd_per_million })];
+function rateRow(rate: Rate): PriceRow {
+  const { official_usd_per_million: official } = rate;
+  return {
+    item: rate.class,
+    official: rate.official_of === rate.class ? official : `(${rate.official_of}) ${official}`,
+    gateway: rate.gateway_usd_per_million,
+    because: wordsOf({ ...rate, official }),
+  };
 }
 
 function wordsOf({
   rule,
   fraction,
   as,
-  of,
+  official,
 }: {
   readonly rule: Rate["rule"];
   readonly fraction: string | null;
   readonly as: string | null;
-  readonly of: string;
+  readonly official: string;
 }): string {
   switch (rule) {
     case "stated":
       return "stated by the gateway";
     case "share":
-      return `${fraction} of ${of}`;
+      return `${fraction} of ${official}`;
     case "as":
       return `charged as ${as}`;
   }
@@ -182,11 +194,11 @@ function wordsOf({
 
 function tierTitle(from: number, mode: string): string {
   const whole = mode === "whole_request" ? "all tokens of requests with prompts" : "the part of the prompt";
-  return from === 0 ? "prompts below the tiers" : `${whole} from ${from} tokens`;
+  return from === 0 ? "prompts below the first tier" : `${whole} from ${from} tokens`;
 }
 
 function spanOf({ from, until }: { readonly from: string; readonly until: string | null }): string {
-  return until === null ? `from ${from}` : `from ${from} until before ${until}`;
+  return until === null ? `from ${from}` : `from ${from} until ${until} (exclusive)`;
 }
 
 function minimumOf({ tokens, usd }: { readonly tokens: number; readonly usd: string }): string | null {
@@ -195,5 +207,5 @@ function minimumOf({ tokens, usd }: { readonly tokens: number; readonly usd: str
 }
 
 function boundOf(tokens: number | null): string {
-  return tokens === null ? "the context" : `${tokens} tokens`;
+  return `at most ${tokens === null ? "the context" : `${tokens} tokens`}`;
 }

@@ -6,33 +6,33 @@ import { printLine } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";
-import { printRows, right } from "./table.ts";
+import { fieldColumns, printRows, right } from "./table.ts";
 
-/** Commands that check and show the price files. */
+/** Commands that check, show, compare and extend the price files. */
 export const commands = [
   command("prices check [folder]", {
-    summary: "check the shipped price files and those of a folder; exit 1 when something is wrong with them",
+    summary: "check the shipped price files and those of a folder; exit code 1 if one has a fault",
     options: { json },
     settings: ["pricing"],
     examples: ["farebox prices check my-prices"],
     run: async ({ prices, clock, settings }, _options, folder) => {
       const loading = await loadPrices(prices, folder ?? settings.pricing.folder);
       return {
-        sound: loading.ok,
+        isValid: loading.ok,
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
         faults: loading.ok ? [] : loading.faults,
       };
     },
-    json: ({ sound, models, faults }) => ({ ok: sound, models, faults }),
-    print: (io, { sound, models, faults }) => {
-      if (sound) printLine(io, `${models} models, no fault`);
+    json: ({ isValid, models, faults }) => ({ ok: isValid, models, faults }),
+    print: (io, { isValid, models, faults }) => {
+      if (isValid) printLine(io, `${models} models, no fault`);
       for (const fault of faults) printLine(io, fault);
     },
-    code: ({ sound }) => (sound ? 0 : 1),
+    code: ({ isValid }) => (isValid ? 0 : 1),
   }),
 
   command("prices list", {
-    summary: "list the models with their prices in force now",
+    summary: "list models with their current prices",
     options: { json: { help: "print JSON, with every rate" } },
     settings: ["pricing"],
     examples: ["farebox prices list"],
@@ -50,8 +50,11 @@ export const commands = [
 
 type Model = PricedModelJson;
 
-/** Column for the rate of the first tier in the standard service tier. A price per request appears in the input column. */
-function rate(side: "gateway" | "official", name: "input" | "cached_input" | "output") {
+/**
+ * Returns a column of rates: those of the first tier, in the standard service tier. A price per request appears in the
+ * input column.
+ */
+function rateColumn(side: "gateway" | "official", name: "input" | "cached_input" | "output") {
   return right((model: Model) => {
     const price = priceOf(model);
     if (price?.per_request_usd) return name === "input" ? `${price.per_request_usd[side]} a request` : null;
@@ -59,25 +62,28 @@ function rate(side: "gateway" | "official", name: "input" | "cached_input" | "ou
   });
 }
 
+/** Returns a model's price; null if it has none, or if the price has no rates. */
 function priceOf({ price }: Model): Model["price"] {
   return price?.tiers[0] === undefined ? null : price;
 }
 
-/** Rates are in USD per 1M tokens. "also" names what the table omits; `--json` has it. */
+/**
+ * Columns of `prices list`. Rates are in USD per 1M tokens. The column "also" lists the prices that only `--json`
+ * contains.
+ */
 const columns = {
   model: ({ id }: Model) => id,
-  provider: ({ provider }: Model) => provider,
-  group: ({ group }: Model) => group,
-  input: rate("gateway", "input"),
-  cached: rate("gateway", "cached_input"),
-  output: rate("gateway", "output"),
-  "official input": rate("official", "input"),
-  "official output": rate("official", "output"),
+  ...fieldColumns("provider", "group"),
+  input: rateColumn("gateway", "input"),
+  cached: rateColumn("gateway", "cached_input"),
+  output: rateColumn("gateway", "output"),
+  "official input": rateColumn("official", "input"),
+  "official output": rateColumn("official", "output"),
   also: (model: Model) => alsoPriced(priceOf(model)),
   since: (model: Model) => priceOf(model)?.from ?? null,
 };
 
-/** Lists further prices of a model: "long prompts, priority, batch, fees"; null without any. */
+/** Lists a model's other prices: "long prompts, priority, batch, fees". Returns null if there are none. */
 function alsoPriced(price: Model["price"]): string | null {
   if (price === null) return null;
   const { tiers, service_tiers, fees } = price;

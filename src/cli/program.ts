@@ -2,7 +2,8 @@ import { Command, CommanderError, Help } from "commander";
 import type { CliCommand } from "./command.ts";
 import type { Surroundings } from "./tools.ts";
 
-interface Topic {
+/** A command, or a group of commands whose names begin with the same word. */
+export interface Topic {
   /** Usage as the program's help shows it. */
   readonly term: string;
   readonly summary: string;
@@ -11,49 +12,73 @@ interface Topic {
 }
 
 /** Topics in the order of the help. Each file is loaded only when its topic is used. */
-const topics: readonly Topic[] = [
+export const topics: readonly Topic[] = [
+  {
+    term: "init [options]",
+    summary: "set up a proxy: settings file, ledger, first admin, key and budget; asks for missing values",
+    load: () => import("./init.ts"),
+  },
   { term: "serve [options]", summary: "run the proxy", load: () => import("./serve.ts") },
   {
     term: "demo [options]",
-    summary: "show the proxy at work in front of a fake gateway; needs no settings and costs nothing",
+    summary: "run the proxy in front of a fake gateway and send it some requests; needs no settings and costs nothing",
     load: () => import("./demo.ts"),
   },
   {
     term: "run [options] <command...>",
     summary:
-      "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, print its cost to stderr",
+      "run a command in its own session, with OPENAI_BASE_URL and OPENAI_API_KEY set, and print the session's cost to stderr",
     load: () => import("./run.ts"),
   },
   {
     term: "sandbox [options]",
-    summary: "run a fake gateway that speaks the whole interface and costs nothing",
+    summary: "run a fake gateway that answers like a real one and costs nothing",
     load: () => import("./sandbox.ts"),
   },
-  { term: "keys", summary: "create, change, rotate and revoke internal keys", load: () => import("./keys.ts") },
-  { term: "teams", summary: "limits and models that the keys of a team share", load: () => import("./teams.ts") },
+  {
+    term: "keys",
+    summary: "create, change, rotate, suspend and revoke internal keys",
+    load: () => import("./keys.ts"),
+  },
+  {
+    term: "teams",
+    summary: "create, change and remove teams, whose keys share limits and models",
+    load: () => import("./teams.ts"),
+  },
   { term: "admins", summary: "create, list and revoke tokens of the admin API", load: () => import("./admins.ts") },
-  { term: "budgets", summary: "limit what may be spent", load: () => import("./budgets.ts") },
+  { term: "budgets", summary: "set, raise, list and remove spending limits", load: () => import("./budgets.ts") },
+  { term: "raises", summary: "list, approve and deny raise requests", load: () => import("./raises.ts") },
   {
     term: "apply [options] <file>",
-    summary: "change keys, teams, budgets and limits to those of a YAML file (- is stdin)",
+    summary: "make keys, teams and budgets match a YAML file (- is stdin)",
     load: () => import("./apply.ts"),
   },
-  { term: "report [options]", summary: "add up what was spent", load: () => import("./report.ts") },
-  { term: "charges [options]", summary: "list single charges, newest first", load: () => import("./charges.ts") },
+  {
+    term: "report [options]",
+    summary: "sum up spending by model, key, day and other dimensions",
+    load: () => import("./report.ts"),
+  },
+  { term: "charges [options]", summary: "list charges, newest first", load: () => import("./charges.ts") },
+  {
+    term: "refusals [options]",
+    summary: "list requests that were refused and why, newest first",
+    load: () => import("./refusals.ts"),
+  },
   {
     term: "watch [options]",
-    summary: "watch requests as they come, with spending and budgets; where it is not a terminal, a line for each",
+    summary:
+      "watch requests as they arrive, with spending and budgets; without a terminal, print a line for each request",
     load: () => import("./watch.ts"),
   },
   {
     term: "export [options]",
-    summary: "write the charges as CSV, as JSON lines or as FOCUS rows by day, the oldest first",
+    summary: "write charges as CSV, JSON lines or daily FOCUS rows, oldest first",
     load: () => import("./export.ts"),
   },
-  { term: "prices", summary: "check the price files, and show what is in them", load: () => import("./prices.ts") },
+  { term: "prices", summary: "check, show, compare and import prices", load: () => import("./prices.ts") },
   {
     term: "estimate [options]",
-    summary: "price a chat request before it is sent; says what is exact, what is estimated and what is a bound",
+    summary: "price a chat request before it is sent; marks each item as exact, an estimate or a bound",
     load: () => import("./estimate.ts"),
   },
   {
@@ -63,12 +88,12 @@ const topics: readonly Topic[] = [
   },
   {
     term: "reconcile [options]",
-    summary: "compare the ledger with the movement of the gateway's account; exit 1 when they differ beyond doubt",
+    summary: "compare the ledger with the gateway's account; exit code 1 if they differ by more than the uncertainty",
     load: () => import("./reconcile.ts"),
   },
   {
     term: "verify [options]",
-    summary: "recompute every sum and amount of the ledger from its charges; exit 1 when one differs",
+    summary: "recompute every sum and amount of the ledger from its charges; exit code 1 if one differs",
     load: () => import("./verify.ts"),
   },
   { term: "audit [options]", summary: "list who changed what, newest first", load: () => import("./audit.ts") },
@@ -81,18 +106,23 @@ const topics: readonly Topic[] = [
   { term: "config", summary: "show the settings", load: () => import("./config.ts") },
   {
     term: "doctor [options]",
-    summary: "check everything that serve needs and say what to fix; changes nothing; exit 1 when a check fails",
+    summary: "check everything that serve needs and say what to fix; changes nothing; exit code 1 if a check fails",
     load: () => import("./doctor.ts"),
+  },
+  {
+    term: "completion <shell> [words...]",
+    summary: "print the script that completes commands, options and names in bash, zsh or fish",
+    load: () => import("./completion.ts"),
   },
 ];
 
-const nameOf = ({ term }: Topic) => term.replace(/ .*/, "");
+export const nameOfTopic = ({ term }: Topic) => term.replace(/ .*/, "");
 
 /** Runs one command line, given without the program's name, and returns its exit code. Never throws for wrong input. */
 export async function runCli(argv: readonly string[], surroundings: Surroundings): Promise<number> {
   let exitCode = 0;
   try {
-    const wanted = argv.find((word) => topics.some((topic) => nameOf(topic) === word));
+    const wanted = argv.find((word) => topics.some((topic) => nameOfTopic(topic) === word));
     const program = await buildProgram(
       surroundings,
       (name) => name === wanted,
@@ -108,11 +138,12 @@ export async function runCli(argv: readonly string[], surroundings: Surroundings
 }
 
 /**
- * Builds the program. Only the topics for which `isLoaded` returns true get their commands; the others get only their names.
+ * Builds the program. Loads the commands of the topics for which `mustLoad` returns true. The other topics appear in
+ * the help, but cannot run. `onExit` receives the exit code of the command that ran.
  */
 export async function buildProgram(
   surroundings: Surroundings,
-  isLoaded: (name: string) => boolean,
+  mustLoad: (name: string) => boolean,
   onExit: (code: number) => void,
 ): Promise<Command> {
   const { io, version } = surroundings;
@@ -134,9 +165,9 @@ export async function buildProgram(
     .configureHelp({ subcommandTerm: (command) => terms.get(command) ?? help.subcommandTerm(command) })
     .showHelpAfterError("(add --help for usage)");
   for (const topic of topics) {
-    const name = nameOf(topic);
+    const name = nameOfTopic(topic);
     const command = program.command(name).description(topic.summary);
-    if (!isLoaded(name)) {
+    if (!mustLoad(name)) {
       terms.set(command, topic.term);
       continue;
     }

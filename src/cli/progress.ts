@@ -3,17 +3,25 @@ import type { Io } from "./io.ts";
 
 const barWidth = 30;
 
-export interface Progress {
+/** Progress bar. Disposing of it removes the bar from the terminal. */
+export interface Progress extends Disposable {
   /** Shows a share from 0 to 1. */
   readonly show: (share: number) => void;
-  /** Removes the bar. */
+  /** Removes the bar until it is shown again. */
   readonly end: () => void;
 }
 
-/** Shows a progress bar on stderr if that is a terminal. `done` is the word after the percentage, such as "copied". */
+/**
+ * Returns a progress bar on stderr. It shows nothing if stderr is not a terminal, or if `isWanted` is false. `done` is
+ * the word after the percentage, such as "copied".
+ */
 export function progress(io: Io, done: string, isWanted = true): Progress {
   let shown = "";
   const isShown = (io.isErrorTTY ?? io.isTTY) && isWanted;
+  const end = () => {
+    if (isShown && shown !== "") io.stderr.write(`\r${"".padEnd(shown.length)}\r`);
+    shown = "";
+  };
   return {
     show: (share) => {
       const filled = Math.floor(share * barWidth);
@@ -21,16 +29,14 @@ export function progress(io: Io, done: string, isWanted = true): Progress {
       if (isShown && text !== shown) io.stderr.write(`\r${text.padEnd(shown.length)}`);
       shown = text;
     },
-    end: () => {
-      if (isShown && shown !== "") io.stderr.write(`\r${"".padEnd(shown.length)}\r`);
-      shown = "";
-    },
+    end,
+    [Symbol.dispose]: end,
   };
 }
 
 /**
- * Yields the parts unchanged and shows a bar of their progress in time. Parts must be in order, oldest first. No bar is shown
- * if the output itself goes to the terminal.
+ * Yields the lists of charges unchanged. A bar shows how far their times have come from the first charge to `until`.
+ * The charges must be in order, oldest first. Shows no bar if the charges themselves are printed on a terminal.
  */
 export async function* withProgress(
   io: Io,
@@ -38,17 +44,13 @@ export async function* withProgress(
   parts: AsyncIterable<readonly Charge[]>,
   { until, toStdout }: { readonly until: number; readonly toStdout: boolean },
 ): AsyncGenerator<readonly Charge[]> {
-  const bar = progress(io, done, !(toStdout && io.isTTY) && (io.isErrorTTY ?? io.isTTY));
+  using bar = progress(io, done, !(toStdout && io.isTTY));
   let since: number | undefined;
-  try {
-    for await (const part of parts) {
-      const last = part.at(-1);
-      since ??= part[0]?.at;
-      if (last !== undefined && since !== undefined && until > since)
-        bar.show(Math.min(1, (last.at - since) / (until - since)));
-      yield part;
-    }
-  } finally {
-    bar.end();
+  for await (const part of parts) {
+    const last = part.at(-1);
+    since ??= part[0]?.at;
+    if (last !== undefined && since !== undefined && until > since)
+      bar.show(Math.min(1, (last.at - since) / (until - since)));
+    yield part;
   }
 }

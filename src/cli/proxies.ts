@@ -1,16 +1,17 @@
 import { shownDatabase } from "../config/database.ts";
 import { formatUsd } from "../core/money.ts";
 import { liveMs, type ProxyRun } from "../ports/proxies.ts";
-import { isoTime } from "../reporting/names.ts";
+import { isoTime } from "../core/time.ts";
+import { counted } from "./amounts.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine } from "./io.ts";
-import { printRows, right } from "./table.ts";
+import { fieldColumns, printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
-/** Lists the proxies that share a ledger in PostgreSQL. */
+/** Commands for the proxies that share a ledger in PostgreSQL. */
 export const commands = [
   command("proxies list", {
-    summary: "list the proxies that are alive or left open holds, with the amounts held",
+    summary: "list live proxies, and dead ones with open holds",
     options: { json },
     ledger: "read",
     examples: ["farebox proxies list"],
@@ -18,11 +19,7 @@ export const commands = [
       tools.proxies === null ? notShared(tools) : { proxies: (await tools.proxies.list()).map(proxyJson) },
     print: (io, { proxies }) =>
       printRows(io, proxies, {
-        name: ({ name }) => name,
-        run: ({ run }) => run,
-        version: ({ version }) => version,
-        state: ({ state }) => state,
-        since: ({ since }) => since,
+        ...fieldColumns("name", "run", "version", "state", "since"),
         "last heartbeat": ({ silent_seconds }) => ago(silent_seconds),
         holds: right(({ holds }) => holds),
         held: right(({ held_usd }) => held_usd),
@@ -31,10 +28,10 @@ export const commands = [
   }),
 
   command("proxies end <name-or-run>", {
-    summary: "post the open holds of a dead proxy as assumed and release its leases, at once; exit 1 while it is alive",
+    summary: "post the open holds of a dead proxy as assumed and release its leases now; exit code 1 if it is alive",
     options: { json },
     ledger: "change",
-    help: "\nA proxy that was only paused starts again as another run; its settlements of the old run become corrections.",
+    help: "\nIf the proxy was only paused, it continues as a new run. Its later settlements of the old run become corrections.",
     examples: ["farebox proxies end proxy-1/4711"],
     run: async (tools, _options, nameOrRun) => {
       if (tools.proxies === null) return notShared(tools);
@@ -42,10 +39,10 @@ export const commands = [
       if (result.ok) return result.ended;
       if (result.reason === "unknown")
         return refusal(
-          `there is no proxy ${JSON.stringify(nameOrRun)} that has not ended; farebox proxies list shows them`,
+          `unknown proxy ${JSON.stringify(nameOrRun)}; farebox proxies list shows all proxies that have not ended`,
         );
       return refusal(
-        `${nameOrRun} is alive: its last heartbeat was ${ago(result.silentMs / 1000)}; stop it first, and end it ${liveMs / 1000} s later`,
+        `${nameOrRun} is alive: its last heartbeat was ${ago(result.silentMs / 1000)}; stop it, and run this command ${liveMs / 1000} s later`,
         1,
       );
     },
@@ -58,7 +55,7 @@ export const commands = [
 
 function notShared({ settings }: LedgerTools) {
   return refusal(
-    `the ledger at ${shownDatabase(settings.database)} is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL`,
+    `the ledger at ${shownDatabase(settings.database)} is an SQLite file, which only one proxy can use; farebox proxies needs a ledger in PostgreSQL`,
   );
 }
 
@@ -77,7 +74,7 @@ function proxyJson({ name, run, version, state, startedAt, silentMs, holds, held
 }
 
 function endedText({ name, run, holds, held }: ProxyRun): string {
-  return `ended ${name} (run ${run}): ${holds} hold${holds === 1 ? "" : "s"} posted as assumed, USD ${formatUsd(held)}`;
+  return `ended ${name} (run ${run}): ${counted(holds, "hold")} posted as assumed, USD ${formatUsd(held)}`;
 }
 
 function ago(seconds: number): string {

@@ -14,14 +14,14 @@ export const commands = [
     options: {
       since: {
         value: "<when>",
-        help: "samples from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant",
+        help: "start of the time span: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant",
         default: "30d",
       },
       until: {
         value: "<when>",
-        help: "samples before then, written likewise (default: now, with a sample taken now)",
+        help: "end of the time span, in the same formats (default: now, with a new sample)",
       },
-      noSample: { help: "only the samples that are there: the gateway is not asked" },
+      noSample: { help: "use only stored samples; do not ask the gateway for a new one" },
       json,
     },
     settings: [...gatewaySettings, ...ledgerSettings, "pricing"],
@@ -35,7 +35,7 @@ export const commands = [
         if (isSampling) await sampleNow(tools);
         const until = options.until === undefined ? Number.MAX_SAFE_INTEGER : span.until;
         const result = await runReconciliation(tools, { since: span.since, until });
-        if (!result.ok) return refusal(missing(result.reason, isSampling));
+        if (!result.ok) return refusal(missingText(result.reason, isSampling));
         return { found: reconciliationJson(result.reconciliation, await explanations(tools, result.reconciliation)) };
       });
     },
@@ -45,37 +45,40 @@ export const commands = [
   }),
 ];
 
-/** Explains a difference by groups of the price files. Returns none if the files cannot be read. */
+/**
+ * Returns the groups of the price files that could explain the difference. Returns none if ledger and gateway agree, or
+ * if the files cannot be read.
+ */
 async function explanations({ io, prices, ledger, settings }: LedgerTools, found: Reconciliation) {
   if (found.agrees) return [];
   const loading = await loadPrices(prices, settings.pricing.folder);
   if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
-  note(io, `note: ${loading.faults[0] ?? ""}; no group of the price files is compared`);
+  note(io, `note: ${loading.faults[0] ?? ""}; the groups of the price files are not compared`);
   return [];
 }
 
 async function sampleNow({ io, fetchAccount, ledger, samples, clock, settings }: LedgerTools): Promise<void> {
   let problem = "";
   const taken = await takeSample({ ledger, samples, clock }, async () => {
-    const reading = await fetchAccount(settings, clock);
-    if (!reading.ok) problem = `: ${reading.message}`;
-    return reading.ok ? reading.record : undefined;
+    const fetched = await fetchAccount(settings, clock);
+    if (!fetched.ok) problem = `: ${fetched.message}`;
+    return fetched.ok ? fetched.record : undefined;
   });
-  if (taken === undefined) note(io, `note: no sample was taken now${problem}; the ones that are there are compared`);
+  if (taken === undefined) note(io, `note: no new sample was taken${problem}; only the stored samples are compared`);
 }
 
-function missing(reason: (ReconcileResult & { readonly ok: false })["reason"], isSampling: boolean): string {
+function missingText(reason: (ReconcileResult & { readonly ok: false })["reason"], isSampling: boolean): string {
   if (reason === "no_measure") {
-    return "the account record states no balance in USD (equivalent_in_usd), so it is not known what its credits are worth";
+    return "the account record states no balance in USD (equivalent_in_usd), so the value of its credits is unknown";
   }
   const how = isSampling
     ? "one was taken now"
-    : "with FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY each reconcile takes one";
-  return `fewer than two samples of the account are in this span (${how}); farebox serve takes one a minute while there is traffic: run reconcile again after some requests`;
+    : "reconcile takes one if FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY are set";
+  return `this span has fewer than two samples of the account (${how}); farebox serve takes one a minute while there is traffic; run reconcile again after some requests`;
 }
 
 const doubtText: Readonly<Record<Doubt["kind"], string>> = {
-  pending: "requests running at either end",
+  pending: "requests that were running at the start or end",
   assumed: "assumed: the hold was charged after a crash, reset or timeout",
   partial: "partial: answers that were cut off",
   counted: "counted: the gateway reported no usage",
@@ -89,15 +92,15 @@ const movementText: Readonly<Record<Movement["kind"], string>> = {
   withdrawn: "credits taken out of the account",
   expired: "credits expired",
   frozen: "credits frozen, not billed yet",
-  inactive: "credits not active, or not any more",
-  use_by_others: "used while no request of ours ran: by others with this account",
-  refund: "given back while no request of ours ran",
+  inactive: "credits that are not active",
+  use_by_others: "used by others, while Farebox ran no request",
+  refund: "refunded while Farebox ran no request",
   unexplained: "movement of the balance that no credit field explains",
 };
 
 const leftOutText: Readonly<Record<string, string>> = {
   topped_up: "the account was topped up, and only its balance is known",
-  counter_fell: "the used counter fell, as where a pack of credits ends with what was used of it",
+  counter_fell: "the used counter fell, for example because a pack of credits ended",
 };
 
 function print(io: Io, found: ReconciliationJson): void {
@@ -109,13 +112,13 @@ function print(io: Io, found: ReconciliationJson): void {
     ["to", found.until],
     ["requests", found.requests],
     ["the ledger charged", `USD ${found.ledger_usd}`],
-    ["of it in doubt", `USD ${found.cost_in_doubt_usd}`],
+    ["of which in doubt", `USD ${found.cost_in_doubt_usd}`],
     ["the gateway billed", `USD ${found.gateway_usd} (${measureText(found.measure)})`],
     ["difference", `USD ${sign(found.difference_usd)}${percent}`],
     ["billed for each dollar", factorText(found.factor)],
     [
       "uncertainty",
-      `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`,
+      `USD ${signedUnlessZero("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any amount" : signedUnlessZero("+", uncertainty.above_usd)}`,
     ],
   ]);
   if (io.isTTY) printLine(io, "");
@@ -127,7 +130,7 @@ function print(io: Io, found: ReconciliationJson): void {
   if (movements.length > 0) {
     if (io.isTTY) printLine(io, "");
     printRows(io, movements, {
-      "not from our requests": ({ kind }) => textOf(movementText, kind),
+      "not from Farebox requests": ({ kind }) => textOf(movementText, kind),
       USD: right(({ usd, estimate }) => `${estimate ? "about " : ""}${usd}`),
     });
   }
@@ -143,7 +146,7 @@ function print(io: Io, found: ReconciliationJson): void {
   io.stdout.write(`${bold(io, verdict(found))}\n`);
 }
 
-/** Formats a factor with its bounds: "1.0001, between 0.9998 and 1.0004". */
+/** Formats a factor with its bounds: "USD 1.0001, between 0.9998 and 1.0004". Returns null if there is no factor. */
 function factorText(factor: ReconciliationJson["factor"]): string | null {
   if (factor === null) return null;
   const { value, from, to } = factor;
@@ -162,7 +165,7 @@ function measureText(measure: ReconciliationJson["measure"]): string {
   return measure === "equivalent_in_usd" ? "by its balance" : `by its counter ${measure}`;
 }
 
-function zeroOr(sign: string, usd: string): string {
+function signedUnlessZero(sign: string, usd: string): string {
   return /[1-9]/.test(usd) ? sign + usd : usd;
 }
 
@@ -170,16 +173,17 @@ function textOf(texts: Readonly<Record<string, string>>, kind: string): string {
   return texts[kind] ?? kind;
 }
 
-/** Writes the verdict as one sentence. A negative verdict names likely causes. */
-function verdict({ ok, difference_usd, left_out, requests }: ReconciliationJson): string {
-  const rest = left_out.length === 0 ? "" : ", as far as it can be compared";
+/** Returns the verdict for a person. If ledger and gateway differ, the verdict names possible causes. */
+function verdict({ ok, why, difference_usd, left_out, requests }: ReconciliationJson): string {
+  const restriction = left_out.length === 0 ? "" : ", as far as it can be compared";
+  if (ok && requests === 0) return `no request of Farebox ended in this span${restriction}`;
   if (ok)
-    return requests === 0
-      ? `no request of ours ended in between${rest}`
-      : `the gateway bills what the ledger says, within the uncertainty${rest}`;
+    return why !== null
+      ? `cannot tell if the gateway bills what the ledger says${restriction}, because the uncertainty exceeds 5% of the amount. ${why}`
+      : `the gateway bills what the ledger says, within the uncertainty${restriction}`;
   const isLess = difference_usd.startsWith("-");
-  const look = isLess
-    ? "a price that fell, a minimum that it does not apply, requests that it did not count"
-    : "a price that rose, an unknown minimum, answers billed although they failed, others who use the account while requests run";
-  return `the gateway billed USD ${difference_usd.replace("-", "")} ${isLess ? "less" : "more"} than the ledger says, beyond the uncertainty; look for: ${look}`;
+  const causes = isLess
+    ? "a price cut, a minimum charge that the gateway does not apply, requests that the gateway did not count"
+    : "a price increase, an unknown minimum charge, failed answers that were billed, other users of the account";
+  return `the gateway billed USD ${difference_usd.replace("-", "")} ${isLess ? "less" : "more"} than the ledger says, beyond the uncertainty; possible causes: ${causes}`;
 }

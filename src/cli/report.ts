@@ -1,11 +1,12 @@
 import { formatUsd, noMoney, parseSignedUsd, type PicoUsd } from "../core/money.ts";
 import { completionTotal, promptTotal } from "../core/usage.ts";
-import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
+import { isOfCharges, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
-import { isoTime, keyNames } from "../reporting/names.ts";
+import { isoTime } from "../core/time.ts";
+import { keyNames } from "../reporting/names.ts";
 import { runReport } from "../reporting/report.ts";
-import type { FiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
-import { rounded } from "./amounts.ts";
+import type { FiguresJson, ReportFiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
+import { counted, roundedUsd } from "./amounts.ts";
 import { dimensionsArgument, readSpan, wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
@@ -20,32 +21,32 @@ export const commands = [
     options: {
       by: {
         value: "<dimensions>",
-        help: `a row for each of these: ${reportDimensions.join(", ")}, tag:NAME`,
+        help: `dimensions of the rows: ${reportDimensions.join(", ")}, tag:NAME, label:NAME`,
         parse: dimensionsArgument,
         default: ["model"],
         defaultShown: "model",
       },
       since: {
         value: "<when>",
-        help: "from then on: 24h, 7d, the beginning of today, yesterday, week, month, last-month or 2026-11-20, or an ISO instant",
+        help: "start of the time span: 24h, 7d, an ISO instant, or the beginning of today, yesterday, week, month, last-month or 2026-11-20",
         default: "7d",
       },
-      until: { value: "<when>", help: "to before then, written likewise (default: now)" },
+      until: { value: "<when>", help: "end of the time span, in the same formats (default: now)" },
       sort: {
         value: "<order>",
-        help: "sort order: the largest of these first, or names in their order (default: cost; days and hours by time)",
+        help: "sort by this figure, largest first, or by name (default: cost; days and hours by time)",
         choices: orders,
       },
       top: {
         value: "<count>",
-        help: "at most this many rows; the total includes all",
+        help: "largest number of rows; the total includes all rows",
         parse: wholeNumberArgument(1, 1_000_000),
       },
-      format: { value: "<format>", help: "how to print it", choices: ["table", "csv", "json"], default: "table" },
-      json: { help: "the same as --format json" },
+      format: { value: "<format>", help: "output format", choices: ["table", "csv", "json"], default: "table" },
+      json: { help: "same as --format json" },
       whatIf: {
         value: "<folder>",
-        help: "also the cost under the shipped prices and those of this folder; shipped for none",
+        help: "also show the cost under the price files of this folder, read after the shipped ones; the word shipped means the shipped files alone",
       },
     },
     ledger: "read",
@@ -61,17 +62,20 @@ export const commands = [
       const shown: ShownRows = (rows) => sorted(rows, by, sort).slice(0, top);
       if (whatIf !== undefined) return await reportWhatIf(tools, query, { folder: whatIf, format, shown });
       const { io, ledger } = tools;
-      const report = await runReport({ ledger, nameOf: await keyNames(tools.keys) }, query);
+      const report = await runReport({ ...tools, nameOf: await keyNames(tools.keys) }, query);
       print(io, report, format, shown(report.rows));
-      const pruned = by.some(isTagDimension) ? await ledger.prunedUntil() : null;
+      const pruned = by.some(isOfCharges) ? await ledger.prunedUntil() : null;
       if (pruned !== null && pruned > query.since)
-        note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
+        note(io, `charges before ${isoTime(pruned)} were pruned, and their daily sums have no tags, labels or users`);
       return 0;
     },
   }),
 ];
 
-/** Sorts rows by a figure, largest first. The default is by time if days or hours are a dimension, otherwise by cost. */
+/**
+ * Sorts rows by a figure, largest first; `name` keeps their order. Default: `name` if days or hours are a dimension,
+ * otherwise `cost`.
+ */
 function sorted<R extends FiguresJson>(
   rows: readonly R[],
   by: readonly ReportDimension[],
@@ -105,46 +109,54 @@ function print(io: Io, report: ReportJson, format: ReportFormat, rows: readonly 
 }
 
 function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]): void {
-  // Most reports have no retries. Without that column the table stays narrow.
+  // Most reports have no retries and no refusals. Without these columns the table stays narrow.
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
   const hasDoubts = inDoubt !== formatUsd(noMoney);
-  const usd = io.isTTY ? rounded : (exact: string) => exact;
-  const columns: RowColumns<FiguresJson> = {
+  const usd = io.isTTY ? roundedUsd : (exact: string) => exact;
+  const hasRefusals = report.total.refused_requests !== 0;
+  const columns: RowColumns<ReportFiguresJson> = {
     ...dimensionColumns(report, { narrow: "cut" }),
     requests: right(({ requests }) => requests),
-    ...(hasRetries && { retries: right(({ retries }: FiguresJson) => retries) }),
+    ...(hasRefusals && {
+      refused: right(({ refused_requests }: ReportFiguresJson) => refused_requests, { narrow: "last" }),
+    }),
+    ...(hasRetries && { retries: right(({ retries }: FiguresJson) => retries, { narrow: "last" }) }),
     "input tokens": right(({ tokens }) => promptTotal(tokens)),
     "output tokens": right(({ tokens }) => completionTotal(tokens)),
     cost: right(({ cost_usd }) => usd(cost_usd)),
-    ...(hasDoubts && { "in doubt": right(({ cost_in_doubt_usd }: FiguresJson) => usd(cost_in_doubt_usd)) }),
+    ...(hasDoubts && {
+      "in doubt": right(({ cost_in_doubt_usd }: FiguresJson) => usd(cost_in_doubt_usd), { narrow: "last" }),
+    }),
     "list cost": right(({ list_cost_usd }) => usd(list_cost_usd), { narrow: "drop" }),
     saving: right(({ saving_usd }) => usd(saving_usd), { narrow: "drop" }),
   };
   printRows(io, [...shown, report.total], columns, shown.map(costOf));
   if (shown.length < report.rows.length)
-    note(io, `${shown.length} of ${report.rows.length} rows; the total includes all`);
+    note(io, `${shown.length} of ${report.rows.length} rows; the total includes all rows`);
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
   const inexact = Object.entries(report.total.by_source).filter(([source]) => source !== "reported");
   for (const [source, { requests, cost_usd }] of inexact) {
-    if (requests > 0)
-      note(io, `of which ${source}: $${usd(cost_usd)} (${requests} request${requests === 1 ? "" : "s"})`);
+    if (requests > 0) note(io, `of which ${source}: USD ${usd(cost_usd)} (${counted(requests, "request")})`);
   }
   if (hasDoubts)
-    note(io, `of it in doubt: USD ${inDoubt}, which the gateway may bill differently; charges show says why`);
+    note(
+      io,
+      `of which in doubt: USD ${inDoubt}, which the gateway may bill differently; farebox charges show gives the reasons`,
+    );
   if (report.total.unpriced_requests > 0) {
     note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
   }
   if (report.ceiling_price !== null) {
     const { cost_usd, requests } = report.ceiling_price;
-    note(io, `of it at the ceiling price of unknown models: USD ${cost_usd} of ${requests} requests (group default)`);
+    note(io, `of which at the ceiling price of unknown models: USD ${cost_usd} (${requests} requests, group default)`);
   }
   for (const { unit_type, units, tasks } of report.raw_units) {
     note(
       io,
-      `raw units of ${tasks} tasks: ${units} ${unit_type === "" ? "of no stated type" : unit_type}; task_units in a price file says what they are worth`,
+      `${tasks} tasks used ${units} ${unit_type === "" ? "units without a type" : unit_type}, whose price is unknown; state it under task_units in a price file`,
     );
   }
   if (hasRetries)
-    note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
+    note(io, `${report.total.retries} of the requests were retries by the client, and each may have a cost`);
 }

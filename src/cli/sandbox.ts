@@ -2,7 +2,7 @@ import { wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
 import { note, printLine } from "./io.ts";
 import { firstSignal } from "../server/signals.ts";
-import { billingErrors, type BillingError } from "../sandbox/billing-errors.ts";
+import { billingErrors, type BillingError } from "../sandbox/billing.ts";
 import { scenarioList } from "../sandbox/scenarios.ts";
 import { startSandbox } from "../sandbox/server.ts";
 
@@ -10,31 +10,32 @@ import { startSandbox } from "../sandbox/server.ts";
 export const commands = [
   command("sandbox", {
     options: {
-      host: { value: "<host>", help: "where to listen", default: "127.0.0.1" },
+      host: { value: "<host>", help: "address to listen on", default: "127.0.0.1" },
       port: {
         value: "<port>",
-        help: "where to listen; 0 picks a free one",
+        help: "port to listen on; 0 picks a free one",
         parse: wholeNumberArgument(0, 65_535),
         default: 4100,
       },
       misbill: {
         value: "<errors...>",
-        help: "bill every call wrongly in these ways",
+        help: "billing errors to make in every call",
         choices: Object.keys(billingErrors) as BillingError[],
         default: [],
-        defaultShown: "rightly",
+        defaultShown: "none",
       },
     },
     help: () =>
-      `\nBesides chat completions it serves /v1/responses, completions, embeddings, images/generations|edits|variations and` +
-      `\naudio/speech|transcriptions|translations, bills each call, and answers 401 without its key.\n` +
-      `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message, input or prompt (#sandbox cut:5):\n${listed(scenarioList)}` +
+      `\nServes chat completions and these endpoints under /v1: responses, completions, embeddings,` +
+      `\nimages/generations|edits|variations, audio/speech|transcriptions|translations.` +
+      `\nBills each call. Answers 401 to calls without its API key.\n` +
+      `\nScenarios: append them to the model's name (gpt-4o+cut:5+slow:20) or put them in the last message, input or prompt (#sandbox cut:5):\n${listed(scenarioList)}` +
       `\n\nBilling errors, for farebox reconcile to find:\n${listed(Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })))}`,
     examples: ["farebox sandbox --port 4100"],
     run: async ({ io }, { misbill, ...options }) => {
       await using sandbox = await startSandbox({ ...options, billingErrors: misbill });
       printLine(io, `sandbox gateway listening on ${sandbox.url}`);
-      note(io, `its key is ${sandbox.apiKey}; scenarios are part of the model's name, as in gpt-4o+cut:5`);
+      note(io, `its API key is ${sandbox.apiKey}; append scenarios to the model's name, as in gpt-4o+cut:5`);
       await firstSignal();
       return 0;
     },

@@ -3,8 +3,8 @@ import type { Flags } from "../config/sources.ts";
 import { flagOf, settingNames, settingOf, variableOf, type SettingName } from "../config/table.ts";
 
 /**
- * Adds a flag to the command for each of these settings; all settings by default. Secrets get no flag; the help explains how to
- * give them.
+ * Adds a flag to the command for each of these settings; all settings by default. Secrets get no flag: the help
+ * explains how to set them. Returns the command.
  */
 export function addSettingFlags(command: Command, names: readonly SettingName[] = settingNames): Command {
   const secrets: SettingName[] = [];
@@ -15,7 +15,7 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
       continue;
     }
     const value = isSwitch(name) ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
-    const shown = fallback === null || isSwitch(name) ? "" : ` (default: ${fallback})`;
+    const shown = fallback === undefined || isSwitch(name) ? "" : ` (default: ${fallback})`;
     command.addOption(
       new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(settingFlagsHeading),
     );
@@ -24,16 +24,16 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
     const lines = secrets.map((name) => `  ${variableOf(name).padEnd(28)}${settingOf(name).meaning}`);
     command.addHelpText(
       "after",
-      `\nSecrets have no flag; put _FILE after the name to give a file instead:\n${lines.join("\n")}`,
+      `\nSecrets have no flag. Append _FILE to a name to read the secret from a file:\n${lines.join("\n")}`,
     );
   }
   return command;
 }
 
-/** Heading of these flags in a command's help. It distinguishes them from the command's own options. */
+/** Heading of the setting flags in a command's help. Also distinguishes these flags from the command's own options. */
 export const settingFlagsHeading = "Settings:";
 
-/** Returns true for a flag whose value may be omitted, which means 1. */
+/** Returns true for a setting whose flag needs no value. A flag without a value means 1. */
 function isSwitch(name: SettingName): boolean {
   return settingOf(name).kind.placeholder === "1|0";
 }

@@ -1,7 +1,6 @@
 import {
   createTeam,
-  deleteTeam,
-  listTeams,
+  removeTeam,
   liveMembers,
   newTeamSchema,
   showTeam,
@@ -12,13 +11,13 @@ import { changeFault, inputFault } from "../admin/result.ts";
 import { teamDetails } from "../core/audit.ts";
 import { command, json } from "./command.ts";
 import { printLine } from "./io.ts";
-import { limitChanges, limitColumns, limitOptions } from "./limit-options.ts";
+import { limitChangeOptions, limitChanges, limitColumns, newLimitOptions } from "./limit-options.ts";
 import { printFields, printRows } from "./table.ts";
 
 export const commands = [
   command("teams create <name>", {
-    summary: "create a team; keys create --team NAME creates one too, without limits",
-    options: { ...limitOptions, json },
+    summary: "create a team; keys create --team NAME also creates a missing team, without limits",
+    options: { ...newLimitOptions, json },
     ledger: "create",
     examples: ["farebox teams create research --rpm 600 --tpm 2000000 --parallel 50"],
     check: (options, name) => inputFault(newTeamSchema, { name, ...limitChanges(options) }),
@@ -34,7 +33,7 @@ export const commands = [
     examples: ["farebox teams list"],
     run: async ({ teams, keys, clock }) => {
       const members = await liveMembers(keys, clock.now());
-      return { teams: (await listTeams(teams)).map((team) => ({ ...teamDetails(team), keys: members(team.name) })) };
+      return { teams: (await teams.list()).map((team) => ({ ...teamDetails(team), keys: members(team.name) })) };
     },
     print: (io, { teams }) =>
       printRows(io, teams, {
@@ -46,7 +45,7 @@ export const commands = [
       }),
   }),
 
-  command("teams show <name>", {
+  command("teams show <team>", {
     summary: "show a team's settings and its live keys",
     options: { json },
     ledger: "read",
@@ -70,9 +69,9 @@ export const commands = [
       ),
   }),
 
-  command("teams update <name>", {
+  command("teams update <team>", {
     summary: "change the given settings; a running farebox applies them within a second",
-    options: { ...limitOptions, json },
+    options: { ...limitChangeOptions, json },
     ledger: "change",
     examples: ["farebox teams update research --rpm 1200 --parallel none"],
     check: (options) => changeFault(teamChangeSchema, limitChanges(options)),
@@ -81,14 +80,14 @@ export const commands = [
     print: (io, { team }) => printLine(io, `updated ${team.name}`),
   }),
 
-  command("teams delete <name>", {
-    summary: "delete a team that no live key and no budget names; its charges stay in the ledger",
+  command("teams remove <team>", {
+    summary: "remove a team that has no live keys or budgets; its charges stay in the ledger",
     ledger: "change",
-    examples: ["farebox teams delete research"],
+    examples: ["farebox teams remove research"],
     run: async (tools, _options, name) => {
-      const deleted = await deleteTeam(tools, name);
-      return deleted.ok ? { name } : deleted;
+      const removed = await removeTeam(tools, name);
+      return removed.ok ? { name } : removed;
     },
-    print: (io, { name }) => printLine(io, `deleted ${name}`),
+    print: (io, { name }) => printLine(io, `removed ${name}`),
   }),
 ];

@@ -1,25 +1,26 @@
-import type { Command } from "commander";
 import { shownDatabase } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import { operatingSystemUser } from "../core/audit.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { SettingName } from "../config/table.ts";
+import { calendarOf } from "../platform/clock.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { readAccountOnce } from "../server/account.ts";
-import type { ask } from "./services/ask.ts";
-import type { OpenFailure, OpenResult, Store } from "../server/ledger.ts";
+import type { ask, askText } from "./services/ask.ts";
+import type { Store } from "../ports/store.ts";
+import type { OpenFailure } from "../server/ledger.ts";
 import type { PriceFiles } from "../server/prices.ts";
 import type { runInSession } from "./services/run.ts";
 import { tuneRuntime } from "../server/runtime.ts";
 import type { serve } from "../server/serve.ts";
-import type { startWatching } from "../server/watching.ts";
+import { readStoredUsers, type StoredUser } from "../wire/headers.ts";
+import type { startWatching } from "./services/watching.ts";
 import { note, refusal, type Io, type Refusal } from "./io.ts";
-import { settingFlagsOf } from "./setting-flags.ts";
 
-/** Surroundings of a command line. Tests pass their own. */
+/** Inputs, outputs and services that commands use. Tests pass replacements. */
 export interface Surroundings {
   readonly io: Io;
   readonly env: Environment;
@@ -27,9 +28,10 @@ export interface Surroundings {
   /** Farebox's own version. */
   readonly version: string;
   readonly clock: Clock;
-  /** Returns the user that runs the command, under the operating system's name. */
+  /** Returns the operating system's name of the user who runs the command. */
   userName(): string;
   ask: typeof ask;
+  askText: typeof askText;
   /** Reads stdin to its end. */
   readStdin(): Promise<Buffer>;
   readonly prices: PriceFiles;
@@ -42,7 +44,10 @@ export interface Surroundings {
 /** Settings that every command with a ledger reads. Each has a flag. */
 export const ledgerSettings = ["database", "time_zone"] as const satisfies readonly SettingName[];
 
-/** Settings that a command needs to ask the gateway for the account record. */
+/** Settings of commands that take the name of a user. */
+export const userSettings = [...ledgerSettings, "users"] as const satisfies readonly SettingName[];
+
+/** Settings with which a command asks the gateway for the account record. */
 export const gatewaySettings = [
   "gateway_url",
   "gateway_insecure",
@@ -53,8 +58,8 @@ export const gatewaySettings = [
 /** Use of the ledger by a command. `create` creates a missing ledger; `change` and `read` need an existing one. */
 export type Intent = "create" | "change" | "read";
 
-/** Settings that a command reads, and those that must be given. */
-export interface SettingUse {
+/** Settings that a command reads, and settings without which it does not run. */
+interface SettingUse {
   readonly uses: "all" | readonly SettingName[];
   readonly needs?: readonly SettingName[];
 }
@@ -65,35 +70,41 @@ export interface Tools extends Surroundings {
   readonly settings: Settings;
   /** The same settings with the origin of each. */
   readonly loaded: LoadResult & { readonly ok: true };
+  /** Settings that the command line states as flags. */
   readonly flags: Flags;
-  readonly loadSettings: (use: SettingUse) => LoadResult;
-  readonly openLedger: (access: "command" | "read") => Promise<OpenResult>;
+  readonly openLedger: (intent: Intent) => Promise<OpenedLedger>;
   /** Opens the ledger, runs `work` and closes the ledger. Returns a refusal if the ledger cannot be opened. */
   readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | Refusal>;
 }
 
+/** Store, or the reason why it is not open. `isMissing` is true if there is no ledger yet. */
+type OpenedLedger = { readonly ok: true; readonly store: Store } | (Refusal & { readonly isMissing: boolean });
+
 /** Tools of a command with an open ledger. */
-export interface LedgerTools
-  extends Tools, Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit" | "proxies"> {
+export interface LedgerTools extends Tools, Omit<Store, keyof AsyncDisposable> {
   /** Calendar in the ledger's time zone. */
   readonly calendar: Calendar;
-  /** Author of the changes, as the audit names it. */
+  /** Name in the audit log for the author of changes. */
   readonly by: string;
+  /**
+   * Returns the stored form of a user's name; null if users are not stored. Commands that use this function must
+   * declare the setting `users`.
+   */
+  readonly storedUser: StoredUser | null;
 }
 
-const noFile: ReadFile = () => ({ ok: false, code: "ENOENT" });
+/** Finds no file. With this reader, no settings file applies. */
+export const noFile: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
-/** Returns the tools for one command. Without `use` no setting is read and all have their defaults. */
-export async function toolsFor(
+/** Returns the tools for one command. Without `use`, reads no setting and gives each its default. */
+export function toolsFor(
   surroundings: Surroundings,
-  command: Command,
-  use: SettingUse | undefined,
-): Promise<{ readonly ok: true; readonly value: Tools } | Refusal> {
-  const { calendarOf, isTimeZone } = await import("../platform/clock.ts");
-  const { env, readFile, clock } = surroundings;
-  const flags = settingFlagsOf(command);
-  const loadFor = (used: SettingUse) => loadSettings({ env, flags, readFile, isTimeZone, ...used });
-  const loaded = use ? loadFor(use) : loadSettings({ env: {}, flags: {}, readFile: noFile, isTimeZone, uses: [] });
+  flags: Flags,
+  use?: SettingUse,
+): { readonly ok: true; readonly value: Tools } | Refusal {
+  const loaded = use
+    ? loadSettings({ ...surroundings, flags, ...use })
+    : loadSettings({ env: {}, flags: {}, readFile: noFile, uses: [] });
   if (!loaded.ok) return refusal(loaded.problems);
   const { settings } = loaded;
   const tools: Tools = {
@@ -101,48 +112,52 @@ export async function toolsFor(
     settings,
     loaded,
     flags,
-    loadSettings: loadFor,
-    openLedger: async (access) => {
-      // A verification makes millions of short-lived objects, and the young generation must not grow with them.
+    openLedger: async (intent) => {
+      // The access below would create a missing ledger.
+      if (intent === "change") {
+        const found = await tools.openLedger("read");
+        if (!found.ok) return found;
+        await found.store[Symbol.asyncDispose]();
+      }
+      // Verification creates millions of short-lived objects, which would make V8's young generation grow.
       tuneRuntime();
       const { openLedger } = await import("../server/ledger.ts");
-      return await openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access });
+      const { database, timeZone } = settings;
+      const { clock } = surroundings;
+      const access = intent === "read" ? "read" : "command";
+      const opening = await openLedger(database, { calendar: calendarOf(timeZone), clock, access });
+      if (opening.ok) return opening;
+      const { failure } = opening;
+      return { ...refusal(storeProblem(failure, shownDatabase(database))), isMissing: failure.kind === "missing" };
     },
-    withLedger: (intent, work) => withLedger(tools, calendarOf, intent, work),
+    withLedger: (intent, work) => withLedger(tools, intent, work),
   };
   return { ok: true, value: tools };
 }
 
 async function withLedger<R>(
   tools: Tools,
-  calendarOf: (timeZone: string) => Calendar,
   intent: Intent,
   work: (tools: LedgerTools) => Promise<R>,
 ): Promise<R | Refusal> {
   const { io, settings, openLedger } = tools;
   const shown = shownDatabase(settings.database);
-  const refused = (failure: StoreFailure) => refusal(storeProblem(failure, shown));
-  if (intent === "change") {
-    const found = await openLedger("read");
-    if (!found.ok) return refused(found.failure);
-    await found.store[Symbol.asyncDispose]();
-  }
-  const opening = await openLedger(intent === "read" ? "read" : "command");
-  if (!opening.ok) return refused(opening.failure);
+  const opening = await openLedger(intent);
+  if (!opening.ok) return opening;
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${shown}`);
-  const { ledger, keys, teams, samples, admins, audit, proxies } = store;
   const calendar = calendarOf(store.timeZone);
   const by = operatingSystemUser(tools.userName());
   try {
-    return await work({ ...tools, ledger, keys, teams, samples, admins, audit, proxies, calendar, by });
+    const storedUser = await readStoredUsers(settings.access.users, store.sessions);
+    return await work({ ...tools, ...store, calendar, by, storedUser });
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
     return refusal(`the ledger at ${shown} cannot be written: ${error.message}`);
   }
 }
 
-export interface StoreFailure {
+interface StoreFailure {
   readonly kind: OpenFailure["kind"];
   /** Details from the store, if any. */
   readonly message?: string;
@@ -153,7 +168,7 @@ export function storeProblem(failure: StoreFailure, path: string): string {
   const more = failure.message === undefined ? "" : `: ${failure.message}`;
   switch (failure.kind) {
     case "missing":
-      return `there is no ledger at ${path} yet; farebox serve, keys create or budgets set makes one (FAREBOX_DATABASE or --database says where)`;
+      return `there is no ledger at ${path}; create it with farebox serve, keys create or budgets set, or name another with FAREBOX_DATABASE or --database`;
     case "in_use":
       return `the ledger at ${path} is in use by another farebox${more}`;
     case "newer_schema":

@@ -3,10 +3,11 @@ import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
 import type { RepairedRow } from "../server/database.ts";
+import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
-import { printRows } from "./table.ts";
+import { fieldColumns, printRows } from "./table.ts";
 import { ledgerSettings, type LedgerTools, type Tools } from "./tools.ts";
 
 export const commands = [
@@ -19,38 +20,33 @@ export const commands = [
     },
     settings: ledgerSettings,
     examples: ["farebox verify", "farebox verify --repair"],
-    run: (tools, options) =>
-      options.repair ? repair(tools, options.json) : tools.withLedger("read", (open) => verify(open, options.json)),
+    run: async (tools, { repair: isRepair, json: isJson }) =>
+      isRepair ? await repair(tools, isJson) : await tools.withLedger("read", (open) => verify(open, isJson)),
     json: ({ verification, oldHolds, repairs }) => ({
       ...verificationJson(verification),
       ...(oldHolds && { old_holds: oldHolds }),
       ...(repairs && { repairs }),
     }),
-    print: (io, { verification, oldHolds = [] }) => {
+    print: (io, { verification, oldHolds }) => {
       printVerification(io, verification);
-      printOldHolds(io, oldHolds);
+      printOldHolds(io, oldHolds ?? []);
     },
     code: ({ verification: { differences } }) => (differences.length === 0 ? 0 : 1),
   }),
 ];
 
-interface Verified {
-  readonly verification: Verification;
-  readonly oldHolds?: ReturnType<typeof oldHoldsJson>;
-  readonly repairs?: readonly RepairedRow[];
-}
-
-async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean): Promise<Verified> {
-  const bar = progress(io, "checked", !isJson);
+async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean) {
+  using bar = progress(io, "checked", !isJson);
   const verification = await ledger.verify(bar.show);
-  bar.end();
   const holds = await ledger.oldHolds(clock.now() - holdAgeMsMax);
-  return { verification, oldHolds: oldHoldsJson(holds, await keyNames(keys)) };
+  return { verification, oldHolds: oldHoldsJson(holds, await keyNames(keys)), repairs: null };
 }
 
-/** Repairs the ledger and prints each change once it is durable, so that an interrupted repair shows what it changed. */
+/**
+ * Repairs the ledger and prints each change once it is durable, so that an interrupted repair shows what it changed.
+ */
 async function repair({ io, settings, clock }: Tools, isJson: boolean) {
-  const bar = progress(io, "checked", !isJson);
+  using bar = progress(io, "checked", !isJson);
   const repairs: RepairedRow[] = [];
   const onRepaired = (row: RepairedRow) => {
     repairs.push(row);
@@ -60,9 +56,7 @@ async function repair({ io, settings, clock }: Tools, isJson: boolean) {
   };
   const { Maintenance } = await import("../server/database.ts");
   const result = await new Maintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
-  bar.end();
-  if (!result.ok) return result;
-  return { verification: result.verification, repairs } satisfies Verified;
+  return result.ok ? { verification: result.verification, oldHolds: null, repairs } : result;
 }
 
 function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verification): void {
@@ -70,22 +64,17 @@ function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verif
     printLine(io, `${counted(charges, "charge")} checked, no difference`);
     return;
   }
-  printRows(io, differences, {
-    kind: ({ kind }) => kind,
-    id: ({ id }) => id,
-    expected: ({ expected }) => expected,
-    found: ({ found }) => found,
-  });
+  printRows(io, differences, fieldColumns("kind", "id", "expected", "found"));
   printLine(io, `${counted(charges, "charge")} checked, ${counted(differences.length + unlisted, "difference")}`);
 }
 
 function printOldHolds(io: Io, holds: ReturnType<typeof oldHoldsJson>): void {
   for (const { request_id, time, hold_usd, owner } of holds) {
-    const why = owner === "running" ? "its serve still runs" : "its serve is gone; the next one posts it";
-    note(io, `note: ${request_id} is pending since ${time} and holds USD ${hold_usd ?? "nothing"}: ${why}`);
+    const why =
+      owner === "running" ? "its proxy is still running" : "its proxy has ended; the next farebox serve posts the hold";
+    note(
+      io,
+      `note: ${request_id} has been pending since ${time} and holds ${hold_usd === null ? "nothing" : `USD ${hold_usd}`}: ${why}`,
+    );
   }
-}
-
-function counted(count: number, thing: string): string {
-  return `${count} ${thing}${count === 1 ? "" : "s"}`;
 }

@@ -1,37 +1,50 @@
-import { askedKey } from "../admin/keys.ts";
+import { findKeyIfNamed } from "../admin/keys.ts";
+import { showTeam } from "../admin/teams.ts";
 import { shownDatabase } from "../config/database.ts";
+import { parseScope, keyOfScope } from "../core/scope.ts";
 import type { Charge } from "../core/charge.ts";
+import type { RefusalRow } from "../ports/refusals.ts";
 import { chargeJson } from "../reporting/charges.ts";
-import { isoTime, keyNamesOf, type NameOf } from "../reporting/names.ts";
+import { isoTime } from "../core/time.ts";
+import { keyNamesIn, keyNamesOf, type NameOf } from "../reporting/names.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
-import { RequestWatch, watchedSums, type WatchFilter } from "../reporting/watched.ts";
+import { RefusalWatch, RequestWatch, watchedSums, type WatchFilter } from "../reporting/watched.ts";
 import { completionTotal, promptTotal } from "../core/usage.ts";
 import { command } from "./command.ts";
-import { jsonText, visible, type ExitCode } from "./io.ts";
+import { jsonText, type ExitCode } from "./io.ts";
+import { cellText } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
-import { budgetRows, frameLines } from "./watch-screen.ts";
+import { frameLines } from "./watch-screen.ts";
+import { firstView, viewAfter } from "./watch-view.ts";
 
-/** Pause between queries, in milliseconds: a new request shows within a second. */
+/** Pause between queries, in milliseconds. A new request appears within a second. */
 const everyMs = 500;
-/** Number of lines printed at the start without a screen. */
+/** Number of requests to print at the start if there is no screen. */
 const firstLines = 10;
 /** Largest number of requests kept for the screen. */
 const chargesKept = 500;
+/** Largest number of budgets on a screen. */
+const budgetsKept = 12;
 
 export const commands = [
   command("watch", {
     options: {
-      key: { value: "<name>", help: "only this key's requests" },
-      team: { value: "<name>", help: "only this team's requests" },
+      key: { value: "<key>", help: "only this key's requests" },
+      team: { value: "<team>", help: "only this team's requests" },
       model: { value: "<model>", help: "only requests of this model" },
       json: { help: "print each request as a line of JSON when it begins and when it ends" },
     },
     ledger: "read",
+    help: `
+Keys on the screen: s sorts by time, cost, duration or tokens; / filters by any text that is shown; p pauses; q quits.
+Refused requests are shown on the screen only.`,
     examples: ["farebox watch --key alice", "farebox watch --json | jq .cost_usd"],
     run: async (tools, { json, key: asked, team, model }) => {
-      const named = await askedKey(tools.keys, asked);
+      const named = await findKeyIfNamed(tools.keys, asked);
       if (!named.ok) return named;
       const { key } = named;
+      const known = team === undefined ? null : await showTeam(tools.teams, team);
+      if (known?.ok === false) return known;
       const filter: WatchFilter = {
         ...(key && { key: key.id }),
         ...(team !== undefined && { team }),
@@ -51,10 +64,7 @@ async function watchLines(
   const requests = new RequestWatch(ledger, filter);
   do {
     const charges = await requests.poll(firstLines);
-    const nameOf = await keyNamesOf(
-      keys,
-      charges.map(({ key }) => key),
-    );
+    const nameOf = await keyNamesIn(keys, charges);
     for (const charge of charges)
       io.stdout.write(`${json ? jsonText(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
   } while (await watching.wait(everyMs));
@@ -77,40 +87,51 @@ function plainLine(charge: Charge, nameOf: NameOf): string {
     status,
     duration_ms,
   ];
-  return fields.map((field) => (field === null ? "-" : visible(String(field)))).join("\t");
+  return fields.map(cellText).join("\t");
 }
 
 async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<ExitCode> {
   const { io, watch, clock } = store;
   const requests = new RequestWatch(store.ledger, filter);
+  const refused = new RefusalWatch(store, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
-  // Read before the screen opens, so that an error message stays visible.
-  let shown = await requests.poll(chargesKept);
-  await watchedSums(tools, clock.now(), 1);
-  await using watching = watch({ screen: true });
   const names = new Map<string, string | null>();
-  do {
-    const size = watching.size();
+  let charges: readonly Charge[] = [];
+  const read = async () => {
     const now = clock.now();
-    shown = merged(shown, await requests.poll(chargesKept));
-    const newestFirst = shown.toReversed().slice(0, size.rows);
-    await learnNames(store, names, newestFirst);
-    watching.draw(
-      frameLines(
-        io,
-        {
-          title: `farebox watch  ${shownDatabase(store.settings.database)}`,
-          time: (at) => clockTime(at, store.calendar.timeZone),
-          now,
-          sums: await watchedSums(tools, now, budgetRows(size)),
-          charges: newestFirst,
-          nameOf: (id) => names.get(id) ?? (id === "" ? null : id),
-        },
-        size,
-      ),
-    );
-  } while (await watching.wait(everyMs));
+    charges = merged(charges, await requests.poll(chargesKept));
+    const refusals = await refused.poll(now);
+    await learnNames(store, names, [...charges.map(({ key }) => key), ...refusals.rows.flatMap(keysIn)]);
+    return { charges, refusals, sums: await watchedSums(tools, now, budgetsKept) };
+  };
+  // Read before the screen opens, so that an error message stays visible.
+  let shown = await read();
+  await using watching = watch({ screen: true });
+  let view = firstView;
+  while (!view.hasEnded) {
+    const frame = {
+      ...shown,
+      title: `farebox watch  ${shownDatabase(store.settings.database)}`,
+      time: (at: number) => clockTime(at, store.calendar.timeZone),
+      now: clock.now(),
+      nameOf: (id: string) => names.get(id) ?? (id === "" ? null : id),
+      view,
+    };
+    watching.draw(frameLines(io, frame, watching.size()));
+    if (!(await watching.wait(everyMs))) break;
+    const typed = watching.typed();
+    view = viewAfter(view, typed);
+    // After a key, redraw at once, without a query.
+    if (typed === "" && !view.isPaused) shown = await read();
+  }
   return 0;
+}
+
+/** Returns the ids of the keys that a refusal names. */
+function keysIn({ key, scope }: RefusalRow): string[] {
+  const parsed = scope === null ? undefined : parseScope(scope);
+  const named = parsed === undefined ? null : keyOfScope(parsed);
+  return named === null ? [key] : [key, named];
 }
 
 /** Merges charges and sorts them by time. A newer state of a charge replaces the older one. */
@@ -120,12 +141,13 @@ function merged(shown: readonly Charge[], more: readonly Charge[]): readonly Cha
   return [...byId.values()].sort((a, b) => a.at - b.at).slice(-chargesKept);
 }
 
+/** Adds the names of these keys to `names`, for keys that `names` does not contain yet. */
 async function learnNames(
   store: LedgerTools,
   names: Map<string, string | null>,
-  charges: readonly Charge[],
+  keys: readonly string[],
 ): Promise<void> {
-  const unknown = new Set(charges.map(({ key }) => key).filter((id) => !names.has(id)));
+  const unknown = new Set(keys.filter((id) => !names.has(id)));
   if (unknown.size === 0) return;
   const nameOf = await keyNamesOf(store.keys, unknown);
   for (const id of unknown) names.set(id, nameOf(id));

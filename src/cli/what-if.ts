@@ -3,7 +3,7 @@ import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
-import type { FiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
+import type { FiguresJson, ReportJson, DimensionsJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import { loadPrices } from "../server/prices.ts";
 import { refusal, type Refusal } from "./command.ts";
@@ -17,15 +17,15 @@ export type ReportFormat = "table" | "csv" | "json";
 /** Word that selects the shipped prices alone. Write `./shipped` for a folder of that name. */
 const shippedWord = "shipped";
 
-/** Returns the folder to read on top of the shipped files; null for none. */
+/** Returns the folder to read after the shipped files; null for the word `shipped`. */
 export function priceFolder(word: string): string | null {
   return word === shippedWord ? null : word;
 }
 
 /** Selects and orders the rows to show. */
-export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly R[];
+export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => R[];
 
-/** Runs `report --what-if FOLDER`: recomputes the same traffic with the shipped prices and those of the folder. */
+/** Runs `report --what-if FOLDER`: recomputes the report's charges with the shipped prices and those of the folder. */
 export async function reportWhatIf(
   { io, prices, ledger, keys }: LedgerTools,
   query: ReportQuery,
@@ -34,7 +34,7 @@ export async function reportWhatIf(
   const loading = await loadPrices(prices, priceFolder(how.folder));
   if (!loading.ok) return refusal(loading.faults);
   const nameOf = await keyNames(keys);
-  const bar = progress(io, "recomputed", how.format !== "json" && (io.isErrorTTY ?? io.isTTY));
+  const bar = progress(io, "recomputed", how.format !== "json");
   const all = await runWhatIf({ ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
   bar.end();
   const report = { ...all, rows: how.shown(all.rows) };
@@ -58,41 +58,44 @@ function printWhatIf(io: Io, report: WhatIfReport): void {
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
 }
 
-/** Returns columns for the dimensions of a report. The first one labels the total row. */
+/** Returns columns for the dimensions of a report. The first column labels the total row. */
 export function dimensionColumns(
-  { by, total }: Pick<ReportJson, "by" | "total">,
+  { by, total }: Pick<ReportJson, "by"> & { readonly total: FiguresJson },
   more: Pick<Column, "narrow"> = {},
 ): RowColumns<FiguresJson> {
   return Object.fromEntries(
     by.map((name, index) => {
-      const cell = (row: ReportRowJson) => (row === total ? (index === 0 ? "total" : "") : (row[name] ?? null));
+      const cell = (row: DimensionsJson) => (row === total ? (index === 0 ? "total" : "") : (row[name] ?? null));
       return [name, { ...more, cell }];
     }),
   );
 }
 
 const reasons: Readonly<Record<NotRecomputed, string>> = {
-  assumed: "charged by their hold, which follows from no tokens",
-  no_usage: "of which no usage is known",
-  task: "tasks, which state their own amount",
-  adjustment: "corrections, and charges that retention has turned into sums",
-  unknown_model: "whose model these prices do not name",
-  no_price: "whose model had no price in force there at their time",
-  too_large: "that would cost more than a charge can hold",
+  assumed: "the whole hold was charged, so their tokens are unknown",
+  no_usage: "no usage is known",
+  task: "tasks, whose amount does not follow from tokens",
+  adjustment: "corrections and pruned charges",
+  unknown_model: "these prices do not include their model",
+  no_price: "these prices have no price for their model at the time of the request",
+  too_large: "the cost would exceed the largest possible amount",
 };
 
-/** Notes the charges that kept their stored amount, and those that had no price before. */
-export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, under = ""): void {
+/**
+ * Prints notes on charges that kept their stored amount, and on charges that had no price before. `suffix` names the
+ * prices that were used, such as " under A".
+ */
+export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, suffix = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
     note(
       io,
-      `not recomputed${under}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`,
+      `not recomputed${suffix}: USD ${left.cost_usd} of ${left.requests} requests (${reasons[reason as NotRecomputed]})`,
     );
   }
   if (newly_priced.requests > 0) {
     note(
       io,
-      `priced only there${under}, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`,
+      `newly priced${suffix}: USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests (they had no price when they were charged)`,
     );
   }
 }

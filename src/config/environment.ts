@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import type { Environment, ReadFile } from "./sources.ts";
 
-/** Returns the process's environment. Nothing else in Farebox reads it. */
+/** Returns the process's environment. Farebox reads the environment only here. */
 export function processEnvironment(): Environment {
   return { ...process.env };
 }
 
-/** Reads a settings file or a secret's file. The code names the reason for a failure. */
+/** Reads a settings file, or a file that contains a secret. `code` names the reason for a failure. */
 export const readTextFile: ReadFile = (path) => {
   try {
     return { ok: true, text: readFileSync(path, "utf8") };

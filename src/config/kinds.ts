@@ -1,20 +1,25 @@
+import { isIP } from "node:net";
 import { z } from "zod";
-import { addressKind, isAllowed } from "../core/addresses.ts";
+import { addressKind, hostOf, isAllowed, isLoopbackHost } from "../core/addresses.ts";
 import { parseDuration } from "../core/time.ts";
 import { parseUsd } from "../core/money.ts";
-import { hostOf, isLoopback, parseHost, parseOrigin, type GatewayAddress } from "./addresses.ts";
-import { parseDatabase } from "./database.ts";
+import { isPostgresUrl, parsePostgresUrl, shownPostgres } from "../core/postgres-url.ts";
+import { isTimeZone } from "../platform/clock.ts";
+import type { DatabaseSetting } from "./database.ts";
 import { Secret } from "./secret.ts";
 
-/** Kind of setting: the schema that converts its text into a value, and how the setting is written. */
+/**
+ * Kind of a setting: the schema that converts its text into a value, its placeholder, and the places where its text may
+ * be given.
+ */
 export interface Kind<T> {
-  /** Schema whose error messages complete the sentence "FAREBOX_X …" and never contain the text. */
+  /** Schema whose error messages complete the sentence "FAREBOX_X …" and never contain the setting's text. */
   readonly schema: z.ZodType<T, string>;
   /** Placeholder of the value in `--help`: "duration". */
   readonly placeholder: string;
   /** True for a setting that is never printed and has no flag. */
   readonly secret: boolean;
-  /** True if `FAREBOX_X_FILE` may name a file that holds the text. */
+  /** True if `FAREBOX_X_FILE` may name a file that contains the text. */
   readonly fileForm: boolean;
 }
 
@@ -26,7 +31,7 @@ function kind<T>(
   return { schema, placeholder, secret, fileForm };
 }
 
-/** Builds a schema from a parser that returns undefined for a text that is not `allowed`. */
+/** Builds a schema from a parser that returns undefined for an invalid text. `allowed` describes the valid texts. */
 function parsed<T>(allowed: string, parse: (text: string) => T | undefined): z.ZodType<T, string> {
   return z.string().transform((text, context) => {
     const value = parse(text);
@@ -40,7 +45,10 @@ function number(allowed: string, parse: (text: string) => number | undefined, mi
   return parsed(allowed, parse).pipe(z.number().min(min, `must be ${allowed}`).max(max, `must be ${allowed}`));
 }
 
-/** Duration in milliseconds from `min` to `max`. The default maximum is the longest timer of Node. */
+/**
+ * Returns the kind of a duration from `min` to `max`. The value is in milliseconds. The default maximum fits Node's
+ * longest timer.
+ */
 export function duration(min: string, max = "24d"): Kind<number> {
   const allowed = `a duration from ${min} to ${max}, written as a whole number and ms, s, m, h or d, such as 30s`;
   return kind("duration", number(allowed, parseDuration, parseDuration(min) ?? 0, parseDuration(max) ?? 0));
@@ -48,7 +56,10 @@ export function duration(min: string, max = "24d"): Kind<number> {
 
 const bytesIn = { "": 1, b: 1, kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3 } as const;
 
-/** Reads a number of bytes: a plain number, or "512kb", "32mb", "1gb" with binary multiples, in upper or lower case. */
+/**
+ * Reads a number of bytes: a plain number, or "512kb", "32mb", "1gb" with binary multiples, in upper or lower case.
+ * Returns undefined for any other text.
+ */
 function parseBytes(text: string): number | undefined {
   const [, digits, unit = ""] = /^(\d{1,12})(b|kb|mb|gb)?$/.exec(text.toLowerCase()) ?? [];
   if (digits === undefined) return undefined;
@@ -68,7 +79,7 @@ export function wholeNumber(min: number, max: number, placeholder = "number"): K
 
 export const port = wholeNumber(0, 65_535, "port");
 
-/** Largest number of workers. One primary can serve far fewer, so a larger number is a typing error. */
+/** Largest number of workers. A single primary cannot serve even that many, so a larger number is a typing error. */
 const workersMax = 128;
 
 /** Number of processes that answer requests, or "auto" for one per core. */
@@ -82,14 +93,23 @@ export const workerCount = kind(
 );
 
 export function choice<const C extends string>(choices: readonly C[]): Kind<C> {
-  const schema = parsed(`one of ${choices.join(", ")}`, (text) => choices.find((known) => known === text));
-  return kind(choices.join("|"), schema);
+  return kind(choices.join("|"), z.enum(choices, `must be one of ${choices.join(", ")}`));
 }
 
 export const yesNo = kind(
   "1|0",
   z.stringbool({ truthy: ["1", "true"], falsy: ["0", "false"], case: "sensitive", error: "must be 1 or 0" }),
 );
+
+const hostName = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,62})(?:\.[a-z0-9][a-z0-9-]{0,62})*\.?$/i;
+
+/**
+ * Reads a host name or address to listen on, without the brackets around IPv6. Returns undefined for any other text.
+ */
+function parseHost(text: string): string | undefined {
+  const bare = text.startsWith("[") && text.endsWith("]") ? text.slice(1, -1) : text;
+  return isIP(bare) !== 0 || hostName.test(bare) ? bare : undefined;
+}
 
 export const host = kind(
   "host",
@@ -98,24 +118,33 @@ export const host = kind(
 
 export const usdAmount = kind("usd", parsed("an amount of USD such as 5 or 2.50, below 9 million", parseUsd));
 
-// oxlint-disable-next-line no-control-regex -- a NUL in a path is never meant
+// oxlint-disable-next-line no-control-regex -- a path with a control character is a mistake
 export const path = kind("path", z.string().regex(/^[^\x00-\x1f\x7f]*$/, "must be the path of a folder"));
+
+/** Reads a browser origin such as "https://app.example". Returns undefined if the text is anything else. */
+function parseOrigin(text: string): string | undefined {
+  const url = URL.parse(text.trim());
+  const isOrigin =
+    url !== null && /^https?:$/.test(url.protocol) && url.origin === text.trim().toLowerCase().replace(/\/$/, "");
+  return isOrigin ? url.origin : undefined;
+}
+
+const origin = parsed(
+  "a list of origins without *, separated by commas, such as https://app.example,http://localhost:3000",
+  parseOrigin,
+);
 
 export const origins = kind(
   "origins",
-  parsed(
-    "a list of origins separated by commas, such as https://app.example,http://localhost:3000; * is not one",
-    (text): readonly string[] | undefined => {
-      const found = text.split(",").map((part) => parseOrigin(part.trim()));
-      return found.every((origin) => origin !== undefined) ? found : undefined;
-    },
-  ),
+  z
+    .string()
+    .transform((text) => text.split(","))
+    .pipe(z.array(origin)),
 );
 
-/** IANA time zone. The caller of `loadSettings` checks that it exists. */
 export const timeZone = kind(
   "zone",
-  z.string().regex(/^[A-Za-z0-9+_/-]{1,64}$/, "must be an IANA time zone such as UTC or Europe/Berlin"),
+  z.string().refine(isTimeZone, "must be an IANA time zone such as UTC or Europe/Berlin"),
 );
 
 const toSecret = (text: string) => new Secret(text);
@@ -130,7 +159,7 @@ export const secret = kind(
   { secret: true },
 );
 
-/** Secret that signs webhooks: `whsec_` and base64, the form of Standard Webhooks, or any word of 16 or more characters. */
+/** Secret that signs webhooks: `whsec_` and base64, as in Standard Webhooks, or any word of 16 or more characters. */
 export const signingSecret = kind(
   "secret",
   z
@@ -161,13 +190,16 @@ function url(sample: string) {
 
 const webAddress = url("https://gateway.example")
   .refine(({ protocol }) => /^https?:$/.test(protocol), "must begin with https:// or http://")
-  .refine(noUser, "must not hold a user name or password")
+  .refine(noUser, "must not contain a user name or password")
   .refine(({ search, hash }) => search === "" && hash === "", "must not have a query or a fragment");
 
 const trimmedPath = ({ pathname }: URL) => pathname.replace(/\/+$/, "");
 
-/** Base address of the gateway, with or without `/v1` at its end. */
-export const gatewayAddress: Kind<GatewayAddress> = kind(
+/**
+ * Base address of the gateway, given with or without `/v1` at its end. The value contains the origin, such as
+ * "https://gateway.example", and the path before `/v1`. The path is "", or a path such as "/api" without a final slash.
+ */
+export const gatewayAddress = kind(
   "url",
   webAddress.transform((address) => ({
     origin: address.origin,
@@ -181,33 +213,43 @@ export const publicAddress = kind(
   webAddress.transform((address) => address.origin + trimmedPath(address)),
 );
 
-/** Address of a webhook. Its path and query may contain a secret. The IP addresses of its host are checked at each delivery. */
+/** Address of a webhook. Its path and query may contain a secret. Each delivery checks the IP addresses of the host. */
 export const webhookAddress = kind(
   "url",
   url("https://hooks.example/farebox")
     .refine(
-      ({ protocol, origin }) => protocol === "https:" || (protocol === "http:" && isLoopback(hostOf(origin))),
+      ({ protocol, hostname }) => protocol === "https:" || (protocol === "http:" && isLoopbackHost(hostname)),
       "must begin with https://; plain http only to this machine",
     )
-    .refine(noUser, "must not hold a user name or password")
+    .refine(noUser, "must not contain a user name or password")
     .refine(({ hash }) => hash === "", "must not have a fragment")
     .refine(
-      (address) => addressKind(hostOf(address.href)) === undefined || isAllowed(hostOf(address.href), "administrator"),
+      (address) => addressKind(hostOf(address)) === undefined || isAllowed(hostOf(address), "administrator"),
       "must not name a link-local, metadata or reserved address",
     )
     .transform(({ href }) => new Secret(href)),
   { secret: true },
 );
 
-/**
- * Database of the ledger. Its password is never shown, and a flag must not contain one: other users of the machine see flags.
- */
+// oxlint-disable-next-line no-control-regex -- a path with a control character is a mistake
+const notFile = /^[a-z][a-z0-9+.-]+:|[\x00-\x1f\x7f]/i;
+
+/** Database of the ledger. Refuses addresses of other databases, so that "mysql:" does not become a file name. */
 export const database = kind(
   "path",
-  z.string().transform((text, context) => {
-    const read = parseDatabase(text);
-    if (read.ok) return read.value;
-    context.addIssue(read.problem);
+  z.string().transform((text, context): DatabaseSetting => {
+    if (isPostgresUrl(text)) {
+      const parsed = parsePostgresUrl(text);
+      if (parsed.ok) {
+        const { server } = parsed;
+        const hasPassword = server.password !== null;
+        return { kind: "postgres", url: new Secret(text), shown: shownPostgres(server), hasPassword };
+      }
+      context.addIssue(parsed.problem);
+    } else {
+      if (!notFile.test(text)) return { kind: "sqlite", path: text };
+      context.addIssue("must be the path of an SQLite file, or a postgres:// address");
+    }
     return z.NEVER;
   }),
   { fileForm: true },

@@ -1,5 +1,6 @@
-import { hostOf, isLoopback } from "./addresses.ts";
-import { shownDatabase, type DatabaseSetting } from "./database.ts";
+import { isLoopbackHost } from "../core/addresses.ts";
+import { meantValue } from "../core/fault.ts";
+import { shownDatabase } from "./database.ts";
 import { hiddenText } from "./secret.ts";
 import { nested, type Settings } from "./settings.ts";
 import {
@@ -13,14 +14,14 @@ import {
   type ReadFile,
   type Source,
 } from "./sources.ts";
+import { readTracing } from "./tracing.ts";
 import { settingNames, settingOf, variableOf, type SettingName, type SettingValues } from "./table.ts";
 
 export interface LoadRequest {
   readonly env: Environment;
   readonly flags: Flags;
   readonly readFile: ReadFile;
-  readonly isTimeZone: (name: string) => boolean;
-  /** Settings that the command reads. The others keep their defaults and are not checked. */
+  /** Settings that the command reads. All other settings keep their defaults and are not checked. */
   readonly uses: "all" | readonly SettingName[];
   /** Settings that must be given. */
   readonly needs?: readonly SettingName[];
@@ -29,7 +30,7 @@ export interface LoadRequest {
 /** Setting as `config show` prints it. */
 export interface SettingInForce {
   readonly name: SettingName;
-  /** Text of the setting; hidden for a secret, null if it is not given. */
+  /** Text of the setting, or of its default; `<hidden>` for a secret; null if it has neither a text nor a default. */
   readonly value: string | null;
   readonly from: Origin;
 }
@@ -45,7 +46,7 @@ export type LoadResult =
   /** One line for each problem: the setting and what it allows. */
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** Reads all settings. Precedence: flag, environment variable, settings file, default. */
+/** Reads the settings that the request uses. Precedence: flag, environment variable, settings file, default. */
 export function loadSettings(request: LoadRequest): LoadResult {
   const file = fileSource(request.env, request.readFile);
   const sources = [flagSource(request.flags), environmentSource(request.env), file.source];
@@ -53,19 +54,22 @@ export function loadSettings(request: LoadRequest): LoadResult {
   const used = new Set<SettingName>(request.uses === "all" ? settingNames : request.uses);
 
   const found = settingNames.map((name) => readSetting(name, used.has(name) ? sources : [], request.readFile));
-  for (const setting of found) if (setting.problem !== null) problems.push(setting.problem);
-  const values = Object.fromEntries(found.map(({ name, value }) => [name, value])) as unknown as SettingValues;
-  const labelOf = (name: SettingName) => found.find((setting) => setting.name === name)?.label ?? variableOf(name);
+  problems.push(...found.flatMap(({ label, problem }) => (problem === undefined ? [] : `${label} ${problem}`)));
   problems.push(...missing(request.needs ?? [], found));
-  problems.push(...contradictions(values, labelOf, request.isTimeZone));
-
+  const values = Object.fromEntries(found.map(({ name, value }) => [name, value])) as unknown as SettingValues;
+  problems.push(...contradictions(values, found));
+  const { tracing, problems: tracingProblems } =
+    request.uses === "all" ? readTracing(request.env) : { tracing: null, problems: [] };
+  problems.push(...tracingProblems);
   if (problems.length > 0) return { ok: false, problems };
-  const inForce = found.map(({ name, text, from }) => ({
-    name,
-    value: text !== null && settingOf(name).kind.secret ? hiddenText : text,
-    from,
-  }));
-  return { ok: true, settings: nested(values), inForce, file: file.path };
+
+  const shown = ({ name, text }: Found) => {
+    if (text === null) return null;
+    if (name === "database") return shownDatabase(values.database);
+    return settingOf(name).kind.secret ? hiddenText : text;
+  };
+  const inForce = found.map((each) => ({ name: each.name, value: shown(each), from: each.from }));
+  return { ok: true, settings: { ...nested(values), tracing }, inForce, file: file.path };
 }
 
 interface Found {
@@ -76,96 +80,103 @@ interface Found {
   readonly from: Origin;
   /** Name of the setting in its source. */
   readonly label: string;
-  readonly problem: string | null;
+  /** Completes the sentence "FAREBOX_X …". */
+  readonly problem?: string | undefined;
 }
 
 function readSetting(name: SettingName, sources: readonly Source[], readFile: ReadFile): Found {
-  const { kind, default: fallback } = settingOf(name);
-  for (const source of sources) {
-    const written = textIn(source, name, kind.fileForm, readFile);
-    if (written === null) continue;
-    const { label } = written;
-    const found = { name, from: source.origin, label };
-    const refused = (problem: string | undefined): Found => ({
-      ...found,
-      value: undefined,
-      text: null,
-      problem: `${label} ${problem}`,
-    });
-    if (!written.ok) return refused(written.problem);
-    const { data, error } = kind.schema.safeParse(written.text);
-    if (error) return refused(error.issues[0]?.message);
-    if (name !== "database") return { ...found, value: data, text: written.text, problem: null };
-    const database = data as DatabaseSetting;
-    if (source.origin === "flag" && database.kind === "postgres" && database.hasPassword)
-      return refused(
-        `must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`,
-      );
-    return { ...found, value: data, text: shownDatabase(database), problem: null };
-  }
-  const value = fallback === null ? null : kind.schema.parse(fallback);
-  return { name, value, text: fallback, from: "default", label: variableOf(name), problem: null };
+  const { kind, default: fallback = null } = settingOf(name);
+  const given = sources
+    .values()
+    .map((source) => textIn(source, name, readFile))
+    .find((written) => written !== null);
+  const { text, problem, ...found } = given ?? { label: variableOf(name), from: "default", text: fallback };
+  if (text === null) return { name, ...found, text, value: problem === undefined ? null : undefined, problem };
+  const { data, error } = kind.schema.safeParse(text, { reportInput: true });
+  const [fault] = error?.issues ?? [];
+  return {
+    name,
+    ...found,
+    text,
+    value: data,
+    problem: fault && fault.message + givenText(name, text) + meantValue(fault),
+  };
 }
 
-type Written =
-  | { readonly ok: true; readonly label: string; readonly text: string }
-  | { readonly ok: false; readonly label: string; readonly problem: string };
+/** Longest text that a message repeats. A credential that was given to the wrong setting is longer. */
+const givenTextMax = 24;
 
 /**
- * Reads a setting's text from one source, or from the file that the `_file` form names there. Returns null if it is not given.
+ * Returns the end of a message that says what a setting must be: `, not "abc"`. Empty if the text is long or could be
+ * secret.
  */
-function textIn(source: Source, name: SettingName, fileForm: boolean, readFile: ReadFile): Written | null {
-  const text = source.get(name);
-  const path = fileForm ? source.get(`${name}_file`) : undefined;
-  const label = source.label(name);
-  if (path === undefined) return text === undefined ? null : { ok: true, label, text };
-  const fileLabel = source.label(`${name}_file`);
-  if (text !== undefined) return { ok: false, label, problem: `and ${fileLabel} are both given; give one of them` };
+function givenText(name: SettingName, text: string): string {
+  const { secret, fileForm } = settingOf(name).kind;
+  const isShown = !secret && !fileForm && text.length <= givenTextMax && !/[@?#]/.test(text);
+  return isShown ? `, not ${JSON.stringify(text)}` : "";
+}
+
+/** Text of a setting in a source. The text is null if it cannot be read, and `problem` then states why. */
+type Written = Pick<Found, "label" | "from" | "text" | "problem">;
+
+/**
+ * Reads a setting's text from one source, or from the file that the setting's `_file` form names in this source.
+ * Returns null if the source gives neither.
+ */
+function textIn({ origin: from, get, label: labelOf }: Source, name: SettingName, readFile: ReadFile): Written | null {
+  const label = labelOf(name);
+  const text = get(name);
+  const path = settingOf(name).kind.fileForm ? get(`${name}_file`) : undefined;
+  if (path === undefined) return text === undefined ? null : { label, from, text };
+  const file = { from, label: labelOf(`${name}_file`), text: null };
+  if (text !== undefined) return { ...file, label, problem: `and ${file.label} are both given; give one of them` };
   const read = readFile(path);
-  if (!read.ok) return { ok: false, label: fileLabel, problem: `names a file that cannot be read (${read.code})` };
+  if (!read.ok) return { ...file, problem: `names a file that cannot be read (${read.code})` };
   const content = read.text.trim();
-  if (content === "") return { ok: false, label: fileLabel, problem: "names a file that is empty" };
-  return { ok: true, label: fileLabel, text: content };
+  return content === "" ? { ...file, problem: "names a file that is empty" } : { ...file, text: content };
 }
 
 function missing(needs: readonly SettingName[], found: readonly Found[]): string[] {
   return found
     .filter(({ name, value }) => needs.includes(name) && value === null)
-    .map(({ name, label }) => `${label} is not set: ${settingOf(name).meaning}; export it, or run farebox demo`);
+    .map(
+      ({ name, label }) =>
+        `${label} is not set: ${settingOf(name).meaning}; export it, run farebox init, or try farebox demo`,
+    );
 }
 
-/**
- * Checks rules over several settings, and whether the time zone exists. A setting with a problem of its own is undefined here.
- */
-function contradictions(
-  values: SettingValues,
-  labelOf: (name: SettingName) => string,
-  isTimeZone: (name: string) => boolean,
-): string[] {
+/** Checks rules that concern several settings. A setting with an invalid text is undefined here. */
+function contradictions(values: SettingValues, found: readonly Found[]): string[] {
   const problems: string[] = [];
-  const gateway = values.gateway_url;
-  if (gateway?.origin.startsWith("http:") && values.gateway_insecure === false && !isLoopback(hostOf(gateway.origin))) {
-    problems.push(
-      `${labelOf("gateway_url")} must begin with https://: plain http would send the gateway key in the clear` +
+  const foundAt = (name: SettingName) => found.find((each) => each.name === name);
+  const refuse = (name: SettingName, problem: string) => problems.push(`${foundAt(name)?.label} ${problem}`);
+  const { gateway_url: gateway, database } = values;
+  const isPlain = gateway?.origin.startsWith("http:") && !isLoopbackHost(new URL(gateway.origin).hostname);
+  if (isPlain && values.gateway_insecure === false) {
+    refuse(
+      "gateway_url",
+      "must begin with https://: plain http would send the gateway key unencrypted" +
         ` (${variableOf("gateway_insecure")}=1 permits it)`,
     );
   }
-  if (values.auth === "open" && values.host !== undefined && !isLoopback(values.host)) {
-    problems.push(
-      `${labelOf("auth")} may be open only when listening on loopback: ` +
+  if (database?.kind === "postgres" && database.hasPassword && foundAt("database")?.from === "flag") {
+    const variable = variableOf("database");
+    refuse(
+      "database",
+      "must not contain a password, which other users of this machine could see: " +
+        `put it in ${variable} or ${variable}_FILE`,
+    );
+  }
+  if (values.auth === "open" && values.host !== undefined && !isLoopbackHost(values.host)) {
+    refuse(
+      "auth",
+      "may be open only when listening on loopback: " +
         `set ${variableOf("host")} to 127.0.0.1, or ${variableOf("auth")} to keys`,
     );
   }
-  if (values.alert_secret != null && values.alert_webhook === null) {
-    problems.push(
-      `${labelOf("alert_secret")} signs nothing without ${variableOf("alert_webhook")}: set that too, or remove it`,
-    );
-  }
-  if (values.body_memory < values.body_limit) {
-    problems.push(`${labelOf("body_memory")} must not be smaller than ${variableOf("body_limit")}`);
-  }
-  if (values.time_zone !== undefined && !isTimeZone(values.time_zone)) {
-    problems.push(`${labelOf("time_zone")} must be an IANA time zone such as UTC or Europe/Berlin`);
-  }
+  if (values.alert_secret != null && values.alert_webhook === null)
+    refuse("alert_secret", `has no effect without ${variableOf("alert_webhook")}: set both, or neither`);
+  if (values.body_memory < values.body_limit)
+    refuse("body_memory", `must not be smaller than ${variableOf("body_limit")}`);
   return problems;
 }

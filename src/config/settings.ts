@@ -1,7 +1,11 @@
 import type { SettingValues } from "./table.ts";
+import type { TracingSettings } from "./tracing.ts";
 
-/** Settings in force: validated, in the units that their names end with. Null means "not given". */
-export type Settings = ReturnType<typeof nested>;
+/** Validated settings. A name such as `silenceMs` ends with its unit. Null means "not given". */
+export type Settings = ReturnType<typeof nested> & {
+  /** Null if no spans are sent. */
+  readonly tracing: TracingSettings | null;
+};
 
 /** Converts the table's flat values to the shape that the program uses. */
 export function nested(values: SettingValues) {
@@ -28,7 +32,13 @@ export function nested(values: SettingValues) {
       corsOrigins: values.cors_origins ?? [],
     },
     database: values.database,
-    access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
+    access: {
+      auth: values.auth,
+      adminToken: values.admin_token,
+      accountInfo: values.account_info,
+      ownView: values.own_view,
+      users: values.users,
+    },
     pricing: {
       folder: values.pricing,
       unpriced: values.unpriced,
@@ -40,8 +50,8 @@ export function nested(values: SettingValues) {
       /** Largest number of output tokens for each choice of a request; null for no cap. */
       cap: values.output_cap,
       /**
-       * Smallest maximum, in tokens, that fitting writes into requests with tools, a JSON format or hidden reasoning. Null
-       * turns fitting off.
+       * Smallest maximum, in tokens, that Farebox writes into a request so that it fits its budget, if the request has
+       * tools or a JSON format, or its model has hidden reasoning. Null if Farebox writes no such maximums.
        */
       fitTokensMin: values.fit === "on" ? values.fit_min : null,
     },
@@ -50,18 +60,25 @@ export function nested(values: SettingValues) {
       /** Address of the webhook, kept as a secret. */
       webhook: values.alert_webhook,
       secret: values.alert_secret,
-      /** Balance in USD below which an alert is sent. Default: the balance floor of the guard. */
+      /** Balance in USD below which an alert is sent. Default: the balance below which nothing is forwarded. */
       balanceFloor: values.alert_balance ?? values.balance_floor,
       /** Hours left below which an alert is sent; null for never. */
       hoursMin: values.alert_hours_left === 0 ? null : values.alert_hours_left,
       unsettledMs: values.alert_pending,
     },
-    /** Allows clients' webhooks at private addresses. */
+    /** `private`: true if webhooks of clients may have private addresses. */
     webhook: { private: values.webhook_private },
     tasks: { ceilings: values.task_ceilings },
     timeZone: values.time_zone,
+    /** Largest number of new users, tag values and models per key and day. */
+    subjectsMax: values.subjects_max,
     stream: { usage: values.stream_usage, sliceTokens: values.stream_slice },
-    metrics: { token: values.metrics_token, keysMax: values.metrics_keys, otel: values.metrics_otel },
+    metrics: {
+      token: values.metrics_token,
+      keysMax: values.metrics_keys,
+      subjectsMax: values.metrics_subjects,
+      otel: values.metrics_otel,
+    },
     logLevel: values.log_level,
   } as const;
 }

@@ -1,4 +1,5 @@
-import { LineCounter, isMap, isScalar, isSeq, parseDocument } from "yaml";
+import { createRequire } from "node:module";
+import type * as Yaml from "yaml";
 import {
   configVariable,
   flagOf,
@@ -19,7 +20,10 @@ export type ReadFile = (
 /** Origin of a setting's value. */
 export type Origin = "flag" | "environment" | "file" | "default";
 
-/** Place in which settings are written. Names are those of the settings table, some with `_file` appended. */
+/**
+ * Place in which settings are written. `name` is a setting's name in the settings table, with or without `_file` at its
+ * end.
+ */
 export interface Source {
   readonly origin: Exclude<Origin, "default">;
   /** Returns the text of a setting; undefined if it is missing or empty. */
@@ -28,7 +32,10 @@ export interface Source {
   label(name: string): string;
 }
 
-/** Names of settings in the environment and the settings file: every setting, and the `_file` form of those that have one. */
+/**
+ * Names of settings in the environment and the settings file: every setting, and its `_file` form if the setting has
+ * one.
+ */
 const writableNames = settingNames.flatMap((name) => (settingOf(name).kind.fileForm ? [name, `${name}_file`] : [name]));
 
 export function flagSource(flags: Flags): Source {
@@ -50,10 +57,10 @@ export function environmentSource(env: Environment): Source {
   };
 }
 
-/** Variable that holds a key for `farebox run`. It is not a setting of the proxy. */
+/** Variable with a key for `farebox run`. It is not a setting of the proxy. */
 export const keyVariable = "FAREBOX_KEY";
 
-/** Reports each FAREBOX_ variable that is not a setting, one per line. Never shows values. */
+/** Returns one line for each FAREBOX_ variable that is not a setting. Never shows values. */
 export function unknownVariables(env: Environment): string[] {
   const known = [...writableNames.map(variableOf), configVariable, keyVariable];
   return Object.keys(env)
@@ -76,30 +83,39 @@ function unknownName(name: string, known: readonly string[], where = ""): string
 export interface FileSource {
   readonly source: Source;
   readonly problems: readonly string[];
-  /** Path of the settings file; null if there is none. */
+  /** Path of the settings file; null if none was read. */
   readonly path: string | null;
 }
 
 const defaultPath = "farebox.yaml";
 
-/** Reads the settings file: the one that FAREBOX_CONFIG names, otherwise farebox.yaml if it exists. */
+/** Returns the path of the settings file: the one that FAREBOX_CONFIG names, otherwise farebox.yaml. */
+export function settingsPath(env: Environment): string {
+  return env[configVariable] || defaultPath;
+}
+
+/** Reads the settings file. A missing file is a problem only if FAREBOX_CONFIG names it. */
 export function fileSource(env: Environment, readFile: ReadFile): FileSource {
   const stated = env[configVariable] || undefined;
-  const path = stated ?? defaultPath;
+  const path = settingsPath(env);
   const read = readFile(path);
   if (read.ok) return parseSettingsFile(path, read.text);
   if (stated === undefined && read.code === "ENOENT") return { source: emptySource, problems: [], path: null };
-  const why = read.code === "ENOENT" ? "is not there" : `cannot be read (${read.code})`;
+  const why = read.code === "ENOENT" ? "does not exist" : `cannot be read (${read.code})`;
   const problem = stated === undefined ? `${defaultPath} ${why}` : `${configVariable} names a file that ${why}`;
   return { source: emptySource, problems: [problem], path: null };
 }
 
+const require = createRequire(import.meta.url);
+/** Loads the parser only when it is needed, because many users have no settings file. */
+const yaml = () => require("yaml") as typeof Yaml;
+
 const emptySource: Source = { origin: "file", get: () => undefined, label: (name) => name };
 
 function parseSettingsFile(path: string, text: string): FileSource {
-  const lines = new LineCounter();
+  const lines = new (yaml().LineCounter)();
   // YAML's failsafe schema keeps every scalar as text: 5.00 does not become a number.
-  const document = parseDocument(text, { schema: "failsafe", prettyErrors: false, lineCounter: lines });
+  const document = yaml().parseDocument(text, { schema: "failsafe", prettyErrors: false, lineCounter: lines });
   const broken = (problems: string[]): FileSource => ({ source: emptySource, problems, path });
   if (document.errors.length > 0) {
     return broken(
@@ -109,12 +125,13 @@ function parseSettingsFile(path: string, text: string): FileSource {
     );
   }
   if (document.contents === null) return { source: emptySource, problems: [], path };
-  if (!isMap(document.contents)) return broken([`${path} must be a list of settings, one \`name: value\` a line`]);
+  if (!yaml().isMap(document.contents))
+    return broken([`${path} must have one setting on each line, written as \`name: value\``]);
 
   const values = new Map<string, string>();
   const problems: string[] = [];
   for (const { key, value } of document.contents.items) {
-    const name = isScalar(key) ? String(key.value) : "?";
+    const name = yaml().isScalar(key) ? String(key.value) : "?";
     const known = writableNames.find((candidate) => candidate === name);
     const written = writtenText(value);
     if (known === undefined) problems.push(unknownName(name, writableNames, ` in ${path}`));
@@ -129,11 +146,14 @@ function parseSettingsFile(path: string, text: string): FileSource {
   return { source, problems, path };
 }
 
-/** Returns the text of a scalar. Joins a list with commas, the form of the other sources. */
+/**
+ * Returns the text of a scalar. Joins the items of a list with commas, as in the other sources. Returns undefined for
+ * other values.
+ */
 function writtenText(node: unknown): string | undefined {
   if (node === null) return "";
-  if (isScalar(node)) return node.value === null || node.value === undefined ? "" : String(node.value);
-  if (!isSeq(node)) return undefined;
-  const parts = node.items.map((item) => (isScalar(item) ? String(item.value) : undefined));
+  if (yaml().isScalar(node)) return node.value === null || node.value === undefined ? "" : String(node.value);
+  if (!yaml().isSeq(node)) return undefined;
+  const parts = node.items.map((item) => (yaml().isScalar(item) ? String(item.value) : undefined));
   return parts.includes(undefined) ? undefined : parts.join(",");
 }

@@ -1,4 +1,7 @@
+import type { z } from "zod";
 import { outputCapMax } from "../core/bounds.ts";
+import { ownViews } from "../core/budget.ts";
+import { userModes } from "../core/keys.ts";
 import {
   bytes,
   choice,
@@ -21,11 +24,14 @@ import {
   type Kind,
 } from "./kinds.ts";
 
-/** Setting of Farebox. Its key is its name in farebox.yaml; `variableOf` and `flagOf` return the other two names. */
+/**
+ * Setting of Farebox. Its key in the table is its name in farebox.yaml; `variableOf` and `flagOf` return the other two
+ * names.
+ */
 export interface Setting<T = unknown> {
   readonly kind: Kind<T>;
-  /** Default as it would be written; null for none. */
-  readonly default: string | null;
+  /** Default, as a user would write it. A setting without a default is null if it is not given. */
+  readonly default?: string;
   /** Description in one line, for `--help` and docs/settings.md. */
   readonly meaning: string;
   /** Page in docs/ with details, including its anchor. */
@@ -36,7 +42,6 @@ export interface Setting<T = unknown> {
 export const settingsTable = {
   gateway_url: {
     kind: gatewayAddress,
-    default: null,
     meaning: "base address of the gateway, with or without /v1",
   },
   gateway_insecure: {
@@ -44,13 +49,13 @@ export const settingsTable = {
     default: "0",
     meaning: "1 permits plain http to a gateway that is not on this machine",
   },
-  gateway_api_key: { kind: secret, default: null, meaning: "the gateway key" },
-  host: { kind: host, default: "127.0.0.1", meaning: "where to listen" },
-  port: { kind: port, default: "4000", meaning: "where to listen; 0 picks a free one" },
+  gateway_api_key: { kind: secret, meaning: "the gateway key" },
+  host: { kind: host, default: "127.0.0.1", meaning: "address to listen on" },
+  port: { kind: port, default: "4000", meaning: "port to listen on; 0 picks a free port" },
   workers: {
     kind: workerCount,
     default: "1",
-    meaning: "processes that answer requests; auto for one for each core of this machine",
+    meaning: "number of processes that answer requests; auto uses one for each core of this machine",
     page: "scaling.md#workers",
   },
   database: {
@@ -62,17 +67,16 @@ export const settingsTable = {
   auth: {
     kind: choice(["keys", "open"]),
     default: "keys",
-    meaning: "keys: an internal key is required; open: none is, only when listening on loopback",
+    meaning:
+      "keys: requests need an internal key; open: requests need no key, allowed only if Farebox listens on loopback",
   },
   admin_token: {
     kind: secret,
-    default: null,
-    meaning: "a first editor token for /admin/v1 and the dashboard; more with farebox admins create",
+    meaning: "admin token with the role editor, for /admin/v1 and the dashboard; farebox admins create adds others",
     page: "admin-api.md#tokens",
   },
   pricing: {
     kind: path,
-    default: null,
     meaning: "folder of price files read after the shipped ones; serve applies changes while it runs",
     page: "prices.md#prices-of-your-own",
   },
@@ -80,81 +84,114 @@ export const settingsTable = {
     kind: choice(["record", "refuse"]),
     default: "record",
     meaning:
-      "a model with no price: record forwards with cost null, refuse answers 400; under a hard budget it is always refused",
+      "record: requests to a model without a price are forwarded with cost null; refuse: they get 400; hard budgets always refuse them",
   },
   unknown_fields: {
     kind: choice(["hold", "refuse"]),
     default: "hold",
     meaning:
-      "a request field, header or query parameter that Farebox does not know: hold holds the model's whole context, refuse answers 400",
+      "hold: a request with an unknown field, header or query parameter holds the cost of the model's whole context; refuse: it gets 400",
     page: "endpoints.md#fields-that-change-the-price",
   },
   tool_calls: {
     kind: wholeNumber(0, 1000),
     default: "4",
     meaning:
-      "calls of hosted tools that are held for under a hard budget, and written into requests that state no max_tool_calls; 0 refuses them",
+      "max_tool_calls that Farebox writes into requests with hosted tools that state none, if a hard budget applies; 0 refuses them",
     page: "endpoints.md#hosted-tools",
   },
   output_cap: {
     kind: wholeNumber(1, outputCapMax),
-    default: null,
-    meaning: "most output tokens for each choice of a request; written into text requests that state no maximum",
+    meaning:
+      "largest number of output tokens for each choice of a request; written into text requests that state no maximum",
     page: "endpoints.md#output-caps",
   },
   fit: {
     kind: choice(["on", "off"]),
     default: "on",
     meaning:
-      "on: a text request without a maximum that does not fit its hard budget gets a maximum that does; off: it is refused",
+      "on: a text request that states no maximum and does not fit its hard budget gets a maximum that fits; off: it is refused",
     page: "endpoints.md#requests-that-are-fitted-to-their-budget",
   },
   fit_min: {
     kind: wholeNumber(1, 1_000_000),
     default: "8192",
-    meaning: "least such maximum for requests with tools or a JSON format, and for models that reason unseen",
+    meaning:
+      "smallest maximum that FAREBOX_FIT writes into requests with tools, with a JSON format, or to a model with hidden reasoning",
   },
   passthrough: {
     kind: choice(["known", "all"]),
     default: "known",
     meaning:
-      "known: the documented paths; all: every path of the gateway for every key, unpriced where nothing is known",
+      "known: only documented paths are forwarded; all: every key may use every path of the gateway, unknown ones without a price",
     page: "endpoints.md#every-other-path",
   },
   account_info: {
     kind: choice(["full", "balance", "admin"]),
     default: "full",
-    meaning: "what an internal key sees at /account/info: everything, balance and credits, or nothing",
+    meaning:
+      "what an internal key sees at /account/info; full: everything; balance: balance and credits; admin: nothing",
   },
-  balance_ttl: { kind: duration("1s", "1d"), default: "60s", meaning: "freshness of the account record" },
-  balance_floor: { kind: usdAmount, default: null, meaning: "USD under which nothing is forwarded (503)" },
+  own_view: {
+    kind: choice(ownViews),
+    default: "own",
+    meaning:
+      "budgets whose amounts a key sees; own: budgets that limit only this key; all: also budgets that it shares with other keys",
+    page: "budgets.md#shared-budgets",
+  },
+  users: {
+    kind: choice(userModes),
+    default: "plain",
+    meaning:
+      "users that requests name; plain: stored with their charges; hash: stored as a keyed digest; off: neither read nor stored",
+    page: "teams.md#users",
+  },
+  balance_ttl: {
+    kind: duration("1s", "1d"),
+    default: "60s",
+    meaning: "longest time for which the account record is cached",
+  },
+  balance_floor: { kind: usdAmount, meaning: "balance in USD below which nothing is forwarded (503)" },
   alert_webhook: {
     kind: webhookAddress,
-    default: null,
-    meaning: "where alerts are sent; https, or http to this machine",
+    meaning: "address to which alerts are sent; https, or http to this machine",
     page: "alerts.md",
   },
   alert_secret: {
     kind: signingSecret,
-    default: null,
-    meaning: "secret that signs alerts; without one they are unsigned",
+    meaning: "secret that signs alerts; without it, alerts are not signed",
     page: "alerts.md#verify-the-signature",
   },
   alert_balance: {
     kind: usdAmount,
-    default: null,
-    meaning: "USD of balance under which to alert; FAREBOX_BALANCE_FLOOR unless given",
+    meaning: "balance in USD below which an alert is sent; without it, FAREBOX_BALANCE_FLOOR applies",
   },
   alert_hours_left: {
     kind: wholeNumber(0, 8760),
     default: "24",
-    meaning: "alert when the balance lasts for less than this many hours; 0 for never",
+    meaning: "an alert is sent if the balance lasts for less than this number of hours; 0 for never",
   },
-  alert_pending: { kind: duration("1m"), default: "2h", meaning: "age of an unsettled charge at which to alert" },
-  body_limit: { kind: bytes("1kb", "1gb"), default: "32mb", meaning: "one request's body; 413 beyond" },
-  body_memory: { kind: bytes("1kb", "64gb"), default: "256mb", meaning: "all bodies held at once; 503 beyond" },
-  gateway_timeout: { kind: duration("1s"), default: "10m", meaning: "silence from the gateway" },
-  stream_limit: { kind: duration("1s"), default: "1h", meaning: "a stream's whole length" },
+  alert_pending: {
+    kind: duration("1m"),
+    default: "2h",
+    meaning: "age of an unsettled charge at which an alert is sent",
+  },
+  body_limit: {
+    kind: bytes("1kb", "1gb"),
+    default: "32mb",
+    meaning: "largest body of a request; a larger one gets 413",
+  },
+  body_memory: {
+    kind: bytes("1kb", "64gb"),
+    default: "256mb",
+    meaning: "memory for all request bodies together; requests beyond it get 503",
+  },
+  gateway_timeout: {
+    kind: duration("1s"),
+    default: "10m",
+    meaning: "longest time without a byte from the gateway; then 504",
+  },
+  stream_limit: { kind: duration("1s"), default: "1h", meaning: "longest duration of a stream" },
   engine: {
     kind: choice(["http-proxy-middleware", "undici"]),
     default: "http-proxy-middleware",
@@ -164,7 +201,7 @@ export const settingsTable = {
   drain: {
     kind: duration("0s", "1d"),
     default: "30s",
-    meaning: "how long running requests may still take after SIGTERM",
+    meaning: "time for requests in flight to end after SIGTERM",
   },
   time_zone: {
     kind: timeZone,
@@ -175,19 +212,18 @@ export const settingsTable = {
     kind: choice(["auto", "pass", "inject"]),
     default: "auto",
     meaning:
-      "auto: ask the gateway for stream usage where the client did not; inject: even where it refuses; pass: never",
+      "auto: ask the gateway for stream usage if the client did not; inject: ask even if the gateway refuses; pass: never ask",
     page: "guarantees.md#how-an-amount-is-known",
   },
   stream_slice: {
     kind: wholeNumber(64, 1_000_000),
     default: "1024",
-    meaning: "output tokens that a stream without a stated maximum holds at first under a hard budget, and grows by",
+    meaning: "output tokens that a stream holds at a time under a hard budget, if the request states no maximum",
     page: "guarantees.md#streams-that-grow-their-hold",
   },
   public_url: {
     kind: publicAddress,
-    default: null,
-    meaning: "own address as the gateway reaches it; turns the webhook relay on",
+    meaning: "address at which the gateway reaches this proxy; turns the webhook relay on",
     page: "webhooks.md",
   },
   webhook_private: {
@@ -202,16 +238,28 @@ export const settingsTable = {
     meaning: "enforce: a task beyond the account's ceilings is refused with 429 instead of failing at the gateway",
     page: "webhooks.md#task-ceilings",
   },
+  subjects_max: {
+    kind: wholeNumber(1, 1_000_000_000),
+    default: "10000",
+    meaning: "number of new users, tag values and models that one key can name in a day under `each-…` budgets",
+    page: "budgets.md",
+  },
   metrics_token: {
     kind: secret,
-    default: null,
-    meaning: "bearer token for /metrics; without one, only this machine is answered",
+    meaning: "bearer token for /metrics; without it, /metrics answers only this machine",
     page: "metrics.md",
   },
   metrics_keys: {
     kind: wholeNumber(0, 100_000),
     default: "1000",
-    meaning: "how many keys are named in metrics before `other`",
+    meaning: "number of keys with their own metrics; later keys share `other`",
+    page: "metrics.md#labels",
+  },
+  metrics_subjects: {
+    kind: wholeNumber(0, 100_000),
+    default: "0",
+    meaning:
+      "number of users and tag values with their own budget metrics; later ones share `other`; 0 omits budgets by user or tag",
     page: "metrics.md#labels",
   },
   metrics_otel: {
@@ -222,13 +270,12 @@ export const settingsTable = {
   },
   cors_origins: {
     kind: origins,
-    default: null,
-    meaning: "browser origins that may call; other cross-site requests of browsers get 403",
+    meaning: "origins of web pages that may send requests; requests from other pages get 403",
   },
   log_level: {
     kind: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),
     default: "info",
-    meaning: "the least severe event that is logged",
+    meaning: "lowest level that is logged",
   },
 } as const satisfies Record<string, Setting>;
 
@@ -236,16 +283,14 @@ export type SettingName = keyof typeof settingsTable;
 
 /** Value of each setting by its name; null if it has no default and is not given. */
 export type SettingValues = {
-  readonly [N in SettingName]: (typeof settingsTable)[N] extends { kind: Kind<infer T>; default: infer D }
-    ? D extends null
-      ? T | null
-      : T
-    : never;
+  readonly [N in SettingName]:
+    | z.output<(typeof settingsTable)[N]["kind"]["schema"]>
+    | ((typeof settingsTable)[N] extends { readonly default: string } ? never : null);
 };
 
 export const settingNames = Object.keys(settingsTable) as SettingName[];
 
-/** Returns the table's entry without the type of its kind. */
+/** Returns the table's entry, typed as a setting of any kind. */
 export function settingOf(name: SettingName): Setting {
   return settingsTable[name];
 }

@@ -1,5 +1,6 @@
 import type { Source } from "./charge.ts";
 import { add, divideUp, sum, type PicoUsd } from "./money.ts";
+import { dayMs, hourMs } from "./time.ts";
 
 /** Kinds of credits in the gateway account: paid in, used, reserved for requests in flight, and remaining. */
 export const creditKinds = ["total", "used", "frozen", "available"] as const;
@@ -31,9 +32,9 @@ export type AccountFigure = (typeof accountFigures)[number];
  */
 export type AccountFigures = Readonly<Partial<Record<AccountFigure, string>>>;
 
-/** Counters of the ledger at one instant, since the ledger was created. */
+/** The ledger's counters at one instant. They start when the ledger is created. */
 export interface LedgerTotals {
-  /** Number of rows ever written. Each hold increases it. */
+  /** Number of rows ever written. Each hold adds one. */
   readonly written: number;
   /** Total cost of posted charges by source, including corrections. */
   readonly posted: Readonly<Record<Source, PicoUsd>>;
@@ -58,9 +59,12 @@ export interface AccountSample {
   /** The gateway's id of the account; null if the record states none. */
   readonly account: string | null;
   readonly figures: AccountFigures;
-  /** Counters before Farebox asked the gateway. The charges in them had been settled by then. */
+  /** Counters read before Farebox asked the gateway. The posted charges in them were settled by then. */
   readonly before: LedgerTotals;
-  /** Counters after the gateway answered. A charge that is in neither set of counters had not been sent by then. */
+  /**
+   * Counters read after the gateway answered. A request that is in neither set of counters was not yet sent at that
+   * time.
+   */
   readonly after: LedgerTotals;
 }
 
@@ -69,15 +73,15 @@ export function postedTotal({ posted }: LedgerTotals): PicoUsd {
 }
 
 /**
- * Returns the amount that the record may or may not include: charges that were settled during the sample, or are
- * still pending.
+ * Returns the amount that the account record may or may not include: charges that were settled while the sample was
+ * taken, and charges that are still pending.
  */
 export function unsettledAt({ before, after }: AccountSample): PicoUsd {
   const settled = postedTotal(after) - postedTotal(before);
   return add((settled > 0n ? settled : 0n) as PicoUsd, after.held);
 }
 
-/** Returns true if no request ran between the two samples. */
+/** Returns true if no request ran from before the first sample until after the second. */
 export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
   return a.before.pending === 0 && a.before.written === b.after.written;
 }
@@ -93,24 +97,22 @@ export function scaledFigure(text: string | undefined): bigint | undefined {
   return BigInt(sign + whole + fraction.slice(0, decimals).padEnd(decimals, "0"));
 }
 
-/** Returns the precision in which these figures are stated, on the scale of `scaledFigure`; at most `atMost`. */
+/** Returns the smallest step in which these figures can change, on the scale of `scaledFigure`; at most `atMost`. */
 export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): bigint {
   const finest = Math.max(0, ...texts.map((text) => text?.split(".")[1]?.replace(/0+$/, "").length ?? 0));
   const step = 10n ** BigInt(decimals - Math.min(finest, decimals));
   return step < atMost ? step : atMost;
 }
 
-const hourMs = 3_600_000;
-const dayMs = 24 * hourMs;
 /** Age up to which every sample is kept; older samples are thinned to one an hour. */
 const allKeptMs = 7 * dayMs;
 /** Age from which only one sample a day is kept. */
 const hoursKeptMs = 100 * dayMs;
 
 /**
- * Returns the samples that retention deletes, identified by `askedAt`. For each hour, and later for each day, it
+ * Returns the `askedAt` times of the samples that retention deletes. For each hour, and later for each day, retention
  * keeps the first sample with the smallest unsettled amount. It also keeps the samples around a movement in an idle
- * account: without them the movement would appear as a difference.
+ * account. Without them, the movement would look like a difference between gateway and ledger.
  */
 export function samplesToThin(samples: readonly AccountSample[], now: number): number[] {
   const old = samples.filter(({ askedAt }) => askedAt < now - allKeptMs);
@@ -121,30 +123,27 @@ export function samplesToThin(samples: readonly AccountSample[], now: number): n
     const best = kept.get(span);
     if (best === undefined || unsettledAt(sample) < unsettledAt(best)) kept.set(span, sample);
   }
-  const staying = new Set(kept.values());
+  const samplesToKeep = new Set(kept.values());
   old.forEach((sample, index) => {
     const next = samples[index + 1];
     if (next === undefined || !isIdleBetween(sample, next) || !hasMoved(sample, next)) return;
-    for (const beside of [samples[index - 1], sample, next]) if (beside !== undefined) staying.add(beside);
+    for (const near of [samples[index - 1], sample, next]) if (near !== undefined) samplesToKeep.add(near);
   });
-  return old.filter((sample) => !staying.has(sample)).map(({ askedAt }) => askedAt);
+  return old.filter((sample) => !samplesToKeep.has(sample)).map(({ askedAt }) => askedAt);
 }
 
 function hasMoved(a: AccountSample, b: AccountSample): boolean {
   return a.account !== b.account || accountFigures.some((name) => a.figures[name] !== b.figures[name]);
 }
 
-/** A way to derive from the record what the gateway has billed, in USD. */
+/** Way to derive the amount that the gateway has billed, in USD, from its account record. */
 export interface Measure {
   readonly name: "used_credits" | "credit_used" | "equivalent_in_usd";
-  /**
-   * True for a counter, which only rises with use. The balance falls with use, and also changes with payments and
-   * expiry.
-   */
+  /** True for a counter, which only rises with use. False for the balance, which payments and expiry also change. */
   readonly isCounter: boolean;
-  /** Returns the amount billed since an arbitrary starting point; undefined if the sample does not state it. */
+  /** Returns the amount billed since an arbitrary starting point; undefined if the sample lacks the figure. */
   billed(sample: AccountSample): PicoUsd | undefined;
-  /** The smallest change that it can show. */
+  /** Smallest change that the figure can show. */
   readonly step: PicoUsd;
   /** Returns another figure of the record in USD; undefined if it is missing. */
   usd(sample: AccountSample, figure: AccountFigure): PicoUsd | undefined;
@@ -160,8 +159,9 @@ const scale = 10n ** 12n;
 const cent = 10n ** 10n;
 
 /**
- * Returns the best measure for these samples. Prefers a counter that moves and that all samples state, if the record
- * also states the USD value of its credits. Falls back to the balance. Returns undefined if neither is available.
+ * Returns the best measure for these samples. Prefers a counter that is not stalled and that all samples state, if the
+ * record also states the USD value of its credits. Otherwise uses the balance. Returns undefined if neither is
+ * available.
  */
 export function measureOf(samples: readonly AccountSample[]): Measure | undefined {
   for (const { name, left } of counters) {
@@ -196,14 +196,14 @@ function balanceMeasure(samples: readonly AccountSample[]): Measure {
     const left = usd(sample, balance);
     return left === undefined ? undefined : (-left as PicoUsd);
   };
-  // A whole number does not show its precision, so a step of at most a cent is assumed.
+  // A balance in whole numbers does not show its precision. This assumes a step of at most a cent.
   const step = stepIn(samples, balance, cent) as PicoUsd;
   return { name: balance, isCounter: false, billed, step, usd };
 }
 
 /**
- * Returns the number of credits per USD: a whole number that fits every sample within its precision. Returns
- * undefined if there is none, or if too few credits remain for a precision of one in a thousand.
+ * Returns the number of credits per USD: a whole number that fits every sample within its precision. Returns undefined
+ * if no such number exists, or if too few credits remain for a precision of one in a thousand.
  */
 function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): bigint | undefined {
   const pairs = samples.flatMap(({ figures }) => {
@@ -219,10 +219,7 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
   return perUsd > 0n && fits && tolerance * 1000n <= largest.credits ? perUsd : undefined;
 }
 
-/**
- * Returns true if a counter does not move while the ledger and the balance do. Such a counter measures something
- * else.
- */
+/** Returns true if a counter does not move while the ledger and the balance do. Such a counter does not measure use. */
 function isStalled(samples: readonly AccountSample[], measure: Measure): boolean {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return true;

@@ -1,9 +1,11 @@
-/** Kind of an IP address. `reserved`: the address belongs to no single machine, or it is unknown to which. */
+/**
+ * Kind of an IP address. `reserved`: special-purpose ranges, such as multicast, and IPv6 space that is not allocated.
+ */
 export type AddressKind = "public" | "loopback" | "private" | "link_local" | "metadata" | "reserved";
 
 /**
- * Rule for an address, depending on who chose it. `administrator`: it comes from a setting, so the local network is
- * allowed. `strict`: it comes from someone who might use Farebox to reach machines that only Farebox can reach.
+ * Rule for an address, depending on who chose it. `administrator`: an administrator configured it, so the local network
+ * is allowed. `strict`: a client chose it, and might use Farebox to reach machines that only Farebox can reach.
  */
 export type AddressRule = "administrator" | "strict";
 
@@ -12,7 +14,7 @@ const allowed: Readonly<Record<AddressRule, readonly AddressKind[]>> = {
   strict: ["public"],
 };
 
-/** Returns true if Farebox may send a message to this IP address; false for any other text. */
+/** Returns true if Farebox may send a message to this IP address; false for a text that is not an IP address. */
 export function isAllowed(address: string, rule: AddressRule): boolean {
   const kind = addressKind(address);
   return kind !== undefined && allowed[rule].includes(kind);
@@ -27,6 +29,39 @@ export function isSchemeAllowed(scheme: string, address: string, rule: AddressRu
   return scheme === "http:" && rule === "administrator" && addressKind(address) === "loopback";
 }
 
+/** Returns the host of a URL without its port, and without the brackets of IPv6. */
+export function hostOf({ hostname }: URL): string {
+  return withoutBrackets(hostname);
+}
+
+function withoutBrackets(host: string): string {
+  return host.replace(/^\[(.*)\]$/, "$1");
+}
+
+/** Returns a host as it is written in a URL: an IPv6 address in brackets. */
+export function bracketed(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+/** Returns the address under which programs on this machine reach a server that listens on this host and port. */
+export function localUrl(host: string, port: number | string): string {
+  const own = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  return `http://${bracketed(own)}:${port}`;
+}
+
+/** Returns true for a host that only this machine can reach. An IPv6 address may have brackets. */
+export function isLoopbackHost(host: string): boolean {
+  const name = withoutBrackets(host).toLowerCase();
+  return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
+}
+
+/** Returns true for a loopback address of this machine. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  if (address === undefined) return false;
+  const plain = address.replace(/^::ffff:/i, "");
+  return plain === "::1" || (parseV4(plain) !== undefined && plain.startsWith("127."));
+}
+
 /** Returns the kind of an IPv4 or IPv6 address; undefined for any other text. */
 export function addressKind(text: string): AddressKind | undefined {
   const address = parseIp(text);
@@ -34,17 +69,18 @@ export function addressKind(text: string): AddressKind | undefined {
 }
 
 function kindOf(address: Ip): AddressKind {
-  const carrier = carriers.find(({ range }) => contains(range, address));
-  if (carrier === undefined) return ranges.find(({ range }) => contains(range, address))?.kind ?? elsewhere(address);
-  const inside = kindOf({ bits: 32, value: (address.value >> carrier.shift) & 0xffff_ffffn });
-  return inside === "public" ? carrier.ofPublic : inside;
+  const embedding = ipv4Embeddings.find(({ range }) => contains(range, address));
+  if (embedding === undefined)
+    return ranges.find(({ range }) => contains(range, address))?.kind ?? kindOfUnlisted(address);
+  const embedded = kindOf({ bits: 32, value: (address.value >> embedding.shift) & 0xffff_ffffn });
+  return embedded === "public" ? embedding.kindIfPublic : embedded;
 }
 
 /**
- * Returns the kind of an address in no listed range. IPv4 is then public. IPv6 is public only in the global unicast
- * space that IANA has allocated.
+ * Returns the kind of an address that no listed range contains. Such an IPv4 address is public. Such an IPv6 address is
+ * public only in the global unicast space that IANA has allocated.
  */
-function elsewhere(address: Ip): AddressKind {
+function kindOfUnlisted(address: Ip): AddressKind {
   return address.bits === 32 || contains(globalUnicast, address) ? "public" : "reserved";
 }
 
@@ -59,9 +95,8 @@ interface Range extends Ip {
 
 /**
  * The first range that contains an address decides its kind. Cloud metadata addresses come before the ranges that
- * contain them. The other ranges are IANA's special-purpose registries. They include the anycast prefixes (AS112,
- * AMT, PCP, TURN) that IANA calls reachable: the nearest instance may be in the local network, and no webhook
- * receiver uses them.
+ * contain them. The other ranges come from IANA's special-purpose registries, including anycast prefixes (AS112, AMT,
+ * PCP, TURN). IANA lists these prefixes as globally reachable, but the nearest instance may be in the local network.
  */
 const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] = (
   [
@@ -83,18 +118,20 @@ const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] =
 const globalUnicast = parseRange("2000::/3");
 
 /**
- * IPv6 ranges that contain an IPv4 address in the 32 bits above `shift`. Only NAT64 leads to a public one: in a
- * network without IPv4, DNS64 answers with it for every name. IPv4-mapped and 6to4 addresses are never public.
+ * IPv6 ranges with an embedded IPv4 address, in the 32 bits above `shift`. `kindIfPublic` applies if the embedded
+ * address is public. NAT64 (64:ff9b::/96) stays public: in a network without IPv4, DNS64 returns a NAT64 address for
+ * every name. IPv4-mapped and 6to4 addresses are never public.
  */
-const carriers: readonly { readonly range: Range; readonly shift: bigint; readonly ofPublic: AddressKind }[] = [
-  { range: parseRange("64:ff9b::/96"), shift: 0n, ofPublic: "public" },
-  { range: parseRange("::ffff:0:0/96"), shift: 0n, ofPublic: "reserved" },
-  { range: parseRange("2002::/16"), shift: 80n, ofPublic: "reserved" },
-];
+const ipv4Embeddings: readonly { readonly range: Range; readonly shift: bigint; readonly kindIfPublic: AddressKind }[] =
+  [
+    { range: parseRange("64:ff9b::/96"), shift: 0n, kindIfPublic: "public" },
+    { range: parseRange("::ffff:0:0/96"), shift: 0n, kindIfPublic: "reserved" },
+    { range: parseRange("2002::/16"), shift: 80n, kindIfPublic: "reserved" },
+  ];
 
 function contains({ bits, value, prefix }: Range, address: Ip): boolean {
-  const rest = BigInt(bits - prefix);
-  return bits === address.bits && value >> rest === address.value >> rest;
+  const hostBits = BigInt(bits - prefix);
+  return bits === address.bits && value >> hostBits === address.value >> hostBits;
 }
 
 function parseRange(text: string): Range {
@@ -114,8 +151,8 @@ function asIp(bits: Ip["bits"], value: bigint | undefined): Ip | undefined {
 }
 
 /**
- * Parses four plain decimal bytes. Other forms (octal, hexadecimal, fewer parts) are not parsed; resolvers handle
- * them.
+ * Parses four plain decimal bytes. Returns undefined for other forms (octal, hexadecimal, fewer parts), which the
+ * resolver handles.
  */
 function parseV4(text: string): bigint | undefined {
   const match = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/.exec(text);

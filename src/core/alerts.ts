@@ -1,5 +1,6 @@
-import type { BudgetWindow, Shortage, Span } from "./budget.ts";
+import { limitOf, type Budget, type BudgetWindow, type Shortage, type Span } from "./budget.ts";
 import type { PicoUsd } from "./money.ts";
+import { hasClientSubjects } from "./scope.ts";
 
 export const alertTypes = [
   "budget_warning",
@@ -8,24 +9,27 @@ export const alertTypes = [
   "balance_ends_soon",
   "reconciliation_drift",
   "charges_unsettled",
+  "raise_requested",
 ] as const;
 export type AlertType = (typeof alertTypes)[number];
 
-/** An alert, with the figures at the time when its cause was found. */
+/** An alert, with the figures at the time when Farebox found its cause. */
 export type Alert = AlertIdentity & AlertDetails;
 
 interface AlertIdentity {
-  /** Identifies an alert: one window and one threshold have the same key. */
+  /**
+   * Key for deduplication. Alerts for the same window and threshold have the same key, and only the first one is sent.
+   */
   readonly dedupeKey: string;
-  /** End of the window, after which the same key cannot occur; null if the window never ends. */
+  /** Time after which no alert can have this key, such as the end of the window; null if there is no such time. */
   readonly keyUntil: number | null;
 }
 
 export type AlertDetails =
   | { readonly type: "budget_warning"; readonly window: BudgetWindow; readonly percent: number }
   /**
-   * `reached`: spent + held is at or above the limit; for a soft budget, spent is above it. `refused`: a request did
-   * not fit.
+   * `reached`: spent + held is at or above the limit; for a soft budget, spent is above it. `refused`: the budget could
+   * not admit a request.
    */
   | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "reached" }
   | {
@@ -46,12 +50,29 @@ export type AlertDetails =
    * exceeds the uncertainty.
    */
   | { readonly type: "reconciliation_drift"; readonly difference: PicoUsd; readonly unexplained: PicoUsd }
-  | { readonly type: "charges_unsettled"; readonly count: number; readonly oldestAt: number; readonly ageMs: number };
+  | { readonly type: "charges_unsettled"; readonly count: number; readonly oldestAt: number; readonly ageMs: number }
+  | { readonly type: "raise_requested"; readonly request: RequestedRaise };
 
-/** Returns the alerts that are due for budget windows. A changed limit counts as another threshold. */
+/** Open request of a key for a raise. */
+export interface RequestedRaise {
+  readonly id: string;
+  readonly budget: Pick<Budget, "scope" | "period">;
+  readonly subject: string;
+  /** Id of the key that asks. */
+  readonly key: string;
+  readonly amount: PicoUsd;
+  readonly why: string;
+  /** End of the window, at which an open request lapses; null for never. */
+  readonly lapsesAt: number | null;
+}
+
+/**
+ * Returns the alerts for the current amounts of budget windows, also those that were sent before. A changed limit
+ * counts as another threshold.
+ */
 export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   return windows.flatMap((window) => {
-    const { warnPercent, limit } = window.budget;
+    const { warnPercent } = window.budget;
     const warning: Alert[] =
       warnPercent !== null && isAtWarning(window, warnPercent)
         ? [
@@ -59,20 +80,19 @@ export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
               type: "budget_warning",
               window,
               percent: warnPercent,
-              ...identityOf(window, `${warnPercent}% of ${limit}`),
+              ...identityOf(window, `${warnPercent}% of ${limitOf(window)}`),
             },
           ]
         : [];
-    return isAtLimit(window) ? [...warning, reached(window)] : warning;
+    return isAtLimit(window) ? [...warning, limitReached(window)] : warning;
   });
 }
 
 /**
- * Returns true if a window has an alert that has not been sent yet. `wasTold` returns true for the key of a sent
- * alert.
+ * Returns true if a window has an alert that has not been sent yet. `wasSent` returns true for the key of a sent alert.
  */
-export function isAlertDue(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
-  return budgetAlerts([window]).some(({ dedupeKey }) => !wasTold(dedupeKey));
+export function isAlertDue(window: BudgetWindow, wasSent: (dedupeKey: string) => boolean): boolean {
+  return budgetAlerts([window]).some(({ dedupeKey }) => !wasSent(dedupeKey));
 }
 
 /**
@@ -84,42 +104,83 @@ export function refusalAlerts(shortages: readonly Shortage[]): Alert[] {
     .filter(({ exhausted }) => exhausted)
     .map(({ window, needed }) =>
       isAtLimit(window)
-        ? reached(window)
+        ? limitReached(window)
         : {
             type: "budget_exhausted",
             window,
             cause: "refused",
             needed,
-            ...identityOf(window, `refused ${window.budget.limit}`),
+            ...identityOf(window, `refused ${limitOf(window)}`),
           },
     );
 }
 
-function reached(window: BudgetWindow): Alert {
+/** Alert to send. It also stands for `others`: alerts of other windows of the same budget, which are not sent. */
+export interface AlertGroup {
+  readonly alert: Alert;
+  readonly others: readonly Alert[];
+}
+
+/** Largest number of windows of one budget for which alerts with the same cause are sent separately. */
+const separateMax = 5;
+
+/**
+ * Groups more than `separateMax` alerts of one budget with the same cause, if clients state the budget's subjects:
+ * users, tag values or models. Leaves all other alerts separate.
+ */
+export function alertGroups(alerts: readonly Alert[]): readonly AlertGroup[] {
+  const groups = Map.groupBy(alerts, (alert) => {
+    if (!("window" in alert) || !hasClientSubjects(alert.window.budget.scope)) return alert.dedupeKey;
+    const { budget, start } = alert.window;
+    return `${alert.type} ${"cause" in alert ? alert.cause : alert.percent} ${budget.id} ${start}`;
+  });
+  return [...groups.values()].flatMap((group): readonly AlertGroup[] => {
+    const [alert, ...others] = group;
+    if (alert !== undefined && others.length >= separateMax) return [{ alert, others }];
+    return group.map((each) => ({ alert: each, others: [] }));
+  });
+}
+
+function limitReached(window: BudgetWindow): Alert {
   return {
     type: "budget_exhausted",
     window,
     cause: "reached",
-    ...identityOf(window, `reached ${window.budget.limit}`),
+    ...identityOf(window, `reached ${limitOf(window)}`),
   };
 }
 
-/** Only spent counts, because a hold is a worst case. */
-function isAtWarning({ budget, spent }: BudgetWindow, percent: number): boolean {
-  return spent > 0n && spent * 100n >= budget.limit * BigInt(percent);
+/** Returns true if spent reaches the percentage of the limit. Holds do not count, because a hold is a worst case. */
+function isAtWarning(window: BudgetWindow, percent: number): boolean {
+  return window.spent > 0n && window.spent * 100n >= limitOf(window) * BigInt(percent);
 }
 
-/** Holds count toward a hard limit. A soft budget admits requests beyond its limit, so only spent counts. */
-function isAtLimit({ budget, spent, held }: BudgetWindow): boolean {
-  if (budget.mode === "soft") return spent > budget.limit;
-  return spent + held > 0n && spent + held >= budget.limit;
+/**
+ * Returns true if a window is at its limit. Holds count for a hard budget only: a soft budget never refuses a request.
+ */
+function isAtLimit(window: BudgetWindow): boolean {
+  const { budget, spent, held } = window;
+  if (budget.mode === "soft") return spent > limitOf(window);
+  return spent + held > 0n && spent + held >= limitOf(window);
 }
 
 function identityOf({ budget, subject, start, end }: BudgetWindow, threshold: string): AlertIdentity {
   return { dedupeKey: `budget ${budget.id} ${subject} from ${start}: ${threshold}`, keyUntil: end };
 }
 
-/** Day on which the checks run. An alert that stays due is sent once a day. */
+/** Returns an alert for each open request for a raise. */
+export function raiseRequestAlerts(requests: readonly RequestedRaise[]): Alert[] {
+  return requests.map((request) => ({
+    type: "raise_requested",
+    request,
+    dedupeKey: `raise request ${request.id}`,
+    keyUntil: request.lapsesAt,
+  }));
+}
+
+/**
+ * The day on which the checks run. An alert that is identified by its day is sent once a day while its cause persists.
+ */
 export interface Day extends Span {
   readonly end: number;
 }

@@ -1,24 +1,30 @@
 import type { Admin, Key, KeyChange, RunSession, Team } from "./keys.ts";
-import { namedScope, type Budget } from "./budget.ts";
+import type { RequestedRaise } from "./alerts.ts";
+import type { Budget, Raise } from "./budget.ts";
+import { hasSubjects, namedScope, namedSubject } from "./scope.ts";
 import { isoTime, isoTimeOrNull } from "./time.ts";
 import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
 
 /**
- * Each change to keys, teams, budgets, admins or charges has an audit entry. The store writes it in the transaction
- * of the change, and never changes or deletes it. An entry contains only the fields named here, so that it cannot
- * expose a digest.
+ * Each change to keys, teams, budgets, admins or charges has an entry in the audit log. The store writes the entry in
+ * the transaction of the change, and never changes or deletes it. An entry contains only the fields named in this file,
+ * so that it cannot expose a digest.
  */
 
 export type AuditAction =
   | "keys.create"
   | "keys.update"
   | "keys.rotate"
+  | "keys.suspend"
+  | "keys.resume"
   | "keys.revoke"
   | "teams.create"
   | "teams.update"
-  | "teams.delete"
+  | "teams.remove"
   | "budgets.set"
   | "budgets.remove"
+  | "budgets.raise"
+  | "raises.deny"
   | "charges.adjust"
   | "admins.create"
   | "admins.revoke"
@@ -26,8 +32,8 @@ export type AuditAction =
   | "sessions.create";
 
 /**
- * Returns the audit name for changes that a user of the operating system makes from the command line. No admin can
- * have this name.
+ * Returns the name in the audit log for a user of the operating system who makes a change from the command line. No
+ * admin can have this name.
  */
 export function operatingSystemUser(name: string): string {
   return `os:${name}`;
@@ -39,7 +45,7 @@ export type AuditDetails = Readonly<Record<string, unknown>>;
 export interface NewAuditEntry {
   /** Milliseconds since 1970 UTC. */
   readonly at: number;
-  /** An admin's name, `os:NAME` for a user of the command line, or `farebox`. */
+  /** An admin's name, `env` for `FAREBOX_ADMIN_TOKEN`, `os:NAME` for a user of the command line, or `farebox`. */
   readonly by: string;
   readonly action: AuditAction;
   /**
@@ -53,12 +59,15 @@ export interface NewAuditEntry {
   readonly after: AuditDetails | null;
 }
 
+/** Time and author of a change. */
+type Author = Pick<NewAuditEntry, "at" | "by">;
+
 export interface AuditEntry extends NewAuditEntry {
   /** 1, 2, 3, … in the order of the changes. */
   readonly id: number;
 }
 
-/** Returns true if an entry shows a difference. Changes without a difference are not recorded. */
+/** Returns true if `before` and `after` differ. Entries without a difference are not recorded. */
 export function changesAnything({ before, after }: NewAuditEntry): boolean {
   return JSON.stringify(before) !== JSON.stringify(after);
 }
@@ -76,9 +85,14 @@ export function keyDetails(key: Key) {
     models: key.models,
     limits: key.limits,
     output_cap: key.outputCap,
+    labels: key.labels,
+    tags: key.tags,
+    user: key.user,
+    requires: key.requires,
     created_at: isoTime(key.createdAt),
     expires_at: isoTimeOrNull(key.expiresAt),
     revoked_at: isoTimeOrNull(key.revokedAt),
+    suspended_at: isoTimeOrNull(key.suspendedAt),
     rotated_at: isoTimeOrNull(key.rotatedAt),
     previous_valid_until: isoTimeOrNull(key.previous?.validUntil ?? null),
   };
@@ -96,14 +110,9 @@ export function adminDetails(admin: Admin) {
   };
 }
 
-export function adminEntry(
-  action: AuditAction,
-  before: Admin | null,
-  after: Admin,
-  made: Pick<NewAuditEntry, "at" | "by">,
-): NewAuditEntry {
+export function adminEntry(action: AuditAction, before: Admin | null, after: Admin, change: Author): NewAuditEntry {
   return {
-    ...made,
+    ...change,
     action,
     object: `admin:${after.name}`,
     before: before && adminDetails(before),
@@ -112,7 +121,8 @@ export function adminEntry(
 }
 
 /** Returns the audit action of a change to a key. */
-export function keyAction({ secret }: KeyChange): AuditAction {
+export function keyAction({ secret, suspendedAt }: KeyChange): AuditAction {
+  if (suspendedAt !== undefined) return suspendedAt === null ? "keys.resume" : "keys.suspend";
   return secret === undefined ? "keys.update" : "keys.rotate";
 }
 
@@ -121,15 +131,10 @@ export function teamDetails({ name, models, limits, outputCap, createdAt }: Team
 }
 
 /** Returns the audit entry for a change to a team; `before` or `after` may be null. */
-export function teamEntry(
-  action: AuditAction,
-  before: Team | null,
-  after: Team | null,
-  made: Pick<NewAuditEntry, "at" | "by">,
-): NewAuditEntry {
+export function teamEntry(action: AuditAction, before: Team | null, after: Team | null, change: Author): NewAuditEntry {
   const name = (after ?? before)?.name ?? "";
   return {
-    ...made,
+    ...change,
     action,
     object: `team:${name}`,
     before: before && teamDetails(before),
@@ -154,10 +159,10 @@ export function budgetSetEntry(
   budget: Omit<Budget, "id">,
   before: Omit<Budget, "id"> | undefined,
   nameOf: NameOfKey,
-  made: Pick<NewAuditEntry, "at" | "by">,
+  change: Author,
 ): NewAuditEntry {
   return {
-    ...made,
+    ...change,
     action: "budgets.set",
     object: budgetObject(budget, nameOf),
     before: before === undefined ? null : budgetDetails(before, nameOf),
@@ -165,13 +170,9 @@ export function budgetSetEntry(
   };
 }
 
-export function budgetRemoveEntry(
-  budget: Omit<Budget, "id">,
-  nameOf: NameOfKey,
-  made: Pick<NewAuditEntry, "at" | "by">,
-): NewAuditEntry {
+export function budgetRemoveEntry(budget: Omit<Budget, "id">, nameOf: NameOfKey, change: Author): NewAuditEntry {
   return {
-    ...made,
+    ...change,
     action: "budgets.remove",
     object: budgetObject(budget, nameOf),
     before: budgetDetails(budget, nameOf),
@@ -179,34 +180,73 @@ export function budgetRemoveEntry(
   };
 }
 
-export function keyEntry(
-  action: AuditAction,
-  before: Key | null,
-  after: Key,
-  made: Pick<NewAuditEntry, "at" | "by">,
+export function budgetRaiseEntry(
+  budget: Omit<Budget, "id">,
+  raise: Raise & { readonly subject: string; readonly why: string },
+  nameOf: NameOfKey,
+  change: Author,
 ): NewAuditEntry {
-  return { ...made, action, object: keyObject(after), before: before && keyDetails(before), after: keyDetails(after) };
+  const { subject, amount, from, until, why } = raise;
+  return {
+    ...change,
+    action: "budgets.raise",
+    object: budgetObject(budget, nameOf),
+    before: null,
+    after: {
+      ...budgetDetails(budget, nameOf),
+      ...(hasSubjects(budget.scope) && { subject: namedSubject(budget.scope, subject, nameOf) }),
+      amount_usd: formatUsd(amount),
+      starts_at: isoTime(from),
+      until: isoTimeOrNull(until),
+      why,
+    },
+  };
 }
 
-/** Returns the audit entry for a proxy that an administrator ended, with the holds that it had. */
-export function proxyEndEntry(
-  {
-    name,
-    run,
-    state,
-    holds,
-    held,
-  }: {
-    readonly name: string;
-    readonly run: number;
-    readonly state: string;
-    readonly holds: number;
-    readonly held: PicoUsd;
-  },
-  made: Pick<NewAuditEntry, "at" | "by">,
+/** Returns the audit entry for a request for a raise that was denied. */
+export function raiseDenyEntry(
+  request: Pick<RequestedRaise, "id" | "budget" | "subject" | "amount" | "why">,
+  nameOf: NameOfKey,
+  change: Author,
 ): NewAuditEntry {
+  const { id, budget, subject, amount, why } = request;
+  const asked = {
+    request: id,
+    ...(hasSubjects(budget.scope) && { subject: namedSubject(budget.scope, subject, nameOf) }),
+    amount_usd: formatUsd(amount),
+    why,
+  };
   return {
-    ...made,
+    ...change,
+    action: "raises.deny",
+    object: budgetObject(budget, nameOf),
+    before: { ...asked, state: "open" },
+    after: { ...asked, state: "denied" },
+  };
+}
+
+export function keyEntry(action: AuditAction, before: Key | null, after: Key, change: Author): NewAuditEntry {
+  return {
+    ...change,
+    action,
+    object: keyObject(after),
+    before: before && keyDetails(before),
+    after: keyDetails(after),
+  };
+}
+
+interface EndedProxy {
+  readonly name: string;
+  readonly run: number;
+  readonly state: string;
+  readonly holds: number;
+  readonly held: PicoUsd;
+}
+
+/** Returns the audit entry for a proxy that an administrator ended, with its holds at that time. */
+export function proxyEndEntry({ name, run, state, holds, held }: EndedProxy, change: Author): NewAuditEntry {
+  return {
+    ...change,
     action: "proxies.end",
     object: `proxy:${name}`,
     before: { run, state, holds, held_usd: formatUsd(held) },
@@ -214,7 +254,7 @@ export function proxyEndEntry(
   };
 }
 
-/** Returns the audit entry for a session that was created directly in the ledger, without its key's secret. */
+/** Returns the audit entry for a session that a person with access to the ledger created without the key's secret. */
 export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: string): NewAuditEntry {
   const { id, tags, budget, createdAt, expiresAt } = session;
   return {
@@ -232,10 +272,7 @@ export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: st
   };
 }
 
-/**
- * Returns the audit entry for a correction. It shows the charge's cost, including corrections, before and after this
- * one.
- */
+/** Returns the audit entry for a correction. `before` is the charge's cost with all earlier corrections. */
 export function correctionEntry(
   charge: string,
   correction: {

@@ -2,7 +2,7 @@
 export const pauseMsMax = 3_600_000;
 const firstPauseMs = 5_000;
 /** Time after which an undelivered message is abandoned, in milliseconds. */
-export const tryingMsMax = 86_400_000;
+export const abandonAfterMs = 86_400_000;
 
 export interface FailedTry {
   readonly createdAt: number;
@@ -17,10 +17,11 @@ export interface FailedTry {
 
 /**
  * Returns the time of the next attempt; null to stop retrying. Pauses double from 5 seconds to an hour. A random
- * part, at most half, shortens each pause so that senders do not all retry at the same time.
+ * part, at most half, shortens each pause so that senders do not all retry at the same time. The receiver may request a
+ * longer pause, of at most an hour.
  */
 export function nextTryAt({ createdAt, tries, now, retryAfterMs, random }: FailedTry): number | null {
   const wholeMs = Math.min(firstPauseMs * 2 ** Math.min(tries - 1, 30), pauseMsMax);
   const pauseMs = Math.max(Math.round(wholeMs * (1 - random / 2)), Math.min(retryAfterMs ?? 0, pauseMsMax));
-  return now + pauseMs - createdAt > tryingMsMax ? null : now + pauseMs;
+  return now + pauseMs - createdAt > abandonAfterMs ? null : now + pauseMs;
 }

@@ -2,9 +2,9 @@ import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } fro
 import { inServiceTier, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
 import { scaleTokens, type Permille, type TokenClass } from "./usage.ts";
 
-/** Size of a request as the wire layer reads it. */
+/** Size of a request, as the wire layer measures it. */
 export interface RequestSize {
-  /** Number of UTF-8 bytes of the JSON text, without the payloads of parts that have their own bounds. */
+  /** Number of UTF-8 bytes of the JSON text. Leaves out the payloads of parts that have separate bounds. */
   readonly textBytes: number;
   readonly messages: number;
   readonly tools: number;
@@ -16,13 +16,18 @@ export interface RequestSize {
   /** Number of requested choices (`n`), at least 1. */
   readonly choices: number;
   /**
-   * Largest stated maximum of output tokens. Null if none is stated. Infinity, which means the model's maximum, if it
-   * is malformed or not plausible. 0 if the endpoint generates no text.
+   * Largest maximum of output tokens that the request states; null if it states none. Infinity if a stated maximum is
+   * malformed or not plausible: the model's maximum then applies. 0 if the endpoint generates no text.
    */
   readonly outputLimit: number | null;
-  /** Number of UTF-8 bytes of a predicted answer. The rejected part is billed as output for each choice. */
+  /**
+   * Number of UTF-8 bytes of the predicted answer in the request. The gateway bills the rejected part of the prediction
+   * as output, for each choice.
+   */
   readonly predictedBytes?: number;
-  /** Fields that can cost money and for which the catalogue has no bound. */
+  /**
+   * Fields that may add tokens that the request does not show. With such a field, the hold covers the whole context.
+   */
   readonly unboundedFields: readonly string[];
 }
 
@@ -39,14 +44,14 @@ export interface ModelLimits {
 }
 
 /**
- * Tokens that the template adds for the start of the reply, each message and each tool. Generous, because they are a
- * bound and not a count.
+ * Tokens that the chat template adds for the start of the reply, each message and each tool. The numbers are generous,
+ * because they are bounds and not counts.
  */
 const templateTokens = { reply: 3, message: 8, tool: 16 } as const;
 
 /**
- * Returns the largest number of prompt tokens that this request can be charged for, without tokenizing it. At most
- * the model's context.
+ * Returns the largest number of prompt tokens that this request can be charged for, without tokenizing the prompt. The
+ * number is at most the model's context for each prompt.
  */
 export function promptBound(size: RequestSize, model: ModelLimits): number {
   const most = model.contextTokens * (size.prompts ?? 1);
@@ -94,8 +99,8 @@ export function predictedBound({ predictedBytes = 0, choices }: RequestSize, { t
 }
 
 /**
- * Returns the highest cost over all prompt sizes up to the bound, but at least the minimum. Considers each reachable
- * tier at its largest prompt, and prices each token at its most expensive possible class.
+ * Returns the highest cost over all prompt sizes up to the bound, but at least the price's minimum. Considers each tier
+ * that the bound reaches, with the largest prompt in that tier. Prices each token in the most expensive possible class.
  */
 export function worstCase(
   price: PriceVersion,
@@ -125,7 +130,10 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   return total;
 }
 
-/** A short answer can cost more than a long one, because a minimum prices missing tokens at the output rate. */
+/**
+ * Returns the highest cost that the price's minimum can cause. A request with fewer tokens can cost more, because the
+ * minimum prices the missing tokens at the output rate.
+ */
 function minimumWorst(
   price: PriceVersion,
   bound: { readonly promptTokens: number },
@@ -157,22 +165,22 @@ export interface RequestTerms {
 }
 
 export interface HostedTools {
-  /** Types that the tool calls have as items of an answer. */
+  /** Item types of the tool calls in an answer. */
   readonly calls: readonly string[];
   /** Request fields that ask for the tools. */
   readonly fields: readonly string[];
   /** True if the answer shows each call. */
   readonly areShown: boolean;
   /**
-   * Largest number of calls of all tools together, as stated by the request; null if it states none. Undefined if no
-   * field could limit the calls.
+   * Largest number of calls of all tools together that the request states; null if it states none. Undefined if no
+   * field of the request can limit the calls.
    */
   readonly callsMax: number | "malformed" | null | undefined;
 }
 
 export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null };
 
-/** Service tier with which a request leaves the choice to the gateway. */
+/** Service tier of a request that lets the gateway choose the tier. */
 export const anyServiceTier = "auto";
 
 const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
@@ -204,7 +212,7 @@ export function isTierUnbounded(price: PriceVersion, stated: string | null): boo
   return stated !== anyServiceTier && stated !== "flex" && !hasServiceTier(price, stated);
 }
 
-/** Bound for what calls of hosted tools can add to the cost of a request. */
+/** Upper bounds for the calls of hosted tools in a request, and for their cost. */
 export interface ToolBound {
   readonly calls: number;
   /** True if the request itself states the number of calls. */
@@ -218,8 +226,8 @@ export interface ToolBound {
 const callsLimit = 1000;
 
 /**
- * Returns the bound for hosted tools, or the fields that prevent one. `callsUnstated` is the number of calls to
- * assume if the request states none; 0 means that there is no bound.
+ * Returns the bound for hosted tools, or the request fields that prevent a bound. `callsUnstated`: number of calls to
+ * assume if the request states no maximum; 0 for no bound.
  */
 export function toolBoundOf(
   { calls, fields, callsMax }: HostedTools,
@@ -227,21 +235,24 @@ export function toolBoundOf(
   callsUnstated: number,
 ): ToolBound | readonly string[] {
   const { fees = {} } = price;
-  const own = calls
+  const toolFees = calls
     .map((kind) => (Object.hasOwn(fees, kind) ? fees[kind] : undefined))
     .filter((fee) => fee !== undefined);
-  const isKnown = obeysMaxToolCalls && own.length === calls.length && callsMax !== undefined;
+  const isKnown = obeysMaxToolCalls && toolFees.length === calls.length && callsMax !== undefined;
   if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
   if (callsMax === "malformed" || (callsMax ?? 0) > callsLimit) return ["max_tool_calls"];
   return {
     calls: callsMax ?? callsUnstated,
     isStated: callsMax !== null,
-    feePerCall: own.reduce((most, { charged }) => (charged > most ? charged : most), 0n as PicoUsd),
-    inputTokensPerCall: Math.max(0, ...own.map(({ inputTokens }) => inputTokens)),
+    feePerCall: toolFees.reduce((most, { charged }) => (charged > most ? charged : most), 0n as PicoUsd),
+    inputTokensPerCall: Math.max(0, ...toolFees.map(({ inputTokens }) => inputTokens)),
   };
 }
 
-/** Returns the prompt tokens of all rounds. Each call reads the prompt again, with the results of the earlier calls. */
+/**
+ * Returns the largest number of prompt tokens of a request with tool calls. After each call, the model reads the prompt
+ * again, with the results of all calls so far.
+ */
 export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCall }: ToolBound): number {
   return promptTokens * (calls + 1) + ((calls * (calls + 1)) / 2) * inputTokensPerCall;
 }
@@ -258,11 +269,12 @@ export function smallestCap(...caps: readonly (number | null | undefined)[]): nu
   return stated.length === 0 ? null : Math.min(...stated);
 }
 
-/** Explains to people how a hold was computed. */
+/** Explanation of how a hold was computed, for people. */
 export interface HoldBasis {
   /**
-   * Source of the output bound: a request field (`max_tokens`, or one such as `thinking` that hides output),
-   * `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or `request_price`.
+   * Source of the output bound: the request field that states the maximum (such as `max_tokens`), a field that may add
+   * tokens that the request does not show (such as `thinking`), `unknown_field`, `output_cap`, `fitted`, `slice`,
+   * `default` (of the endpoint), `model` or `request_price`.
    */
   readonly by: string;
   /** Number of output tokens of all choices; null if the price does not depend on tokens. */

@@ -1,16 +1,6 @@
-import type { PicoUsd } from "./money.ts";
+import { sum, type PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./bounds.ts";
-import { isRunSession, runSessionOf, sessionTag } from "./keys.ts";
-
-/**
- * Requests that a budget limits. `eachKey`: a default for each key separately, or for each key of the named team.
- * `session`: only the key's requests in that `farebox run` session.
- */
-export type Scope =
-  | { readonly kind: "all" }
-  | { readonly kind: "team"; readonly team: string }
-  | { readonly kind: "key"; readonly key: string; readonly session?: string }
-  | { readonly kind: "eachKey"; readonly team: string | null };
+import { everyRequest, limitsOneKey, type Caller, type Scope } from "./scope.ts";
 
 /** Periods of calendar windows in the configured time zone. Weeks start on Monday. `total` never ends. */
 export const periods = ["total", "1h", "1d", "1w", "1mo"] as const;
@@ -26,6 +16,11 @@ export interface Budget {
   readonly limit: PicoUsd;
   /** Percentage of the limit at which a warning is due; null for no warning. */
   readonly warnPercent: number | null;
+  /**
+   * Time from which the budget counts charges. Set if earlier charges do not state the values that the scope depends
+   * on.
+   */
+  readonly countsSince?: number;
 }
 
 /** Half-open span of time, in milliseconds since 1970 UTC. `end` is null for `total`. */
@@ -34,118 +29,75 @@ export interface Span {
   readonly end: number | null;
 }
 
-/** Spent and held amounts of one budget in one window. Budget, subject and start identify it. */
+/** Amount added to the limit of one window. It is in force from `from` to before `until`; null for no end. */
+export interface Raise {
+  readonly amount: PicoUsd;
+  /** Start of the window. */
+  readonly from: number;
+  readonly until: number | null;
+}
+
+export const noRaises: readonly Raise[] = [];
+
+/**
+ * Returns the raises that are in force in a window at an instant. For an instant outside the window, the nearest
+ * instant inside it applies: a stream's hold may be extended after the windows of its admission have ended.
+ */
+export function raisesIn({ start, end }: Span, raises: readonly Raise[], at: number): readonly Raise[] {
+  if (raises.length === 0) return raises;
+  const inside = Math.max(start, end === null ? at : Math.min(at, end - 1));
+  return raises.filter(({ from, until }) => from <= inside && (until === null || inside < until));
+}
+
+/** Spent and held amounts of one budget in one window. Budget, subject and start identify the window. */
 export interface BudgetWindow extends Span {
   readonly budget: Budget;
-  /** Id of the key if each key has its own window; "" otherwise. */
+  /** Values of the scope's `each-…` conditions (`subjectsOf`), such as the id of a key; "" without such conditions. */
   readonly subject: string;
   readonly spent: PicoUsd;
   readonly held: PicoUsd;
+  /** Raises in force at the instant for which the window was read. */
+  readonly raises: readonly Raise[];
 }
 
-/** Sender of a request: a key's id and its team. The id is "" without a key (`FAREBOX_AUTH=open`). */
-export interface Caller {
-  readonly key: string;
-  readonly team: string | null;
-  /** `farebox run` session of the request; null or absent if there is none. */
-  readonly session?: string | null;
+/** Returns the limit of a window: the budget's limit and the raises in force. */
+export function limitOf({ budget, raises }: Pick<BudgetWindow, "budget" | "raises">): PicoUsd {
+  return raises.length === 0 ? budget.limit : ((budget.limit + raisedIn({ raises })) as PicoUsd);
 }
 
-/** Returns the sender of the request that a charge is for. */
-export function callerOf({
-  key,
-  team,
-  tags,
-}: Omit<Caller, "session"> & { readonly tags: Readonly<Record<string, string>> }): Caller {
-  return { key, team, session: runSessionOf(tags) };
+/** Returns the amount that raises add to the limit of a window. */
+export function raisedIn({ raises }: Pick<BudgetWindow, "raises">): PicoUsd {
+  return sum(raises.map(({ amount }) => amount));
 }
 
-export function appliesTo(scope: Scope, caller: Caller): boolean {
-  switch (scope.kind) {
-    case "all":
-      return true;
-    case "team":
-      return scope.team === caller.team;
-    case "key":
-      return scope.key === caller.key && (scope.session === undefined || scope.session === caller.session);
-    case "eachKey":
-      return caller.key !== "" && (scope.team === null || scope.team === caller.team);
-  }
-}
-
-/** Returns the formatted scopes that apply to a caller. Must match `appliesTo`. */
-export function scopesApplyingTo({ key, team, session = null }: Caller): string[] {
-  const ofKey: Scope[] =
-    key === ""
-      ? []
-      : [
-          { kind: "key", key },
-          { kind: "eachKey", team: null },
-        ];
-  const ofSession: Scope[] = key === "" || session === null ? [] : [{ kind: "key", key, session }];
-  const ofTeam: Scope[] = team === null ? [] : [{ kind: "team", team }];
-  const ofMember: Scope[] = key === "" || team === null ? [] : [{ kind: "eachKey", team }];
-  return [{ kind: "all" } as const, ...ofKey, ...ofSession, ...ofTeam, ...ofMember].map(formatScope);
+/** Returns the amounts that raises add to the limit of a window: one amount for each end, earliest end first. */
+export function raisesByEnd({ raises }: Pick<BudgetWindow, "raises">): readonly Pick<Raise, "amount" | "until">[] {
+  return [...Map.groupBy(raises, ({ until }) => until)]
+    .map(([until, ending]) => ({ amount: raisedIn({ raises: ending }), until }))
+    .toSorted((one, other) => (one.until ?? Infinity) - (other.until ?? Infinity));
 }
 
 /**
- * Returns true if a budget belongs to a `farebox run` session. Such a budget is created and removed with the session.
+ * Returns the earliest instant at which a raise ends before its window does; null if every raise ends with its window.
  */
-export function isOfSession(scope: Scope): boolean {
-  return scope.kind === "key" && scope.session !== undefined;
-}
-
-/** Returns the team that a scope names; null if it names none. */
-export function teamOfScope(scope: Scope): string | null {
-  return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
-}
-
-/** Returns the subject of a window: the key's id for an `eachKey` budget, "" otherwise. */
-export function subjectOf(scope: Scope, caller: Caller): string {
-  return scope.kind === "eachKey" ? caller.key : "";
+export function raisedUntil({ raises, end }: Pick<BudgetWindow, "raises" | "end">): number | null {
+  const ends = raises.flatMap(({ until }) => (until === null || until === end ? [] : [until]));
+  return ends.length === 0 ? null : Math.min(...ends);
 }
 
 /**
- * Returns the stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key` or
- * `each-key:TEAM`.
+ * Budgets whose amounts a key sees. `own`: budgets that limit this key alone. `all`: all budgets that apply to the key.
  */
-export function formatScope(scope: Scope): string {
-  switch (scope.kind) {
-    case "all":
-      return "all";
-    case "team":
-      return `team:${scope.team}`;
-    case "key":
-      return scope.session === undefined ? `key:${scope.key}` : `key:${scope.key} tag:${sessionTag}=${scope.session}`;
-    case "eachKey":
-      return scope.team === null ? "each-key" : `each-key:${scope.team}`;
-  }
-}
+export const ownViews = ["own", "all"] as const;
+export type OwnView = (typeof ownViews)[number];
 
-/** Returns the form for users, with the key's name instead of its id if it has a name. */
-export function namedScope(scope: Scope, nameOf: (keyId: string) => string | null | undefined): string {
-  if (scope.kind !== "key") return formatScope(scope);
-  return formatScope({ ...scope, key: nameOf(scope.key) ?? scope.key });
-}
-
-const scopePattern = /^(?:(all)|(?:(team|key):(.+))|(?:each-key(?::(.+))?))$/;
-
-const sessionPattern = /^key:([^ ]+) tag:session=(.*)$/;
-
-/** Parses the output of `formatScope`; undefined for any other text. */
-export function parseScope(text: string): Scope | undefined {
-  const ofSession = sessionPattern.exec(text);
-  if (ofSession !== null) {
-    const [, key = "", session = ""] = ofSession;
-    return isRunSession(session) ? { kind: "key", key, session } : undefined;
-  }
-  const match = scopePattern.exec(text);
-  if (match === null) return undefined;
-  const [, all, kind, name, team] = match;
-  if (all !== undefined) return { kind: "all" };
-  if (kind === "team" && name !== undefined) return { kind: "team", team: name };
-  if (kind === "key" && name !== undefined) return { kind: "key", key: name };
-  return { kind: "eachKey", team: team ?? null };
+/**
+ * Returns true if the caller may see the amounts of a budget that applies to it. Every answer that can show a key the
+ * limit, the spent or the held amount of a budget follows this rule. A caller without a key exists only with
+ * `FAREBOX_AUTH=open`. It sees all amounts, because only budgets that name no key, team or label apply to it.
+ */
+export function maySeeAmounts(view: OwnView, scope: Scope, caller: Pick<Caller, "key">): boolean {
+  return view === "all" || caller.key === "" || limitsOneKey(scope);
 }
 
 export function isPeriod(text: string): text is Period {
@@ -166,14 +118,23 @@ export interface Shortage {
  */
 export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | null {
   if (window.budget.mode === "soft") return null;
-  const { limit } = window.budget;
+  const limit = limitOf(window);
   if (window.spent + window.held + amount <= limit) return null;
   return { window, needed: amount, exhausted: window.spent + amount > limit };
 }
 
 /**
- * Returns the amount to hold. Under a hard budget this is the first slice, because the hold can grow. Otherwise it is
- * the whole amount, for which the stream need not be watched.
+ * Returns the percentage of a window's limit that is spent or held, rounded down to 0.1. Returns 100 for a limit of 0.
+ */
+export function usedPercent(window: BudgetWindow): number {
+  const limit = limitOf(window);
+  if (limit === 0n) return 100;
+  return Number(((window.spent + window.held) * 1000n) / limit) / 10;
+}
+
+/**
+ * Returns the amount to hold. Under a hard budget this is the first slice, if there is one, because the hold can grow
+ * later. Otherwise it is the whole amount, which is null without a price, and the hold never has to grow.
  */
 export function amountToHold(
   windows: readonly BudgetWindow[],
@@ -200,7 +161,7 @@ function hasHardBudget(windows: readonly Pick<BudgetWindow, "budget">[]): boolea
 
 /** Returns the shortage to report. Prefers exhausted budgets, then the largest gap. */
 export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
-  const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - window.budget.limit;
+  const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - limitOf(window);
   return shortages.reduce<Shortage | null>((worst, next) => {
     if (worst === null) return next;
     if (worst.exhausted !== next.exhausted) return worst.exhausted ? worst : next;
@@ -208,13 +169,55 @@ export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   }, null);
 }
 
-/** Returns the amount left in the tightest hard window, at least 0; null if no hard budget applies. */
-export function tightestRoom(windows: readonly BudgetWindow[]): PicoUsd | null {
-  let room: bigint | null = null;
+/** Returns true if a hard window has nothing left. */
+export function isUsedUp(window: BudgetWindow): boolean {
+  return window.budget.mode === "hard" && window.spent + window.held >= limitOf(window);
+}
+
+/** Time for which a budget counts as refusing after it refused a request, in milliseconds. */
+export const refusingMs = 15 * 60_000;
+
+/**
+ * Returns true if a hard window has nothing left, or refused a request less than `refusingMs` ago. `lastRefusal`: time
+ * of the window's latest refusal.
+ */
+export function isRefusing(window: BudgetWindow, lastRefusal: number | undefined, at: number): boolean {
+  if (isUsedUp(window)) return true;
+  return window.budget.mode === "hard" && (lastRefusal ?? -Infinity) >= Math.max(window.start, at - refusingMs);
+}
+
+/** Returns the smallest remaining amount of the hard windows, at least 0; null if no hard budget applies. */
+export function smallestRemaining(windows: readonly BudgetWindow[]): PicoUsd | null {
+  let smallest: bigint | null = null;
   for (const window of windows) {
     if (window.budget.mode === "soft") continue;
-    const here = window.budget.limit - window.spent - window.held;
-    if (room === null || here < room) room = here;
+    const remaining = limitOf(window) - window.spent - window.held;
+    if (smallest === null || remaining < smallest) smallest = remaining;
   }
-  return room === null ? null : ((room < 0n ? 0n : room) as PicoUsd);
+  return smallest === null ? null : ((smallest < 0n ? 0n : smallest) as PicoUsd);
+}
+
+/** Remaining amounts after a hold. */
+export interface Rooms {
+  /** Smallest remaining amount of the hard windows, at least 0; null if no hard budget applies. */
+  readonly room: PicoUsd | null;
+  /**
+   * Smallest remaining amount of the hard windows that limit a single key, at least 0; null if no such budget applies.
+   */
+  readonly keyRoom: PicoUsd | null;
+}
+
+/** Remaining amounts if no hard budget applies. */
+export const noRooms: Rooms = { room: null, keyRoom: null };
+
+export function roomsOf(windows: readonly BudgetWindow[]): Rooms {
+  return {
+    room: smallestRemaining(windows),
+    keyRoom: smallestRemaining(windows.filter(({ budget }) => limitsOneKey(budget.scope))),
+  };
+}
+
+/** Returns the smallest remaining amount that the caller may see; null if there is none. */
+export function visibleRoom(view: OwnView, { room, keyRoom }: Rooms, caller: Pick<Caller, "key">): PicoUsd | null {
+  return maySeeAmounts(view, everyRequest, caller) ? room : keyRoom;
 }

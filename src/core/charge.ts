@@ -4,8 +4,12 @@ import { noMoney, picoUsdMax, type PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./bounds.ts";
 import type { Delivered } from "./settlement.ts";
 import type { Consumption } from "./tasks.ts";
+import { dayMs } from "./time.ts";
 
-/** Kind of a hold. The answer settles a request. Only the task's record settles a task with a known id. */
+/**
+ * Kind of a hold. The answer settles the hold of a request. Only the task's record settles the hold of a task with a
+ * known id.
+ */
 export type HoldKind = "request" | "task";
 
 export type ChargeState = "pending" | "posted" | "voided";
@@ -41,7 +45,7 @@ export interface Charge {
   readonly stream: boolean;
   readonly priceId: string | null;
   /**
-   * Price of the model that answered if it is not the requested one. The charge uses the price with the larger cost.
+   * Price of the model that answered, if it is not the requested one. The charge uses the price with the larger cost.
    */
   readonly servedPriceId: string | null;
   /** Null for a model without a price. */
@@ -54,13 +58,16 @@ export interface Charge {
   readonly formula: Formula | null;
   readonly source: Source | null;
   readonly minimumApplied: boolean;
-  /** True if the gateway's usage contradicted itself, so that the more expensive reading was posted. */
+  /** True if the gateway's usage contradicted itself. The more expensive interpretation was then posted. */
   readonly clamped: boolean;
   readonly tokens: TokenCounts;
   readonly billing: Billing;
   /** Reasons why the cost may differ from the bill. */
   readonly doubts: readonly Doubt[];
-  /** The whole cost if there are doubts, 0 otherwise. A carried sum has the total of its charges. */
+  /**
+   * The whole cost if there are doubts, 0 otherwise. For a row that replaces pruned charges: the sum of their
+   * `inDoubt`.
+   */
   readonly inDoubt: PicoUsd;
   /** Tokens that Farebox counted, without estimates; null if it counted none, and in rows of earlier versions. */
   readonly delivered: Delivered | null;
@@ -72,16 +79,25 @@ export interface Charge {
   readonly durationMs: number | null;
   readonly firstTokenMs: number | null;
   readonly tags: Readonly<Record<string, string>>;
+  /** User that the request named; null for none. */
+  readonly user: string | null;
+  /** Labels of the key at the time of the request. */
+  readonly labels: Readonly<Record<string, string>>;
   /**
-   * Consumption of a task in the gateway's units, from the last record; null while the task runs and for other
-   * charges.
+   * Catalogue models for which budgets count the charge: all that may answer while it is pending; one after it is
+   * settled.
+   */
+  readonly models: readonly string[];
+  /**
+   * Consumption of a task in the gateway's units, from the task's final record; null while the task runs, and for
+   * requests.
    */
   readonly consumption: Consumption | null;
   /** Number of earlier attempts, as stated by the client's SDK; 0 for the first attempt. */
   readonly retry: number;
   /**
-   * Charge that this correction changes; null for other rows. A correction has the difference as its amount, the
-   * charge's time as `at`, and its own time as `endedAt`. Its `reason` is the stated explanation.
+   * Charge that this row corrects; null if the row is not a correction. In a correction, `cost` is the difference, `at`
+   * is the charge's time, `endedAt` is the time of the correction, and `reason` is the author's explanation.
    */
   readonly adjusts: string | null;
   /** Author of a correction. */
@@ -105,8 +121,6 @@ export function correctionFault(
   if (total < 0n) return "below_zero";
   return total > picoUsdMax ? "too_large" : null;
 }
-
-const dayMs = 86_400_000;
 
 /** Age at which quarter-hour sums are deleted, in milliseconds. */
 export const quartersKeptMs = 35 * dayMs;

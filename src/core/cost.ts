@@ -22,9 +22,9 @@ import {
 } from "./usage.ts";
 
 export interface Cost {
-  /** Amount that the gateway charges, including its minimum. */
+  /** Amount that the gateway charges, including its minimum and the fees of hosted tools. */
   readonly charged: PicoUsd;
-  /** Cost of the same tokens at the provider's official rates, without a minimum. */
+  /** Cost of the same tokens and fees at the provider's official rates, without a minimum. */
   readonly list: PicoUsd;
   readonly minimumApplied: boolean;
 }
@@ -45,7 +45,7 @@ export const standardBilling: Billing = { serviceTier: null, calls: {} };
  */
 export interface CostItem {
   readonly class: TokenClass | "request" | "minimum" | "fee";
-  /** For `minimum`, the number of tokens missing to the minimum. For `fee`, the number of calls. */
+  /** For `minimum`, the number of tokens by which the request is below the minimum. For `fee`, the number of calls. */
   readonly tokens: number;
   /** Item type of the tool's calls; only for `fee`. */
   readonly tool?: string;
@@ -76,7 +76,9 @@ export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Bil
   };
 }
 
-/** Prices from which a charge is computed: those of the requested model and of another model that answered. */
+/**
+ * Prices from which a charge is computed. `servedPrice` is null unless a model other than the requested one answered.
+ */
 export interface ChargePrices {
   readonly price: PriceVersion;
   readonly servedPrice: PriceVersion | null;
@@ -119,8 +121,8 @@ export function costWithinRange(
   }
 }
 
-/** Returns the lines whose sums are the charged and the list cost of `costOf`. */
-export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
+/** Returns the lines whose sums are the charged cost and the list cost that `costOf` returns. */
+export function itemize(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
   const price = inServiceTier(standard, billing.serviceTier);
   const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
   return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost))), ...feeItems(price, billing)];
@@ -136,16 +138,16 @@ function feeItems({ fees = {} }: PriceVersion, billing: Billing): readonly CostI
   return Object.entries(calls).flatMap(([kind, count]) => {
     const fee = Object.hasOwn(fees, kind) ? fees[kind] : undefined;
     if (fee === undefined || count === 0) return [];
-    const times = (amount: PicoUsd) => (amount * BigInt(count)) as PicoUsd;
+    const timesCount = (amount: PicoUsd) => (amount * BigInt(count)) as PicoUsd;
     return [
       {
         class: "fee",
         tokens: count,
         tool: kind,
         rate: null,
-        cost: times(fee.charged),
+        cost: timesCount(fee.charged),
         listRate: null,
-        listCost: times(fee.list),
+        listCost: timesCount(fee.list),
         tierFrom: 0,
       } as const,
     ];
@@ -214,10 +216,7 @@ interface PricedPart {
   readonly tier: PriceTier;
 }
 
-/**
- * Order in which classes fill marginal tiers. The cached tokens come first because they are at the start of the
- * prompt.
- */
+/** Order in which classes fill marginal tiers. Cached tokens are first, because they are at the start of the prompt. */
 const promptOrder = [
   "cached_input",
   "cache_write",

@@ -1,9 +1,24 @@
-/** A fault in a user's file: its position, and a message that says how to fix it. Lines and columns count from 1. */
+/** A fault in a user's file, with its position. The message says how to fix it. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
   readonly line: number;
   readonly column: number;
   readonly message: string;
+}
+
+/** Values read from a user's files, or the faults of the files. */
+export type OrFaults<Values> =
+  | ({ readonly ok: true } & Readonly<Values>)
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** Values, or the reason why there are none. */
+export type OrProblem<Values> =
+  | ({ readonly ok: true } & Readonly<Values>)
+  | { readonly ok: false; readonly problem: string };
+
+/** Returns the message of a caught error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /**
@@ -14,36 +29,65 @@ export function formatFault(fault: Fault): string {
   return `${fault.file}:${fault.line}:${fault.column}: ${fault.message}`;
 }
 
-/** Returns the known names that are similar to a mistyped name, nearest first. */
+/** Returns the known names that are similar to a mistyped name, most similar first. */
 export function nearest(given: string, known: readonly string[]): string[] {
   return known
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, distance }) => distance <= Math.min(3, Math.floor(name.length / 2)))
+    .filter(({ name, distance }) => distance <= Math.min(3, Math.floor(Math.max(given.length, name.length) * 0.4)))
     .sort((a, b) => a.distance - b.distance)
     .map(({ name }) => name);
 }
 
-/** Returns `did you mean "x"?`, or the list of known names if none is similar. The text follows a semicolon. */
+/** Returns `did you mean "x"?`, or the list of valid names if none is similar. For use after a semicolon. */
 export function suggest(given: string, known: readonly string[]): string {
   const [near] = nearest(given, known);
   if (near !== undefined) return `did you mean "${near}"?`;
-  return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;
+  return known.length === 0 ? "no name is valid here" : `valid names are ${known.join(", ")}`;
 }
 
-/** Returns one line for each unknown field of a block. */
-export function unknownFields(given: readonly string[], known: readonly string[]): string {
-  return given.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
+/** Returns `; did you mean "x"?` for the most similar known name. Returns "" if none is similar. */
+export function didYouMean(given: unknown, known: readonly unknown[]): string {
+  if (typeof given !== "string") return "";
+  const [near] = nearest(
+    given,
+    known.filter((name) => typeof name === "string"),
+  );
+  return near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
 }
 
-/** Returns the Levenshtein distance between two short names: the number of letters to insert, remove or replace. */
+/**
+ * Returns `didYouMean` for a schema's fault if the schema lists the valid values, otherwise "". Needs zod's
+ * `reportInput`.
+ */
+export function meantValue(issue: {
+  readonly code?: string;
+  readonly input?: unknown;
+  readonly values?: unknown;
+}): string {
+  return issue.code === "invalid_value" && Array.isArray(issue.values) ? didYouMean(issue.input, issue.values) : "";
+}
+
+/** Returns one line for each of these unknown fields of a block, with a suggestion or the known fields. */
+export function unknownFields(unknown: readonly string[], known: readonly string[]): string {
+  return unknown.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
+}
+
+/**
+ * Returns the distance between two short names: the smallest number of edits that turn one into the other. An edit
+ * inserts, removes or replaces a letter, or swaps two adjacent letters.
+ */
 export function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
+  let beforePrevious = previous;
   for (let row = 1; row <= a.length; row++) {
     const current = [row];
     for (let column = 1; column <= b.length; column++) {
       const replaced = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
-      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+      const isSwapped = a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
+      const swapped = isSwapped ? (beforePrevious[column - 2] ?? 0) + 1 : replaced;
+      current.push(Math.min(replaced, swapped, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
     }
+    beforePrevious = previous;
     previous = current;
   }
   return previous[b.length] ?? 0;

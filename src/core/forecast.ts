@@ -1,9 +1,9 @@
 import { add, type PicoUsd } from "./money.ts";
 
-/** Returns the expected cost of the next `forMs` milliseconds at the recent rate. */
-export function spentAtThisRate(recent: { readonly spent: PicoUsd; readonly overMs: number }, forMs: number): PicoUsd {
+/** Returns the expected cost of the next `forMs` milliseconds if spending continues at the recent rate. */
+export function costAtRecentRate(recent: { readonly spent: PicoUsd; readonly spanMs: number }, forMs: number): PicoUsd {
   return ((recent.spent * BigInt(Math.max(0, Math.round(forMs)))) /
-    BigInt(Math.max(1, Math.round(recent.overMs)))) as PicoUsd;
+    BigInt(Math.max(1, Math.round(recent.spanMs)))) as PicoUsd;
 }
 
 /**
@@ -12,8 +12,8 @@ export function spentAtThisRate(recent: { readonly spent: PicoUsd; readonly over
  */
 export function forecastOf(
   spent: PicoUsd,
-  recent: { readonly spent: PicoUsd; readonly overMs: number },
+  recent: { readonly spent: PicoUsd; readonly spanMs: number },
   leftMs: number,
 ): PicoUsd {
-  return add(spent, spentAtThisRate(recent, leftMs));
+  return add(spent, costAtRecentRate(recent, leftMs));
 }

@@ -1,6 +1,11 @@
 import { changed, changedLimits, type Limits, type LimitsChange } from "./limits.ts";
-import type { Scope } from "./budget.ts";
 import type { PicoUsd } from "./money.ts";
+
+/** Values by their names. */
+export type Values = Readonly<Record<string, string>>;
+
+/** Changes to values by their names. Null removes a value. Absent names keep their values. */
+export type ValuesChange = Readonly<Record<string, string | null>>;
 
 /** A Farebox key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
 export interface Key {
@@ -15,9 +20,22 @@ export interface Key {
   readonly limits: Limits;
   /** Largest number of output tokens for each choice that a request may ask for; null if the key has no cap. */
   readonly outputCap: number | null;
+  /**
+   * Labels by which budgets and reports group keys. Each charge stores the labels of its key at the time of the
+   * request.
+   */
+  readonly labels: Values;
+  /** Tags of all requests of the key, even if a request states other values. */
+  readonly tags: Values;
+  /** User of all requests of the key, even if a request names another user; null if each request names its user. */
+  readonly user: string | null;
+  /** Values that each request must name: `user` and `tag:NAME`, in alphabetical order. */
+  readonly requires: readonly string[];
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
+  /** Time since which all requests of the key are refused; null unless the key is suspended. */
+  readonly suspendedAt: number | null;
   /** Creation time of the current secret; null for the first one. */
   readonly rotatedAt: number | null;
   /** The secret before the last rotation, which stays valid until its `validUntil`; null if there is none. */
@@ -32,7 +50,7 @@ interface PreviousSecret {
 interface NewSecret {
   readonly digest: string;
   readonly madeAt: number;
-  /** Time until which the current secret stays valid; null to end its validity now. */
+  /** Time until which the current secret stays valid; null to make it invalid now. */
   readonly previousValidUntil: number | null;
 }
 
@@ -42,12 +60,23 @@ export interface KeyChange {
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: LimitsChange | undefined;
   readonly outputCap?: number | null | undefined;
+  readonly labels?: ValuesChange | undefined;
+  readonly tags?: ValuesChange | undefined;
+  readonly user?: string | null | undefined;
+  readonly requires?: readonly string[] | undefined;
   readonly expiresAt?: number | null | undefined;
+  readonly suspendedAt?: number | null | undefined;
   readonly secret?: NewSecret | undefined;
 }
 
-export function changedKey(key: Key, { team, models, limits, outputCap, expiresAt, secret }: KeyChange): Key {
-  const after = changed(key, { team, models, limits: changedLimits(key.limits, limits), outputCap, expiresAt });
+export function changedKey(key: Key, { limits, labels, tags, requires, secret, ...fields }: KeyChange): Key {
+  const after = changed(key, {
+    ...fields,
+    limits: changedLimits(key.limits, limits),
+    labels: changedValues(key.labels, labels),
+    tags: changedValues(key.tags, tags),
+    requires: requires && [...new Set(requires)].sort(),
+  });
   if (secret === undefined) return after;
   const { digest, madeAt, previousValidUntil: validUntil } = secret;
   return {
@@ -58,25 +87,41 @@ export function changedKey(key: Key, { team, models, limits, outputCap, expiresA
   };
 }
 
+/** Returns the values after a change, in the order of their names. */
+function changedValues(values: Values, change: ValuesChange = {}): Values {
+  const entries = Object.entries({ ...values, ...change }).filter(
+    (entry): entry is [string, string] => entry[1] !== null,
+  );
+  return Object.fromEntries(entries.sort(([one], [other]) => (one < other ? -1 : 1)));
+}
+
 /** Pattern for the names of keys, teams and admins. */
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
-export const keyStates = ["live", "expired", "revoked"] as const;
+/** States of a key. A suspended key that has expired counts as expired. */
+export const keyStates = ["live", "suspended", "expired", "revoked"] as const;
 export type KeyState = (typeof keyStates)[number];
+export type AdminState = Exclude<KeyState, "suspended">;
 
-/** Returns the state of a key or an admin at an instant. */
-export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, at: number): KeyState {
+/** Returns the state of a key at an instant. */
+export function stateOf(key: Pick<Key, "revokedAt" | "expiresAt" | "suspendedAt">, at: number): KeyState {
+  const state = adminStateOf(key, at);
+  return state === "live" && key.suspendedAt !== null ? "suspended" : state;
+}
+
+/** Returns the state of an admin at an instant. */
+export function adminStateOf(who: Pick<Key, "revokedAt" | "expiresAt">, at: number): AdminState {
   if (who.revokedAt !== null) return "revoked";
   return isLive(who, at) ? "live" : "expired";
 }
 
-/** Returns true if a key or an admin is valid at this instant. */
+/** Returns true if a key or an admin is neither revoked nor expired at this instant. The key may be suspended. */
 export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 
 /**
- * Returns true if a key or a team may use a model. `names` are all names of the model; one match is enough. In a
+ * Returns true if a key or a team may use a model. `names` are all names of the model; one of them must match. In a
  * pattern, `*` matches any characters.
  */
 export function mayUse({ models }: Pick<Key, "models">, ...names: readonly string[]): boolean {
@@ -147,8 +192,8 @@ export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_m
 export type AdminFailure = (typeof adminFailures)[number];
 
 /**
- * Tags attribute a charge. The client chooses the `name=value` pairs. They are stored with the charge and never
- * become metric labels.
+ * Tags are `name=value` pairs that a client chooses, for example to attribute a charge to a feature. They are stored
+ * with the charge. Metrics show them only in the scopes of budgets, and only if `FAREBOX_METRICS_SUBJECTS` is above 0.
  */
 
 /** Largest number of tags on a request. */
@@ -157,15 +202,50 @@ export const tagsMax = 8;
 /** Longest tag value, in bytes of UTF-8. */
 export const tagValueBytesMax = 128;
 
+/** Returns true if a text is a valid value of a tag or a label. It has no comma, which separates tags in a header. */
+export function isTagValue(text: string): boolean {
+  return text.trim() === text && /^[^,\p{Cc}\p{Cs}]+$/u.test(text) && bytesOf(text) <= tagValueBytesMax;
+}
+
+/** Returns the length of a text in bytes of UTF-8. */
+function bytesOf(text: string): number {
+  let bytes = 0;
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  }
+  return bytes;
+}
+
 /** Returns true if a text is a valid tag name. The rule is the same as for names of keys and teams. */
 export function isTagName(text: string): boolean {
   return namePattern.test(text);
 }
 
+/** Largest number of labels of a key. */
+export const labelsMax = 8;
+
+/** Pattern for the name of a user: at most 128 characters, none of them a control character. */
+export const userPattern = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
+
+/**
+ * Treatment of the users that requests name. `plain`: stored unchanged. `hash`: stored as a keyed digest. `off`:
+ * neither read nor stored.
+ */
+export const userModes = ["plain", "hash", "off"] as const;
+export type UserMode = (typeof userModes)[number];
+
+/** Returns true if a text names a value that a key may require: `user` or `tag:NAME`. */
+export function isRequirement(text: string): boolean {
+  return text === "user" || (text.startsWith("tag:") && isTagName(text.slice(4)));
+}
+
 /** Tag that names the `farebox run` session of a request. */
 export const sessionTag = "session";
 
-/** Returns true if a value of the session tag belongs to `farebox run`. Only that session's credential may use it. */
+/**
+ * Returns true if a value of the session tag names a `farebox run` session. Only the session's credential may use it.
+ */
 export function isRunSession(value: string): boolean {
   return /^run_[a-z0-9]{1,40}$/.test(value);
 }
@@ -198,19 +278,19 @@ export const runSessionMsMax = 12 * 3_600_000;
 export const runSessionsMax = 100;
 
 /**
- * Largest number of a key's sessions that are open or ended within `runBudgetKeptMs`; also the largest number of its
- * session budgets.
+ * Largest number of a key's sessions that are open or ended less than `runBudgetKeptMs` ago. It is also the largest
+ * number of the key's session budgets.
  */
 export const runSessionsKeptMax = 1_000;
 
 /**
- * Time for which a session's budget is kept after the session ends, in milliseconds. It is longer than an admitted
- * request needs to place its hold.
+ * Time for which a session's budget is kept after the session ends, in milliseconds. Every request that was admitted
+ * before the end has placed its hold by then.
  */
 export const runBudgetKeptMs = 3_600_000;
 
-/** Returns true if a key with this number of sessions may create another. */
-export function hasRoomForSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {
+/** Returns true if a key with these numbers of sessions may create another. */
+export function mayCreateSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {
   return open < runSessionsMax && kept < runSessionsKeptMax;
 }
 
@@ -226,9 +306,4 @@ export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): 
 export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
   if (rotatedAt === null || createdAt >= rotatedAt) return false;
   return previous === null || at >= previous.validUntil;
-}
-
-/** Returns the scope of a session's budget. */
-export function scopeOfSession({ key, id }: Pick<RunSession, "key" | "id">): Scope & { readonly kind: "key" } {
-  return { kind: "key", key, session: id };
 }

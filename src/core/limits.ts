@@ -27,17 +27,17 @@ export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChan
 
 export const limitMax = 1_000_000_000;
 
-/** A limit that a request exceeded. */
-export interface LimitMet {
+/** A limit that a request would exceed. */
+export interface ExceededLimit {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
   readonly kind: keyof Limits;
   readonly limit: number;
-  /** Number of tokens in the request if that alone exceeds the limit; null otherwise. */
+  /** Number of tokens in the request, if this request alone exceeds the limit; null otherwise. */
   readonly needed: number | null;
 }
 
-/** Remaining part of one limit. */
+/** State of one limit: how much of it is available. */
 export interface LimitStatus {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
@@ -49,19 +49,16 @@ export interface LimitStatus {
   readonly resetsInMs: number | null;
 }
 
-/**
- * Returns the limit of this kind with the least remaining, among those of a key and its team; undefined if there is
- * none.
- */
-export function tightestLimit(kind: keyof Limits, standings: readonly LimitStatus[]): LimitStatus | undefined {
-  return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
+/** Returns the status with the smallest `remaining` among limits of this kind; undefined if there is none. */
+export function tightestLimit(kind: keyof Limits, statuses: readonly LimitStatus[]): LimitStatus | undefined {
+  return statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
 
 /** Usage of the limits of a key or a team. */
 export interface LimitUse {
-  /** Over the last minute. */
+  /** Number of requests in the last minute. */
   readonly requests: number;
-  /** Over the last minute. */
+  /** Number of tokens in the last minute. */
   readonly tokens: number;
   /** Number of requests in flight. */
   readonly running: number;

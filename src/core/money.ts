@@ -13,7 +13,7 @@ const usdDecimals = 12;
 const rateDecimals = 6;
 const amountText = /^(\d{1,12})(?:\.(\d{1,12}))?$/;
 
-/** Returns a plain decimal (without sign and exponent) times 10^decimals; undefined if it is malformed or too fine. */
+/** Returns a plain decimal times 10^decimals; undefined if it is malformed or has more decimals. */
 function scaled(text: string, decimals: number): bigint | undefined {
   const match = amountText.exec(text);
   if (match === null) return undefined;
@@ -52,7 +52,9 @@ export function parseRate(text: string): PicoUsdPerToken | undefined {
   return scaled(text, rateDecimals) as PicoUsdPerToken | undefined;
 }
 
-/** Formats an exact decimal with at least two decimals and no unnecessary zeros: "22.50", "0.00125", "-1.00". */
+/**
+ * Formats an amount in USD exactly, with at least two decimals and no unnecessary zeros: "22.50", "0.00125", "-1.00".
+ */
 export function formatUsd(amount: PicoUsd): string {
   return formatScaled(amount, usdDecimals);
 }
@@ -101,20 +103,20 @@ export function smaller(a: PicoUsd, b: PicoUsd): PicoUsd {
   return a < b ? a : b;
 }
 
-/** Returns the number of steps of a bar that `part` fills if `whole` fills all of them; rounded down. */
+/** Returns the number of a bar's `steps` that `part` fills, rounded down. `whole` fills all of them. */
 export function stepsOf(part: PicoUsd, whole: PicoUsd, steps: number): number {
   if (part <= 0n || whole <= 0n) return 0;
   return Math.min(steps, Number((part * BigInt(steps)) / whole));
 }
 
-/** Returns the exact price of a number of tokens. Throws a RangeError if it exceeds 64 bits. */
+/** Returns the exact price of a number of tokens. Throws a RangeError if the price exceeds 64 bits. */
 export function priceOf(tokens: number, rate: PicoUsdPerToken): PicoUsd {
   const amount = BigInt(tokens) * rate;
   if (amount > picoUsdMax) throw new RangeError("amount beyond 64 bits");
   return amount as PicoUsd;
 }
 
-/** An exact number of at least 0, with a fraction. */
+/** An exact number of at least 0: `digits` divided by `scale`. */
 interface Scaled {
   readonly digits: bigint;
   /** Ten to the power of the number of decimals. */
@@ -122,7 +124,7 @@ interface Scaled {
 }
 
 const number = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** Consumption with more digits is not plausible. */
+/** Largest number of digits in a number that the gateway states. No plausible consumption has more. */
 const digitsMax = 40;
 
 /**
@@ -145,15 +147,19 @@ export function plainDecimal(text: string): string | undefined {
   return plain.length > digitsMax ? undefined : plain;
 }
 
-/**
- * Returns a plain decimal in a form for computation. Throws a RangeError for other text, because decimals are checked
- * when they are read.
- */
+/** Parses a plain decimal for exact arithmetic. Throws a RangeError for other text: callers have checked the text. */
 export function scaledDecimal(text: string): Scaled {
   const plain = plainDecimal(text);
   if (plain === undefined) throw new RangeError(`not a plain decimal: ${text}`);
   const [whole = "", fraction = ""] = plain.split(".");
   return { digits: BigInt(whole + fraction), scale: 10n ** BigInt(fraction.length) };
+}
+
+/** Compares two plain decimals exactly. Returns a number below, equal to or above 0. */
+export function compareDecimals(one: string, other: string): number {
+  const [a, b] = [scaledDecimal(one), scaledDecimal(other)];
+  const difference = a.digits * b.scale - b.digits * a.scale;
+  return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
 /** Returns the quotient of two numbers of at least 0, rounded up. */

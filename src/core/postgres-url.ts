@@ -1,4 +1,5 @@
-import { addressKind } from "./addresses.ts";
+import { addressKind, bracketed } from "./addresses.ts";
+import type { OrProblem } from "./fault.ts";
 
 /**
  * Protection of the connection. `verified`: TLS with a trusted certificate for this host. `authority`: TLS with a
@@ -12,11 +13,11 @@ export interface PostgresServer {
   readonly host: string;
   readonly port: number;
   readonly user: string;
-  /** Null if the server requires none or the driver finds it elsewhere (PGPASSWORD, ~/.pgpass). */
+  /** Null if the address states none. The driver then uses PGPASSWORD or ~/.pgpass. */
   readonly password: string | null;
   readonly database: string;
   readonly tls: PostgresTls;
-  /** Paths of PEM files. Null: use Node's trusted authorities, or no client certificate. */
+  /** Paths of PEM files. If null, Node's trusted authorities apply, and no client certificate is sent. */
   readonly authorityFile: string | null;
   readonly certificateFile: string | null;
   readonly keyFile: string | null;
@@ -24,10 +25,8 @@ export interface PostgresServer {
   readonly options: string | null;
 }
 
-type PostgresUrlResult =
-  | { readonly ok: true; readonly server: PostgresServer }
-  /** Completes the sentence "FAREBOX_DATABASE …" without quoting the address, which may contain a password. */
-  | { readonly ok: false; readonly problem: string };
+/** A problem completes the sentence "FAREBOX_DATABASE …" without quoting the address, which may contain a password. */
+type PostgresUrlResult = OrProblem<{ server: PostgresServer }>;
 
 /** Supported values of `sslmode`; see docs/postgresql.md. */
 const modes: Readonly<Record<string, PostgresTls>> = {
@@ -48,8 +47,8 @@ export function isPostgresUrl(text: string): boolean {
 }
 
 /**
- * Parses `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`. Without `sslmode`, only connections within this
- * machine are made without TLS.
+ * Parses `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`. Without `sslmode`, Farebox uses TLS unless the host
+ * is this machine.
  */
 export function parsePostgresUrl(text: string): PostgresUrlResult {
   const refused = (problem: string): PostgresUrlResult => ({ ok: false, problem });
@@ -61,22 +60,22 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   }
   const parameters = url.searchParams;
   if ([...parameters.keys()].some((name) => !known.includes(name))) {
-    return refused(`must have no other parameters than ${known.join(", ")}`);
+    return refused(`must use only the parameters ${known.join(", ")}`);
   }
   const decoded = decodedParts(url);
-  if (decoded === null) return refused("must not have a % that two hexadecimal digits do not follow");
+  if (decoded === null) return refused("must have two hexadecimal digits after each %; write % itself as %25");
   const { user, password, database } = decoded;
   const host = parameters.get("host") ?? decoded.host;
   const port = url.port === "" ? 5432 : Number(url.port);
   if (host === "") return refused(`must name the server's host, such as ${example}`);
-  if (host.includes(",")) return refused("must name one host");
+  if (host.includes(",")) return refused("must name only one host");
   if (user === "") return refused(`must name the role to log in as, such as ${example}`);
   if (database === "" || database.includes("/"))
     return refused(`must name one database after the host, such as ${example}`);
   const mode = parameters.get("sslmode");
   const tls = mode === null ? (isThisMachine(host) ? "none" : "verified") : modes[mode];
-  if (tls === undefined) return refused(`must have one of ${Object.keys(modes).join(", ")} as its sslmode`);
-  const file = (name: string) => parameters.get(name) || null;
+  if (tls === undefined) return refused(`must set sslmode to one of ${Object.keys(modes).join(", ")}`);
+  const given = (name: string) => parameters.get(name) || null;
   return {
     ok: true,
     server: {
@@ -86,21 +85,21 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
       password: password === "" ? null : password,
       database,
       tls,
-      authorityFile: file("sslrootcert"),
-      certificateFile: file("sslcert"),
-      keyFile: file("sslkey"),
-      options: file("options"),
+      authorityFile: given("sslrootcert"),
+      certificateFile: given("sslcert"),
+      keyFile: given("sslkey"),
+      options: given("options"),
     },
   };
 }
 
-/** Returns the address for display, without the password and the parameters. */
+/** Returns the address for display, without password and parameters. */
 export function shownPostgres({ host, port, user, database }: PostgresServer): string {
-  const place = host.startsWith("/") ? encodeURIComponent(host) : host.includes(":") ? `[${host}]` : host;
-  return `postgres://${encodeURIComponent(user)}@${place}${port === 5432 ? "" : `:${port}`}/${encodeURIComponent(database)}`;
+  const shownHost = host.startsWith("/") ? encodeURIComponent(host) : bracketed(host);
+  return `postgres://${encodeURIComponent(user)}@${shownHost}${port === 5432 ? "" : `:${port}`}/${encodeURIComponent(database)}`;
 }
 
-/** Returns true if traffic to the host stays on this machine. */
+/** Returns true if the host is this machine. Traffic to such a host never leaves the machine. */
 function isThisMachine(host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, "");
   return (

@@ -2,12 +2,12 @@ import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
 import { parentClass, tokenClasses, type TokenClass } from "./usage.ts";
 
 /**
- * Id of the ceiling price for models that no price file names. It is also the group of their charges, so that lists,
- * reports and metrics by group show them.
+ * Id of the price for models that no price file names. The charges of these models also have it as their group, so that
+ * lists, reports and metrics by group include them.
  */
 export const ceilingPrice = "default";
 
-/** A rate for each class. A class without a rate in the price file has its parent's rate. */
+/** A rate for each token class. A class without a rate in the price file has the rate of its parent class. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
 
 /** Rates of the gateway and of the provider's official list, for prompts of at least `fromPromptTokens` tokens. */
@@ -28,8 +28,8 @@ export interface ToolFee {
 }
 
 /**
- * A resolved price of one model. Its rates include the group's fraction and the gateway's absolute rates. It is
- * stored by its content, so that charges can be recomputed after their price file is gone.
+ * A resolved price of one model. Its rates already include the group's fraction or the gateway's absolute rates. The
+ * ledger stores each version, so that charges can be recomputed after their price file is gone.
  */
 export interface PriceVersion {
   readonly model: string;
@@ -45,33 +45,33 @@ export interface PriceVersion {
   readonly until: string | null;
   readonly source: string;
   /**
-   * `whole_request`: the tier that the prompt reaches prices the whole request. `marginal`: each tier prices its own
-   * part of the prompt.
+   * `whole_request`: the whole request has the rates of the tier that the prompt reaches. `marginal`: each part of the
+   * prompt has the rates of its own tier.
    */
   readonly tierMode: "whole_request" | "marginal";
   /** Ascending; the first starts at 0. */
   readonly tiers: PriceTiers;
   /**
-   * Tiers for other service tiers ("priority", "flex", "batch"); absent if there are none. `tiers` applies to the
-   * standard one.
+   * Price tiers of other service tiers ("priority", "flex", "batch"); absent if there are none. `tiers` applies to the
+   * standard service tier.
    */
   readonly serviceTiers?: Readonly<Record<string, PriceTiers>>;
   /**
-   * Price of one hosted tool call, by the type of its item in an answer ("web_search_call"); absent if there are
-   * none.
+   * Fee of one hosted tool call, by the item type of the call in an answer ("web_search_call"); absent if no tool has a
+   * fee.
    */
   readonly fees?: Readonly<Record<string, ToolFee>>;
-  /** Flat price of one request (image models), for which tokens are free; null if tokens are priced. */
+  /** Flat price of one request, as for image models. Tokens are then free. Null if tokens are priced. */
   readonly perRequest: { readonly charged: PicoUsd; readonly list: PicoUsd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: PicoUsd };
-  /** Price of a task, instead of token and request prices; absent if the price is for requests. */
+  /** Price of a task; absent if the price is for requests. It replaces the token rates and the flat price. */
   readonly task?: TaskPrice;
 }
 
 /** Service tiers that a price file can state, in addition to the standard one. */
 export const serviceTierNames = ["priority", "flex", "batch"] as const;
 
-/** A price with its content address, ready to be stored with a hold. */
+/** A price version with its id and canonical text, as stored with a hold. */
 export interface PinnedPrice {
   /** Digest of the canonical text. */
   readonly id: string;
@@ -79,10 +79,10 @@ export interface PinnedPrice {
   readonly version: PriceVersion;
 }
 
-/** Task type of a price that applies to all types without their own price. */
+/** Task type of a price for all task types that have no separate price. */
 export const anyTaskType = "*";
 
-/** Unit of a task price: the whole task, or each second or piece of its output. */
+/** Unit of a task price: the task as a whole, or each second or piece of its output. */
 type TaskMeasure = "task" | "second" | "piece";
 
 export interface TaskPrice {
@@ -94,10 +94,10 @@ export interface TaskPrice {
 }
 
 /**
- * Returns the flat price of a request times its number of pieces, as a separate version from which the charge can be
+ * Multiplies the flat price of a request by its number of pieces. Returns a new version, from which the charge can be
  * recomputed. The minimum still applies to the request as a whole.
  */
-export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
+export function multiplyByPieces(price: PriceVersion, pieces: number): PriceVersion {
   const { perRequest } = price;
   if (perRequest === null) return price;
   const times = (amount: PicoUsd) => (amount * BigInt(pieces)) as PicoUsd;
@@ -112,7 +112,10 @@ export function inServiceTier(price: PriceVersion, serviceTier: string | null): 
   return tiers === undefined ? price : { ...price, tiers };
 }
 
-/** Returns true if cache writes have their own price but one-hour cache writes do not. */
+/**
+ * Returns true if a tier has a higher rate for cache writes than for input, but no still higher rate for one-hour cache
+ * writes.
+ */
 export function lacksHourRate({ tiers }: PriceVersion): boolean {
   return tiers.some(
     ({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write,
@@ -165,10 +168,7 @@ export function canonicalPrice(price: PriceVersion): string {
   });
 }
 
-/**
- * Parses the output of `canonicalPrice`. A class that a later release added has its parent's rate, as in a price
- * file.
- */
+/** Parses the output of `canonicalPrice`. A class that the text does not list has its parent's rate. */
 export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);
   const names: string[] = stored.classes;

@@ -1,6 +1,6 @@
 import { scaleTokens, type Permille } from "./usage.ts";
 
-/** Properties of a prompt image that the request shows. */
+/** Properties of an image in the prompt, as far as the request shows them. */
 export interface ImagePart {
   /** Null if the image is given by URL or has an unknown format. */
   readonly size: ImageSize | null;
@@ -22,22 +22,24 @@ export type ImageRule = TileRule | PatchRule;
  */
 interface TileRule {
   readonly kind: "tiles";
-  /** Tokens of an image at low detail. Other images add their tiles to it. */
+  /** Tokens of an image at low detail. For other images, the tokens of their tiles are added. */
   readonly base: number;
+  /** Tokens of one tile. */
   readonly tile: number;
 }
 
 /**
- * Scales the image until at most `most` square patches cover it. Each patch counts as one token, times the
- * multiplier.
+ * Scales the image until at most `most` square patches cover it. Each patch counts as one token. The sum is multiplied
+ * by `multiplier`.
  */
 interface PatchRule {
   readonly kind: "patches";
   /** Side length of a patch, in pixels. */
   readonly side: number;
+  /** Largest number of patches. */
   readonly most: number;
   readonly multiplier: Permille;
-  /** Images with a longer side are scaled down to this length, in pixels; null for no limit. */
+  /** Longest side, in pixels. Larger images are scaled down to it first. Null for no limit. */
   readonly longest: number | null;
 }
 
@@ -80,11 +82,12 @@ function patchesOf({ width, height }: ImageSize, { side, most, longest }: PatchR
   if (all <= most) return all;
   const shrinks = Math.sqrt(most / (wide * high));
   // Shrinks the image slightly further, so that one side is a whole number of patches.
-  const whole = Math.min(share(wide * shrinks), share(high * shrinks));
+  const whole = Math.min(shareWhole(wide * shrinks), shareWhole(high * shrinks));
   return Math.min(most, patchesIn(wide * shrinks * whole) * patchesIn(high * shrinks * whole));
 }
 
-function share(patches: number): number {
+/** Returns the factor that shrinks a side to a whole number of patches; 1 for a side of less than one patch. */
+function shareWhole(patches: number): number {
   return patches < 1 ? 1 : Math.floor(patches) / patches;
 }
 
@@ -92,16 +95,19 @@ function patchesIn(patches: number): number {
   return Math.max(1, Math.ceil(patches - 1e-9));
 }
 
-/** Tokens and number of the images that a rule counts, and the number of images that only a bound covers. */
+/** Result of counting the images of a request. */
 export interface ImageCount {
+  /** Tokens of the images that the rule could count. */
   readonly tokens: number;
+  /** Number of images that the rule could count. */
   readonly sized: number;
+  /** Number of the other images, for which only the catalogue's bound is known. */
   readonly unsized: number;
 }
 
 /**
- * Counts the tokens of images by their size; each image counts at most the model's bound. `parts` is the number of
- * image parts in the request.
+ * Counts the tokens of images by their size. An image counts as at most the model's bound. `parts` is the number of
+ * image parts in the request, which may differ from the number of `images`.
  */
 export function countImages(
   images: readonly ImagePart[],
@@ -120,9 +126,9 @@ export function countImages(
 
 /** A chat request as input for the tokenizer: its texts, and the parts for which the template adds tokens. */
 export interface ChatText {
-  /** The endpoint. The same tools cost a different number of tokens on each. */
+  /** Endpoint of the request. The same tools cost a different number of tokens on each endpoint. */
   readonly api: "chat" | "responses";
-  /** Roles, names and contents. `turns` has the tool calls and their results. */
+  /** Roles, names and contents of the messages, without tool calls and their results. */
   readonly texts: readonly string[];
   readonly messages: number;
   readonly names: number;
@@ -159,7 +165,7 @@ export interface OutputSchema {
 /** Prompt format of OpenAI's models: `harmony` for models that reason, `chat` for the others. */
 export type PromptForm = "chat" | "harmony";
 
-/** Input of a tokenizer: a chat with its template, or plain texts plus a number of tokens that arrived as tokens. */
+/** Input of a tokenizer: a chat, or plain texts and the number of tokens that the request contains as token ids. */
 export type PromptText =
   | { readonly kind: "chat"; readonly chat: ChatText }
   | { readonly kind: "plain"; readonly texts: readonly string[]; readonly tokens: number };

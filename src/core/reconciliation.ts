@@ -11,8 +11,8 @@ import { sources, type Source } from "./charge.ts";
 import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
 
 /**
- * A correction in the ledger. The gateway's account does not show it, so it counts at the time of the corrected
- * charge.
+ * A correction in the ledger. Reconciliation counts it at the time when the corrected charge was settled, because the
+ * gateway billed then.
  */
 export interface CorrectionMade {
   readonly madeAt: number;
@@ -22,8 +22,8 @@ export interface CorrectionMade {
 }
 
 /**
- * Reason why the gateway may have billed less or more than the ledger shows, with both bounds. A null bound means
- * that the amount is unlimited.
+ * Reason why the gateway may have billed less or more than the ledger shows: at most `below` less and `above` more. If
+ * `above` is null, the amount is unlimited.
  */
 export interface Doubt {
   readonly kind: "pending" | "assumed" | "partial" | "counted" | "in_doubt" | "unpriced" | "rounding";
@@ -32,8 +32,9 @@ export interface Doubt {
 }
 
 /**
- * A movement of the account that the compared requests do not cause. `frozen` and `inactive` are net amounts, below
- * zero if credits were released. `isEstimate`: only the balance shows it, while requests were in flight.
+ * Movement of the account that the compared requests did not cause. `frozen` and `inactive` are net amounts, below zero
+ * if credits were released. `isEstimate`: true if the amount is derived from the balance alone, while requests were in
+ * flight.
  */
 export interface Movement {
   readonly kind:
@@ -49,8 +50,8 @@ export interface Movement {
   readonly isEstimate: boolean;
 }
 
-/** A part of the span that cannot be compared. */
-export interface LeftOut {
+/** An interval that cannot be compared. */
+export interface ExcludedInterval {
   readonly since: number;
   readonly until: number;
   readonly why: "topped_up" | "counter_fell";
@@ -64,7 +65,7 @@ export interface Reconciliation {
   readonly measure: Measure["name"];
   readonly requests: number;
   readonly ledger: PicoUsd;
-  /** Part of the ledger's total from charges with doubts. */
+  /** Part of `ledger` that comes from charges with doubts. */
   readonly inDoubt: PicoUsd;
   readonly gateway: PicoUsd;
   /** Gateway minus ledger; above zero if the gateway billed more. */
@@ -74,7 +75,7 @@ export interface Reconciliation {
   readonly above: PicoUsd | null;
   readonly agrees: boolean;
   readonly movements: readonly Movement[];
-  readonly leftOut: readonly LeftOut[];
+  readonly leftOut: readonly ExcludedInterval[];
 }
 
 export type ReconcileResult =
@@ -82,12 +83,33 @@ export type ReconcileResult =
   /** `too_few`: fewer than two samples of one account. `no_measure`: no figure can be converted to USD. */
   | { readonly ok: false; readonly reason: "too_few" | "no_measure" };
 
+export const comparisons = ["agree", "differs", "cannot_tell"] as const;
+
+/** Divisor for the largest uncertainty at which ledger and gateway are said to agree: 1/20 of the amount, or 5%. */
+const certainDivisor = 20n;
+
+/**
+ * Compares the ledger with the gateway. If the uncertainty exceeds 5% of the amount, a difference within it proves
+ * nothing.
+ */
+export function comparisonOf({
+  agrees,
+  ledger,
+  gateway,
+  below,
+  above,
+}: Pick<Reconciliation, "agrees" | "ledger" | "gateway" | "below" | "above">): (typeof comparisons)[number] {
+  if (!agrees) return "differs";
+  if (above === null) return "cannot_tell";
+  return larger(below, above) * certainDivisor > larger(ledger, gateway) ? "cannot_tell" : "agree";
+}
+
 /** The gateway bills chat in steps of 1e-7 USD, so it may round each charge by up to one step. */
 const billedStep = 100_000n;
 
 /**
- * Compares the ledger with the gateway's account. Samples must be in order of time. Movements of an idle account are
- * reported separately, intervals that the record cannot measure are left out, and all other intervals are compared.
+ * Compares the ledger with the gateway's account. Samples must be in order of time. Reports movements of an idle
+ * account separately, leaves out intervals that the record cannot measure, and compares all others.
  */
 export function reconcile(
   samples: readonly AccountSample[],
@@ -138,15 +160,15 @@ export function reconcile(
   };
 }
 
-/** Returns the samples of the latest account. An earlier gateway key may belong to another account. */
+/** Returns the latest samples that belong to one account. An earlier gateway key may belong to another account. */
 function latestAccount(samples: readonly AccountSample[]): readonly AccountSample[] {
   const account = samples.at(-1)?.account ?? null;
   return samples.slice(samples.findLastIndex((sample) => sample.account !== account) + 1);
 }
 
 /**
- * Returns the indexes of the first and last sample. To reduce the unsettled amount, either may move inwards by up to
- * a quarter of the span.
+ * Returns the indexes of the first and the last sample to compare. Chooses them within the first and the last quarter
+ * of the span, where the unsettled amount is smallest.
  */
 function settledEnds(samples: readonly AccountSample[]): readonly [start: number, end: number] {
   const earliest = samples[0]?.askedAt ?? 0;
@@ -164,12 +186,13 @@ function settledEnds(samples: readonly AccountSample[]): readonly [start: number
   return [start, end];
 }
 
+/** The time between two adjacent samples. `quiet`: the account moved although no request was in flight. */
 interface Interval {
   readonly from: AccountSample;
   readonly to: AccountSample;
   readonly ledger: PicoUsd;
   readonly gateway: PicoUsd;
-  readonly kind: "compared" | "quiet" | LeftOut["why"];
+  readonly kind: "compared" | "quiet" | ExcludedInterval["why"];
 }
 
 function intervalsOf(
@@ -188,7 +211,7 @@ function intervalsOf(
     const [from, to] = [samples[index], samples[index + 1]];
     if (from === undefined || to === undefined) continue;
     const gateway = subtract(measure.billed(to) ?? noMoney, measure.billed(from) ?? noMoney);
-    const ledger = add(subtract(postedTotal(to.before), postedTotal(from.before)), movedBy(corrections, from, to));
+    const ledger = add(subtract(postedTotal(to.before), postedTotal(from.before)), redated(corrections, from, to));
     // The gateway may bill with a delay, so the first idle interval after a request still belongs to the requests.
     const isQuiet = gateway !== 0n && isIdle(index) && (index === 0 || isIdle(index - 1));
     intervals.push({ from, to, ledger, gateway, kind: isQuiet ? "quiet" : kindOfBusy(gateway, measure) });
@@ -196,24 +219,27 @@ function intervalsOf(
   return intervals;
 }
 
-/** A negative amount is not a bill: the balance rose, or used credits left the account. */
+/**
+ * Returns the kind of an interval in which requests may have run. A negative amount is not a bill: either the balance
+ * rose or the counter of used credits fell.
+ */
 function kindOfBusy(gateway: PicoUsd, measure: Measure): Interval["kind"] {
   if (gateway >= -measure.step) return "compared";
   return measure.isCounter ? "counter_fell" : "topped_up";
 }
 
-/** Moves corrections from the time when they were made to the time when their charges were billed. */
-function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
+/** Returns the amount to add to an interval's total so that each correction counts at the time of its charge. */
+function redated(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
   const isInside = (at: number) => at >= from.askedAt && at < to.askedAt;
-  let moved = 0n;
+  let change = 0n;
   for (const { madeAt, ofChargeAt, amount } of corrections) {
-    if (isInside(madeAt)) moved -= amount;
-    if (isInside(ofChargeAt)) moved += amount;
+    if (isInside(madeAt)) change -= amount;
+    if (isInside(ofChargeAt)) change += amount;
   }
-  return moved as PicoUsd;
+  return change as PicoUsd;
 }
 
-/** Joins adjacent compared intervals, because pending amounts are in doubt only at the ends of a run. */
+/** Joins adjacent compared intervals into runs. Pending amounts are in doubt only at the ends of a run. */
 function runsOf(intervals: readonly Interval[]): readonly Run[] {
   const runs: Run[] = [];
   let open: Run | undefined;
@@ -226,8 +252,11 @@ function runsOf(intervals: readonly Interval[]): readonly Run[] {
 }
 
 function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
-  const total = (kind: Doubt["kind"], of: (run: Run) => readonly [below: bigint, above: bigint | null]): Doubt => {
-    const parts = runs.map(of);
+  const total = (
+    kind: Doubt["kind"],
+    boundsOf: (run: Run) => readonly [below: bigint, above: bigint | null],
+  ): Doubt => {
+    const parts = runs.map(boundsOf);
     const below = sum(parts.map(([part]) => part as PicoUsd));
     const above = parts.some(([, part]) => part === null)
       ? null
@@ -235,8 +264,8 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
     return { kind, below, above };
   };
   const doubts = [
-    // Requests in flight at the start may have been billed before it. Those in flight at the end are not in the
-    // ledger's total yet.
+    // Requests in flight at the start may have been billed before the start. Requests in flight at the end are not in
+    // the ledger's total yet.
     total("pending", ({ from, to, ledger }) => [smaller(unsettledAt(from), larger(ledger, noMoney)), unsettledAt(to)]),
     // The hold is the highest possible cost.
     total("assumed", (run) => [postedBy(run, "assumed"), 0n]),
@@ -244,8 +273,8 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
     total("partial", (run) => [postedBy(run, "partial"), postedBy(run, "partial")]),
     // Estimates are scaled up by a factor of at most two.
     total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
-    // The gateway may bill nothing or twice as much, whatever the source. Only the part that the kinds above do not
-    // cover counts.
+    // The gateway may bill nothing or twice as much, whatever the source. Leaves out the amounts that the kinds above
+    // already cover.
     total("in_doubt", (run) => {
       const [reported, counted, assumed] = [
         inDoubtOf(run, "reported"),
@@ -259,13 +288,14 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
       to.after.unpriced > from.before.unpriced || to.after.pendingUnpriced > 0 ? null : 0n,
     ]),
     total("rounding", ({ from, to }) => {
-      const either = measure.step + BigInt(to.before.requests - from.before.requests) * billedStep;
-      return [either, either];
+      const bound = measure.step + BigInt(to.before.requests - from.before.requests) * billedStep;
+      return [bound, bound];
     }),
   ];
   return doubts.filter(({ below, above }) => below > 0n || above !== 0n);
 }
 
+/** A series of adjacent compared intervals. */
 interface Run {
   readonly from: AccountSample;
   readonly to: AccountSample;
@@ -280,20 +310,20 @@ function inDoubtOf({ from, to }: Run, source: Source): PicoUsd {
   return larger(subtract(to.before.inDoubt[source], from.before.inDoubt[source]), noMoney);
 }
 
-/** Returns the movements of an idle account, and the payments that only the balance shows. */
+/** Returns the movements of an idle account, and payments that are derived from the balance. */
 function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Movement[] {
   const quiet = intervals.filter(({ kind }) => kind === "quiet").map(({ gateway }) => gateway);
   const paid = intervals
     .filter(({ kind }) => kind === "topped_up")
     .map(({ ledger, gateway }) => subtract(ledger, gateway));
-  return moved([
+  return movementsFrom([
     ["use_by_others", sum(quiet.filter((amount) => amount > 0n))],
     [isCounter ? "refund" : "top_up", -sum(quiet.filter((amount) => amount < 0n)) as PicoUsd],
     ["top_up", sum(paid), true],
   ]);
 }
 
-/** Returns payments, expiry and freezing from the record's credit fields; empty if only the balance is known. */
+/** Returns the movements that the record's credit fields show; empty if only the balance is known. */
 function creditMovements(samples: readonly AccountSample[], measure: Measure): Movement[] {
   if (!measure.isCounter) return [];
   const isPack = measure.name === "used_credits";
@@ -305,7 +335,7 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
   const [expired, frozen, inactive] = isPack
     ? [net("expired_credits"), net("frozen_credits"), net("inactive_credits")]
     : [noMoney, net("credit_frozen"), noMoney];
-  return moved([
+  return movementsFrom([
     ["top_up", sum((credited ?? []).filter((amount) => amount > 0n))],
     ["withdrawn", -sum((credited ?? []).filter((amount) => amount < 0n)) as PicoUsd],
     ["expired", expired],
@@ -319,20 +349,20 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
     const balance = changes(samples, (sample) => measure.usd(sample, "equivalent_in_usd"));
     const used = changes(samples, (sample) => measure.billed(sample));
     if (balance === undefined || credited === undefined || used === undefined) return noMoney;
-    const rest = subtract(sum(balance), subtract(sum(credited), sum([...used, expired, frozen, inactive])));
-    return larger(rest, -rest as PicoUsd) > balanceStepMax ? rest : noMoney;
+    const difference = subtract(sum(balance), subtract(sum(credited), sum([...used, expired, frozen, inactive])));
+    return larger(difference, -difference as PicoUsd) > balanceStepMax ? difference : noMoney;
   }
 }
 
-/** Two cents, because the balance may be rounded to whole cents at both ends. */
+/** Largest rounding error of a movement of the balance: two cents, because both ends may be rounded to whole cents. */
 const balanceStepMax = 20_000_000_000n;
 
 /** Returns the changes of a figure between adjacent samples; undefined if a sample lacks the figure. */
 function changes(
   samples: readonly AccountSample[],
-  of: (sample: AccountSample) => PicoUsd | undefined,
+  figureOf: (sample: AccountSample) => PicoUsd | undefined,
 ): PicoUsd[] | undefined {
-  const values = samples.map(of);
+  const values = samples.map(figureOf);
   if (values.some((value) => value === undefined)) return undefined;
   return values.slice(1).map((value, index) => subtract(value ?? noMoney, values[index] ?? noMoney));
 }
@@ -343,11 +373,16 @@ function walletTotal(sample: AccountSample, measure: Measure): PicoUsd | undefin
   return sum([left, used, measure.usd(sample, "credit_frozen") ?? noMoney]);
 }
 
-function moved(all: readonly (readonly [kind: Movement["kind"], amount: PicoUsd, isEstimate?: true])[]): Movement[] {
-  return all.flatMap(([kind, amount, isEstimate = false]) => (amount === 0n ? [] : [{ kind, amount, isEstimate }]));
+/** Returns the movements whose amount is not 0. */
+function movementsFrom(
+  amounts: readonly (readonly [kind: Movement["kind"], amount: PicoUsd, isEstimate?: true])[],
+): Movement[] {
+  return amounts.flatMap(([kind, amount, isEstimate = false]) => (amount === 0n ? [] : [{ kind, amount, isEstimate }]));
 }
 
-/** Amount that the gateway billed per USD in the ledger, in millionths. A null bound is unknown. */
+/**
+ * Amount that the gateway billed for each USD in the ledger, in millionths, with its bounds. A null bound is unknown.
+ */
 interface BillFactor {
   readonly value: bigint;
   readonly from: bigint | null;
@@ -377,7 +412,7 @@ const step = 50_000n;
 
 type Compared = Pick<Reconciliation, "ledger" | "gateway" | "below" | "above" | "difference" | "agrees">;
 
-/** Returns null if the ledger charged nothing. */
+/** Returns the ratio of the gateway's bill to the ledger's total; null if the ledger charged nothing. */
 export function billFactor({ ledger, gateway, below, above }: Compared): BillFactor | null {
   if (ledger <= 0n) return null;
   return {
@@ -388,8 +423,8 @@ export function billFactor({ ledger, gateway, below, above }: Compared): BillFac
 }
 
 /**
- * Returns the groups for which another fraction, a multiple of 0.05, would explain a difference beyond the
- * uncertainty.
+ * Returns the groups for which a different fraction would explain the whole difference. Considers multiples of 0.05.
+ * Returns none if gateway and ledger agree within the uncertainty.
  */
 export function explainingGroups(
   { ledger, difference, below, above, agrees }: Compared,
@@ -398,8 +433,8 @@ export function explainingGroups(
   const total = sum(groups.map(({ cost }) => cost));
   if (agrees || above === null || ledger <= 0n || total <= 0n) return [];
   return groups.flatMap(({ group, cost, fraction }) => {
-    // The report's span may be up to 15 minutes longer than the compared one, so the costs are scaled to the compared
-    // total.
+    // The span of `groups` may be up to 15 minutes longer than the compared one, so this scales the costs to the
+    // compared total.
     const charged = (cost * ledger) / total;
     if (charged <= 0n) return [];
     const at = (billed: bigint) => (fraction * (charged + billed)) / charged;

@@ -19,25 +19,29 @@ export interface Reserved {
   readonly price: PriceVersion | null;
   /** Price of the model that answered, if it is not the requested one. */
   readonly servedPrice?: PinnedPrice | null;
+  /** Catalogue model that answered, if the request named several; undefined if unknown. */
+  readonly answered?: string | undefined;
 }
 
-/** Output of an answer that Farebox counted, in tokens. */
+/** Numbers for the estimate of a request whose answer Farebox counted. */
 export interface CountedOutput {
   /** Largest factor by which the tokenizer may undercount for this model. */
   readonly errorFactor: Permille;
   /** Prompt tokens that come from media, not from text. The tokenizer does not undercount these. */
   readonly mediaTokens?: number;
-  /** Output that may be hidden: the model's speed times its run time. 0 if the answer shows all output. */
+  /** Output tokens that a reasoning model may have written unseen, from its speed and run time. 0 for other models. */
   readonly hiddenTokens: number;
-  /** Largest number of output tokens with unknown meaning. */
+  /** Largest number of tokens in parts of the answer that Farebox does not understand. */
   readonly unknownTokens?: number;
   /** Largest number of tokens that the model writes for all choices together. No estimate exceeds it. */
   readonly outputTokensMax?: number;
-  /** True if the answer contains images or audio, whose tokens no text shows. At least the hold is posted. */
+  /**
+   * True if the answer contains images or audio, whose tokens cannot be counted from text. At least the hold is posted.
+   */
   readonly hasMedia?: boolean;
 }
 
-/** All ways in which a forwarded request can end. Settlement covers each of them. */
+/** All ways in which an admitted request can end. Settlement covers each of them. */
 export type Outcome = OutcomeKind & {
   /** Reasons why the posted amount may differ from the bill. */
   readonly doubts?: readonly Doubt[];
@@ -47,13 +51,14 @@ export type Outcome = OutcomeKind & {
 type OutcomeKind =
   /** No byte of the request reached the gateway: Farebox could not connect, or the client disconnected first. */
   | { readonly kind: "notSent"; readonly reason: string }
-  /** The gateway answered 4xx, or answered 200 with a refusal. `reason` is a short word, if known. */
-  | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
   /**
-   * The gateway answered 500, 502 or 503. `billed` is true if the catalogue says that the gateway bills such answers.
+   * The gateway refused the request: with 4xx, a redirect, or a refusal in a 200 answer. `reason` is a short word, if
+   * known.
    */
+  | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
+  /** The gateway answered 5xx. `billed` is true if the catalogue says that the gateway bills such answers. */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
-  /** The gateway reported its usage. */
+  /** The gateway reported the usage. */
   | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
   /** The answer is complete. Farebox counted it because the gateway reported no usage. */
   | ({ readonly kind: "counted"; readonly tokens: TokenCounts } & CountedOutput)
@@ -67,8 +72,8 @@ type OutcomeKind =
       readonly reason: string;
     } & CountedOutput)
   /**
-   * The request was sent, but the gateway may or may not have billed it. `unknownTokens` is the largest number of
-   * tokens in an unreadable answer.
+   * The request was sent, but Farebox does not know what the gateway billed, if anything. `unknownTokens` is the
+   * largest number of tokens in an unreadable answer.
    */
   | { readonly kind: "unknown"; readonly reason: string; readonly unknownTokens?: number };
 
@@ -90,15 +95,15 @@ export type Settlement =
       readonly doubts?: readonly Doubt[];
       /** Price of the model that answered, if it is not the requested one. */
       readonly servedPrice?: PinnedPrice;
+      /** Catalogue model that answered, if the request named several; absent if unknown. */
+      readonly answered?: string;
       /** Absent if the standard service tier answered and no hosted tools were called. */
       readonly billing?: Billing;
-      /**
-       * Counted tokens without estimates; their cost is the smallest possible amount. Absent if nothing was counted.
-       */
+      /** Absent if Farebox counted nothing. `cost` is at least the cost of these tokens. */
       readonly delivered?: Delivered;
     };
 
-/** Tokens that Farebox counted in a request and its answer while forwarding them. */
+/** Tokens of a request and of the answer that arrived, as Farebox counted them, without error margins. */
 export interface Delivered {
   readonly input: number;
   readonly output: number;
@@ -106,8 +111,17 @@ export interface Delivered {
 
 export type Posted = Extract<Settlement, { kind: "post" }>;
 
-/** Settles a hold. Pure, and defined for every outcome. Never releases an amount unless it is proven unused. */
+/**
+ * Returns the settlement of a hold for an outcome. Pure, and defined for every outcome. Never releases an amount unless
+ * it is proven unused.
+ */
 export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement {
+  const settlement = settlementOf(reserved, outcome);
+  const { answered } = reserved;
+  return answered === undefined || settlement.kind === "void" ? settlement : { ...settlement, answered };
+}
+
+function settlementOf(reserved: Reserved, outcome: Outcome): Settlement {
   switch (outcome.kind) {
     case "notSent":
       return { kind: "void", reason: outcome.reason };
@@ -189,7 +203,7 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
   return servedPrice == null ? {} : { servedPrice };
 }
 
-/** Posts the estimate, up to the hold. Only counted text can exceed the hold; the excess is posted as overage. */
+/** Posts the estimate, but at most the hold. Only delivered tokens can cost more; the excess is posted as overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
   const { unknownTokens = 0, mediaTokens = 0, hiddenTokens, errorFactor } = outcome;
@@ -198,7 +212,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     ? outcome.tokens
     : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
   const inFlight = isWhole ? 0 : (outcome.inFlightTokens ?? 0);
-  // Counted text is certain. Output of unknown meaning counts up to the model's maximum.
+  // Counted text is certain. An estimate counts only up to the model's maximum.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
   const delivered = {
     input: promptTotal(counted),
@@ -218,16 +232,16 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     output: bounded(estimated),
   };
   const estimate = postTokens(reserved, tokens, how);
-  const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
+  const withoutMargins = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
   // A minimum charge fills missing tokens at the output rate, so fewer tokens can cost more.
-  const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
+  const larger = (withoutMargins.cost ?? 0n) > (estimate.cost ?? 0n) ? withoutMargins : estimate;
   if (!exceedsHold(reserved, larger) && !hasMedia) return larger;
-  return exceedsHold(reserved, written)
-    ? written
+  return exceedsHold(reserved, withoutMargins)
+    ? withoutMargins
     : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
-/** Posts the hold. Posts more only if an unreadable answer may cost more than the hold. */
+/** Posts the hold, or more if an unreadable answer may cost more than the hold. */
 function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
   const { unknownTokens = 0, reason } = outcome;
   const assumed = { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) };
@@ -237,7 +251,7 @@ function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unkn
   return exceedsHold(reserved, most) ? most : assumed;
 }
 
-/** Adds tokens of unknown meaning to the output, up to the model's maximum. */
+/** Adds the unknown tokens to the output, up to the model's maximum. */
 function withUnknown({ unknownTokens = 0, outputTokensMax = Infinity }: CountedOutput, output: number): number {
   return Math.max(output, Math.min(output + unknownTokens, outputTokensMax));
 }
@@ -246,7 +260,7 @@ function exceedsHold({ hold }: Reserved, settlement: Posted): boolean {
   return settlement.cost !== null && hold !== null && settlement.cost > hold;
 }
 
-/** Posts the hold. The list cost equals it, so that no unproven saving is shown. */
+/** Posts the hold. The list cost equals the hold, so that no unproven saving is shown. */
 export function postHold(
   reserved: Pick<Reserved, "hold">,
   source: Source,
@@ -267,8 +281,8 @@ export function postHold(
 }
 
 /**
- * Returns the outcome of an error answer. Redirects and 4xx are not billed; the catalogue decides for 5xx. After 408,
- * 504, 520 and 524 the gateway may have lost the request, so the outcome is unknown.
+ * Returns the outcome of an error answer. After 408, 504, 520 and 524 the gateway may still have completed and billed
+ * the request, so the outcome is unknown. Redirects and other 4xx are not billed; the catalogue decides for other 5xx.
  */
 export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
   if (ambiguousStatuses.has(status)) return { kind: "unknown", reason: `gateway_${status}` };

@@ -10,7 +10,7 @@ import { scaleTokens, type Permille } from "./usage.ts";
 export interface Slices {
   /** Size of the first hold and of each extension; at least 2. */
   readonly sliceTokens: number;
-  /** Largest number of tokens that the model writes. A hold that covers them is the worst case. */
+  /** Largest number of tokens that the model writes. A hold for this number covers the worst case. */
   readonly outputTokensMax: number;
 }
 
@@ -30,12 +30,12 @@ export interface HoldProgress {
 }
 
 /**
- * `wait`: nothing to do until more output is written. `count`: the tokenizer may find that less was written.
- * `extend`: the hold must grow.
+ * `wait`: nothing to do until more output is written. `count`: the tokenizer should count, because `uncounted` may be
+ * too high. `extend`: the hold must grow.
  */
 export type Step = "wait" | "count" | "extend";
 
-/** Returns the number of tokens reserved for bytes that the gateway has sent but Farebox has not read yet. */
+/** Returns the part of a hold that is kept for tokens that the gateway has sent but Farebox has not read yet. */
 export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): number {
   return Math.ceil(sliceTokens / 4);
 }
@@ -44,27 +44,30 @@ export function isWorstCase({ covered }: HoldProgress, { outputTokensMax }: Slic
   return covered >= outputTokensMax;
 }
 
-/** Returns true if reading must pause until the hold has grown or a count shows that enough of it is left. */
+/** Returns true if reading must pause until the hold has grown, or until a count shows that enough of it remains. */
 export function mustPause(progress: HoldProgress, slices: Slices): boolean {
-  return !isWorstCase(progress, slices) && written(progress) >= pauseLine(progress, slices);
+  return !isWorstCase(progress, slices) && written(progress) >= pauseThreshold(progress, slices);
 }
 
 /**
- * Returns the next step. Extends the hold half a slice before its end. After a refusal, first uses what remains above
- * the reserve.
+ * Returns the next step: `wait` until only half a slice of the hold is left or, after a refused extension, only the
+ * reserve.
  */
 export function nextStep(progress: HoldProgress, slices: Slices): Step {
   if (isWorstCase(progress, slices)) return "wait";
-  const line = progress.refused ? pauseLine(progress, slices) : progress.covered - Math.ceil(slices.sliceTokens / 2);
-  if (written(progress) < line) return "wait";
-  // Near the line, a count cannot delay the extension: the next few tokens cross the line anyway.
+  const threshold = progress.refused
+    ? pauseThreshold(progress, slices)
+    : progress.covered - Math.ceil(slices.sliceTokens / 2);
+  if (written(progress) < threshold) return "wait";
+  // Near the threshold, a count does not help: the next few tokens exceed the threshold anyway.
   const near = progress.refused ? Math.min(slices.sliceTokens / 16, 8) : slices.sliceTokens / 8;
-  return progress.uncounted > 0 && progress.counted < line - near ? "count" : "extend";
+  return progress.uncounted > 0 && progress.counted < threshold - near ? "count" : "extend";
 }
 
 /**
- * Returns the number of tokens by which a count may exceed a stated maximum before the gateway is considered to
- * ignore it: a tenth, the tokenizer's error, and 64 tokens that no text shows.
+ * Returns the number of tokens by which a count may exceed a stated maximum. If a count exceeds the maximum by more,
+ * Farebox concludes that the gateway ignores the maximum. The number is the sum of a tenth of the maximum, the
+ * tokenizer's error, and 64 tokens that do not appear as text.
  */
 export function statedSlack(statedTokens: number, errorFactor: Permille): number {
   return scaleTokens(statedTokens, errorFactor) - statedTokens + Math.ceil(statedTokens / 10) + 64;
@@ -76,8 +79,8 @@ export function exceedsStated(progress: HoldProgress, slices: Slices): boolean {
 }
 
 /**
- * Returns the next step for a request with a stated maximum. The gateway ends the stream at the maximum, so Farebox
- * acts only if a count exceeds it.
+ * Returns the next step for a request with a stated maximum. The gateway should end the stream at the maximum, so
+ * Farebox acts only if more may have been written.
  */
 export function stepBeyondStated(progress: HoldProgress, slices: Slices): Step {
   if (!exceedsStated(progress, slices)) return "wait";
@@ -101,8 +104,9 @@ export interface WritingPace {
 }
 
 /**
- * Returns the number of tokens that the gateway writes, at the stream's pace, between the last text that was read and
- * the time it notices the end of the stream. At most the reserve.
+ * Returns the number of tokens that the gateway writes after the last text that was read, until it notices that Farebox
+ * ended the stream. `unreadMs`: length of this time, in milliseconds. Assumes the stream's pace. The number is at most
+ * the reserve, and equals the reserve if the pace is unknown.
  */
 export function tokensInFlight({ tokens, tookMs }: WritingPace, unreadMs: number, slices: Slices): number {
   const reserve = reserveTokens(slices);
@@ -129,7 +133,7 @@ function written({ counted, uncounted }: HoldProgress): number {
   return counted + uncounted;
 }
 
-function pauseLine({ covered }: HoldProgress, slices: Slices): number {
+function pauseThreshold({ covered }: HoldProgress, slices: Slices): number {
   return covered - reserveTokens(slices);
 }
 
@@ -143,7 +147,7 @@ function pauseLine({ covered }: HoldProgress, slices: Slices): number {
 export const streamKinds = ["live", "burst"] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
-/** Marks a model whose answer came all at once, for one key or for all keys. */
+/** Marks a model whose answer arrived all at once, for one key or for all keys. */
 export interface BurstMark {
   /** The key's id, or `everyKey`. */
   readonly key: string;
@@ -163,12 +167,17 @@ export interface StreamObservation {
 
 /** Key id of a mark that applies to all keys. No key has this id. */
 export const everyKey = "*";
+/** Shortest time for which a mark applies after a burst, in milliseconds. */
 export const markMs = 3_600_000;
+/** Number of live streams after which a mark is removed, once `markMs` has passed. */
 export const liveStreamsMin = 3;
-/** Age at which an unused mark is deleted, in milliseconds. */
+/** Time after the last burst at which a mark is deleted in any case, in milliseconds. */
 export const markKeptMs = 30 * 86_400_000;
 
-/** Returns the marks of a model after a stream. `before` contains all marks of the model. */
+/**
+ * Returns the marks of a model after a stream of that model. `before`: all marks of the model before the stream. Bursts
+ * of two keys within `markMs` mark the model for all keys.
+ */
 export function marksAfter(
   before: readonly BurstMark[],
   { key, model, kind }: StreamObservation,
@@ -190,20 +199,22 @@ export function marksAfter(
 
 /** Text that arrives within this time counts as arriving at once, in milliseconds. */
 const atOnceMs = 100;
-/** Two seconds of a live stream: the most that accumulates while the network or this process stalls. */
+/**
+ * Number of tokens that may always arrive at once. A live stream writes them in two seconds, and they may accumulate
+ * while the network or this process stalls.
+ */
 const atOnceTokensMin = 256;
-/** Largest number of tokens that a live gateway generates in each second for which reading pauses. */
+/** Largest number of tokens that a live gateway generates during one second of paused reading. */
 const pausedTokensPerSecond = 500;
-/** Approximate; avoids the tokenizer. */
+/** Approximate number of bytes in a token. It avoids the use of a tokenizer. */
 const bytesPerToken = 4;
 
-/** Decides from the text alone if a stream arrives as it is generated. */
-export class BurstJudge {
+/** Detects whether a stream's text arrives all at once, from the sizes and times of its parts. */
+export class BurstDetector {
   readonly #tokensMax: number;
-  #all = 0;
-  /** Number of bytes since the last update. */
-  #fresh = 0;
-  #inWindow = 0;
+  #totalBytes = 0;
+  #newBytes = 0;
+  #windowBytes = 0;
   #windowAt = -Infinity;
   #pausedAtWindow = 0;
   #pausedAtUpdate = 0;
@@ -215,11 +226,11 @@ export class BurstJudge {
 
   /** True if the stream wrote enough text to decide, and is not a burst. */
   get isLive(): boolean {
-    return !this.isBurst && this.#all > this.#tokensMax * bytesPerToken;
+    return !this.isBurst && this.#totalBytes > this.#tokensMax * bytesPerToken;
   }
 
   wrote(bytes: number): void {
-    this.#fresh += bytes;
+    this.#newBytes += bytes;
   }
 
   /**
@@ -229,16 +240,16 @@ export class BurstJudge {
   update(now: number, pausedMs: number): boolean {
     if (now - this.#windowAt > atOnceMs) {
       this.#windowAt = now;
-      this.#inWindow = 0;
+      this.#windowBytes = 0;
       this.#pausedAtWindow = this.#pausedAtUpdate;
     }
     this.#pausedAtUpdate = pausedMs;
-    this.#all += this.#fresh;
-    this.#inWindow += this.#fresh;
-    this.#fresh = 0;
+    this.#totalBytes += this.#newBytes;
+    this.#windowBytes += this.#newBytes;
+    this.#newBytes = 0;
     const paused = pausedMs - this.#pausedAtWindow;
     const most = this.#tokensMax + (paused / 1000) * pausedTokensPerSecond;
-    if (this.isBurst || this.#inWindow <= most * bytesPerToken) return false;
+    if (this.isBurst || this.#windowBytes <= most * bytesPerToken) return false;
     this.isBurst = true;
     return true;
   }

@@ -1,4 +1,4 @@
-/** Kinds of gateway routes other than the fixed paths. */
+/** Kinds of routes that a price file can add to the fixed paths. */
 export const routeKinds = ["create", "retrieve", "cancel", "list", "upload", "setting"] as const;
 export type RouteKind = (typeof routeKinds)[number];
 
@@ -6,8 +6,8 @@ export const routeMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 export type RouteMethod = (typeof routeMethods)[number];
 
 /**
- * Source of a name in a creation request: a field of its body, or otherwise a fixed name from the price file. Both
- * are null if there is no source.
+ * Source of a name in a creation request: a field of the body, or a fixed name that the price file states. Both are
+ * null if there is no source.
  */
 export interface NameSource {
   readonly field: string | null;
@@ -27,7 +27,7 @@ export interface TaskRoute {
   readonly type: NameSource;
   /** Body field that contains the fields named by a price's `field`; null for the body itself. */
   readonly input: string | null;
-  /** Field of the body, or of a GET query, that names the requested tasks; null if the path names the task. */
+  /** Field of the body or of the query that names the requested tasks; null if the path names the task. */
   readonly taskField: string | null;
   /** Names of the keys that may use the route; null for all. */
   readonly keys: readonly string[] | null;
@@ -37,9 +37,10 @@ export type RouteMatch =
   | {
       readonly kind: "route";
       readonly route: TaskRoute;
-      /** Segment of the path at `{task_id}`, as received; null if the path has none. */ readonly taskId: string | null;
+      /** Segment of the path at `{task_id}`, as received; null if the path has none. */
+      readonly taskId: string | null;
     }
-  /** The path of a route in another spelling or with another method. A gateway might accept it as the route. */
+  /** The path or the method differs from the route's, but a gateway might still accept the request as that route. */
   | { readonly kind: "misspelled"; readonly route: TaskRoute };
 
 const variable = "{task_id}";
@@ -48,17 +49,17 @@ export function hasTaskId(path: string): boolean {
   return path.split("/").includes(variable);
 }
 
-/** Returns the route that a request matches; undefined if it matches none. */
+/** Returns the route that a request matches, or the first one that it misspells; undefined if there is neither. */
 export function matchRoute(routes: readonly TaskRoute[], method: string, path: string): RouteMatch | undefined {
-  const written = path.split("/").slice(1);
+  const received = path.split("/").slice(1);
   const canonical = canonicalSegments(path);
   let misspelled: TaskRoute | undefined;
   for (const route of routes) {
     const pattern = route.path.split("/").slice(1);
     if (!matches(pattern.map(canonicalSegment), canonical)) continue;
-    if (route.method === method && matches(pattern, written)) {
+    if (route.method === method && matches(pattern, received)) {
       const at = pattern.indexOf(variable);
-      return { kind: "route", route, taskId: at === -1 ? null : (written[at] ?? null) };
+      return { kind: "route", route, taskId: at === -1 ? null : (received[at] ?? null) };
     }
     misspelled ??= route;
   }
@@ -73,7 +74,7 @@ function matches(pattern: readonly string[], segments: readonly string[]): boole
 }
 
 /** Returns true if at least one path matches both patterns. */
-export function overlap(one: string, other: string): boolean {
+export function pathsOverlap(one: string, other: string): boolean {
   const [a, b] = [canonicalSegments(one), canonicalSegments(other)];
   return (
     a.length === b.length &&
@@ -85,9 +86,9 @@ export function overlap(one: string, other: string): boolean {
 const decodingsMax = 4;
 
 /**
- * Returns the segments of a path as the most lenient gateway may read them. Ignores letter case, escapes, doubled and
- * trailing slashes, dot segments, parameters after a semicolon, and white space. Paths that still differ are
- * different for every gateway.
+ * Returns the segments of a path in canonical form. Normalizes everything that a lenient gateway may ignore: letter
+ * case, escapes, doubled and trailing slashes, dot segments, parameters after a semicolon, and white space. Paths with
+ * different segments are different for every gateway.
  */
 export function canonicalSegments(path: string): string[] {
   let text = path;
@@ -143,8 +144,8 @@ export const unversionedPaths = [
   "/farebox",
 ];
 
-/** Returns true if a path, in any spelling, is one of these prefixes or is below one. */
-export function isBelow(path: string, beginnings: readonly string[]): boolean {
+/** Returns true if a path, in any spelling, equals one of these prefixes or is below one. */
+export function isBelow(path: string, prefixes: readonly string[]): boolean {
   const canonical = `/${canonicalSegments(path).join("/")}`;
-  return beginnings.some((beginning) => canonical === beginning || canonical.startsWith(`${beginning}/`));
+  return prefixes.some((prefix) => canonical === prefix || canonical.startsWith(`${prefix}/`));
 }

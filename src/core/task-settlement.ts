@@ -20,9 +20,9 @@ export interface TaskAmounts {
 }
 
 /**
- * Returns the cost of a task, from its consumption if its unit has a value, otherwise from its price. The list cost
- * is the official price. Without a price it equals the cost, so that no unproven saving is shown. Returns null if
- * neither is known or an amount exceeds 64 bits. Fractions of a pico-USD are rounded up.
+ * Returns the cost and the list cost of a task. Computes the cost from the consumption if its unit has a value in USD,
+ * and otherwise from the price. The list cost is the official price, or equals the cost if there is no price. Returns
+ * null if neither gives a cost, or if an amount exceeds 64 bits. Rounds fractions of a pico-USD up.
  */
 export function taskAmounts(
   { consumption, unitsPerUsd, quantity }: TaskInputs,
@@ -60,7 +60,7 @@ export interface ReservedTask {
   readonly quantity: string | null;
 }
 
-/** All ways in which a task with a known id can end. */
+/** All reasons to settle a task with a known id. */
 export type TaskOutcome =
   | {
       readonly kind: "ended";
@@ -71,7 +71,7 @@ export type TaskOutcome =
       /** True if the task failed because it exceeded its family's time limit. */
       readonly isPastTimeLimit?: boolean;
     }
-  /** No record reported the end of the task before its deadline. */
+  /** No task record showed the end of the task before its deadline. */
   | { readonly kind: "expired"; readonly consumption: Consumption | null };
 
 /** Settlement of a task's hold, and the inputs from which its amounts can be recomputed. */
@@ -80,8 +80,11 @@ export interface TaskSettlement {
   readonly inputs: TaskInputs;
 }
 
-/** Returns true if a completed task with a price states no consumption. Its record is then polled again. */
-export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
+/**
+ * Returns true if a completed task has a price, but its record states no consumption or 0 units. The poller then polls
+ * the record again. Returns false if the account's private pool ran the task.
+ */
+export function lacksConsumption({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
   if (
     outcome.kind !== "ended" ||
     outcome.status !== "completed" ||
@@ -93,15 +96,15 @@ export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: Task
 }
 
 /**
- * Returns the amounts that a record proves after settlement: its priced consumption, or 0 for a failed task without
- * consumption. Returns null if the record proves no amount.
+ * Returns the amounts that a record proves after settlement: its priced consumption, or 0 for a failed or cancelled
+ * task without consumption. Returns null if the record proves no amount.
  */
 export function laterAmounts(
   reserved: ReservedTask,
   outcome: TaskOutcome,
   unitsPerUsd: (type: string) => string | undefined,
 ): TaskAmounts | null {
-  if (isUnstated(reserved, outcome)) return null;
+  if (lacksConsumption(reserved, outcome)) return null;
   const { settlement } = taskSettlementFor(reserved, outcome, unitsPerUsd);
   if (settlement.kind === "void") return { charged: noMoney, list: noMoney };
   const { source, cost, listCost } = settlement;
@@ -109,8 +112,9 @@ export function laterAmounts(
 }
 
 /**
- * Settles the hold of an ended task. Pure, and defined for every outcome. Never releases an amount unless it is
- * proven unused. `unitsPerUsd` returns the catalogue's whole number of units per USD for a consumption type.
+ * Returns the settlement of a task's hold, and its inputs. Pure, and defined for every outcome. Never releases an
+ * amount unless it is proven unused. `unitsPerUsd` returns the number of units per USD for a consumption type, as the
+ * catalogue states it.
  */
 export function taskSettlementFor(
   reserved: ReservedTask,
@@ -122,20 +126,21 @@ export function taskSettlementFor(
   const used = consumption !== null && consumption.units !== "0";
   const raw: TaskInputs = { consumption, unitsPerUsd: null, quantity: null };
   const isDone = outcome.kind === "ended" && outcome.status === "completed";
-  const how = outcomeWords[outcome.kind === "expired" || outcome.isPastTimeLimit === true ? "expired" : outcome.status];
+  const reason =
+    outcomeReasons[outcome.kind === "expired" || outcome.isPastTimeLimit === true ? "expired" : outcome.status];
   if (outcome.kind === "ended" && !isDone && !used) {
-    return { settlement: { kind: "void", reason: how ?? `task_${outcome.status}` }, inputs: raw };
+    return { settlement: { kind: "void", reason: reason ?? `task_${outcome.status}` }, inputs: raw };
   }
-  // Consumption with a known value decides the cost. The list cost of a completed task is the official price.
+  // Consumption with a known value in USD decides the cost. The price decides only the list cost of a completed task.
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
-  const unstated = isUnstated(reserved, outcome);
+  const unstated = lacksConsumption(reserved, outcome);
   if (unit !== null && (used || isDone) && !unstated) {
     const posted = post(reserved, reported, {
       source: outcome.kind === "expired" ? "partial" : "reported",
-      reason: how,
+      reason,
     });
     if (outcome.kind === "expired" && !covers(posted, reserved))
-      return { settlement: postHold(reserved, "assumed", how), inputs: raw };
+      return { settlement: postHold(reserved, "assumed", reason), inputs: raw };
     return posted === null
       ? { settlement: postHold(reserved, "assumed", "not_recordable"), inputs: raw }
       : { settlement: posted, inputs: reported };
@@ -145,15 +150,15 @@ export function taskSettlementFor(
     const priced: TaskInputs = { ...raw, quantity: reserved.quantity };
     const posted = post(reserved, priced, {
       source: unstated ? "assumed" : "counted",
-      reason: unstated ? "task_not_measured" : how,
+      reason: unstated ? "task_not_measured" : reason,
     });
     if (posted !== null) return { settlement: { ...posted, ...doubts }, inputs: priced };
   }
-  return { settlement: { ...postHold(reserved, "assumed", how ?? "task_not_measured"), ...doubts }, inputs: raw };
+  return { settlement: { ...postHold(reserved, "assumed", reason ?? "task_not_measured"), ...doubts }, inputs: raw };
 }
 
-/** Reasons that are stored with the charge. */
-const outcomeWords = {
+/** Reasons that are stored with the charge; null for a completed task. */
+const outcomeReasons = {
   completed: null,
   failed: "task_failed",
   cancelled: "task_cancelled",
@@ -180,12 +185,15 @@ function post(
   };
 }
 
-/** The consumption of an abandoned task may still grow, so it counts only if it is at least the hold. */
+/**
+ * Returns true if a posted cost is at least the hold. The consumption of an abandoned task may still grow, so a smaller
+ * cost does not count.
+ */
 function covers(posted: Extract<Settlement, { kind: "post" }> | null, { hold }: ReservedTask): boolean {
   return posted !== null && posted.cost !== null && (hold === null || posted.cost >= hold);
 }
 
-/** Consumption of tasks in one type of unit for which no price file states a value. */
+/** Consumption of a number of tasks in one type of unit that has no value in USD in the price files. */
 export interface RawUnits {
   /** "" if the record states no type. */
   readonly type: string;
@@ -194,7 +202,10 @@ export interface RawUnits {
   readonly tasks: number;
 }
 
-/** Returns the sums of the units by type, sorted by type. Sums are exact; no floating-point numbers are used. */
+/**
+ * Returns the sums of the units by type, sorted by type. In `rows`, `units` is the consumption of each task; in the
+ * result, of all tasks together. Sums are exact; no floating-point numbers are used.
+ */
 export function sumRawUnits(rows: readonly RawUnits[]): readonly RawUnits[] {
   const scale = rows.reduce(
     (largest, { units }) => (scaledDecimal(units).scale > largest ? scaledDecimal(units).scale : largest),

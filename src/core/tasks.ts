@@ -1,6 +1,6 @@
 /**
- * States of a task, independent of the gateway's own words. `unknown`: the gateway used an unknown word, and the task
- * may still run.
+ * States of a task, independent of the gateway's words for them. `unknown`: Farebox does not know the gateway's word,
+ * and the task may still be running.
  */
 export const taskStatuses = ["pending", "running", "completed", "failed", "cancelled", "unknown"] as const;
 export type TaskStatus = (typeof taskStatuses)[number];
@@ -14,7 +14,10 @@ export function isFinal(status: TaskStatus): status is FinalStatus {
 
 /** Consumption of a task, as stated by the gateway. */
 export interface Consumption {
-  /** `meta.usage.type` in lower case, or `used_credits` if the envelope form states it; "" if no type is stated. */
+  /**
+   * `meta.usage.type` in lower case, or `used_credits` if the record has that field instead; "" if the record states no
+   * type.
+   */
   readonly type: string;
   /** Number of the gateway's units: a plain decimal, exactly as stated. */
   readonly units: string;
@@ -27,12 +30,13 @@ export interface TaskRecord {
   readonly status: TaskStatus;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** Null if the record states none. A record may state it while the task runs; it is final when the task is final. */
+  /** Null if the record states none. A running task's record may state a preliminary consumption. */
   readonly consumption: Consumption | null;
   /** True if the account's private pool ran the task. */
   readonly isPrivatePool: boolean;
-  /** True if the record states an error. Its texts are only classified. */
+  /** True if the record states an error. */
   readonly hasError: boolean;
+  /** Texts of the error, from which Farebox derives a reason. They are never stored. */
   readonly errors: readonly string[];
 }
 
@@ -51,7 +55,7 @@ export interface Task {
   readonly taskId: string;
   /** The charge that pays for the task. */
   readonly charge: string;
-  /** Owner: the key's id, "" for callers without one. */
+  /** Id of the key that owns the task; "" for a client without a key. */
   readonly key: string;
   readonly model: string;
   /** Null if the creation request named no type. */
@@ -67,13 +71,16 @@ export interface Task {
   readonly seenAt: number;
   /** Time of the next poll; null once the task is settled. */
   readonly nextPollAt: number | null;
-  /** Time from which the task counts as failed. For a completed task: the end of polling for its consumption. */
+  /** Time at which Farebox stops waiting for the task to end or, once it is completed, for its consumption. */
   readonly deadlineAt: number;
   readonly failure: TaskFailure | null;
   readonly consumption: Consumption | null;
   /** Number of units per USD if the consumption was priced; null otherwise. */
   readonly unitsPerUsd: string | null;
-  /** Number of pieces, seconds or tasks that the price applies to: as requested, and after settlement as charged. */
+  /**
+   * Number of pieces, seconds or tasks to which the price applies: until settlement the requested number, then the
+   * charged number; null if there is none.
+   */
   readonly quantity: string | null;
 }
 
@@ -87,11 +94,11 @@ interface TimeLimit {
 /** Task families with a documented time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
 const timeLimits: readonly TimeLimit[] = [{ family: /suno|music|udio/i, limitMs: 15 * 60_000 }];
 
-/** Time for which the poller rereads the record of a completed task without consumption, in milliseconds. */
-export const confirmMs = 10 * 60_000;
+/** Time for which the poller polls a completed task that states no consumption, in milliseconds. */
+export const consumptionWaitMs = 10 * 60_000;
 
 /** Returns true if a task has completed but is not settled, because its record states no consumption. */
-export function isConfirming({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
+export function awaitsConsumption({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
   return status === "completed" && settledAt === null;
 }
 
@@ -107,8 +114,8 @@ function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): num
 }
 
 /**
- * Returns the time at which Farebox stops waiting for a task: its family's limit after its start, but at most the
- * general limit after its creation.
+ * Returns the time at which Farebox stops waiting for a task: one minute after the task reaches its family's time
+ * limit, counted from its start, but at the latest the general limit after its creation.
  */
 export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">): number {
   const general = task.createdAt + generalLimitMs;
@@ -119,8 +126,8 @@ export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" |
 }
 
 /**
- * Returns true if the gateway treats the task as failed because it ran longer than its family's time limit. The run
- * time is measured until `endedAt`, or until `now` if the task has not ended.
+ * Returns true if the gateway treats the task as failed because it ran longer than its family's time limit. A task
+ * without an end time counts as failed from its deadline until the general limit.
  */
 export function isPastTimeLimit(
   task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
@@ -147,13 +154,13 @@ export function nextPollAt(task: Pick<Task, "createdAt" | "deadlineAt">, now: nu
   return task.deadlineAt > now ? Math.min(next, task.deadlineAt) : next;
 }
 
-/** Pause of the poller after a client requests the task, in milliseconds. */
+/** Pause before the next poll after a client has fetched the task's record, in milliseconds. */
 export const clientPauseMs = pollPauseMs.most;
 
-/** Shortest interval between two stored client observations that show no change, in milliseconds. */
+/** Time for which an unchanged record that a client fetches is not stored again, in milliseconds. */
 export const observationEveryMs = 10_000;
 
-/** Longest valid pause, in milliseconds. A poll that is due later was scheduled before the clock was set back. */
+/** Longest pause before a poll, in milliseconds. A later poll was scheduled before the clock was set back. */
 export const pollPauseMsMax = pollPauseMs.most * 1.25;
 
 /**
@@ -180,7 +187,7 @@ export const taskFailures = [
 export type TaskFailure = (typeof taskFailures)[number];
 
 /** Patterns of each reason, most specific first; the first match applies. Texts are compared in lower case. */
-const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
+const failurePatterns: readonly (readonly [TaskFailure, RegExp])[] = [
   [
     "no_private_account",
     /no (?:available|connected|usable|active).{0,40}account|account.{0,40}private (?:group|pool)|private group.{0,60}account/,
@@ -227,10 +234,10 @@ const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
   ],
 ];
 
-/** Returns the reason for a task failure, from the first text that matches a pattern. */
+/** Returns the reason for a task failure, from the first text that matches a pattern; `other` if no text matches. */
 export function failureReason(texts: readonly string[]): TaskFailure {
   for (const text of texts) {
-    const found = meanings.find(([, words]) => words.test(text.toLowerCase()));
+    const found = failurePatterns.find(([, pattern]) => pattern.test(text.toLowerCase()));
     if (found !== undefined) return found[0];
   }
   return "other";
@@ -240,17 +247,17 @@ export function failureReason(texts: readonly string[]): TaskFailure {
 export const taskFamilies = ["suno", "luma", "kling", "flux"] as const;
 type TaskFamily = (typeof taskFamilies)[number];
 
-/** `all` is the ceiling of all tasks together. */
+/** Names of the ceilings in the account record. `all` limits all tasks together. */
 export const ceilingNames = ["all", ...taskFamilies] as const;
 export type CeilingName = (typeof ceilingNames)[number];
 
-/** Largest number of tasks at the same time, as stated by the account record. Null means unknown, never 0. */
+/** Most tasks that may run at once, as stated by the account record. Null if unknown; 0 only if the record states 0. */
 export type TaskCeilings = Readonly<Record<CeilingName, number | null>>;
 
 export type TaskCounts = Readonly<Record<CeilingName, number>>;
 
 /** A ceiling that one more task would exceed. */
-export interface CeilingMet {
+export interface ExceededCeiling {
   readonly family: CeilingName;
   readonly limit: number;
 }
@@ -268,8 +275,8 @@ const familyNames: Readonly<Record<TaskFamily, RegExp>> = {
 };
 
 /**
- * Returns the family that a task's model names, or otherwise its type; null if neither names a family with a separate
- * ceiling.
+ * Returns the family in the name of a task's model, or otherwise in its type. Returns null if neither names a family
+ * with a separate ceiling.
  */
 export function familyOf({ model, taskType }: TaskNames): TaskFamily | null {
   for (const text of [model, taskType ?? ""]) {
@@ -293,7 +300,7 @@ export function countTasks(tasks: Iterable<TaskNames>): TaskCounts {
  * Returns the ceiling that one more task of this kind would exceed; null if there is none. A ceiling of 0 may mean
  * "not set", so it is ignored and the gateway decides.
  */
-export function ceilingMet(ceilings: TaskCeilings, running: TaskCounts, task: TaskNames): CeilingMet | null {
+export function exceededCeiling(ceilings: TaskCeilings, running: TaskCounts, task: TaskNames): ExceededCeiling | null {
   const family = familyOf(task);
   for (const name of family === null ? (["all"] as const) : (["all", family] as const)) {
     const limit = ceilings[name];

@@ -1,4 +1,10 @@
-const millisecondsIn = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+export const minuteMs = 60_000;
+export const quarterHourMs = 15 * minuteMs;
+export const hourMs = 60 * minuteMs;
+/** Length of a day without a clock change. */
+export const dayMs = 24 * hourMs;
+
+const millisecondsIn = { ms: 1, s: 1_000, m: minuteMs, h: hourMs, d: dayMs } as const;
 
 const durationPattern = /^(\d{1,9})(ms|s|m|h|d)$/;
 

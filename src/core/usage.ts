@@ -90,7 +90,7 @@ export const doubts = [
   "hosted_tool",
   /** The reported usage contradicts itself. The more expensive interpretation is posted. */
   "usage_contradicts",
-  /** The reported usage has a count of a class that Farebox does not know. */
+  /** The reported usage counts a class that Farebox does not know, or does not separate sound or images from text. */
   "usage_unknown_class",
   /** The task's record does not state its consumption. */
   "task_consumption",
@@ -122,9 +122,9 @@ export function parseDoubts(text: string | null): readonly Doubt[] {
 }
 
 /**
- * Position of cached tokens and cache writes in a usage object. `parts`: in the details of the prompt. `inside`: next
- * to a prompt count that includes them, unless they exceed it. `outside`: next to a prompt count that excludes them.
- * `unclear`: `inside` or `outside`.
+ * Position of cached tokens and cache writes in a usage object. `parts`: in the details of the prompt count. `inside`:
+ * next to a prompt count that includes them, unless they exceed it. `outside`: next to a prompt count that excludes
+ * them. `unclear`: either `inside` or `outside`.
  */
 export type CacheStatement = "parts" | "inside" | "outside" | "unclear";
 
@@ -147,7 +147,7 @@ export interface StatedUsage {
   readonly completionContradicts: boolean;
 }
 
-/** Disjoint token counts, and their reliability. */
+/** Disjoint token counts, and what is doubtful about them. */
 export interface Usage {
   readonly tokens: TokenCounts;
   /** Unit of the counts; absent for tokens. The counts are used only if the model is billed in this unit. */
@@ -158,14 +158,16 @@ export interface Usage {
   readonly doubts?: readonly Doubt[];
   /** True if cache writes are stated without their lifetime. */
   readonly writesAreUnsplit?: true;
+  /** True if the usage states text, but no sound and no images, among the completion tokens. */
+  readonly wroteOnlyText?: true;
 }
 
 /**
- * Splits stated usage into disjoint classes. All usage is split here.
+ * Splits stated usage into disjoint classes. All endpoints use it.
  *
- * The completion is the larger of the stated completion and total minus prompt, because some converters leave out
- * reasoning. If fields contradict each other, the parts are added to their whole, and cached tokens count as plain
- * input. No interpretation of the same fields costs more as long as cached input costs no more than input.
+ * The completion is the larger of two numbers: the stated completion, and total minus prompt. Some converters leave
+ * reasoning out of the stated completion. If fields contradict each other, the parts are added to their whole, and
+ * cached tokens count as plain input. Unless cached input costs more than input, no other interpretation costs more.
  */
 export function decompose(stated: StatedUsage): Usage {
   const {
@@ -180,14 +182,14 @@ export function decompose(stated: StatedUsage): Usage {
     audioOutput,
     imageOutput,
   } = stated;
-  const kept = cached + cacheWrite + cacheWrite1h;
+  const cacheTokens = cached + cacheWrite + cacheWrite1h;
   const media = audioInput + imageInput;
-  const place = placeOfCache(stated, kept);
-  const remainder = prompt - media - (place === "inside" ? kept : 0);
-  const promptClamped = place === undefined || remainder < 0;
+  const position = cachePosition(stated, cacheTokens);
+  const remainder = prompt - media - (position === "inside" ? cacheTokens : 0);
+  const promptClamped = position === undefined || remainder < 0;
   const input = promptClamped ? (media > prompt ? prompt : prompt - media) + cached : remainder;
 
-  const outside = place === "outside" ? kept : 0;
+  const outside = position === "outside" ? cacheTokens : 0;
   const completion = Math.max(stated.completion ?? 0, (total ?? 0) - prompt - outside);
   const completionParts = reasoning + audioOutput + imageOutput;
   const completionClamped = stated.completionContradicts || completionParts > completion;
@@ -213,27 +215,30 @@ export function decompose(stated: StatedUsage): Usage {
 }
 
 /** Returns the position of cached tokens and cache writes; undefined if the fields contradict each other. */
-function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" | undefined {
+function cachePosition(stated: StatedUsage, cacheTokens: number): "inside" | "outside" | undefined {
   const { prompt, completion, total, reasoning, cache } = stated;
   if (stated.promptContradicts) return undefined;
-  if (kept === 0) return "inside";
-  const mayBeInside = kept <= prompt;
+  if (cacheTokens === 0) return "inside";
+  const mayBeInside = cacheTokens <= prompt;
   if (cache === "parts")
-    return mayBeInside ? "inside" : total === prompt + kept + (completion ?? NaN) ? "outside" : undefined;
+    return mayBeInside ? "inside" : total === prompt + cacheTokens + (completion ?? NaN) ? "outside" : undefined;
   const usual = cache === "unclear" ? undefined : cache === "inside" && mayBeInside ? "inside" : "outside";
   if (total === undefined) return usual;
-  const fits = (rest: number) =>
-    completion === undefined ? rest >= 0 : rest === completion || rest === completion + reasoning;
+  const fits = (remaining: number) =>
+    completion === undefined ? remaining >= 0 : remaining === completion || remaining === completion + reasoning;
   const isInside = mayBeInside && fits(total - prompt);
-  const isOutside = fits(total - prompt - kept);
+  const isOutside = fits(total - prompt - cacheTokens);
   if (isInside !== isOutside) return isInside ? "inside" : "outside";
   if (completion === undefined) return isInside ? usual : undefined;
-  // The total exceeds prompt and completion, but not by all cached tokens: the completion leaves out reasoning.
-  const hidesReasoning = !isInside && total > prompt + completion && total < prompt + kept + completion;
+  // If the total exceeds prompt plus completion by less than the cached tokens, the completion leaves out reasoning.
+  const hidesReasoning = !isInside && total > prompt + completion && total < prompt + cacheTokens + completion;
   return usual === "inside" && hidesReasoning ? "inside" : undefined;
 }
 
-/** Merges two usages of the same answer. If they differ, each class gets the larger count. */
+/**
+ * Merges two usages of the same answer; undefined if both are. If they differ, each class gets the larger count. If
+ * their units differ, returns `one`.
+ */
 export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   if (one.unit !== other.unit) return one;
@@ -244,14 +249,13 @@ export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Us
   return withDoubts({ ...other, ...one, tokens, clamped: true }, [...doubts, "usage_contradicts"]);
 }
 
-/** Adds doubts to a usage. */
 export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
   return more.length === 0 ? usage : { ...usage, doubts: mergeDoubts(usage.doubts, more) };
 }
 
 /**
- * Returns the usage if it is in the model's billing unit; undefined otherwise. `promptClasses` are the classes that
- * the request's prompt tokens can have.
+ * Returns the usage if it is in the model's billing unit; undefined otherwise. `promptClasses` are the classes in which
+ * the request's prompt can be billed. They decide the lifetime of cache writes that the usage does not split.
  */
 export function usageIn(unit: Unit, usage: Usage | undefined, promptClasses: readonly TokenClass[]): Usage | undefined {
   if (usage === undefined || (usage.unit ?? "token") !== unit) return undefined;

@@ -10,12 +10,12 @@ export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | 
 /**
  * Reasons why a charge cannot be recomputed under other prices.
  *
- * - `assumed`: its amount is a hold, and the bounds that it follows from are not stored.
+ * - `assumed`: its amount is a hold. The bounds from which the hold was computed are not stored.
  * - `no_usage`: it had no price, and its usage is unknown.
- * - `task`, `adjustment`: it states its amount.
+ * - `task`, `adjustment`: its amount does not come from tokens.
  * - `unknown_model`: the other prices do not name its model.
- * - `no_price`: the other prices have none in force at its time.
- * - `too_large`: it would cost more than a charge can hold.
+ * - `no_price`: the other prices have no price for its model in force at its time.
+ * - `too_large`: its cost would exceed 64 bits of pico-USD.
  */
 export const notRecomputed = [
   "assumed",
@@ -36,12 +36,12 @@ export type Recomputed =
 export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_model" | "no_price";
 
 /**
- * Returns the cost of a posted charge under other prices, from the same tokens. Under the charge's own prices it
- * equals the charge's cost. It uses the price of the requested model, even if another model answered.
+ * Returns the cost of a posted charge's tokens under other prices. Uses the price of the requested model, even if
+ * another model answered. If no other model answered, the result under the charge's own price is the charge's cost.
  */
 export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
-  const obstacle = obstacleOf(charge);
-  if (obstacle !== null) return { ok: false, why: obstacle };
+  const why = whyNotRecomputed(charge);
+  if (why !== null) return { ok: false, why };
   const price = priceAt(charge.model, charge.at);
   if (typeof price === "string") return { ok: false, why: price };
   const cost = costWithinRange({ price, servedPrice: null }, charge.tokens, charge.billing);
@@ -49,7 +49,7 @@ export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomput
 }
 
 /** Returns the reason why a charge cannot be recomputed from its tokens; null if it can. */
-function obstacleOf({ formula, source }: ChargeInputs): NotRecomputed | null {
+function whyNotRecomputed({ formula, source }: ChargeInputs): NotRecomputed | null {
   switch (formula) {
     case "tokens":
     case "per_request":

@@ -1,18 +1,12 @@
-import type { Session } from "./types.ts";
+import type { DashboardSession } from "./types.ts";
 
 /** Error with a message for the user. `signedOut` is true if the session has ended. */
 export class Fault extends Error {
+  /** HTTP status of the answer; 0 without an answer. */
   readonly status: number;
-  readonly code: string;
-  readonly retryAfterS: number | null;
-  constructor(
-    message: string,
-    { status, code, retryAfterS = null }: { status: number; code: string; retryAfterS?: number | null },
-  ) {
+  constructor(message: string, status: number) {
     super(message);
     this.status = status;
-    this.code = code;
-    this.retryAfterS = retryAfterS;
   }
 
   get signedOut(): boolean {
@@ -29,7 +23,10 @@ interface Ask {
   readonly signal?: AbortSignal;
 }
 
-/** Calls this Farebox. Throws a Fault on failure. Writes carry a header that pages of other origins cannot send. */
+/**
+ * Sends a request to this Farebox and returns the JSON of the answer. Throws a Fault on failure. Methods other than GET
+ * carry a header that pages of other origins cannot send.
+ */
 export async function ask<T>(path: string, { method = "GET", query = {}, body, signal }: Ask = {}): Promise<T> {
   const response = await fetch(path + queryOf(query), {
     method,
@@ -43,40 +40,37 @@ export async function ask<T>(path: string, { method = "GET", query = {}, body, s
     ...(signal !== undefined && { signal }),
   }).catch((error: unknown) => {
     if (signal?.aborted === true) throw error;
-    throw new Fault("Farebox does not answer. Check that it is running.", { status: 0, code: "unreachable" });
+    throw new Fault("Farebox does not answer. Check that it is running.", 0);
   });
   if (response.ok) return (await response.json()) as T;
-  throw await faultOf(response);
-}
-
-async function faultOf(response: Response): Promise<Fault> {
-  const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
   const answer: unknown = await response.json().catch(() => null);
-  const error = (answer as { error?: { message?: string; code?: string } } | null)?.error;
-  return new Fault(error?.message ?? `Farebox answered ${response.status} without a reason.`, {
-    status: response.status,
-    code: error?.code ?? "unknown",
-    retryAfterS: Number.isFinite(retryAfter) ? retryAfter : null,
-  });
+  const error = (answer as { error?: { message?: string } } | null)?.error;
+  throw new Fault(error?.message ?? `Farebox answered ${response.status} without a reason.`, response.status);
 }
 
-function queryOf(query: Parameters): string {
+/**
+ * Returns the query of an address, with its question mark, or "" if no value is given. Leaves out values that are null,
+ * undefined or empty.
+ */
+export function queryOf(query: Parameters): string {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+  return given.length === 0
+    ? ""
+    : `?${new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]))}`;
 }
 
 const sessionPath = "/dashboard/session";
 
-export function currentSession(): Promise<Session> {
-  return ask<Session>(sessionPath);
+export function currentSession(): Promise<DashboardSession> {
+  return ask<DashboardSession>(sessionPath);
 }
 
-export function signIn(token: string): Promise<Session> {
-  return ask<Session>(sessionPath, { method: "POST", body: { token } });
+export function signIn(token: string): Promise<DashboardSession> {
+  return ask<DashboardSession>(sessionPath, { method: "POST", body: { token } });
 }
 
-export function signOut(): Promise<Session> {
-  return ask<Session>(sessionPath, { method: "DELETE" });
+export function signOut(): Promise<DashboardSession> {
+  return ask<DashboardSession>(sessionPath, { method: "DELETE" });
 }
 
 export const admin = "/admin/v1";

@@ -1,8 +1,8 @@
 import { h, type ComponentChildren, type JSX } from "preact";
 
 /*
- * Functions that create elements, such as `div({ class: "card" }, "text")`. Types check the attributes, and no compiler for JSX
- * is needed.
+ * Functions that create elements, such as `div({ class: "card" }, "text")`. TypeScript checks the attributes without a JSX
+ * compiler.
  */
 
 export type Children = ComponentChildren;

@@ -1,6 +1,6 @@
 /*
- * Figures for the user's locale. Money remains the decimal string of the server: Intl rounds it for display only, and the title
- * of each rounded figure has the exact amount.
+ * Formats figures for the user's locale. An amount stays the decimal string that the server sent. Intl rounds it for
+ * display only, and the title of each rounded figure has the exact amount.
  */
 
 const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
@@ -24,18 +24,37 @@ const leastShare = 0.001;
 
 type Numeric = Parameters<typeof cents.format>[0];
 
-/** Formats an amount: with cents from USD 0.10, with three significant digits below. */
+/** Formats an amount: with cents from USD 0.10, otherwise with up to three significant digits. */
 export function money(usd: string): string {
   const size = Math.abs(Number(usd));
-  return size === 0 || size >= 0.1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
+  return withMinus((size === 0 || size >= 0.1 ? cents : fine).format(usd as Numeric));
 }
 
 /** Formats an amount with all of its digits. */
 export function exactMoney(usd: string): string {
-  return exact.format(usd as Numeric);
+  return withMinus(exact.format(usd as Numeric));
 }
 
-/** Formats the labels of an axis: whole dollars if every label is whole, otherwise with decimals. */
+const decimals = 12;
+
+/** Returns `usd` minus all of `less`, exactly, with at least two decimals. */
+export function difference(usd: string, ...less: readonly string[]): string {
+  const [first = 0n, ...others] = [usd, ...less].map((text) => {
+    const [dollars = "", part = ""] = text.split(".");
+    return BigInt(dollars + part.padEnd(decimals, "0"));
+  });
+  const rest = others.reduce((left, each) => left - each, first);
+  const digits = String(rest < 0n ? -rest : rest).padStart(decimals + 1, "0");
+  const amount = `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`.replace(/0{1,10}$/, "");
+  return rest < 0n ? `-${amount}` : amount;
+}
+
+/** Replaces the hyphen before a negative figure with a minus sign. */
+function withMinus(text: string): string {
+  return text.replace("-", "−");
+}
+
+/** Formats the labels of an axis: abbreviated if all are whole dollars, otherwise with decimals. */
 export function axisMoney(usd: readonly number[]): string[] {
   const whole = usd.every((each) => Number.isInteger(each));
   return usd.map((each) => (whole ? rough : roughCents).format(each));
@@ -45,18 +64,23 @@ export function count(value: number): string {
   return whole.format(value);
 }
 
+/** Formats a count with its noun: "1 key", "3 keys". */
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 /** Formats a count: all digits below 10,000, otherwise abbreviated, as in "12.3K" and "4.5M". */
 export function shortCount(value: number): string {
   return value < 10_000 ? whole.format(value) : compact.format(value);
 }
 
-/** Formats a share as a percentage. A share that would round to 0 becomes less than the smallest percentage: "<0.1%". */
+/** Formats a share as a percentage. A share between 0 and 0.1% becomes "<0.1%". */
 export function percent(share: number): string {
   if (share > 0 && share < leastShare) return `<${finePercents.format(leastShare)}`;
-  return Math.abs(share) < 0.1 && share !== 0 ? finePercents.format(share) : percents.format(share);
+  return withMinus((Math.abs(share) < 0.1 && share !== 0 ? finePercents : percents).format(share));
 }
 
-/** Returns one amount as a share of another, for bars. The share may exceed 1; it is 0 if `all` is 0. */
+/** Returns `part` divided by `all`, for bars. The share may exceed 1. It is 0 if `all` is 0 or `part` is negative. */
 export function shareOf(part: string, all: string): number {
   const whole = Number(all);
   return whole > 0 ? Math.max(Number(part) / whole, 0) : 0;
@@ -79,7 +103,7 @@ export function ago(iso: string, now = Date.now()): string {
   return relative.format(Math.trunc(difference / size), unit);
 }
 
-/** Formats a number of hours: "3 days", "5 hours". */
+/** Formats a number of hours, rounded down: "3 days", "5 hours". */
 export function lasting(hours: number): string {
   const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
   return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(
@@ -98,35 +122,45 @@ export function duration(ms: number): string {
   }).format(value);
 }
 
-export type TimeStyle = "full" | "moment" | "clock" | "day" | "date" | "hour" | "axisHour" | "short";
-
-const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
+const timeStyles = {
   full: { dateStyle: "medium", timeStyle: "long" },
+  minute: { dateStyle: "medium", timeStyle: "short" },
   moment: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
   clock: { hour: "numeric", minute: "2-digit", second: "2-digit" },
   day: { weekday: "short", month: "short", day: "numeric" },
   hour: { weekday: "short", hour: "numeric", minute: "2-digit" },
   date: { dateStyle: "medium" },
+  month: { month: "long", year: "numeric" },
+  axisMonth: { month: "short", year: "numeric" },
   axisHour: { hour: "numeric", minute: "2-digit" },
   short: { month: "short", day: "numeric" },
-};
+} as const satisfies Record<string, Intl.DateTimeFormatOptions>;
 
-const made = new Map<string, Intl.DateTimeFormat>();
+export type TimeStyle = keyof typeof timeStyles;
 
-/** Formats an instant for the user's locale. Without a time zone, the user's own applies. */
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+/** Formats an instant for the user's locale, in `timeZone` or else in the user's time zone. */
 export function instant(at: string | number, style: TimeStyle, timeZone?: string): string {
   const name = `${style} ${timeZone ?? ""}`;
-  let format = made.get(name);
+  let format = formats.get(name);
   if (format === undefined) {
     format = new Intl.DateTimeFormat(undefined, { ...timeStyles[style], ...(timeZone !== undefined && { timeZone }) });
-    made.set(name, format);
+    formats.set(name, format);
   }
   return format.format(new Date(at));
 }
 
-/** Formats a time of day. Adds the date if it is not today. */
+/** Formats a time of today as a time of day, and any other time with its date. */
 export function when(iso: string, now = Date.now()): string {
   const at = Date.parse(iso);
   const today = new Date(now).toDateString() === new Date(at).toDateString();
   return instant(iso, today ? "clock" : "moment");
+}
+
+/** Formats rows as CSV. Puts an apostrophe before text that a spreadsheet would run as a formula. */
+export function csvOf(rows: readonly (readonly string[])[]): string {
+  const safe = (text: string) =>
+    !/^-?\d+(\.\d+)?$/.test(text) && /^\s*[=+\-@|%＝＋－＠]|^[\t\r\n]/.test(text) ? `'${text}` : text;
+  return rows.map((row) => `${row.map((text) => `"${safe(text).replaceAll('"', '""')}"`).join(",")}\r\n`).join("");
 }

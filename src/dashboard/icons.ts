@@ -1,6 +1,6 @@
 import { path, svg, type View } from "./dom.ts";
 
-/** Lines on a grid of 20 by 20, drawn in the text colour. */
+/** Paths of the icons, on a grid of 20 by 20. They are drawn in the text color. */
 const shapes = {
   overview: "M3 17V9m5 8V4m5 13v-6m4 6V7",
   requests: "M3 5h14M3 10h14M3 15h9",
@@ -18,14 +18,22 @@ const shapes = {
   done: "M4 10.5l4 4 8-9",
   close: "M5 5l10 10M15 5L5 15",
   plus: "M10 4v12M4 10h12",
+  up: "M10 16V4.5M5 9.5l5-5 5 5",
   more: "M4.5 10h.01M10 10h.01M15.5 10h.01",
   edit: "M12.5 4.5l3 3L7 16H4v-3l8.5-8.5Z",
   rotate: "M16.5 8A7 7 0 0 0 4 6.5M3.5 3v3.5H7M3.5 12A7 7 0 0 0 16 13.5M16.5 17v-3.5H13",
   stop: "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14ZM5 5l10 10",
+  pause: "M7 4v12M13 4v12",
+  play: "M6 4l10 6-10 6V4Z",
   bin: "M4 6h12M8 6V4h4v2M5.5 6l.7 10h7.6l.7-10",
   search: "M9 14.5a5.5 5.5 0 1 0 0-11 5.5 5.5 0 0 0 0 11ZM13 13l4 4",
   warning: "M10 3.5L2.5 16.5h15L10 3.5ZM10 8.5v3.5M10 14.3h.01",
   down: "M5 8l5 5 5-5",
+  download: "M10 3v9.5M6 9l4 4 4-4M4 16.5h12",
+  teams:
+    "M7 9.5a2.75 2.75 0 1 0 0-5.5 2.75 2.75 0 0 0 0 5.5ZM2 16c0-2.5 2-4.2 5-4.2s5 1.7 5 4.2M13 4.3a2.75 2.75 0 0 1 0 5M14 12c2.4.3 4 1.8 4 4",
+  audit: "M5 3h7l4 4v10H5zM12 3v4h4M8 11h5M8 14h5",
+  admins: "M10 2.5l6 2.2v4.6c0 3.8-2.5 6.8-6 8.2-3.5-1.4-6-4.4-6-8.2V4.7l6-2.2ZM7.5 10l1.8 1.8 3.4-3.6",
 } as const;
 
 export type IconName = keyof typeof shapes;

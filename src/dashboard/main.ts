@@ -1,7 +1,9 @@
 import { h, render } from "preact";
 import { App } from "./app.ts";
+import { listenToPage } from "./page-events.ts";
 import { applyTheme } from "./theme.ts";
 
 applyTheme();
-const place = document.getElementById("app");
-if (place !== null) render(h(App, null), place);
+listenToPage();
+const container = document.getElementById("app");
+if (container !== null) render(h(App, null), container);

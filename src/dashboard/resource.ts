@@ -1,36 +1,39 @@
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
 import { admin, ask, Fault, own, type Parameters } from "./api.ts";
-import type { Session } from "./types.ts";
+import type { DashboardSession } from "./types.ts";
 
-export type Who = Exclude<Session, { kind: "none" }>;
+export type Who = Exclude<DashboardSession, { kind: "none" }>;
 
 /** Signed-in user, and the function to call when the session has ended. */
-export interface Visit {
+export interface SignedInUser {
   readonly who: Who;
   readonly ended: () => void;
 }
 
-export const VisitContext = createContext<Visit | null>(null);
+export const UserContext = createContext<SignedInUser | null>(null);
 
-export function useVisit(): Visit {
-  const visit = useContext(VisitContext);
-  if (visit === null) throw new Error("no one is signed in");
-  return visit;
+export function useUser(): SignedInUser {
+  const user = useContext(UserContext);
+  if (user === null) throw new Error("no one is signed in");
+  return user;
 }
 
-/** Returns the API path that the user may read: all data for an admin, only the key's own data for a key. */
+/** Returns the API path to read from: the admin API for an admin, or for a key the API that has only its own data. */
 export function useSource(): string {
-  return useVisit().who.kind === "admin" ? admin : own;
+  return useUser().who.kind === "admin" ? admin : own;
 }
 
 /** Returns true if the user may make changes. */
 export function useMayEdit(): boolean {
-  const { who } = useVisit();
+  const { who } = useUser();
   return who.kind === "admin" && who.role === "editor";
 }
 
-/** Data from the server. A reload or a fault keeps the last value. */
+/**
+ * Data from the server. `data` is null until the first load succeeds. It keeps its last value during a reload and after
+ * a failed reload. `fault` is null unless the latest load failed.
+ */
 export interface Resource<T> {
   readonly data: T | null;
   readonly fault: Fault | null;
@@ -43,7 +46,7 @@ export function useResource<T>(
   subject: string,
   { everyMs }: { readonly everyMs?: number } = {},
 ): Resource<T> {
-  const { ended } = useVisit();
+  const { ended } = useUser();
   const [state, setState] = useState<{ subject: string; data: T | null; fault: Fault | null }>({
     subject,
     data: null,
@@ -74,15 +77,15 @@ export function useResource<T>(
   return { data: state.data, fault: state.fault, reload };
 }
 
-/** Loads the answer of one path of this Farebox, with the timing of `useResource`. */
+/** Loads JSON from a path of this Farebox. Reloads it at the same times as `useResource`. */
 export function useAnswer<T>(path: string, everyMs?: number, query: Parameters = {}): Resource<T> {
   const subject = `${path} ${JSON.stringify(query)}`;
   return useResource<T>((signal) => ask(path, { query, signal }), subject, everyMs === undefined ? {} : { everyMs });
 }
 
 /**
- * Runs a step and repeats it after the milliseconds that it returns, only while the page is visible. Null ends the repetition,
- * as does the function that is returned.
+ * Runs a step at once, and repeats it while the page is visible. Each run returns the pause before the next one in
+ * milliseconds, or null to stop. Returns a function that stops the repetition and aborts the current run.
  */
 export function whileVisible(step: (signal: AbortSignal) => Promise<number | null>): () => void {
   const leaving = new AbortController();
@@ -105,29 +108,28 @@ export function whileVisible(step: (signal: AbortSignal) => Promise<number | nul
 
 export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
 
-/** Returns the value or the Fault. Any other exception is a bug of this page and becomes a Fault. */
+/**
+ * Runs `work` and returns its value or its Fault. Any other exception is a bug in this page and also becomes a Fault.
+ */
 export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
   try {
     return { ok: true, value: await work() };
   } catch (error) {
     if (error instanceof Fault) return { ok: false, fault: error };
-    return {
-      ok: false,
-      fault: new Fault(`Error in this page: ${String(error)}`, { status: 0, code: "page" }),
-    };
+    return { ok: false, fault: new Fault(`Error in this page: ${String(error)}`, 0) };
   }
 }
 
 export interface Action {
   readonly busy: boolean;
   readonly fault: Fault | null;
-  /** Runs the work and returns true on success. Returns false at once if earlier work still runs. */
+  /** Runs the work. Returns true if it succeeds, and false if it fails or if earlier work is still running. */
   readonly run: (work: () => Promise<unknown>) => Promise<boolean>;
 }
 
-/** Returns a function that runs a change, with the state of that change. */
+/** Returns a function that runs a change, and the state of that change. */
 export function useAction(): Action {
-  const { ended } = useVisit();
+  const { ended } = useUser();
   const [state, setState] = useState<{ busy: boolean; fault: Fault | null }>({ busy: false, fault: null });
   const busy = useRef(false);
   const run = useCallback(

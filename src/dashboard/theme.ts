@@ -1,20 +1,20 @@
 import { useEffect, useState } from "preact/hooks";
 
 export type Theme = "auto" | "light" | "dark";
-const place = "farebox.theme";
+const storageKey = "farebox.theme";
 
-function remembered(): Theme {
+function storedTheme(): Theme {
   try {
-    const found = localStorage.getItem(place);
-    return found === "light" || found === "dark" ? found : "auto";
+    const stored = localStorage.getItem(storageKey);
+    return stored === "light" || stored === "dark" ? stored : "auto";
   } catch {
     // The browser does not permit storage.
     return "auto";
   }
 }
 
-let theme = remembered();
-const heard = new Set<() => void>();
+let theme = storedTheme();
+const listeners = new Set<() => void>();
 const system = matchMedia("(prefers-color-scheme: dark)");
 
 /** Applies the chosen theme, now and when the system's theme changes. */
@@ -26,14 +26,14 @@ export function applyTheme(): void {
 function apply(): void {
   if (theme === "auto") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
-  for (const listener of heard) listener();
+  for (const listener of listeners) listener();
 }
 
 export function setTheme(next: Theme): void {
   theme = next;
   try {
-    if (next === "auto") localStorage.removeItem(place);
-    else localStorage.setItem(place, next);
+    if (next === "auto") localStorage.removeItem(storageKey);
+    else localStorage.setItem(storageKey, next);
   } catch {
     // Without storage, the choice applies until the page is closed.
   }
@@ -45,14 +45,14 @@ export function useTheme(): { readonly theme: Theme; readonly dark: boolean } {
   const [, redraw] = useState(0);
   useEffect(() => {
     const listener = () => redraw((drawn) => drawn + 1);
-    heard.add(listener);
-    return () => void heard.delete(listener);
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   }, []);
   return { theme, dark: theme === "auto" ? system.matches : theme === "dark" };
 }
 
-/** Resolves a custom property of the style sheet to a colour that a canvas accepts. */
-export function colour(name: string): string {
+/** Resolves a custom property of the style sheet to a color that a canvas accepts. */
+export function color(name: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
   document.body.append(probe);

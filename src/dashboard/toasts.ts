@@ -2,28 +2,28 @@ import { useEffect, useState } from "preact/hooks";
 import { div, p, type View } from "./dom.ts";
 import { icon } from "./icons.ts";
 
-const heard = new Set<(text: string) => void>();
+const listeners = new Set<(text: string) => void>();
 const shownMs = 4000;
 
-/** Confirms a change in a message that disappears after a few seconds. Screen readers read it. */
-export function say(text: string): void {
-  for (const listener of heard) listener(text);
+/** Shows a message that disappears after a few seconds. Screen readers read it. */
+export function showToast(text: string): void {
+  for (const listener of listeners) listener(text);
 }
 
 export function Toasts(): View {
-  const [said, setSaid] = useState<{ text: string; turn: number } | null>(null);
+  const [toast, setToast] = useState<{ text: string; number: number } | null>(null);
   useEffect(() => {
-    const listener = (text: string) => setSaid((before) => ({ text, turn: (before?.turn ?? 0) + 1 }));
-    heard.add(listener);
-    return () => void heard.delete(listener);
+    const listener = (text: string) => setToast((before) => ({ text, number: (before?.number ?? 0) + 1 }));
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   }, []);
   useEffect(() => {
-    if (said === null) return undefined;
-    const timer = setTimeout(() => setSaid(null), shownMs);
+    if (toast === null) return undefined;
+    const timer = setTimeout(() => setToast(null), shownMs);
     return () => clearTimeout(timer);
-  }, [said]);
+  }, [toast]);
   return div(
     { class: "toasts", role: "status" },
-    said !== null && p({ key: said.turn, class: "toast" }, icon("done"), said.text),
+    toast !== null && p({ key: toast.number, class: "toast" }, icon("done"), toast.text),
   );
 }

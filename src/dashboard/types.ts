@@ -1,39 +1,16 @@
 import type { ChargeDetailsJson } from "../reporting/shapes/charges.ts";
 import type { KeyJson, NewKeyJson, RotatedKeyJson, StandingJson } from "../reporting/shapes/keys.ts";
+import type { ListedKeyJson } from "../reporting/shapes/lists.ts";
 import type { OverviewJson } from "../reporting/shapes/figures.ts";
 
-/* Names for the server's answers. Files outside this folder provide only types, so the browser loads none of them. */
+/* Types of the server's answers. Files outside this folder provide only types, so the browser loads none of them. */
 
-export type {
-  ChargeDetailsJson as ChargeDetails,
-  ChargeJson as Charge,
-  ChargeListJson as ChargeList,
-  LiveJson as Live,
-} from "../reporting/shapes/charges.ts";
-export type {
-  BalanceJson as Balance,
-  OverviewJson as Overview,
-  ReconciliationJson as Reconciliation,
-} from "../reporting/shapes/figures.ts";
-export type { AlertJson as Alert, HealthJson as Health } from "../reporting/shapes/health.ts";
-export type {
-  BudgetListJson as BudgetList,
-  DashboardSession as Session,
-  KeyJson as Key,
-  KeyListJson as KeyList,
-  MeJson as Me,
-  SetBudgetJson as BudgetSet,
-  StandingJson as Standing,
-  TeamJson as Team,
-  TeamListJson as TeamList,
-} from "../reporting/shapes/keys.ts";
-export type {
-  PricedModelJson as PricedModel,
-  PriceHistoryJson as PriceHistory,
-  PriceJson as Price,
-  PriceListJson as PriceList,
-  RatesJson as Rates,
-} from "../reporting/shapes/prices.ts";
+export type * from "../reporting/shapes/charges.ts";
+export type * from "../reporting/shapes/figures.ts";
+export type * from "../reporting/shapes/health.ts";
+export type * from "../reporting/shapes/keys.ts";
+export type * from "../reporting/shapes/lists.ts";
+export type * from "../reporting/shapes/prices.ts";
 
 /** Amount in USD, as a decimal string. */
 export type Usd = string;
@@ -45,11 +22,12 @@ export type Spender = OverviewJson["top"]["models"][number] & Partial<OverviewJs
 export type Source = NonNullable<ChargeDetailsJson["source"]>;
 export type Item = ChargeDetailsJson["items"][number];
 export type PriceUsed = NonNullable<ChargeDetailsJson["price"]>;
+export type Usage = ListedKeyJson["usage"];
 export type Limits = KeyJson["limits"];
 /** Key that was just created or rotated, including its text. */
 export type NewKey = NewKeyJson | RotatedKeyJson;
 
-export type SpanName = OverviewJson["span"]["name"];
+export type SpanName = NonNullable<OverviewJson["span"]["name"]>;
 export const spans: readonly SpanName[] = ["24h", "7d", "30d", "90d"];
 export type Grouping = Series["by"];
 export const groupings: readonly Grouping[] = ["model", "key", "team", "group"];

@@ -8,8 +8,11 @@ import {
   code,
   data,
   datalist,
+  dd,
   dialog,
   div,
+  dl,
+  dt,
   h1,
   h2,
   header,
@@ -19,6 +22,7 @@ import {
   p,
   pre,
   section,
+  select,
   span,
   strong,
   time,
@@ -26,21 +30,30 @@ import {
   type Children,
   type View,
 } from "./dom.ts";
-import { exactMoney, instant, money, percent, shareOf, type TimeStyle } from "./format.ts";
+import { ago, count, exactMoney, instant, money, percent, shareOf, shortCount, type TimeStyle } from "./format.ts";
 import { icon, type IconName } from "./icons.ts";
-import { follow } from "./location.ts";
+import { enterDialog, follow } from "./location.ts";
 import type { Resource } from "./resource.ts";
-import type { Iso, Standing, Usd } from "./types.ts";
+import type { Iso, RankedStandingJson, StandingJson, Usd } from "./types.ts";
+
+/** Shows text that matters less than the text next to it. */
+export function muted(...text: Children[]): View {
+  return span({ class: "muted" }, ...text);
+}
 
 /** Shows an amount, rounded unless `exact`. Its value and title are always exact. */
 export function amount(usd: Usd | null, { exact = false }: { readonly exact?: boolean } = {}): View {
-  if (usd === null)
-    return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
+  if (usd === null) return muted(span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
   return data({ class: "num", value: usd, title: exactMoney(usd) }, exact ? exactMoney(usd) : money(usd));
 }
 
 export function moment(iso: Iso, text: string): View {
   return time({ dateTime: iso, title: instant(iso, "full") }, text);
+}
+
+/** Shows a time relative to now, with the exact time as its title. Shows "never" for null. */
+export function timeAgo(iso: Iso | null): View {
+  return iso === null ? muted("never") : moment(iso, ago(iso));
 }
 
 export function instantOf(iso: Iso, style: TimeStyle): View {
@@ -98,19 +111,28 @@ export function badge(tone: Tone, text: Children, title?: string): View {
   return span({ class: `badge ${tone}`, ...(title !== undefined && { title }) }, text);
 }
 
+type Filling = Pick<StandingJson, "scope" | "mode" | "limit_usd" | "spent_usd" | "held_usd"> &
+  Partial<Pick<RankedStandingJson, "warn_percent" | "refusing">>;
+
+/** Used percentage at which a budget's bar changes its color if the budget has no warning threshold. */
+const nearlyFull = 80;
+
 /** Shows a budget as a bar: the amount spent, the amount held for requests in flight, and the warning threshold. */
-export function budgetBar({
-  spent_usd: spent,
-  held_usd: held,
-  limit_usd: limit,
-  warn_percent: warn,
-  mode,
-  scope,
-}: Standing): View {
+export function budgetBar(budget: Filling): View {
+  const {
+    spent_usd: spent,
+    held_usd: held,
+    limit_usd: limit,
+    warn_percent: warn = null,
+    mode,
+    scope,
+    refusing,
+  } = budget;
   const spentShare = shareOf(spent, limit);
   const heldShare = shareOf(held, limit);
   const all = spentShare + heldShare;
-  const tone = all >= 1 ? "bad" : warn !== null && all >= warn / 100 ? "warn" : "good";
+  const isOut = refusing === true || (all >= 1 && mode === "hard");
+  const tone = isOut ? "bad" : all >= (warn ?? nearlyFull) / 100 ? "warn" : "good";
   const text = `${percent(all)} of ${money(limit)}: ${money(spent)} spent, ${money(held)} held`;
   return div(
     {
@@ -129,11 +151,8 @@ export function budgetBar({
 }
 
 /** Shows a share as a bar next to a name in a list. */
-export function shareBar(share: number, series?: number): View {
-  return div(
-    { class: "share", "aria-hidden": "true" },
-    span({ class: series === undefined ? "" : `series-${series}`, style: { width: `${Math.min(share, 1) * 100}%` } }),
-  );
+export function shareBar(share: number): View {
+  return div({ class: "share", "aria-hidden": "true" }, span({ style: { width: `${Math.min(share, 1) * 100}%` } }));
 }
 
 export function failure(fault: Fault, retry?: () => void): View {
@@ -169,11 +188,34 @@ export function loaded<T>(
   return fault === null ? waiting(lines) : failure(fault, reload);
 }
 
-interface PageProps<T> {
+interface HeadProps {
   readonly title: string;
   readonly hint?: string;
+  /** Link to the list that the page belongs to. */
+  readonly back?: Children;
   /** Content next to the title. */
   readonly side?: Children;
+}
+
+/** Shows a view with its title. */
+export function view({ title, hint, back, side }: HeadProps, ...content: Children[]): View {
+  return div(
+    { class: "view" },
+    header(
+      { class: "view-head" },
+      div(
+        null,
+        back !== undefined && div({ class: "back" }, back),
+        h1(null, title),
+        hint !== undefined && p({ class: "hint" }, hint),
+      ),
+      side,
+    ),
+    content,
+  );
+}
+
+interface PageProps<T> extends HeadProps {
   /** Content between the title and the data. */
   readonly tools?: Children;
   readonly resource: Resource<T>;
@@ -181,16 +223,14 @@ interface PageProps<T> {
   readonly content: (data: T) => Children;
 }
 
-/** Shows a view with its title and data; `after` is for dialogs. If a reload fails, shows the failure above the last data. */
-export function page<T>({ title, hint, side, tools, resource, lines, content }: PageProps<T>, after?: Children): View {
+/**
+ * Shows a view with its data. `after` is content below the data, such as dialogs. If a reload fails, shows the failure
+ * above the last data.
+ */
+export function page<T>({ tools, resource, lines, content, ...head }: PageProps<T>, after?: Children): View {
   const { data, fault, reload } = resource;
-  return div(
-    { class: "view" },
-    header(
-      { class: "view-head" },
-      hint === undefined ? h1(null, title) : div(null, h1(null, title), p({ class: "hint" }, hint)),
-      side,
-    ),
+  return view(
+    head,
     tools,
     data !== null && fault !== null && failure(fault, reload),
     loaded(resource, lines, content),
@@ -198,7 +238,14 @@ export function page<T>({ title, hint, side, tools, resource, lines, content }: 
   );
 }
 
-export function CopyButton({ text, label: what }: { readonly text: string; readonly label: string }): View {
+interface CopyProps {
+  readonly text: string;
+  /** Name of the text in sentences, such as "the key". */
+  readonly label: string;
+  readonly onCopied?: () => void;
+}
+
+export function CopyButton({ text, label: what, onCopied }: CopyProps): View {
   const [copied, setCopied] = useState<"yes" | "no" | null>(null);
   const copy = async () => {
     const done = await navigator.clipboard.writeText(text).then(
@@ -206,6 +253,7 @@ export function CopyButton({ text, label: what }: { readonly text: string; reado
       () => false,
     );
     setCopied(done ? "yes" : "no");
+    if (done) onCopied?.();
   };
   return actionButton(
     () => void copy(),
@@ -224,24 +272,42 @@ export function snippet(text: string, what: string): View {
 
 interface DialogProps {
   readonly title: string;
+  /** A parameter of the address opens a drawer (see `openDrawer`). A box, the default, adds an entry to the history. */
   readonly kind?: "drawer" | "box";
   readonly onClosed: () => void;
-  /** Receives the function that closes the dialog. */
+  /** Returns the content of the dialog. Receives the function that closes the dialog. */
   readonly body: (close: () => void) => Children;
 }
 
-/** Shows the browser's own dialog. It holds the focus, restores it afterwards, and closes with Escape. */
+/**
+ * Shows a native dialog of the browser. The dialog keeps the focus inside, restores it afterwards, and closes with
+ * Escape and with Back.
+ */
 export function Dialog({ title, kind = "box", onClosed, body }: DialogProps): View {
-  const place = useRef<HTMLDialogElement>(null);
-  useEffect(() => place.current?.showModal(), []);
-  const close = () => place.current?.close();
+  const element = useRef<HTMLDialogElement>(null);
+  const isShown = useRef(true);
+  const close = () => element.current?.close();
+  useEffect(() => {
+    const shown = element.current;
+    const opener = document.activeElement;
+    shown?.showModal();
+    // Without this line, the browser would focus the button that closes the dialog.
+    shown?.querySelector<HTMLElement>(".form :is(input, select)")?.focus();
+    const leave = kind === "box" ? enterDialog(close) : () => {};
+    return () => {
+      isShown.current = false;
+      leave();
+      // The browser restores the focus when a dialog is closed, but not when it is removed.
+      if (shown?.open === true && opener instanceof HTMLElement) opener.focus();
+    };
+  }, [kind]);
   return dialog(
     {
-      ref: place,
+      ref: element,
       class: kind,
       "aria-label": title,
-      onClose: onClosed,
-      onMouseDown: (event) => event.target === place.current && close(),
+      onClose: () => isShown.current && onClosed(),
+      onMouseDown: (event) => event.target === element.current && close(),
     },
     div(
       { class: "dialog-body" },
@@ -263,14 +329,28 @@ export function iconButton(name: IconName, what: string, onClick: () => void): V
   return actionButton(onClick, icon(name), { class: "button icon-only", "aria-label": what, title: what });
 }
 
-/** Shows a search field whose placeholder is its name. The browser suggests the `known` names. */
-export function searchBox(
-  name: string,
-  value: string,
-  onText: (text: string) => void,
-  known?: readonly string[],
-): View {
-  const list = `known-${name.toLowerCase()}`;
+interface SelectProps {
+  readonly name: string;
+  readonly value: string;
+  /** Values and their labels. */
+  readonly options: readonly (readonly [value: string, text: string])[];
+  readonly onChoose: (value: string) => void;
+}
+
+/** Shows a list of options. Only screen readers read its name. */
+export function selectBox({ name, value, options, onChoose }: SelectProps): View {
+  return label(
+    { class: "filter", key: name },
+    span({ class: "unseen" }, name),
+    select(
+      { value, onChange: (event) => onChoose(event.currentTarget.value) },
+      options.map(([each, text]) => option({ key: each, value: each, selected: each === value }, text)),
+    ),
+  );
+}
+
+/** Shows a search field. Its placeholder is its name. */
+export function searchInput(name: string, value: string, onText: (text: string) => void): View {
   return label(
     { class: "filter" },
     span({ class: "unseen" }, name),
@@ -279,14 +359,25 @@ export function searchBox(
       type: "search",
       placeholder: name,
       value,
+      maxLength: 100,
       onInput: (event) => onText(event.currentTarget.value),
-      ...(known !== undefined && { list, autoComplete: "off", spellcheck: false }),
     }),
-    known !== undefined && suggestions(list, known),
   );
 }
 
-/** Lists the names that the browser suggests for an input whose `list` is this id. */
+/** Shows names with their values. Leaves out values that are missing. */
+export function factsOf(facts: Readonly<Record<string, Children>>): View {
+  const isGiven = (value: Children) =>
+    Array.isArray(value) ? value.length > 0 : (value ?? "") !== "" && value !== false;
+  return dl(
+    { class: "details" },
+    Object.entries(facts)
+      .filter(([, value]) => isGiven(value))
+      .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
+  );
+}
+
+/** Returns the list of names that the browser suggests for the input whose `list` attribute is `id`. */
 export function suggestions(id: string, names: readonly string[]): View {
   return datalist(
     { id },
@@ -298,7 +389,7 @@ interface TileProps {
   readonly name: string;
   readonly figure: Children;
   readonly note: Children;
-  /** Colour of the dot next to the name; null for no dot. */
+  /** Color of the dot next to the name; null for no dot. */
   readonly tone?: Tone | null;
 }
 
@@ -310,4 +401,14 @@ export function tile({ name, figure, note, tone = null }: TileProps): View {
     span({ class: "figure" }, figure),
     div({ class: "note" }, note),
   );
+}
+
+/** Shows one figure in a row of figures. */
+export function headline(name: string, figure: Children): View {
+  return div({ class: "headline", key: name }, muted(name), strong(null, figure));
+}
+
+/** Shows an abbreviated number of requests in a row of figures. */
+export function requestsHeadline(requests: number): View {
+  return headline("Requests", span({ class: "num", title: count(requests) }, shortCount(requests)));
 }

@@ -1,5 +1,7 @@
+import { Running } from "../core/running.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type {
+  Gateway,
   GatewayCall,
   GatewayFailure,
   GatewayHead,
@@ -7,58 +9,143 @@ import type {
   GatewayRequest,
   StreamedBody,
 } from "../ports/gateway.ts";
-import { isStreamed } from "./outgoing.ts";
 
-/** Redirects to the same origin that are followed for one request. */
+/** Largest number of redirects to follow for one request. All must lead to the gateway's origin. */
 const redirectsMax = 5;
 
-/** One attempt of an engine to send a request. An allowed redirect leads to another attempt. */
+/**
+ * Time for which the engine keeps idle sockets, in milliseconds. Common servers close idle sockets after 5 s or more. A
+ * request would fail if it was sent while the server closes the socket.
+ */
+export const idleSocketMs = 4_000;
+
+export interface GatewayOptions {
+  /** Prefix of the gateway's paths, without `/v1`: "https://gateway.example" or "https://host/base". */
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  readonly clock: Clock;
+  /** Time for which the engine keeps an unused connection, in milliseconds; `idleSocketMs` by default. */
+  readonly idleMs?: number;
+}
+
+/** Returns true if the engine sends a body as it arrives. */
+export function isStreamed(body: GatewayRequest["body"]): body is StreamedBody {
+  return body !== undefined && "start" in body;
+}
+
+/** Attempt of an engine to send a request. To follow a redirect, the call starts another attempt. */
 export interface Attempt {
-  /** Starts, and reports its events to the call, with this attempt as the first argument. */
+  /** Starts the attempt. The attempt reports its events to the call, with itself as the first argument. */
   start(): void;
   pause(): void;
   resume(): void;
   /** Reads a response to its end without using it. */
   discard(): void;
-  /** Ends the request at the gateway at once. */
+  /** Ends the request at the gateway immediately. */
   close(): void;
 }
 
 /** Creates an attempt of an engine. */
-export type Attempts = (request: GatewayRequest, call: EngineCall) => Attempt;
+export type CreateAttempt = (request: GatewayRequest, call: EngineCall) => Attempt;
 
-/** A request at the gateway. Turns an engine's events into the port's, and ends exactly once. */
+/** Sends calls through one engine. One timer ends all calls in which the gateway is silent for too long. */
+export class EngineCalls implements Gateway {
+  readonly origin: string;
+  readonly createAttempt: CreateAttempt;
+  readonly clock: Clock;
+  readonly #basePath: string;
+  readonly #authorization: string;
+  readonly #apiKey: string;
+  readonly #running = new Running<EngineCall>();
+  #timer: Timer | undefined;
+  /** Time at which the timer fires, on the clock's monotonic scale. */
+  #timerAt = Infinity;
+
+  constructor({ baseUrl, apiKey, clock }: GatewayOptions, createAttempt: CreateAttempt) {
+    const { origin, pathname } = new URL(baseUrl);
+    this.origin = origin;
+    this.#basePath = pathname.replace(/\/+$/, "");
+    this.#apiKey = apiKey;
+    this.#authorization = `Bearer ${apiKey}`;
+    this.createAttempt = createAttempt;
+    this.clock = clock;
+  }
+
+  send(request: GatewayRequest, receiver: GatewayReceiver): GatewayCall {
+    const call = new EngineCall(this.#outgoing(request), receiver, this);
+    this.#running.add(call);
+    this.#checkAt(call.startedAt + request.silenceMs, call.startedAt);
+    call.start();
+    return call;
+  }
+
+  /** Removes a call that has ended. */
+  ended(call: EngineCall): void {
+    this.#running.remove(call);
+  }
+
+  /**
+   * Returns a request with base path, length and credential added. Paths under /v1 need a bearer token, all others need
+   * `x-api-key` (gateway interface, section 5).
+   */
+  #outgoing({ method, path, headers: given, body, silenceMs }: GatewayRequest): GatewayRequest {
+    const headers: Record<string, string> = { ...given };
+    if (body !== undefined && body.length !== null) headers["content-length"] = String(body.length);
+    if (path.startsWith("/v1/")) headers["authorization"] = this.#authorization;
+    else headers["x-api-key"] = this.#apiKey;
+    return { method, path: this.#basePath + path, headers, body, silenceMs };
+  }
+
+  #checkAt(at: number, now: number): void {
+    if (at >= this.#timerAt) return;
+    this.#timer?.cancel();
+    this.#timerAt = at;
+    this.#timer = this.clock.after(Math.max(1, Math.ceil(at - now)), () => this.#checkSilence());
+  }
+
+  #checkSilence(): void {
+    this.#timer = undefined;
+    this.#timerAt = Infinity;
+    const now = this.clock.monotonic();
+    for (const call of this.#running.all()) {
+      const leftMs = call.silenceLeftMs(now);
+      if (leftMs > 0) this.#checkAt(now + leftMs, now);
+      else call.silent();
+    }
+  }
+}
+
+/** Call to the gateway. Converts the engine's events to the events that the receiver expects, and ends exactly once. */
 export class EngineCall implements GatewayCall {
+  /** Set by `Running`. */
+  index = 0;
+  readonly startedAt: number;
   readonly #request: GatewayRequest;
   readonly #receiver: GatewayReceiver;
-  readonly #attempts: Attempts;
-  readonly #origin: string;
-  readonly #clock: Clock;
+  readonly #calls: EngineCalls;
   #attempt: Attempt;
   #path: string;
   #redirects = 0;
   #over = false;
   #sent = false;
   #paused = false;
-  /** True once the whole request was given to the engine. */
+  /** True once the whole answer has arrived. A paused receiver gets `end` only after `resume`. */
+  #isComplete = false;
+  /** False while the engine still waits for bytes of a streamed request body. */
   #uploaded = true;
   #lastByteAt: number;
-  #silence: Timer;
 
-  constructor(
-    request: GatewayRequest,
-    receiver: GatewayReceiver,
-    how: { readonly attempts: Attempts; readonly origin: string; readonly clock: Clock },
-  ) {
-    this.#request = isStreamed(request.body) ? { ...request, body: this.#noted(request.body) } : request;
+  constructor(request: GatewayRequest, receiver: GatewayReceiver, calls: EngineCalls) {
+    this.#request = isStreamed(request.body) ? { ...request, body: this.#observed(request.body) } : request;
     this.#receiver = receiver;
-    this.#attempts = how.attempts;
-    this.#origin = how.origin;
-    this.#clock = how.clock;
+    this.#calls = calls;
     this.#path = request.path;
-    this.#lastByteAt = how.clock.monotonic();
-    this.#silence = how.clock.after(request.silenceMs, () => this.#checkSilence());
-    this.#attempt = how.attempts(this.#request, this);
+    this.startedAt = calls.clock.monotonic();
+    this.#lastByteAt = this.startedAt;
+    this.#attempt = calls.createAttempt(this.#request, this);
+  }
+
+  start(): void {
     this.#attempt.start();
   }
 
@@ -75,26 +162,27 @@ export class EngineCall implements GatewayCall {
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
-    this.#lastByteAt = this.#clock.monotonic();
-    this.#attempt.resume();
+    this.#lastByteAt = this.#calls.clock.monotonic();
+    if (this.#isComplete) queueMicrotask(() => this.completed(this.#attempt));
+    else this.#attempt.resume();
   }
 
   abort(): void {
     if (this.#finish()) this.#attempt.close();
   }
 
-  /** The connection is established, and the request is sent on it. */
+  /** Reports that the connection is established and the request is being sent. */
   sending(attempt: Attempt): void {
     if (this.#isCurrent(attempt)) this.#sent = true;
   }
 
-  /** The head of a response has arrived. */
+  /** Reports the head of a response. */
   answered(attempt: Attempt, head: GatewayHead): void {
     if (!this.#isCurrent(attempt)) return;
-    this.#lastByteAt = this.#clock.monotonic();
+    this.#lastByteAt = this.#calls.clock.monotonic();
     const { status } = head;
     if (status < 200) {
-      this.broken(attempt, "the answer has no status that HTTP knows");
+      this.broken(attempt, `the answer has the invalid status ${status}`);
       return;
     }
     const location = status >= 300 && status < 400 ? head.header("location") : undefined;
@@ -106,28 +194,34 @@ export class EngineCall implements GatewayCall {
     if (this.#paused) this.#attempt.pause();
   }
 
-  received(attempt: Attempt, bytes: Uint8Array): void {
+  /** Reports bytes of a response. `isLast` is true if `completed` follows immediately. */
+  received(attempt: Attempt, bytes: Uint8Array, isLast = false): void {
     if (!this.#isCurrent(attempt)) return;
-    this.#lastByteAt = this.#clock.monotonic();
-    this.#receiver.chunk(bytes);
+    this.#lastByteAt = this.#calls.clock.monotonic();
+    this.#receiver.chunk(bytes, isLast);
   }
 
-  /** The response is complete by its own framing. */
+  /** Reports that the response is complete according to its HTTP framing. */
   completed(attempt: Attempt): void {
-    if (!this.#isCurrent(attempt) || !this.#finish()) return;
-    // The response came before the end of the request: the rest of the request is not needed.
+    if (!this.#isCurrent(attempt)) return;
+    this.#isComplete = true;
+    if (this.#paused || !this.#finish()) return;
+    // The gateway answered before it had the whole request, so it does not need the remaining bytes.
     if (!this.#uploaded) this.#attempt.close();
     this.#receiver.end();
   }
 
-  /** The engine could not connect, or the connection broke before the response was complete. */
+  /** Reports that the engine could not connect, or that the connection broke before the response was complete. */
   broken(attempt: Attempt, message: string): void {
-    if (!this.#isCurrent(attempt)) return;
+    if (!this.#isCurrent(attempt) || this.#isComplete) return;
     this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
   }
 
-  /** Returns the same body. While it is written, the gateway is not silent. */
-  #noted(body: StreamedBody): StreamedBody {
+  /**
+   * Returns a body that reports its progress to the call. Each write restarts the time of silence, because the gateway
+   * may be silent during a long upload.
+   */
+  #observed(body: StreamedBody): StreamedBody {
     this.#uploaded = false;
     return {
       length: body.length,
@@ -136,7 +230,7 @@ export class EngineCall implements GatewayCall {
         body.start({
           write: (bytes) => {
             if (this.#over) return false;
-            this.#lastByteAt = this.#clock.monotonic();
+            this.#lastByteAt = this.#calls.clock.monotonic();
             return sink.write(bytes);
           },
           end: () => {
@@ -147,7 +241,7 @@ export class EngineCall implements GatewayCall {
     };
   }
 
-  /** Returns false for an attempt that was redirected, and after the end of the call: its events are ignored. */
+  /** Returns false if the attempt was redirected or the call has ended. The call then ignores the attempt's events. */
   #isCurrent(attempt: Attempt): boolean {
     return attempt === this.#attempt && !this.#over;
   }
@@ -158,15 +252,16 @@ export class EngineCall implements GatewayCall {
     this.#receiver.fail(failure);
   }
 
-  /** 307 and 308 keep method and body, so they alone can be followed, and only within the gateway's own origin. */
+  /**
+   * Follows a redirect within the gateway's origin, or ends the call with a failure. Follows only 307 and 308, because
+   * they keep method and body.
+   */
   #redirected(status: number, location: string): void {
-    const target = URL.parse(location, new URL(this.#path, this.#origin).href);
+    const { origin, createAttempt } = this.#calls;
+    const target = URL.parse(location, new URL(this.#path, origin).href);
     const canRepeat = !isStreamed(this.#request.body);
     const allowed =
-      canRepeat &&
-      (status === 307 || status === 308) &&
-      target?.origin === this.#origin &&
-      this.#redirects < redirectsMax;
+      canRepeat && (status === 307 || status === 308) && target?.origin === origin && this.#redirects < redirectsMax;
     if (target === null || !allowed) {
       this.#fail({ kind: "redirect", status });
       return;
@@ -175,26 +270,29 @@ export class EngineCall implements GatewayCall {
     this.#attempt.discard();
     this.#sent = false;
     this.#path = target.pathname + target.search;
-    this.#attempt = this.#attempts({ ...this.#request, path: this.#path }, this);
+    this.#attempt = createAttempt({ ...this.#request, path: this.#path }, this);
     this.#attempt.start();
   }
 
-  /** One timer for each call, set again only when it fires: bytes cost no timer. */
-  #checkSilence(): void {
-    const silentMs = this.#clock.monotonic() - this.#lastByteAt;
+  /**
+   * Returns the time until the gateway has been silent for too long, in milliseconds; 0 or less if it already has.
+   * Pauses do not count as silence.
+   */
+  silenceLeftMs(now: number): number {
     const { silenceMs } = this.#request;
-    if (!this.#paused && silentMs >= silenceMs) {
-      this.#fail({ kind: "silent" });
-      return;
-    }
-    const wait = this.#paused ? silenceMs : silenceMs - silentMs;
-    this.#silence = this.#clock.after(Math.max(1, Math.ceil(wait)), () => this.#checkSilence());
+    return this.#paused ? silenceMs : silenceMs - (now - this.#lastByteAt);
   }
 
+  /** Ends the call because the gateway is silent. */
+  silent(): void {
+    this.#fail({ kind: "silent" });
+  }
+
+  /** Ends the call. Returns false if it has already ended. */
   #finish(): boolean {
     if (this.#over) return false;
     this.#over = true;
-    this.#silence.cancel();
+    this.#calls.ended(this);
     return true;
   }
 }

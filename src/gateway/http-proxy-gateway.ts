@@ -4,30 +4,26 @@ import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import { EngineCall, type Attempt } from "./call.ts";
-import type { GatewayOptions } from "./gateway.ts";
-import { destinationOf, idleSocketMs, isStreamed, outgoing } from "./outgoing.ts";
-import { EnginePair } from "./pair.ts";
+import { EngineCalls, idleSocketMs, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 
-/** The gateway, with http-proxy-middleware 4 as its engine. */
-export function createHttpProxyGateway({
-  baseUrl,
-  apiKey,
-  clock,
-  idleMs = idleSocketMs,
-}: GatewayOptions): Gateway & AsyncDisposable {
-  const destination = destinationOf(baseUrl);
-  const { origin } = destination;
-  const target = new URL(origin);
-  const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 1024, timeout: idleMs } as const;
+/** Creates a gateway that uses http-proxy-middleware 4 as its engine. */
+export function createHttpProxyGateway(options: GatewayOptions): Gateway & AsyncDisposable {
+  const target = new URL(new URL(options.baseUrl).origin);
+  const agentOptions = {
+    keepAlive: true,
+    maxSockets: Infinity,
+    maxFreeSockets: 1024,
+    timeout: options.idleMs ?? idleSocketMs,
+  } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
-  const attemptOf = (pair: unknown) => (pair as Launched).attempt;
+  // The engine passes on the client's request or response, and the attempt is both.
+  const attemptOf = (client: unknown) => client as HttpProxyAttempt;
 
   const events: Plugin = (proxy) => {
-    proxy.on("proxyReq", (request: ClientRequest, pair) => attemptOf(pair)?.connecting(request));
-    proxy.on("proxyRes", (answer: IncomingMessage, pair) => attemptOf(pair)?.answered(answer));
-    proxy.on("error", (error, pair) => attemptOf(pair)?.broken(error));
-    proxy.on("econnreset", (error, pair) => attemptOf(pair)?.broken(error));
+    proxy.on("proxyReq", (request: ClientRequest, client) => attemptOf(client).connecting(request));
+    proxy.on("proxyRes", (answer: IncomingMessage, client) => attemptOf(client).answered(answer));
+    proxy.on("error", ({ message }, client) => attemptOf(client).broken(message));
+    proxy.on("econnreset", ({ message }, client) => attemptOf(client).broken(message));
   };
 
   const engine = createProxyMiddleware({
@@ -37,28 +33,17 @@ export function createHttpProxyGateway({
     selfHandleResponse: true,
     ejectPlugins: true,
     plugins: [events],
-    // Here the engine allows the body to be set for one request.
-    router: (pair, _response, options) => {
-      const body = attemptOf(pair)?.body;
-      options.buffer = bodySource(body) as NonNullable<typeof options.buffer>;
-      return target;
-    },
+    pathFilter: (_path, attempt) => attemptOf(attempt).passesFilter(),
   });
 
-  const launch = (pair: EnginePair, attempt: HttpProxyAttempt) => {
-    (pair as Launched).attempt = attempt;
-    void engine(pair as unknown as IncomingMessage, pair as unknown as ServerResponse, (error) => {
-      if (error instanceof Error) attempt.broken(error);
+  const launch = (attempt: HttpProxyAttempt) => {
+    void engine(attempt as unknown as IncomingMessage, attempt as unknown as ServerResponse, (error) => {
+      if (error instanceof Error) attempt.broken(error.message);
     });
   };
-  const how = {
-    attempts: (request, call) => new HttpProxyAttempt(request, call, launch),
-    origin,
-    clock,
-  } satisfies ConstructorParameters<typeof EngineCall>[2];
-
+  const calls = new EngineCalls(options, (request, call) => new HttpProxyAttempt(request, call, launch));
   return {
-    send: (request, receiver) => new EngineCall(outgoing(request, destination, apiKey), receiver, how),
+    send: (request, receiver) => calls.send(request, receiver),
     async [Symbol.asyncDispose]() {
       agent.destroy();
     },
@@ -66,51 +51,70 @@ export function createHttpProxyGateway({
 }
 
 /**
- * Links a pair to its attempt. It is a member and not a WeakMap, which keeps its keys, and with them whole requests, until
- * a full garbage collection.
+ * Attempt to send a request through http-proxy-middleware. The engine expects the client's request and response, as in
+ * Express, and gets the attempt as both. It does not get those of the real client, because Farebox needs more than
+ * passing bytes between them. Farebox reads a response to its end after the client has disconnected, filters headers by
+ * an allow-list, and follows redirects. The attempt has only the members that the engine uses. The engine's version is
+ * pinned, and tests cover each pitfall.
  */
-type Launched = EnginePair & { attempt?: HttpProxyAttempt };
-
-/** Returns the stream that the engine pipes into its request: the exact bytes, in one write or as they arrive. */
-function bodySource(body: GatewayRequest["body"]): { pipe(to: ClientRequest): void } {
-  if (!isStreamed(body)) return { pipe: (to) => void (body === undefined ? to.end() : to.end(body)) };
-  return {
-    pipe(to) {
-      to.on("drain", () => body.resume());
-      body.start({ write: (bytes) => !to.destroyed && to.write(bytes), end: () => void to.end() });
-    },
-  };
-}
-
-/** Gives a pair to http-proxy-middleware, which pipes the body to the gateway. */
-type Launch = (pair: EnginePair, attempt: HttpProxyAttempt) => void;
-
-/** One request through http-proxy-middleware. */
 class HttpProxyAttempt implements Attempt {
-  readonly body: GatewayRequest["body"];
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Empty until the engine calls its path filter. Before that, the engine would parse any URL that is not empty. */
+  url = "";
+  readonly httpVersion = "1.1";
+  readonly httpVersionMajor = 1;
+  readonly socket = engineSocket;
+  readonly writableFinished = false;
+  readonly finished = false;
+  readonly headersSent = false;
+  destroyed = false;
+  readonly #path: string;
+  readonly #body: GatewayRequest["body"];
   readonly #call: EngineCall;
-  readonly #launch: Launch;
-  readonly #pair: EnginePair;
+  readonly #launch: (attempt: HttpProxyAttempt) => void;
+  readonly #closeListeners: (() => void)[] = [];
   #answer: IncomingMessage | undefined;
+  /**
+   * True if the gateway may send the answer in hundreds of small chunks. The attempt then joins the chunks that have
+   * arrived.
+   */
+  #isChunked = false;
+  #paused = false;
   #closed = false;
 
-  constructor(request: GatewayRequest, call: EngineCall, launch: Launch) {
-    this.body = request.body;
+  constructor(
+    { method, path, headers, body }: GatewayRequest,
+    call: EngineCall,
+    launch: (attempt: HttpProxyAttempt) => void,
+  ) {
+    this.method = method;
+    this.#path = path;
+    this.headers = headers;
+    this.#body = body;
     this.#call = call;
     this.#launch = launch;
-    this.#pair = new EnginePair(request);
   }
 
   start(): void {
-    this.#launch(this.#pair, this);
+    this.#launch(this);
+  }
+
+  /** Sets the URL and permits the engine to send the request. */
+  passesFilter(): boolean {
+    this.url = this.#path;
+    return true;
   }
 
   pause(): void {
-    this.#answer?.pause();
+    if (!this.#isChunked) this.#answer?.pause();
+    this.#paused = true;
   }
 
   resume(): void {
-    this.#answer?.resume();
+    this.#paused = false;
+    if (!this.#isChunked) this.#answer?.resume();
+    else process.nextTick(() => this.#read());
   }
 
   discard(): void {
@@ -120,45 +124,112 @@ class HttpProxyAttempt implements Attempt {
 
   close(): void {
     this.#closed = true;
-    this.#pair.close();
+    if (this.destroyed) return;
+    this.destroyed = true;
+    for (const listener of this.#closeListeners) listener();
   }
 
-  /** The engine has a socket for the request; it is sent as soon as that is connected, with TLS once that is agreed on. */
+  /**
+   * Adds a listener for the engine. The attempt emits only `close`, which makes the engine disconnect from the gateway.
+   */
+  on(event: string, listener: () => void): this {
+    if (event !== "close") return this;
+    // If the attempt was closed before the engine used it, the engine's request must end before it gets a socket.
+    if (this.destroyed) queueMicrotask(listener);
+    else this.#closeListeners.push(listener);
+    return this;
+  }
+
+  /**
+   * Sends the body: a body in memory with the head in one system call, and an upload as it arrives. The engine calls
+   * this method once it has a socket.
+   */
+  pipe(to: ClientRequest): void {
+    const body = this.#body;
+    if (body === undefined) to.end();
+    else if (isStreamed(body)) {
+      to.on("drain", () => body.resume());
+      body.start({ write: (bytes) => !to.destroyed && to.write(bytes), end: () => void to.end() });
+    } else {
+      to.cork();
+      for (const piece of body.pieces) to.write(piece);
+      to.end();
+      to.uncork();
+    }
+  }
+
+  /**
+   * Marks the attempt as destroyed. The engine calls this method to end the client's connection, but other code of
+   * Farebox ends that connection.
+   */
+  destroy(): this {
+    this.destroyed = true;
+    return this;
+  }
+
+  /**
+   * Handles the socket of a request. The engine sends the request once the socket is connected, including the TLS
+   * handshake.
+   */
   connecting(request: ClientRequest): void {
     const { socket } = request;
     if (socket === null || !isConnecting(socket)) this.#call.sending(this);
     else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => this.#call.sending(this));
-    // The connection ended with neither a response nor an error, as after an unrequested 101.
+    // A connection may end with neither a response nor an error, for example after an unrequested 101.
     request.once("close", () => {
       if (this.#answer === undefined) this.#call.broken(this, "the connection closed without an answer");
     });
   }
 
-  /** The engine has the head of a response. */
+  /** Handles the head of a response. */
   answered(answer: IncomingMessage): void {
     if (this.#closed) {
       answer.destroy();
       return;
     }
     this.#answer = answer;
+    this.#isChunked = answer.headers["content-length"] === undefined;
     this.#call.answered(this, headOf(answer));
-    // The response is ignored or being discarded.
+    // Ignores the body if the call has closed this attempt or discards the response.
     if (this.#closed || answer.readableFlowing === true) return;
-    answer.on("data", (bytes: Buffer) => this.#call.received(this, bytes));
-    answer.on("end", () => {
-      if (answer.complete) this.#call.completed(this);
-    });
-    answer.on("close", () => this.#call.broken(this, "the connection closed before the answer was complete"));
+    if (this.#isChunked) answer.on("readable", () => this.#read());
+    else {
+      answer.on("data", (bytes: Buffer) => this.#call.received(this, bytes));
+      answer.on("end", () => {
+        if (answer.complete) this.#call.completed(this);
+      });
+    }
+    answer.on("close", () => this.broken("the connection closed before the answer was complete"));
   }
 
-  /** The engine could not connect, or the connection broke. An error after a complete response is ignored. */
-  broken({ message }: Error): void {
-    if (this.#answer?.complete !== true) this.#call.broken(this, message);
+  /** Reports all chunks that have arrived, as one piece. */
+  #read(): void {
+    const answer = this.#answer;
+    if (answer === undefined || this.#paused || this.#closed) return;
+    const bytes = answer.read() as Buffer | null;
+    if (bytes !== null) this.#call.received(this, bytes, answer.complete);
+    if (answer.complete) this.#call.completed(this);
+  }
+
+  /** Handles a failed or broken connection. Ignores an error after a complete response. */
+  broken(message: string): void {
+    if (this.#answer?.complete === true) return;
+    if (this.#isChunked) {
+      this.#paused = false;
+      this.#read();
+    }
+    this.#call.broken(this, message);
   }
 }
 
+/**
+ * Client's socket as the engine sees it. The engine uses it to detect a reset by the client. The engine would also
+ * listen to the socket's server, which is missing here.
+ */
+const engineSocket = { writable: true };
+
 function isConnecting(socket: Socket): boolean {
-  // Node's TLS sockets have it, its types do not.
+  // Node's TLS sockets have this property, but its types do not.
   const { secureConnecting } = socket as { readonly secureConnecting?: boolean };
   return socket.connecting || secureConnecting === true;
 }

@@ -1,50 +1,44 @@
+import type { BodyBytes } from "../ports/exchange.ts";
 import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
-import { Pool, type Dispatcher } from "undici";
+import type { Socket } from "node:net";
+import { buildConnector, Pool, type Dispatcher } from "undici";
 import type { Gateway, GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
-import { EngineCall, type Attempt } from "./call.ts";
-import type { GatewayOptions } from "./gateway.ts";
-import { destinationOf, idleSocketMs, isStreamed, outgoing } from "./outgoing.ts";
+import { EngineCalls, idleSocketMs, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 
-/** The gateway, with undici as its engine. */
-export function createUndiciGateway({
-  baseUrl,
-  apiKey,
-  clock,
-  idleMs = idleSocketMs,
-}: GatewayOptions): Gateway & AsyncDisposable {
-  const destination = destinationOf(baseUrl);
-  const { origin } = destination;
-  const pool = new Pool(origin, {
+/** Creates a gateway that uses undici as its engine. */
+export function createUndiciGateway(options: GatewayOptions): Gateway & AsyncDisposable {
+  const idleMs = options.idleMs ?? idleSocketMs;
+  const pool = new Pool(new URL(options.baseUrl).origin, {
     connections: null,
     pipelining: 1,
     keepAliveTimeout: idleMs,
-    // Caps a server's own hint, which may be far longer.
+    // Limits the time that the server proposes, which may be far longer.
     keepAliveMaxTimeout: idleMs,
     allowH2: false,
-    // The call detects silence, with one timer for connecting, head and body.
+    // The call detects silence while it connects and while it waits for the head and the body.
     headersTimeout: 0,
     bodyTimeout: 0,
-    connectTimeout: 0,
+    connect: connectWithoutInterim(),
   });
-  const how = {
-    attempts: (request, call) => new UndiciAttempt(request, call, pool),
-    origin,
-    clock,
-  } satisfies ConstructorParameters<typeof EngineCall>[2];
+  const calls = new EngineCalls(options, (request, call) => new UndiciAttempt(request, call, pool));
   return {
-    send: (request, receiver) => new EngineCall(outgoing(request, destination, apiKey), receiver, how),
+    send: (request, receiver) => calls.send(request, receiver),
     [Symbol.asyncDispose]: () => pool.destroy(),
   };
 }
 
-/** One request through undici. */
+/** Attempt to send a request through undici. */
 class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   readonly #request: GatewayRequest;
   readonly #call: EngineCall;
   readonly #dispatcher: Dispatcher;
   #controller: Dispatcher.DispatchController | undefined;
   #closed = false;
+  #paused = false;
+  #isComplete = false;
+  /** Chunks that arrived in this turn of the event loop. The gateway may send hundreds at once. */
+  #chunks: Buffer[] = [];
 
   constructor(request: GatewayRequest, call: EngineCall, dispatcher: Dispatcher) {
     this.#request = request;
@@ -54,19 +48,22 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
 
   start(): void {
     const { method, path, headers, body } = this.#request;
-    const sent = isStreamed(body) ? readableOf(body) : (body ?? null);
+    const sent = isStreamed(body) ? readableOf(body) : bodyInMemory(body);
     this.#dispatcher.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body: sent }, this);
   }
 
   pause(): void {
+    this.#paused = true;
     this.#controller?.pause();
   }
 
   resume(): void {
+    this.#paused = false;
+    process.nextTick(() => this.#pass());
     this.#controller?.resume();
   }
 
-  /** The engine reads it to its end automatically. */
+  /** Does nothing, because the engine reads responses to their end. */
   discard(): void {}
 
   close(): void {
@@ -74,7 +71,7 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     this.#controller?.abort(new Error("the call is over"));
   }
 
-  /** The connection is established, with TLS if the gateway has it. A request that was closed meanwhile is not sent. */
+  /** Called once the connection is established, including TLS. Aborts a request that was closed in the meantime. */
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#closed) controller.abort(new Error("the call is over"));
@@ -87,38 +84,125 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     headers: IncomingHttpHeaders,
     statusText?: string,
   ): void {
-    // An interim response (100, 103) is not the response.
+    // Ignores interim responses (100, 103).
     if (status < 200) return;
     this.#call.answered(this, headOf(status, statusText ?? "", headers, controller.rawHeaders));
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
-    this.#call.received(this, bytes);
+    if (this.#chunks.push(bytes) === 1) process.nextTick(() => this.#pass());
   }
 
   onResponseEnd(): void {
-    this.#call.completed(this);
+    this.#isComplete = true;
+    this.#pass();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
+    this.#paused = false;
+    this.#pass();
     this.#call.broken(this, error.message);
+  }
+
+  /**
+   * Reports all chunks that have arrived, as one piece. After a pause begins, the engine may read one more chunk. That
+   * chunk waits until the pause ends.
+   */
+  #pass(): void {
+    if (this.#paused) return;
+    const [first, ...more] = this.#chunks;
+    if (first !== undefined) {
+      const bytes = more.length === 0 ? first : Buffer.concat(this.#chunks);
+      this.#chunks = [];
+      this.#call.received(this, bytes, this.#isComplete);
+    }
+    if (this.#isComplete) this.#call.completed(this);
   }
 }
 
-/** Returns the body for the engine. It is read once the engine reads it. */
+/** Returns a connector whose sockets skip interim responses. */
+function connectWithoutInterim(): buildConnector.connector {
+  const connect = buildConnector({ allowH2: false, timeout: 0 });
+  return (options, callback) =>
+    connect(options, (...[error, socket]: Parameters<buildConnector.Callback>) => {
+      if (error !== null) return callback(error, null);
+      skipInterim(socket);
+      callback(null, socket);
+    });
+}
+
+/** Largest size of interim responses that are skipped before a response, in bytes. */
+const interimBytesMax = 16 * 1024;
+
+/**
+ * Makes a socket skip interim responses. The engine treats `100 Continue` as a broken response, although a client must
+ * skip it (RFC 9110, 15.2).
+ */
+function skipInterim(socket: Socket): void {
+  const read = socket.read.bind(socket);
+  const write = socket.write.bind(socket) as (...sent: unknown[]) => boolean;
+  /**
+   * Start of a response, as far as it has arrived. Undefined while the engine reads a response, because its body may
+   * contain any bytes.
+   */
+  let start: Buffer | undefined;
+  socket.write = (...sent: unknown[]) => {
+    // The engine writes the head of a request as text.
+    if (typeof sent[0] === "string" && sent[0].includes(" HTTP/1.1\r\n")) start = Buffer.alloc(0);
+    return write(...sent);
+  };
+  socket.read = (size?: number) => {
+    const bytes = read(size) as Buffer | null;
+    if (bytes === null || start === undefined) return bytes;
+    start = start.length === 0 ? bytes : Buffer.concat([start, bytes]);
+    const final = finalResponse(start) ?? (start.length > interimBytesMax ? start : undefined);
+    if (final === undefined) return null;
+    start = undefined;
+    return final;
+  };
+}
+
+const interimStart = "HTTP/1.1 1";
+const statusLength = "HTTP/1.1 100".length;
+
+/** Returns the bytes after interim responses; undefined if more bytes are needed. */
+function finalResponse(bytes: Buffer): Buffer | undefined {
+  let at = 0;
+  for (;;) {
+    const status = bytes.toString("latin1", at, at + statusLength);
+    // A switch of protocols is a final response.
+    if (!interimStart.startsWith(status.slice(0, interimStart.length)) || status.endsWith(" 101"))
+      return bytes.subarray(at);
+    const end = status.length < statusLength ? -1 : bytes.indexOf("\r\n\r\n", at);
+    if (end === -1) return undefined;
+    at = end + 4;
+  }
+}
+
+/**
+ * Returns a body in memory for the engine; null if there is no body. Returns a single piece as a buffer, which the
+ * engine sends with the least work. Returns several pieces as an iterable.
+ */
+function bodyInMemory(body: BodyBytes | undefined): Buffer | Readable | null {
+  if (body === undefined || body.pieces.length <= 1) return body?.whole ?? null;
+  // The engine accepts every iterable, but its types do not allow that.
+  return body.pieces as Iterable<Buffer> as unknown as Readable;
+}
+
+/** Returns the body as a stream for the engine. The body starts when the engine first reads. */
 function readableOf(body: StreamedBody): Readable {
-  let begun = false;
+  let hasStarted = false;
   const readable = new Readable({
     read() {
-      if (begun) return body.resume();
-      begun = true;
+      if (hasStarted) return body.resume();
+      hasStarted = true;
       body.start({
         write: (bytes) => !readable.destroyed && readable.push(bytes),
         end: () => void readable.push(null),
       });
     },
   });
-  // The engine destroys it with the request, which reports the error.
+  // The engine destroys the stream together with the request, and the request reports the error.
   readable.on("error", () => undefined);
   return readable;
 }

@@ -1,7 +1,9 @@
 import {
+  alertGroups,
   balanceAlerts,
   budgetAlerts,
   driftAlerts,
+  raiseRequestAlerts,
   refusalAlerts,
   unsettledAlerts,
   type Alert,
@@ -10,6 +12,7 @@ import {
 } from "../core/alerts.ts";
 import { scaledFigure } from "../core/account.ts";
 import type { Shortage } from "../core/budget.ts";
+import { isByUserOrTag, namedScope, withoutUsers } from "../core/scope.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
@@ -17,19 +20,23 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
+import type { RaiseRequests } from "../ports/raise-requests.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
 import { loop } from "../platform/loop.ts";
-import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
+import { alertMessage, timesIn, type AlertMessage } from "../wire/alert-message.ts";
 import type { JobClaim } from "./job-claims.ts";
 
 /**
- * Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more if anything was spent since the last
- * time.
+ * Raises alerts while a proxy runs. Disposal evaluates the budgets once more if `spent` or `refused` was called since
+ * their last evaluation.
  */
 export interface Alerts extends AsyncDisposable {
-  /** Reports that something was spent, and returns at once. The budgets are evaluated soon, usually after a second. */
+  /**
+   * Reports that something was spent or a raise was requested, and returns immediately. The evaluation of the budgets
+   * starts soon, usually after a second.
+   */
   spent(): void;
-  /** Reports a refused request, and returns at once. */
+  /** Reports a refused request, and returns immediately. */
   refused(refusal: Refusal): void;
   /** Evaluates everything now. */
   evaluate(): Promise<void>;
@@ -38,7 +45,10 @@ export interface Alerts extends AsyncDisposable {
 interface AlertRules {
   /** Balance below which an alert is raised; null for never. */
   readonly balanceFloor: PicoUsd | null;
-  /** Least number of hours that the balance must last. An alert is raised if it lasts for fewer; null for never. */
+  /**
+   * Number of hours for which the balance must last. A balance that lasts for fewer hours raises an alert; null for no
+   * alert.
+   */
   readonly hoursMin: number | null;
   /** Age above which a hold raises an alert, in milliseconds. */
   readonly unsettledMs: number;
@@ -47,6 +57,7 @@ interface AlertRules {
 interface AlertDeps {
   readonly ledger: LedgerQueries & BudgetStore;
   readonly samples: AccountSamples;
+  readonly raiseRequests: Pick<RaiseRequests, "list">;
   readonly outbox: Outbox;
   readonly calendar: Calendar;
   readonly clock: Clock;
@@ -55,38 +66,46 @@ interface AlertDeps {
   /** Target to which the outbox sends alerts; null to record them without sending. */
   readonly target: string | null;
   readonly newId: () => string;
-  /** Returns a function that finds the present name of a key by its id. */
+  /** Returns a function that finds the current name of a key by its id. */
   readonly names: () => Promise<(keyId: string) => string | null>;
   /** Returns the recent cost per hour. */
   readonly burnPerHour: () => Promise<PicoUsd>;
-  /** Compares the gateway's bill with the samples of the last day. Returns null while the result is not known. */
+  /** Compares gateway and ledger over the last day. Returns null while the result is not known. */
   readonly drift: () => Promise<{ readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null>;
   /** Counts each new alert. */
   readonly countAlert: (type: AlertType) => void;
   /** Called after new messages have been put into the outbox. */
   readonly wakeDelivery: () => void;
-  /** Claim to evaluate the ledger. Every proxy reports its own refusals, because the outbox accepts each alert only once. */
+  /**
+   * Claim to evaluate the ledger. Alerts about refusals need no claim, because the outbox accepts each alert only once.
+   */
   readonly claim: JobClaim;
 }
 
 /** Shortest pause between two evaluations of the budgets, in milliseconds. */
 const budgetPauseMs = 1_000;
-/** Largest share of the time that evaluations take. Matters only if many windows make each evaluation slow. */
+/**
+ * Largest share of time that evaluations of the budgets take. This limit matters only if many windows make each
+ * evaluation slow.
+ */
 const budgetShareMax = 1 / 20;
 /** Period between two evaluations of everything, in milliseconds. */
 const periodMs = 60_000;
 /**
- * Largest age of a sample that still shows the present balance, in milliseconds. Without traffic, samples are an hour
- * apart.
+ * Largest age of a sample whose balance counts as current, in milliseconds. Without traffic, samples are an hour apart.
  */
 const sampleMsMax = 2 * 3_600_000;
-/** Largest number of windows in an evaluation. The next evaluation covers those that are left. */
+/** Largest number of windows in an evaluation. The next evaluation covers the remaining windows. */
 const windowsMax = 500;
+/** Largest number of open requests for raises in an evaluation. */
+const requestsMax = 200;
 /** Largest number of messages in a transaction. It is small because a hold may wait for the transaction. */
-const putAtOnce = 100;
-/** Largest number of refused windows that are remembered until they are evaluated. */
+const messagesAtOnceMax = 100;
+/** Largest number of deduplication keys to look up at once. */
+const knownAtOnceMax = 1_000;
+/** Largest number of windows with refusals to remember until the next evaluation. */
 const refusedMax = 10_000;
-/** Largest number of keys that are remembered because their alerts are in the outbox. */
+/** Largest number of deduplication keys to remember for alerts that are in the outbox. */
 const raisedMax = 100_000;
 
 export function startAlerts(deps: AlertDeps): Alerts {
@@ -94,26 +113,31 @@ export function startAlerts(deps: AlertDeps): Alerts {
   const refusals = new Map<string, Shortage>();
   const raise = alertRaiser(deps);
   let lastAt: number | null = null;
-  let hasSpent = false;
-  /** Duration of the last evaluation of the budgets, in milliseconds. */
+  let areBudgetsDue = false;
+  /** Duration of the latest query for windows to alert, in milliseconds. */
   let budgetsMs = 0;
 
-  /** Returns the alerts of present windows. Just after the start of an hour, it also covers the windows that have ended. */
+  /**
+   * Returns the alerts of current windows. The first evaluation in an hour also covers the windows that have just
+   * ended.
+   */
   const windowAlerts = async (now: number): Promise<Alert[]> => {
-    const hasTurned = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
-    const instants = lastAt !== null && hasTurned ? [lastAt, now] : [now];
+    const isNewHour = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
+    const instants = lastAt !== null && isNewHour ? [lastAt, now] : [now];
     const startedAt = clock.monotonic();
     const found = await Promise.all(instants.map((at) => ledger.windowsToAlert(at, windowsMax)));
     budgetsMs = clock.monotonic() - startedAt;
     if (found.some(({ length }) => length === windowsMax)) spent();
     return budgetAlerts(found.flat());
   };
+  const requestAlerts = async (at: number): Promise<Alert[]> =>
+    raiseRequestAlerts(await deps.raiseRequests.list({ isOpen: true, at, limit: requestsMax }));
   const evaluateBudgets = async (): Promise<void> => {
     const now = clock.now();
-    hasSpent = false;
+    areBudgetsDue = false;
     const shortages = [...refusals.values()];
     refusals.clear();
-    const alerts = claim.isMine() ? await windowAlerts(now) : [];
+    const alerts = claim.isMine() ? [...(await windowAlerts(now)), ...(await requestAlerts(now))] : [];
     lastAt = now;
     await raise([...alerts, ...refusalAlerts(shortages)]);
   };
@@ -126,8 +150,8 @@ export function startAlerts(deps: AlertDeps): Alerts {
   const budgets = loop(clock, evaluateBudgets, { firstMs: Infinity, everyMs: Infinity, onError });
   const everything = loop(clock, evaluateAll, { firstMs: budgetPauseMs, everyMs: periodMs, onError });
   const spent = (): void => {
-    if (hasSpent) return;
-    hasSpent = true;
+    if (areBudgetsDue) return;
+    areBudgetsDue = true;
     budgets.wake(Math.max(budgetPauseMs, budgetsMs / budgetShareMax));
   };
   claim.onTaken(spent);
@@ -144,7 +168,7 @@ export function startAlerts(deps: AlertDeps): Alerts {
     async [Symbol.asyncDispose]() {
       await everything[Symbol.asyncDispose]();
       await budgets[Symbol.asyncDispose]();
-      if (hasSpent) await evaluateBudgets().catch(onError);
+      if (areBudgetsDue) await evaluateBudgets().catch(onError);
     },
   };
 }
@@ -180,36 +204,74 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
 }
 
 /**
- * Returns a function that puts new alerts into the outbox. The next evaluation finds alerts again that could not be
- * written.
+ * Returns a function that puts new alerts into the outbox. If an alert could not be written, the next evaluation finds
+ * it again; an alert about refusals returns with the next refusal.
  */
 function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
-  const { clock, outbox, target, newId } = deps;
-  /** Keys of alerts that are known to be in the outbox. It is a cache: the outbox itself rejects all other duplicates. */
+  const { clock, outbox, target, newId, calendar } = deps;
+  const timeText = timesIn(calendar.timeZone);
+  /**
+   * Cache of the deduplication keys of alerts that are in the outbox. The outbox itself rejects duplicates that the
+   * cache lacks.
+   */
   const raised = new Set<string>();
+  const isFresh = ({ dedupeKey }: Alert) => !raised.has(dedupeKey);
+  /**
+   * Returns the messages to add. Farebox sends only the first message of a group, which names some of the group's other
+   * alerts. It only records the messages of these other alerts.
+   */
+  const messagesOf = async (alerts: readonly Alert[]) => {
+    const grouped = alertGroups(alerts.filter(isFresh))
+      .filter(({ others }) => others.length > 0)
+      .flatMap(({ alert, others }) => [alert, ...others].map(({ dedupeKey }) => dedupeKey));
+    for (let from = 0; from < grouped.length; from += knownAtOnceMax)
+      for (const key of await outbox.known(grouped.slice(from, from + knownAtOnceMax))) raised.add(key);
+    return alertGroups(alerts.filter(isFresh)).flatMap((group) => [
+      { ...group, to: target },
+      ...group.others.map((alert) => ({ alert, others: [], to: null })),
+    ]);
+  };
   return async (alerts) => {
-    const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));
+    const fresh = await messagesOf(alerts);
     if (fresh.length === 0) return;
     const nameOf = await deps.names();
     const at = clock.now();
-    const added: AlertMessage[] = [];
-    for (let from = 0; from < fresh.length; from += putAtOnce) {
-      const part = fresh.slice(from, from + putAtOnce);
-      const messages = part.map((alert) => ({ alert, message: alertMessage(alert, { id: newId(), at, nameOf }) }));
-      const ids = await outbox.put(messages.map(({ alert, message }) => newMessage(alert, message, at, target)));
+    const added: { readonly alert: Alert; readonly message: AlertMessage }[] = [];
+    for (let from = 0; from < fresh.length; from += messagesAtOnceMax) {
+      const part = fresh.slice(from, from + messagesAtOnceMax);
+      const messages = part.map(({ to, ...group }) => ({
+        alert: group.alert,
+        to,
+        message: alertMessage(group, { id: newId(), at, nameOf, timeText }),
+      }));
+      const ids = await outbox.put(messages.map(({ alert, message, to }) => newMessage(alert, message, at, to)));
       if (ids === undefined) break;
       if (raised.size > raisedMax) raised.clear();
-      for (const { dedupeKey } of part) raised.add(dedupeKey);
-      added.push(...messages.map(({ message }) => message).filter(({ id }) => ids.includes(id)));
+      for (const { alert } of part) raised.add(alert.dedupeKey);
+      added.push(...messages.filter(({ message }) => ids.includes(message.id)));
     }
     if (added.length === 0) return;
-    for (const { type } of added) deps.countAlert(type);
+    for (const { alert } of added) deps.countAlert(alert.type);
     deps.log.warn(
-      { alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) },
+      { alerts: added.length, first: added.slice(0, 5).map((each) => loggedAlert(each, nameOf)) },
       "alerts raised",
     );
     deps.wakeDelivery();
   };
+}
+
+/**
+ * Returns the log fields of an alert. They contain the alert's text, unless its budget is by user or tag. The log must
+ * not contain users or tag values that clients state.
+ */
+function loggedAlert(
+  { alert, message: { type, text } }: { readonly alert: Alert; readonly message: AlertMessage },
+  nameOf: (keyId: string) => string | null,
+) {
+  const budget =
+    "window" in alert ? alert.window.budget : alert.type === "raise_requested" ? alert.request.budget : null;
+  if (budget === null || !isByUserOrTag(budget.scope)) return { type, text };
+  return { type, budget: `${namedScope(withoutUsers(budget.scope), nameOf)} per ${budget.period}` };
 }
 
 function newMessage(alert: Alert, message: AlertMessage, at: number, target: string | null): NewMessage {

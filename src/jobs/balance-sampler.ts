@@ -4,29 +4,38 @@ import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 import { takeSample, type SampleDeps } from "./take-sample.ts";
 
-/** Samples the gateway's account while a proxy runs. Disposing of it waits for the sample in progress. */
+/** Samples the gateway's account while a proxy runs. Disposal waits for the sample in progress. */
 export interface BalanceSampler extends AsyncDisposable {
-  /** Takes a sample now, even if none is due. Returns undefined if the gateway sent no record or it could not be stored. */
+  /**
+   * Takes a sample now, even if none is due. Returns undefined if the gateway sent no record, or if the sample could
+   * not be stored.
+   */
   sample(): Promise<AccountSample | undefined>;
 }
 
 /** Shortest pause between two samples, in milliseconds. Applies even if the cached balance expires sooner. */
 const periodMsMin = 60_000;
-/** Delay of the first sample, in milliseconds. Short, to have a baseline early; not 0, because most failures show at the start. */
+/**
+ * Delay of the first sample, in milliseconds. The delay is short, because a baseline must exist early. It is not 0,
+ * because a proxy that fails usually fails right after its start.
+ */
 const firstMs = 15_000;
-/** Pause between samples without traffic, in milliseconds. Short enough to name the hour in which others used the account. */
+/**
+ * Pause between samples without traffic, in milliseconds. Such samples show in which hour someone else used the
+ * account.
+ */
 const idlePeriodMs = 3_600_000;
 const thinEveryMs = 86_400_000;
 
 /**
- * Takes a sample every `everyMs` during traffic and once after it, when nothing is pending any more. Otherwise takes one
- * every hour. Thins out old samples once a day. While another proxy has the job, it takes only requested samples.
+ * Takes a sample every `everyMs` during traffic. Takes one more sample when nothing is pending anymore, and then one
+ * sample every hour. Thins out old samples once a day. While another proxy has the job, takes only requested samples.
  */
 export function startBalanceSampler(
   deps: SampleDeps & {
     readonly log: Log;
     readonly everyMs: number;
-    /** Fetches the record from the gateway. Returns undefined if the gateway sends none. */
+    /** Fetches the account's record from the gateway. Returns undefined if the gateway sends none. */
     readonly fetch: () => Promise<unknown>;
     readonly claim: JobClaim;
   },
@@ -34,7 +43,7 @@ export function startBalanceSampler(
   const { ledger, samples, clock, log, claim } = deps;
   let isRequested = false;
   let lastTaken: AccountSample | undefined;
-  // After a restart it is not known whether the last sample followed traffic, so another sample is taken.
+  // After a restart, Farebox does not know whether the last sample followed traffic, so it takes another sample.
   let followsTraffic = true;
   let hasFailed = false;
   let thinnedAt: number | null = null;
@@ -82,6 +91,7 @@ export function startBalanceSampler(
   };
 }
 
+/** Returns true if requests were pending at the sample, are pending now, or were recorded in between. */
 function hasRunSince({ before }: AccountSample, now: LedgerTotals): boolean {
   return before.pending > 0 || now.pending > 0 || before.written !== now.written;
 }

@@ -8,12 +8,12 @@ import { loop, sleep } from "../platform/loop.ts";
 import { webhookHeaders } from "../wire/webhook-signature.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** The present destination of a message. */
+/** Current destination of a message. */
 export interface Destination {
   readonly url: string;
   readonly rule: AddressRule;
-  /** The message's id and time are added to the headers. */
   readonly body: string;
+  /** Returns headers to send in addition to the standard ones, which state the message's id and time. */
   readonly headers: (standard: Readonly<Record<string, string>>, body: string) => Readonly<Record<string, string>>;
 }
 
@@ -22,10 +22,13 @@ export interface NoDestination {
   readonly gone: string;
 }
 
-/** Result of a try. A `failed` message is sent again later. */
+/** Result of an attempt. A `failed` message is sent again later. */
 export type DeliveryResult = "delivered" | "failed" | "given_up";
 
-/** Sends the messages of the outbox while a proxy runs. Disposing of it ends open requests; their messages are sent again later. */
+/**
+ * Sends the messages of the outbox while a proxy runs. Disposal ends open requests; a proxy sends their messages again
+ * later.
+ */
 export interface Delivery extends AsyncDisposable {
   /** Starts a delivery soon. Callers use it after they put a message into the outbox. */
   wake(): void;
@@ -38,30 +41,36 @@ interface DeliveryDeps {
   readonly sender: WebhookSender;
   readonly clock: Clock;
   readonly log: Log;
-  /** At least 0, below 1. */
+  /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
   readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
   readonly countResult: (kind: MessageKind, result: DeliveryResult) => void;
-  /** Checked before each message is sent. */
+  /** Claim to send messages. Delivery checks it before it sends each message. */
   readonly claim: JobClaim;
 }
 
-/** Largest number of targets served in parallel. A few targets that do not answer then do not delay the others. */
+/**
+ * Largest number of targets to serve in parallel. It is above 1, so a few targets that do not answer do not delay the
+ * others.
+ */
 const concurrencyMax = 16;
-/** Period for which ended messages are kept for readers, in milliseconds. Their keys may be remembered longer. */
+/**
+ * Time for which Farebox keeps delivered and abandoned messages for display, in milliseconds. It may keep their
+ * deduplication keys longer.
+ */
 const keptMs = 7 * 86_400_000;
 const tidyEveryMs = 3_600_000;
-/** Pause after an error of the outbox itself, in milliseconds. */
+/** Pause after an internal error, in milliseconds. */
 const afterErrorMs = 5_000;
 
 export function startDelivery(deps: DeliveryDeps): Delivery {
   const { outbox, clock, log } = deps;
   const { isMine, onTaken } = deps.claim;
-  /** Targets that are being served, with the work on each. */
+  /** Deliveries in progress, by target. */
   const busy = new Map<string, Promise<void>>();
   let tidiedAt: number | null = null;
 
-  /** Starts the deliveries that are due, up to the limit. Returns the milliseconds until the next one is due. */
+  /** Starts the deliveries that are due, up to the limit. Returns the time until the next run, in milliseconds. */
   const startDue = async (): Promise<number> => {
     await tidy();
     if (busy.size >= concurrencyMax || !isMine()) return tidyEveryMs;
@@ -81,7 +90,7 @@ export function startDelivery(deps: DeliveryDeps): Delivery {
     try {
       await deliver(deps, message, ending);
     } catch (error) {
-      log.error({ message_id: message.id, err: error }, "a delivery failed inside Farebox");
+      log.error({ message_id: message.id, err: error }, "a delivery failed because of an internal error");
       await sleep(clock, afterErrorMs, ending);
     }
     busy.delete(target);
@@ -128,8 +137,8 @@ async function deliver(deps: DeliveryDeps, message: Message, ending: AbortSignal
     ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const)
     : await send(deps, message, destination);
   if (sent === undefined) return;
-  const tried = triedOf(deps, message, sent, isGone);
-  // Retries until the result is stored. Otherwise this process would send the message again.
+  const tried = tryResultOf(deps, message, sent, isGone);
+  // Retries until the result is stored. Otherwise the message would be sent again.
   while (!(await outbox.tried(message.id, tried)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
   deps.countResult(message.kind, tried.kind);
   const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
@@ -147,7 +156,7 @@ async function send(
   return sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
 }
 
-function triedOf({ clock, random }: DeliveryDeps, message: Message, sent: SendResult, isGone: boolean): TryResult {
+function tryResultOf({ clock, random }: DeliveryDeps, message: Message, sent: SendResult, isGone: boolean): TryResult {
   const now = clock.now();
   if (sent.ok) return { kind: "delivered", at: now };
   const { createdAt, tries } = message;

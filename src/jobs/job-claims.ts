@@ -3,10 +3,10 @@ import { jobNames, type JobClaims, type JobName } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
 import { loop, type Loop } from "../platform/loop.ts";
 
-/** This proxy's claim to a job. Of all proxies that share the ledger, only one does the job. */
+/** This proxy's claim to a job. Only one of the proxies that share the ledger does the job. */
 export interface JobClaim {
   /**
-   * Returns true while this proxy has the job. Callers check it before every step with effects: a proxy that was suspended
+   * Returns true while this proxy has the job. Callers check this before every step with effects. A suspended proxy
    * cannot renew its claim, so the claim may have expired.
    */
   isMine(): boolean;
@@ -14,18 +14,18 @@ export interface JobClaim {
   onTaken(listener: () => void): void;
 }
 
-/** Claim of a proxy that shares its ledger with no other proxy. */
+/** Claim of a proxy that shares its ledger with no other proxy. It never calls a listener. */
 export const alwaysMine: JobClaim = { isMine: () => true, onTaken() {} };
 
 export interface ClaimedJobs extends AsyncDisposable {
   of(job: JobName): JobClaim;
 }
 
-/** Duration of a claim, in milliseconds. If a proxy dies, another takes its jobs after this and at most one renewal period. */
+/** Duration of a claim, in milliseconds. The jobs of a proxy that died are free after this time. */
 const claimMs = 3_000;
 const renewMs = 1_000;
 
-/** Claims every free job and keeps it until disposed of. `claims` is null if no other proxy shares the ledger. */
+/** Claims every free job, and renews its claims until disposal. `claims`: null if no other proxy shares the ledger. */
 export function claimJobs(deps: {
   readonly claims: JobClaims | null;
   readonly clock: Clock;
@@ -72,7 +72,7 @@ class SharedJobs implements ClaimedJobs {
   }
 
   async #claim(): Promise<void> {
-    // The time is read before the call, so that the claim ends here no later than in the database.
+    // Reads the time before the call, because the claim must end here no later than in the database.
     const until = this.#clock.monotonic() + claimMs;
     const own = new Set(await this.#claims.claim(jobNames, claimMs));
     if (this.#loop.ending.aborted) return;

@@ -4,12 +4,12 @@ import type { Log } from "../ports/log.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** Milliseconds between two recoveries. */
+/** Pause between two recoveries, in milliseconds. */
 const everyMs = 5_000;
 
 /**
- * Posts the holds of proxies that died. Recovery starts one period after this proxy claimed the job: if no proxy could
- * reach the ledger before, live peers have published a beat by then.
+ * Posts the holds of proxies that died. Starts one period after this proxy got the job. By then, live peers have sent a
+ * heartbeat even after an outage of the ledger, so recovery does not post their holds.
  */
 export function startRecovery(deps: {
   readonly ledger: LedgerMaintenance;

@@ -6,7 +6,10 @@ import { loop } from "../platform/loop.ts";
 
 const everyMs = 600_000;
 
-/** Removes the budgets of ended sessions, at the start and every ten minutes. Several proxies may do so at the same time. */
+/**
+ * Removes the budgets of ended sessions, at the start and every ten minutes. Several proxies may do so at the same
+ * time.
+ */
 export function startSessionTidying(deps: {
   readonly sessions: Pick<RunSessions, "tidy">;
   readonly clock: Clock;
@@ -19,7 +22,7 @@ export function startSessionTidying(deps: {
     onError(error) {
       // Other code reports a ledger that cannot be written.
       if (!(error instanceof LedgerUnavailable))
-        log.error({ err: error }, "sessions that are over could not be removed");
+        log.error({ err: error }, "budgets of ended sessions could not be removed");
     },
   });
 }

@@ -11,8 +11,8 @@ export interface SampleDeps {
 }
 
 /**
- * Reads the account and the ledger's counters, and stores both. `fetch` must not use a cache, because the counters are read
- * just before and just after it. Returns undefined if the gateway sent no record or the sample was not stored.
+ * Reads the account and the ledger's counters, and stores both. Reads the counters just before and just after `fetch`,
+ * so `fetch` must not use a cache. Returns undefined if the gateway sent no record or the sample was not stored.
  */
 export async function takeSample(
   { ledger, samples, clock }: SampleDeps,

@@ -5,25 +5,29 @@ import type { TaskStore } from "../ports/task-store.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** Polls tasks whose clients do not. Disposing of it waits for the polls in progress. */
+/** Polls tasks that are due. Disposal waits for the polls in progress. */
 interface TaskPoller extends AsyncDisposable {
-  /** Checks for due tasks now. Callers use it if there is a new task, or if a task is due earlier than planned. */
+  /** Checks for due tasks now. Callers use it for a new task, or for a task that is due earlier than before. */
   wake(): void;
 }
 
-/** Largest number of parallel polls. After a restart many old tasks may be due, and a burst could overload the gateway. */
+/**
+ * Largest number of parallel polls. After a restart, many tasks may be due. Polling all of them at once could overload
+ * the gateway.
+ */
 const pollsAtOnceMax = 4;
 
 /**
- * Shortest pause between two polls of a task, in milliseconds. It is shorter than any planned pause. A task whose result
- * could not be written remains due; without this pause it would be polled again at once.
+ * Shortest pause between two polls of a task, in milliseconds. It is shorter than every scheduled pause. It matters if
+ * the result of a poll could not be written. Such a task is still due, and without the pause the next poll would follow
+ * immediately.
  */
-const restMs = 2_000;
+const pauseMsMin = 2_000;
 
-/** Pause after due tasks could not be read, in milliseconds. */
+/** Pause after an error while reading due tasks, in milliseconds. */
 const afterErrorMs = 5_000;
 
-/** Polls each task when it is due. `poll` fetches the task's record and applies it, which also sets the time of the next poll. */
+/** Polls each task when it is due. `poll` fetches the task's record, applies it and schedules the next poll. */
 export function startTaskPoller(deps: {
   readonly tasks: Pick<TaskStore, "due">;
   readonly poll: (task: Task) => Promise<void>;
@@ -33,8 +37,8 @@ export function startTaskPoller(deps: {
 }): TaskPoller {
   const { tasks, clock, log, claim } = deps;
   const polling = new Map<string, Promise<void>>();
-  /** End of each polled task's pause, by the monotonic clock. */
-  const resting = new Map<string, number>();
+  /** Earliest time of the next poll, by task id, on the monotonic clock. Contains only tasks that were just polled. */
+  const pausedUntil = new Map<string, number>();
 
   const poll = async (task: Task): Promise<void> => {
     const { taskId } = task;
@@ -44,26 +48,29 @@ export function startTaskPoller(deps: {
       log.error({ task_id: taskId, err: error }, "a task could not be polled");
     }
     polling.delete(taskId);
-    resting.set(taskId, clock.monotonic() + restMs);
+    pausedUntil.set(taskId, clock.monotonic() + pauseMsMin);
     polls.wake();
   };
-  /** Starts the polls that are due, up to the limit. The others wait until a poll ends. */
+  /**
+   * Starts the polls that are due, up to the limit. Returns the time until the next run, in milliseconds; Infinity if
+   * only `wake` starts it.
+   */
   const startDue = async (): Promise<number> => {
     const limit = pollsAtOnceMax - polling.size;
     if (limit <= 0 || !claim.isMine()) return Infinity;
     const [now, monotonic] = [clock.now(), clock.monotonic()];
-    for (const [taskId, until] of resting) if (until <= monotonic) resting.delete(taskId);
-    const except = [...polling.keys(), ...resting.keys()];
+    for (const [taskId, until] of pausedUntil) if (until <= monotonic) pausedUntil.delete(taskId);
+    const except = [...polling.keys(), ...pausedUntil.keys()];
     const due = await tasks.due({ now, limit, except, pauseMsMax: pollPauseMsMax });
     if (polls.ending.aborted || !claim.isMine()) return Infinity;
     for (const task of due.tasks) polling.set(task.taskId, poll(task));
-    const pauses = [...resting.values()].map((until) => until - monotonic);
+    const pauses = [...pausedUntil.values()].map((until) => until - monotonic);
     return Math.max(1, Math.min((due.nextPollAt ?? Infinity) - now, ...pauses));
   };
 
   const polls = loop(clock, startDue, {
     everyMs: afterErrorMs,
-    onError: (error) => log.error({ err: error }, "tasks that are due could not be read"),
+    onError: (error) => log.error({ err: error }, "due tasks could not be read"),
   });
   claim.onTaken(polls.wake);
   return {

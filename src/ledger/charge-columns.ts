@@ -3,16 +3,17 @@ import type { PicoUsd } from "../core/money.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
 
 /*
- * The columns of `charges`, each named once. Commands, batches, statements, rows and the functions of PostgreSQL are made
- * from these lists.
+ * The only list of the columns of `charges`. Commands, batches, statements, row types and PostgreSQL functions are
+ * generated from it.
  */
 
-/** A column with its type in PostgreSQL. `Given`: type in a command. `Stored`: type in a row read with safe integers. */
+/** Column of `charges`. `Given`: its type in a command. `Stored`: its type in a row whose integers are bigints. */
 interface Column<Given, Stored = Given> {
+  /** Type in PostgreSQL. */
   readonly type: "text" | "bigint" | "double precision";
   /** Value until a command sets the column. */
   readonly unset: null | 0;
-  /** For the compiler alone. */
+  /** Never set. Only the compiler uses it. */
   readonly types?: { readonly given: Given; readonly stored: Stored };
 }
 
@@ -25,7 +26,7 @@ const text = <Text extends string>(): Column<Text> => ({ type: "text", unset: nu
 const whole = (): Column<number, bigint> => ({ type: "bigint", unset: null });
 const amount = (): Column<PicoUsd> => ({ type: "bigint", unset: null });
 const real = (): Column<number> => ({ type: "double precision", unset: null });
-/** Column of a whole number, or of 1 for true; 0 until a command sets it. */
+/** Column of a whole number or a boolean (1 is true). Its value is 0 until a command sets it. */
 const count = (): Column<number, bigint> => ({ type: "bigint", unset: 0 });
 const orNull = <Given, Stored>(column: Column<Given, Stored>) => column as Column<Given | null, Stored | null>;
 /** Column that is null until the charge is settled. */
@@ -43,8 +44,19 @@ const hold = {
   price_id: orNull(text<string>()),
   hold: orNull(amount()),
   tags: orNull(text<string>()),
-  /** Session of `farebox run` that the tags name. */
+  /** Id of the `farebox run` session that the tags contain. */
   session: orNull(text<string>()),
+  /**
+   * Catalogue model that may answer; the most expensive one if several may, until a post stores the one that answered.
+   * Null in rows of earlier versions.
+   */
+  entry: orNull(text<string>()),
+  /**
+   * JSON array of all catalogue models that may answer. Set only while the charge is pending and has several models.
+   */
+  entries: orNull(text<string>()),
+  end_user: orNull(text<string>()),
+  labels: orNull(text<string>()),
   retry: whole(),
   held_by: orNull(text<string>()),
   held_output: orNull(whole()),
@@ -84,7 +96,7 @@ const note = {
   delivered_output: orNull(whole()),
 };
 
-/** Columns that the ledger sets. */
+/** Columns that are in none of the lists above. */
 type LedgerColumns = {
   readonly seq: bigint;
   readonly id: string;
@@ -96,22 +108,23 @@ type LedgerColumns = {
   readonly adjusted_by: string | null;
 };
 
-/** A row of `charges`, read with safe integers. */
+/** Row of `charges`, with integers as bigints. */
 export type ChargeRow = LedgerColumns & StoredOf<typeof hold & typeof post & typeof note>;
 
 type Value = string | number | bigint | boolean | null;
 
-/** Values in the order of a list. A flat array, because sending property names to a thread takes time. */
+/** Values of a command in the order of its columns. An array, because sending property names to a thread takes time. */
 export interface Values<Given> extends ReadonlyArray<Value> {
-  /** For the compiler alone. */
+  /** Never set. Only the compiler uses it. */
   readonly given?: Given;
 }
 
-/** Columns that one kind of command sets. `Terms`: additional values of the command, stored elsewhere or not at all. */
+/** Columns that one kind of command sets. `Terms`: values of the command that are not stored in these columns. */
 export class ColumnList<C extends Columns, Terms = unknown> {
   readonly columns: C;
   readonly names: NamesOf<C>;
-  readonly #carried: readonly string[];
+  /** Names of the columns, then of the terms. */
+  readonly #valueNames: readonly string[];
   readonly #indexes: Readonly<Record<string, number>>;
   /** Returns a view of a command's values by name. Read single names from it; do not copy it. */
   readonly read: (values: Values<GivenOf<C> & Terms>) => GivenOf<C> & Terms;
@@ -119,21 +132,21 @@ export class ColumnList<C extends Columns, Terms = unknown> {
   constructor(columns: C, terms: readonly (keyof Terms & string)[] = []) {
     this.columns = columns;
     this.names = Object.keys(columns);
-    this.#carried = [...this.names, ...terms];
-    this.#indexes = Object.fromEntries(this.#carried.map((name, index) => [name, index]));
-    const View = viewClass<GivenOf<C> & Terms>(this.#carried);
+    this.#valueNames = [...this.names, ...terms];
+    this.#indexes = Object.fromEntries(this.#valueNames.map((name, index) => [name, index]));
+    const View = viewClass<GivenOf<C> & Terms>(this.#valueNames);
     this.read = (values) => new View(values);
   }
 
-  /** Returns the values of a command. */
+  /** Returns the values of a command as an array: first the columns, then the terms. */
   of(given: GivenOf<C> & Terms): Values<GivenOf<C> & Terms> {
-    // Not `map`: V8 treats its result as an array that may have holes, and clones it three times as slowly.
+    // A loop, because V8 treats the result of `map` as an array with holes, which takes three times as long to clone.
     const values: Value[] = [];
-    for (const name of this.#carried) values.push(given[name as keyof typeof given] as Value);
+    for (const name of this.#valueNames) values.push(given[name as keyof typeof given] as Value);
     return values;
   }
 
-  /** Returns the values of the columns in the order of `names`, without terms. `decided`: values that the ledger sets. */
+  /** Returns the values of the columns in the order of `names`. `decided`: values that the ledger sets instead. */
   stored(values: Values<GivenOf<C> & Terms>, decided: Partial<GivenOf<C>> = {}): (string | number | bigint | null)[] {
     const stored = values.slice(0, this.names.length) as (string | number | bigint | null)[];
     for (const name in decided)
@@ -142,7 +155,7 @@ export class ColumnList<C extends Columns, Terms = unknown> {
   }
 }
 
-/** Returns a class whose properties are the elements of an array. */
+/** Returns a class that wraps an array and makes its elements available under names. */
 function viewClass<Given>(names: readonly string[]): new (values: readonly Value[]) => Given {
   class View {
     readonly values: readonly Value[];
@@ -161,31 +174,39 @@ function viewClass<Given>(names: readonly string[]): new (values: readonly Value
 }
 
 interface HoldTerms {
-  /** Text of the price, to store before the charge; null if it is stored already. */
+  /** Text of the price, which is stored before the charge; null if the ledger already has it. */
   readonly canonical: string | null;
   readonly bounded: boolean;
+  readonly anyModel: boolean;
+  readonly isOpen: boolean;
   readonly firstSlice: PicoUsd | null;
   readonly sliceTokens: number | null;
+}
+
+interface NoteTerms {
+  readonly servedCanonical: string | null;
+  /** Catalogue model that answered; null if it is unknown, or if the request allowed only one model. */
+  readonly answered: string | null;
 }
 
 export const holdColumns = new ColumnList<typeof hold, HoldTerms>(hold, [
   "canonical",
   "bounded",
+  "anyModel",
+  "isOpen",
   "firstSlice",
   "sliceTokens",
 ]);
 /** Columns of every settlement. */
 export const endColumns = new ColumnList(end);
 export const postColumns = new ColumnList(post);
-/** Columns that few posted charges have. */
-export const noteColumns = new ColumnList<typeof note, { readonly servedCanonical: string | null }>(note, [
-  "servedCanonical",
-]);
+/** Columns that are null for most posted charges. */
+export const noteColumns = new ColumnList<typeof note, NoteTerms>(note, ["servedCanonical", "answered"]);
 export type ValuesOf<List> = List extends { of(given: infer Given): unknown } ? Values<Given> : never;
 
 const firstToken = postColumns.names.indexOf(tokenClasses[0]);
 
-/** Returns the tokens of a post, in the order of `tokenClasses`. */
+/** Returns the token counts of a post command, in the order of `tokenClasses`. */
 export function tokensIn(values: ValuesOf<typeof postColumns>): readonly number[] {
   return values.slice(firstToken, firstToken + tokenClasses.length) as number[];
 }

@@ -2,10 +2,8 @@ import { basisToHold, type BudgetWindow } from "../core/budget.ts";
 import { formatDoubts, noTokens } from "../core/usage.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import { runSessionOf } from "../core/keys.ts";
-import type { StreamObservation } from "../core/slices.ts";
 import type {
   AdjustResult,
-  BurstMarksResult,
   ChargeEnd,
   Correction,
   ExtendResult,
@@ -13,7 +11,6 @@ import type {
   HoldResult,
   Posting,
   SettleResult,
-  WrittenResult,
 } from "../ports/ledger.ts";
 import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/task-store.ts";
 import { endColumns, holdColumns, noteColumns, postColumns, type ValuesOf } from "./charge-columns.ts";
@@ -21,17 +18,13 @@ import { basisOf } from "./rows/charges.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
- * Commands for a writer. Frequent commands are flat arrays, because structured clone copies them to the writer's thread, and
- * each object and property name takes time.
+ * Commands for a writer. Frequent commands are flat arrays, because each object and property name would slow down the
+ * structured clone to the writer's thread.
  */
 
 export type HoldCommand = readonly [op: "hold", id: string, values: ValuesOf<typeof holdColumns>];
-/** Stores the value written under an idempotency key. If `written` is null, only reads. */
-export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
-/** Stores an observation of a stream. If `seen` is null, only reads. */
-export type StreamsCommand = readonly [op: "streams", seen: StreamObservation | null, at: number];
-export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
-/** `notes`: null for most charges. */
+export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd, at: number];
+/** Posts a charge. `notes` is null for most charges. */
 export type PostCommand = readonly [
   op: "post",
   id: string,
@@ -42,18 +35,18 @@ export type VoidCommand = readonly [op: "void", id: string, values: ValuesOf<typ
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
-/** Details of a task's end that are stored in the task's own row. */
+/** Details of a task's end that are stored in the row of the task. */
 export type TaskEndDetails = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
-/** Settles a charge with the contained command, and ends its task. */
+/** Settles a charge with the command `settling`, and ends its task. */
 export type EndTaskCommand = readonly [
   op: "endTask",
   settling: PostCommand | VoidCommand,
   taskId: string,
   details: TaskEndDetails,
 ];
-/** Settles at most `count` holds of dead owners. */
+/** Posts at most `count` orphaned holds. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
-/** Tests if a write is possible, with a write that changes nothing. */
+/** Tests whether the ledger can be written, with a write that changes nothing. */
 export type TouchCommand = readonly [op: "touch"];
 
 export type Command =
@@ -61,8 +54,6 @@ export type Command =
   | ExtendCommand
   | PostCommand
   | VoidCommand
-  | WrittenCommand
-  | StreamsCommand
   | AdjustCommand
   | RunCommand
   | RecoverCommand
@@ -76,8 +67,6 @@ export interface Replies {
   extend: ExtendResult;
   post: SettleResult;
   void: SettleResult;
-  written: Extract<WrittenResult, { ok: true }>;
-  streams: Extract<BurstMarksResult, { ok: true }>;
   adjust: AdjustResult;
   run: RunReply<WriteName>;
   bindTask: BindResult;
@@ -94,7 +83,7 @@ export type ReplyTo<C extends Command> = C extends readonly ["run", infer Name e
 export type Outcome =
   | { readonly kind: "done"; readonly reply: Replies[keyof Replies] }
   | { readonly kind: "unavailable"; readonly message: string }
-  /** A bug, or an amount beyond 64 bits. Nothing was written, and a retry would fail too. */
+  /** The command has a bug or an amount beyond 64 bits. Nothing was written, and a retry would fail too. */
   | { readonly kind: "failed"; readonly message: string };
 
 export interface BatchResult {
@@ -102,25 +91,20 @@ export interface BatchResult {
   readonly outcomes: readonly Outcome[];
   /** Duration of the transaction, in seconds. */
   readonly seconds: number;
-  /** True if the batch changed keys, teams, budgets or settings. */
+  /** True if the batch may have changed keys, teams, budgets or settings, or corrected a charge. */
   readonly changed: boolean;
 }
 
-/** Sends batches to a writer, one at a time. A rejection means that the writer failed and the outcome is unknown. */
+/** Sends batches to a writer, one at a time. `apply` rejects if the writer failed and the outcome is unknown. */
 export interface BatchChannel {
   apply(commands: readonly Command[]): Promise<BatchResult>;
   close(): Promise<void>;
 }
 
 export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldCommand {
-  const { caller, price, basis = null } = request;
-  let tags: string | null = null;
-  let session: string | null = null;
-  for (const _name in request.tags) {
-    tags = JSON.stringify(request.tags);
-    session = runSessionOf(request.tags);
-    break;
-  }
+  const { caller, price, basis = null, models = [] } = request;
+  const tags = jsonOf(request.tags);
+  const session = tags === null ? null : runSessionOf(request.tags);
   const values = holdColumns.of({
     kind: request.kind,
     admitted_at: request.at,
@@ -134,6 +118,10 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     hold: request.amount,
     tags,
     session,
+    entry: models[0] ?? request.model,
+    entries: models.length > 1 ? JSON.stringify(models) : null,
+    end_user: caller.user ?? null,
+    labels: jsonOf(caller.labels),
     retry: request.retry,
     held_by: basis?.by ?? null,
     held_output: basis?.outputTokens ?? null,
@@ -141,13 +129,23 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     fitted: basis?.fitted ?? null,
     canonical: withCanonical ? (price?.canonical ?? null) : null,
     bounded: request.bounded,
+    anyModel: request.anyModel === true,
+    isOpen: request.isOpen === true,
     firstSlice: request.firstSlice ?? null,
     sliceTokens: request.sliceTokens ?? null,
   });
   return ["hold", request.id, values];
 }
 
-/** Returns the column values of a hold with this amount, including the amount's basis under these windows. */
+/** Returns values by name as JSON; null if there are none. */
+function jsonOf(values: Readonly<Record<string, string>> = {}): string | null {
+  for (const _name in values) return JSON.stringify(values);
+  return null;
+}
+
+/**
+ * Returns the column values of a hold of `amount`. The stored basis of the amount (`held_by`) depends on the windows.
+ */
 export function storedHold(
   values: HoldCommand[2],
   windows: readonly Pick<BudgetWindow, "budget">[],
@@ -176,14 +174,13 @@ export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostC
   return ["post", id, values, notesOf(posting)];
 }
 
-/** Returns the amount of a charge that is in doubt: the whole cost if it has any doubt. */
+/** Returns the amount in doubt of a charge: the whole cost if the notes state a doubt, otherwise 0. */
 export function inDoubt(notes: PostCommand[3], cost: PicoUsd | null): bigint {
   return notes === null || noteColumns.read(notes).doubts === null ? 0n : (cost ?? 0n);
 }
 
-function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostCommand[3] {
-  if (servedPrice === undefined && billing === undefined && doubts === undefined && delivered === undefined)
-    return null;
+function notesOf({ servedPrice, billing, doubts, delivered, answered }: Posting): PostCommand[3] {
+  if ([servedPrice, billing, doubts, delivered, answered].every((note) => note === undefined)) return null;
   const calls = billing?.calls ?? {};
   return noteColumns.of({
     served_price_id: servedPrice?.id ?? null,
@@ -193,6 +190,7 @@ function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostComm
     delivered_input: delivered?.input ?? null,
     delivered_output: delivered?.output ?? null,
     servedCanonical: servedPrice?.canonical ?? null,
+    answered: answered ?? null,
   });
 }
 
@@ -212,12 +210,15 @@ function endOf(end: ChargeEnd, reason: string | null) {
   };
 }
 
-/** Returns the end of a request whose answer is unknown. */
+/** Returns the end of a request whose answer the proxy did not receive. */
 export function unseenEnd(at: number): ChargeEnd {
   return { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
 }
 
-/** Returns a command that posts the stored hold of an orphaned request. Its true amount is unknown, and it may be billed. */
+/**
+ * Returns a command that posts the whole hold of an orphaned request, because the gateway may bill an unknown amount.
+ * For the formula `assumed`, the ledger replaces the stated cost of 0 by the hold.
+ */
 export function orphanPost(id: string, unpriced: boolean, at: number): PostCommand {
   const cost = unpriced ? null : noMoney;
   const posting: Posting = {
@@ -234,7 +235,10 @@ export function orphanPost(id: string, unpriced: boolean, at: number): PostComma
   return postCommand(id, posting, unseenEnd(at));
 }
 
-/** Returns positions of commands in the order to apply them: settlements first, because they free room for holds. */
+/**
+ * Returns the indexes of commands in the order in which the writer applies them. Settlements come first, because they
+ * free amounts for holds.
+ */
 export function settlesFirst(commands: readonly Command[]): number[] {
   const settles: number[] = [];
   const others: number[] = [];

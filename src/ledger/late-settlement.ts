@@ -2,15 +2,21 @@ import { createHash } from "node:crypto";
 import { fareboxAdmin } from "../core/keys.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
+import type { Calendar } from "../ports/calendar.ts";
 import type { Correction } from "../ports/ledger.ts";
+import { adjust, readChargeRow } from "./adjustments.ts";
 import { endColumns, postColumns } from "./charge-columns.ts";
 import type { PostCommand, VoidCommand } from "./commands.ts";
+import type { Dialect } from "./queries/dialects.ts";
+import { rowOf, sumOf, type Query } from "./queries/query.ts";
+import { lockBudgets } from "./tables/budgets.ts";
 
 /*
- * A proxy that seemed dead may have been suspended. If it settles charges after its holds were posted as assumed, corrections
- * bring these charges to their true amounts.
+ * A proxy that seemed dead may only have been suspended. Its holds were posted as assumed. When the proxy resumes and
+ * settles them, corrections change these charges to their true amounts.
  */
 
+/** True amounts of a charge that was already posted as assumed. */
 export interface LateSettlement {
   readonly id: string;
   readonly at: number;
@@ -19,21 +25,21 @@ export interface LateSettlement {
   readonly why: string;
 }
 
-/** Returns the true amounts in a settlement; null if it has no better amount than the hold. */
+/** Returns the true amounts that a settlement states; null if its amount is unknown or assumed. */
 export function lateSettlement(command: PostCommand | VoidCommand): LateSettlement | null {
   const [op, id, values] = command;
   if (op === "void") {
     const { ended_at: at, reason } = endColumns.read(values);
-    const why = `settled after its proxy was ended: not billed (${reason})`;
+    const why = `settled after its proxy was considered dead: not billed (${reason})`;
     return { id, at, cost: noMoney, listCost: noMoney, why };
   }
   const { ended_at: at, cost, list_cost: listCost, formula, source } = postColumns.read(values);
   if (cost === null || formula === "assumed") return null;
-  return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was ended: ${source}` };
+  return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was considered dead: ${source}` };
 }
 
 /** Returns true if a charge was posted because its proxy seemed dead. */
-export function isPostedForTheDead({
+export function isPostedForDeadProxy({
   state,
   formula,
   source,
@@ -43,8 +49,9 @@ export function isPostedForTheDead({
 }
 
 /**
- * Returns the correction that brings a charge with its existing corrections to the true amount; null if none is needed. Its
- * id depends only on the charge, so it is added once. It also corrects the list cost, so that no false saving appears.
+ * Returns the correction that changes a charge to its true amount; null if the amount is already right. `total` and
+ * `listTotal` are the sums of the charge and its corrections. The correction's id depends only on the charge, so the
+ * correction is added only once. The list cost is corrected too, so that no false saving appears.
  */
 export function lateCorrection(
   { id, at, cost, listCost, why }: LateSettlement,
@@ -64,4 +71,17 @@ export function lateCorrection(
     why,
     by: fareboxAdmin,
   };
+}
+
+/** Corrects a charge that was posted because its proxy seemed dead. Returns true if it added a correction. */
+export function* correctLate(dialect: Dialect, calendar: Calendar, late: LateSettlement): Query<boolean> {
+  const charge = yield* readChargeRow(late.id);
+  if (charge === undefined || !isPostedForDeadProxy(charge)) return false;
+  yield* lockBudgets();
+  const sums = yield* rowOf<{ total: bigint; list: bigint }>({
+    sql: `select ${sumOf("cost")} as total, ${sumOf("list_cost")} as list from charges where id = ? or adjusts = ?`,
+    values: [late.id, late.id],
+  });
+  const correction = lateCorrection(late, sums?.total ?? 0n, sums?.list ?? 0n);
+  return correction !== null && (yield* adjust(dialect, calendar, late.id, correction)) === "ok";
 }

@@ -1,33 +1,36 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { quartersKeptMs } from "../core/charge.ts";
-import { rowOf, type Query } from "./queries/query.ts";
-import { carriedDigest } from "./rollups.ts";
+import { beginning, carryCorrections, carryOthers } from "./carried-sums.ts";
+import type { MaintainedLedger } from "./maintenance.ts";
+import type { Dialect } from "./queries/dialects.ts";
+import { rowOf, rowsOf, write, type Query } from "./queries/query.ts";
+import { lockBudgets } from "./tables/budgets.ts";
+import { all, one } from "./tables/table.ts";
 
-const dayMs = 86_400_000;
-
-/** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
+/**
+ * Shortest pause after a transaction, in milliseconds. After a longer transaction, the pause lasts as long as it took.
+ */
 const pauseMsMin = 5;
 
-/** Result of a prune or its preview. */
+/** Counts of a prune or its preview. */
 export interface Pruned {
-  /** Horizon: the start of a day in the ledger's zone. Only charges admitted before it are pruned. */
+  /** Start of a day in the ledger's time zone. Only charges admitted before it are pruned. */
   readonly before: number;
   readonly charges: number;
-  /** Windows that ended before the horizon. */
+  /** Number of windows that ended at `before` or earlier. */
   readonly windows: number;
-  /** Rows of the rollup by quarter hours. */
+  /** Number of rows in the rollup by quarter hours. */
   readonly quarters: number;
 }
 
 export interface PruneOptions {
-  readonly calendar: Calendar;
   readonly clock: Clock;
   /** Waits, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
-  /** At least `pruneAgeMsMin`. */
+  /** Age from which charges are pruned, in milliseconds. At least `pruneAgeMsMin`. */
   readonly olderThanMs: number;
-  /** Called after each step with the number of charges done. */
+  /** Called after each step with the number of charges pruned so far. */
   readonly onProgress?: (charges: number) => void;
 }
 
@@ -38,24 +41,17 @@ export interface Horizons {
   readonly quarters: number;
 }
 
-/** Returns the horizons. They are starts of days, so that a carried sum never mixes pruned and kept charges. */
-export function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizons {
+/** Returns the horizons. Each is the start of a day, because a carried sum replaces the charges of a whole day. */
+export function horizons(calendar: Calendar, { clock, olderThanMs }: PruneOptions): Horizons {
   const startOfDay = (at: number) => calendar.spanOf("1d", Math.max(at, 0)).start;
   const now = clock.now();
   return { charges: startOfDay(now - olderThanMs), quarters: startOfDay(now - quartersKeptMs) };
 }
 
 /**
- * SQL condition for charges that retention may delete; `before` is the horizon. Excludes pending charges, carried sums,
- * charges whose correction stays, and charges counted by a session's budget. The test of `adjusts` lets the index of
- * corrections serve.
+ * Counts what a prune would delete. Includes charges whose corrections are old, because a prune deletes old corrections
+ * first.
  */
-export const prunable = (before: string) => `state <> 'pending' and admitted_at < ${before}
-  and not exists (select 1 from carried where carried.charge = charges.seq)
-  and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id)
-  and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`;
-
-/** Counts what would be deleted. Includes an old charge that is kept only until its old correction is deleted. */
 export function* prunePreview(horizon: Horizons): Query<Pruned> {
   const charges = yield* countOf(
     `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
@@ -74,11 +70,78 @@ function* countOf(sql: string, ...values: readonly number[]): Query<number> {
   return Number((yield* rowOf<{ count: bigint }>({ sql, values }))?.count ?? 0n);
 }
 
+/** Approximate number of windows or rollup rows that one transaction deletes. */
+const stepRows = 500;
+
 /**
- * Repeats a step, which returns its count, until it finds nothing more. Pauses in between so that others can write.
- * Returns the total.
+ * Deletes old data in short transactions with pauses, and returns the counts. Proxies may run at the same time. The
+ * ledger is consistent after each transaction, so the next prune continues an interrupted one.
  */
-export async function repeatStep(
+export async function pruneLedger(ledger: MaintainedLedger, options: PruneOptions): Promise<Pruned> {
+  const { dialect, calendar } = ledger;
+  const horizon = horizons(calendar, options);
+  // Deletes quarter hours first: they would not match carried sums, which all have the time of noon.
+  const quarters = await repeatStep(options, () => ledger.write(() => deleteQuarters(horizon.quarters)));
+  const windows = await repeatStep(options, () => ledger.write(() => deleteWindows(dialect, horizon.charges)));
+  let charges = 0;
+  const onStep = (count: number) => {
+    charges += count;
+    options.onProgress?.(charges);
+  };
+  // Replaces corrections first, because a charge that still has a correction cannot be replaced.
+  await repeatStep(options, () => ledger.write(() => carryCorrections(dialect, calendar, horizon.charges)), onStep);
+  let after = beginning;
+  const carryNext = async () => {
+    const { count, last } = await ledger.write(() => carryOthers(dialect, calendar, horizon.charges, after));
+    after = last;
+    return count;
+  };
+  await repeatStep(options, carryNext, onStep);
+  await ledger.freeSpace(horizon.charges);
+  return { before: horizon.charges, charges, windows, quarters };
+}
+
+/**
+ * Deletes a batch of quarter hours and returns its size. Stores the horizon first, so that no query reads deleted rows.
+ */
+function* deleteQuarters(before: number): Query<number> {
+  yield* write("update meta set quarters_from = ? where quarters_from < ?", before, before);
+  const oldest = yield* one<{ at: number | null }>("select min(starts_at) as at from rollup_quarter");
+  if (oldest?.at == null || oldest.at >= before) return 0;
+  const sql = `select starts_at as at from rollup_quarter where starts_at > ? order by starts_at limit 1 offset ${stepRows}`;
+  const later = yield* one<{ at: number }>(sql, oldest.at);
+  const until = Math.min(later?.at ?? before, before);
+  return (yield* all("delete from rollup_quarter where starts_at < ? returning 1", until)).length;
+}
+
+/**
+ * Deletes a batch of windows that ended before the horizon, and returns its size. No query reads these windows again,
+ * and their charges become carried sums. A charge that is still pending is later settled without its deleted windows.
+ */
+function* deleteWindows(dialect: Dialect, before: number): Query<number> {
+  yield* lockBudgets();
+  const rows = yield* rowsOf<{ seq: bigint }>({
+    sql: `select seq from ${dialect.windowTable} where ends_at <= ? order by seq limit ${stepRows}`,
+    values: [before],
+  });
+  if (rows.length === 0) return 0;
+  const windows = rows.map(({ seq }) => Number(seq));
+  yield* write(
+    `update budgets set complete_from = gone.ends_at
+     from (
+       select budget, max(ends_at) as ends_at from ${dialect.windowTable} where ${dialect.isIn("seq", "bigint")} group by budget
+     ) gone where budgets.seq = budget and complete_from < gone.ends_at`,
+    JSON.stringify(windows),
+  );
+  for (const statement of dialect.removeWindows(windows)) yield statement;
+  return windows.length;
+}
+
+/**
+ * Repeats a step until it returns 0, and returns the total of its counts. Pauses after each step, so that other
+ * processes can write.
+ */
+async function repeatStep(
   { clock, pause }: PruneOptions,
   step: () => number | Promise<number>,
   onStep?: (count: number) => void,
@@ -91,27 +154,4 @@ export async function repeatStep(
     onStep?.(count);
     await pause(Math.max(pauseMsMin, clock.monotonic() - start));
   }
-}
-
-/**
- * Returns a function from an instant to noon of its day, the time of its carried sums. Remembers the last day, because
- * charges come in order of days.
- */
-export function noonOf(calendar: Calendar): (at: number) => number {
-  let [start, end] = [0, 0];
-  return (at) => {
-    if (at < start || at >= end) {
-      const day = calendar.spanOf("1d", at);
-      [start, end] = [day.start, day.end ?? day.start];
-    }
-    return start + dayMs / 2;
-  };
-}
-
-/**
- * Returns the id of a carried sum, from its time, key, team, model, group and source. Equal sums have equal ids, so
- * each step adds to the existing one.
- */
-export function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
-  return `carried-${calendar.dateOf(Number(identity[0]))}-${carriedDigest(identity)}`;
 }

@@ -1,13 +1,36 @@
 import type { Clock, Timer } from "../ports/clock.ts";
-import { LedgerUnavailable } from "../ports/ledger.ts";
-import { unseenEnd, voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
-import type { Health } from "./health.ts";
+import {
+  LedgerUnavailable,
+  type BurstMarksResult,
+  type ChargeEnd,
+  type Charging,
+  type ExtendResult,
+  type HoldRequest,
+  type HoldResult,
+  type Posting,
+  type SettleResult,
+  type WrittenResult,
+} from "../ports/ledger.ts";
+import {
+  unseenEnd,
+  voidCommand,
+  type BatchChannel,
+  type Command,
+  type Outcome,
+  type ReplyTo,
+  holdCommand,
+  postCommand,
+} from "./commands.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { StreamObservation } from "../core/slices.ts";
 
-/** Largest number of commands in one transaction. Limits how long the next command waits. */
+/** Largest number of commands in one transaction. This limits how long the next command waits. */
 const batchMax = 256;
-/** Largest number of settlements that wait for a hold to share its transaction. */
-const restingSettlesMax = 64;
+/** Largest number of settlements that wait to share a hold's transaction. */
+const waitingSettlesMax = 64;
+/** Pause before the first retry, in milliseconds. It doubles with each retry. */
 const firstPauseMs = 50;
+/** Longest pause before a retry, in milliseconds. */
 const longestPauseMs = 5000;
 
 interface Waiting {
@@ -17,28 +40,29 @@ interface Waiting {
 
 export type Answer<C extends Command> =
   | { readonly ok: true; readonly reply: ReplyTo<C> }
-  /** Nothing was written. */
+  /** The command was not written, or its outcome is unknown. */
   | { readonly ok: false; readonly message: string };
 
 /** Accepts commands and answers each. */
 export interface CommandSink {
-  /** Submits a command. Rejects if the command itself is faulty: a bug, or an amount beyond 64 bits. */
+  /** Submits a command. Rejects if the command can never succeed, because of a bug or an amount beyond 64 bits. */
   submit<C extends Command>(command: C): Promise<Answer<C>>;
 }
 
 interface QueueListener {
-  /** Receives the duration of each transaction in seconds, and its number of calls. */
-  write(seconds: number, calls: number): void;
+  /** Receives the duration of each batch in seconds, and its number of commands. */
+  write(seconds: number, commands: number): void;
+  /** Called after each batch that changed keys, teams, budgets or settings. */
   changed(): void;
-  /** Receives each failure and success of writing. */
-  readonly health?: Pick<Health, "failed" | "works">;
+  /** Receives failures and successes of writes. */
+  readonly health?: Pick<Health, "failed" | "succeeded">;
 }
 
 /**
- * Groups commands for the one writer. Commands that arrive during a transaction share the next one, without a timer.
- * Settlements are the exception: no caller waits for them, so a few are kept briefly to share the next hold's transaction.
- * This saves a transaction, and the hold does not wait for it.
- * Retries settlements and bindings of tasks with growing pauses until they are written. Other commands fail at once.
+ * Groups commands for the only writer. Commands that arrive during a transaction share the next one. A few settlements
+ * may wait briefly and share the transaction of the next hold: this saves a transaction, and no client waits for a
+ * settlement. Retries settlements and task bindings with growing pauses until they are written. Other commands fail at
+ * once.
  */
 export class CommandQueue implements CommandSink {
   readonly #channel: BatchChannel;
@@ -46,19 +70,19 @@ export class CommandQueue implements CommandSink {
   readonly #on: QueueListener;
   readonly #settlePauseMs: number;
   readonly #afterTurn: (callback: () => void) => void;
-  /** Fires when settlements have waited for a hold long enough. */
+  /** Starts a transaction for settlements that have waited `settlePauseMs` for a hold. */
   #settleTimer: Timer | null = null;
   #queue: Waiting[] = [];
-  /** Commands that must be written and wait for the writer to recover. */
-  #resting: Waiting[] = [];
+  /** Commands that wait for a retry, because they must be written. */
+  #toRetry: Waiting[] = [];
   #pauseMs = firstPauseMs;
   #wakeUp: Timer | null = null;
   #running: Promise<void> | null = null;
   #closed: Promise<void> | null = null;
 
   /**
-   * `settlePauseMs`: longest time that a settlement waits to share a hold's transaction; 0 for no wait. `afterTurn`: calls back
-   * at the end of the current turn of the event loop. Simulations pass their own.
+   * `settlePauseMs`: longest time that a settlement waits to share a hold's transaction; 0 for no wait. `afterTurn`
+   * calls `callback` at the end of the current turn of the event loop. Simulations pass another function.
    */
   constructor(
     channel: BatchChannel,
@@ -105,7 +129,7 @@ export class CommandQueue implements CommandSink {
 
   #run(): void {
     if (this.#running !== null) return;
-    if (this.#mayRest()) this.#settleTimer ??= this.#clock.after(this.#settlePauseMs, () => this.#start());
+    if (this.#mayWait()) this.#settleTimer ??= this.#clock.after(this.#settlePauseMs, () => this.#start());
     else this.#start();
   }
 
@@ -117,9 +141,9 @@ export class CommandQueue implements CommandSink {
     this.#running ??= new Promise<void>((resolve) => this.#afterTurn(resolve)).then(() => this.#drain());
   }
 
-  /** Returns true if the queue contains only a few settlements. */
-  #mayRest(): boolean {
-    if (this.#settlePauseMs === 0 || this.#closed !== null || this.#queue.length > restingSettlesMax) return false;
+  /** Returns true if the queue contains only settlements, and few enough to wait for a hold. */
+  #mayWait(): boolean {
+    if (this.#settlePauseMs === 0 || this.#closed !== null || this.#queue.length > waitingSettlesMax) return false;
     return this.#queue.every(({ command }) => endsHold(command));
   }
 
@@ -132,37 +156,42 @@ export class CommandQueue implements CommandSink {
         if (result.outcomes.some(({ kind }) => kind === "done")) this.#writerWorks();
         if (result.changed) this.#on.changed();
         this.#on.write(result.seconds, batch.length);
-      } catch {
-        for (const waiting of batch) this.#concludeUnknown(waiting);
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        for (const waiting of batch) this.#concludeUnknown(waiting, message);
       }
-    } while (this.#queue.length > 0 && !this.#mayRest());
+    } while (this.#queue.length > 0 && !this.#mayWait());
     this.#running = null;
     if (this.#queue.length > 0) this.#run();
   }
 
   #conclude(waiting: Waiting, outcome: Outcome = { kind: "failed", message: "no outcome" }): void {
     if (outcome.kind === "unavailable") this.#on.health?.failed(outcome.message);
-    if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);
+    if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#retry(waiting);
     else waiting.answer(outcome);
   }
 
-  /** Handles a failure of the writer. Retries settlements, which are idempotent. Voids holds, which may have been written. */
-  #concludeUnknown(waiting: Waiting): void {
+  /**
+   * Handles a command of unknown outcome. Retries settlements and task bindings, which are idempotent. Voids a hold,
+   * because the hold may have been written.
+   */
+  #concludeUnknown(waiting: Waiting, message: string): void {
     const { command } = waiting;
-    this.#conclude(waiting, { kind: "unavailable", message: "the writer died" });
+    this.#conclude(waiting, { kind: "unavailable", message });
     if (command[0] !== "hold" || this.#closed !== null) return;
-    this.#rest({ command: voidCommand(command[1], "not_sent", unseenEnd(this.#clock.now())), answer: () => {} });
+    this.#retry({ command: voidCommand(command[1], "not_sent", unseenEnd(this.#clock.now())), answer: () => {} });
   }
 
-  #rest(waiting: Waiting): void {
-    this.#resting.push(waiting);
+  /** Submits a command again after a pause. */
+  #retry(waiting: Waiting): void {
+    this.#toRetry.push(waiting);
     if (this.#wakeUp !== null) return;
     this.#wakeUp = this.#clock.after(this.#pauseMs, () => this.#wake());
     this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
   }
 
   #writerWorks(): void {
-    this.#on.health?.works(this.#resting.length);
+    this.#on.health?.succeeded(this.#toRetry.length);
     this.#pauseMs = firstPauseMs;
     this.#wake();
   }
@@ -170,9 +199,9 @@ export class CommandQueue implements CommandSink {
   #wake(): void {
     this.#wakeUp?.cancel();
     this.#wakeUp = null;
-    if (this.#resting.length === 0) return;
-    this.#queue.push(...this.#resting);
-    this.#resting = [];
+    if (this.#toRetry.length === 0) return;
+    this.#queue.push(...this.#toRetry);
+    this.#toRetry = [];
     this.#run();
   }
 }
@@ -181,14 +210,121 @@ function endsHold([op]: Command): boolean {
   return op === "post" || op === "void" || op === "endTask";
 }
 
-/** Returns true if a command is retried until it is written. This includes bindings, so that no running task is unknown. */
+/**
+ * Returns true for commands that are retried until they are written: settlements, and task bindings, because only a
+ * bound task is polled.
+ */
 function mustBeWritten(command: Command): boolean {
   return endsHold(command) || command[0] === "bindTask";
 }
 
-/** Submits a command. Throws `LedgerUnavailable` if it could not be written. */
+/** Submits a command. Throws `LedgerUnavailable` if it cannot be written. */
 export async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
   const answer = await queue.submit(command);
   if (!answer.ok) throw new LedgerUnavailable(answer.message);
   return answer.reply;
+}
+
+/** Largest number of price ids in `#pricesWritten`. */
+const pricesKept = 10_000;
+
+const unavailable = { ok: false, reason: "unavailable" } as const;
+
+/** Implements `Charging` with commands to a writer in this process or another. */
+export class QueuedCharges implements Charging {
+  readonly #commands: CommandSink;
+  /** Ids of prices that the ledger has stored. A hold need not send their text again. */
+  readonly #pricesWritten = new Set<string>();
+
+  constructor(commands: CommandSink) {
+    this.#commands = commands;
+  }
+
+  hold(request: HoldRequest): Promise<HoldResult> {
+    const priceId = request.price?.id;
+    const isWritten = priceId !== undefined && this.#pricesWritten.has(priceId);
+    const answering = this.#commands.submit(holdCommand(request, !isWritten));
+    if (priceId === undefined || isWritten) return answering.then(replyOf);
+    return answering.then((answer) => {
+      if (answer.ok && answer.reply.ok) this.#remember(priceId);
+      return replyOf(answer);
+    });
+  }
+
+  extend(id: string, amount: PicoUsd, atLeast: PicoUsd, at: number): Promise<ExtendResult> {
+    return this.#commands.submit(["extend", id, amount, atLeast, at]).then(replyOf);
+  }
+
+  writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
+    return this.#commands.submit(["run", "writtenLimits.writtenFor", [idempotency, written, at]]).then(replyOf);
+  }
+
+  burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult> {
+    return this.#commands.submit(["run", "streamBursts.burstMarks", [seen, at]]).then(replyOf);
+  }
+
+  post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
+    return this.#commands.submit(postCommand(id, posting, end)).then(replyOf);
+  }
+
+  void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
+    return this.#commands.submit(voidCommand(id, reason, end)).then(replyOf);
+  }
+
+  #remember(priceId: string): void {
+    if (this.#pricesWritten.size >= pricesKept) this.#pricesWritten.clear();
+    this.#pricesWritten.add(priceId);
+  }
+}
+
+function replyOf<C extends Command>(answer: Answer<C>): ReplyTo<C> | typeof unavailable {
+  return answer.ok ? answer.reply : unavailable;
+}
+
+/** Event in the store of a running proxy. */
+export type StoreEvent =
+  /** Writes fail. Not reported again before `writable`. */
+  | { readonly kind: "unwritable"; readonly reason: string }
+  /** Writes work again. `waited`: number of settlements and task bindings that had to wait. */
+  | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number }
+  /** The open ledger file was deleted or replaced. Its contents were saved as the file `copy`. */
+  | { readonly kind: "copied"; readonly copy: string }
+  /** The open ledger file was deleted or replaced, and its contents could not be saved. */
+  | { readonly kind: "not_copied"; readonly reason: string };
+
+/** Shortest time between two `unwritable` reports, in milliseconds. Limits the reports of an intermittently full disk. */
+const reportEveryMs = 10_000;
+
+/** Tracks whether writes work, and reports changes. */
+export class Health {
+  readonly #clock: Clock;
+  readonly #onEvent: (event: StoreEvent) => void;
+  #failingSince: number | null = null;
+  #reportedAt: number | null = null;
+  #isReported = false;
+
+  constructor(clock: Clock, onEvent: (event: StoreEvent) => void) {
+    this.#clock = clock;
+    this.#onEvent = onEvent;
+  }
+
+  /** Records that a write failed. */
+  failed(reason: string): void {
+    const now = this.#clock.monotonic();
+    this.#failingSince ??= now;
+    if (this.#isReported || (this.#reportedAt !== null && now - this.#reportedAt < reportEveryMs)) return;
+    this.#isReported = true;
+    this.#reportedAt = now;
+    this.#onEvent({ kind: "unwritable", reason });
+  }
+
+  /** Records that a write succeeded. `waited`: number of commands that wait for a retry. */
+  succeeded(waited: number): void {
+    if (this.#failingSince === null) return;
+    const afterMs = this.#clock.monotonic() - this.#failingSince;
+    this.#failingSince = null;
+    if (!this.#isReported) return;
+    this.#isReported = false;
+    this.#onEvent({ kind: "writable", afterMs, waited });
+  }
 }

@@ -4,16 +4,16 @@ import type { Fleet } from "../ports/fleet.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { ProxyRuns } from "../ports/proxies.ts";
 import { postCommand, voidCommand, type BatchChannel } from "./commands.ts";
-import type { LongQueries, PageEnd, PostingPage, ShortQueries } from "./queries/interfaces.ts";
-import { submitOrThrow, type CommandQueue } from "./queue.ts";
-import type { QueuedStore } from "./store.ts";
-import { bind, type RunQuery } from "./tables/bind.ts";
+import type { LongQueries, PageEnd, PostingPage } from "./queries/interfaces.ts";
+import type { ShortQueries } from "./queries/short.ts";
+import { type Health, CommandQueue, submitOrThrow, QueuedCharges } from "./queue.ts";
+import type { QueuedStore, StoreOptions } from "./store.ts";
+import { bind, type RunQuery } from "./tables/tables.ts";
 import { fareboxAdmin } from "../core/keys.ts";
-import { WhatIfSummer } from "./what-if-sums.ts";
-import { QueuedCharges } from "./queued-charges.ts";
+import { WhatIfSums } from "./what-if-sums.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 
-/** Listeners of the `Changes` port. */
+/** Implements the `Changes` port. */
 export class ChangeListeners implements Changes {
   readonly #listeners = new Set<() => void>();
 
@@ -27,60 +27,63 @@ export class ChangeListeners implements Changes {
   }
 }
 
-/** Channel of a store opened for reading. Refuses all commands. */
-export const refusing: BatchChannel = {
+/** Channel of a store that was opened for reading. Refuses all commands. */
+export const readOnlyChannel: BatchChannel = {
   apply: async (commands) => ({
-    outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })),
+    outcomes: commands.map(() => ({ kind: "unavailable", message: "the ledger was opened for reading" })),
     seconds: 0,
     changed: false,
   }),
   close: async () => {},
 };
 
-/** Parts that differ between engines. */
+/** Parts of a store that differ between SQLite and PostgreSQL. */
 export interface QueuedStoreDeps {
-  readonly queue: CommandQueue;
+  /** Sends commands to the writer. */
+  readonly channel: BatchChannel;
+  readonly health: Health;
   readonly short: ShortQueries;
   readonly query: RunQuery;
   readonly longQueries: LongQueries;
-  /** Queries of `FigureQueries`, if a separate thread answers them. */
+  /** Queries for `FigureQueries` and `lists`, if a separate thread or pool answers them. */
   readonly figureQueries: LongQueries | undefined;
   readonly stream: Ledger["stream"];
-  readonly changes: Changes;
-  /** Null unless given. */
-  readonly fleet?: Fleet | null;
-  /** Null unless given. */
-  readonly proxies?: ProxyRuns | null;
+  readonly changes: ChangeListeners;
+  readonly fleet?: Fleet | undefined;
+  readonly proxies?: ProxyRuns;
   readonly timeZone: string;
   readonly created: boolean;
-  readonly close: () => Promise<void>;
 }
 
-/** Creates a store whose writes go through a queue. */
-export function queuedStore({
-  queue,
-  short,
-  query,
-  longQueries,
-  figureQueries,
-  stream,
-  changes,
-  fleet = null,
-  proxies = null,
-  timeZone,
-  created,
-  close,
-}: QueuedStoreDeps): QueuedStore {
-  const on = (long: LongQueries) => ({
+/** Creates a store whose writes go through a queue. `opened`: resources that the store closes after the queue. */
+export function queuedStore(
+  { clock, onWrite: write = () => {}, settlePauseMs, afterTurn }: StoreOptions,
+  opened: AsyncDisposableStack,
+  { channel, health, short, query, longQueries, figureQueries, stream, ...deps }: QueuedStoreDeps,
+): QueuedStore {
+  const { changes, fleet = null, proxies = null, timeZone, created } = deps;
+  const on = { write, changed: () => changes.notify(), health };
+  const queue = new CommandQueue(channel, clock, on, settlePauseMs, afterTurn);
+  opened.defer(() => queue.close());
+  const portsOver = (long: LongQueries) => ({
     ledger: queuedLedger({ queue, short, long, figures: figureQueries ?? long, stream }),
     samples: samplesIn(bind("samples", query, queue), long),
+    refusals: {
+      ...bind("refusals", query, queue),
+      list: long.refusals,
+      causes: long.refusalCauses,
+      count: long.refused,
+      excess: long.excessRefusals,
+    },
   });
-  const { ledger, samples } = on(longQueries);
+  const { ledger, samples, refusals } = portsOver(longQueries);
   return {
     commands: queue,
     ledger,
     samples,
-    figures: figureQueries === undefined ? { ledger, samples } : on(figureQueries),
+    refusals,
+    figures: figureQueries === undefined ? { ledger, samples, refusals } : portsOver(figureQueries),
+    lists: figureQueries ?? longQueries,
     keys: bind("keys", query, queue),
     teams: bind("teams", query, queue),
     admins: bind("admins", query, queue),
@@ -89,16 +92,18 @@ export function queuedStore({
     tasks: taskStore(query, queue),
     callbacks: bind("callbacks", query, queue),
     sessions: bind("sessions", query, queue),
+    dashboardSessions: bind("dashboardSessions", query, queue),
+    raiseRequests: bind("raiseRequests", query, queue),
     changes,
     fleet,
     proxies,
     timeZone,
     created,
-    [Symbol.asyncDispose]: close,
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
   };
 }
 
-/** Most samples to remove per transaction, so that holds do not wait long. */
+/** Largest number of samples that one transaction removes, so that holds do not wait long for it. */
 const removedAtOnce = 200;
 
 function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamples {
@@ -112,50 +117,50 @@ function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamp
   };
 }
 
-/** Most orphaned holds to settle per transaction. */
+/** Largest number of orphaned holds that one transaction settles. */
 const recoveredAtOnce = 200;
 
 export interface QueuedLedgerDeps {
   readonly queue: CommandQueue;
   readonly short: ShortQueries;
   readonly long: LongQueries;
-  /** Long queries that run often, as on each scrape of the metrics. May be the same as `long`. */
+  /** Long queries for figures that are read often, such as at each scrape of the metrics. May be the same as `long`. */
   readonly figures: LongQueries;
   readonly stream: Ledger["stream"];
 }
 
-/** Creates a ledger whose writes go through the queue and whose queries use separate connections. */
+/** Creates a ledger that writes through the queue and reads through `short` and `long`. */
 export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedgerDeps): Ledger {
-  const { charges, recent, report, rawUnits, spend, prunedUntil, totals, corrections, windowsToAlert, verify } = long;
   const charging = new QueuedCharges(queue);
   return Object.assign(charging, {
-    charges,
-    recent,
-    report,
-    rawUnits,
-    spend,
-    prunedUntil,
-    totals,
-    corrections,
-    windowsToAlert,
-    verify,
+    charges: long.charges,
+    recent: long.recent,
+    report: long.report,
+    rawUnits: long.rawUnits,
+    spend: long.spend,
+    prunedUntil: long.prunedUntil,
+    firstDay: long.firstDay,
+    totals: long.totals,
+    corrections: long.corrections,
+    windowsToAlert: long.windowsToAlert,
+    verify: long.verify,
     stream,
     windows: figures.windows,
-    windowsOf: async (caller, at) => short.windowsOf(caller, at),
-    budgets: async () => short.budgets(),
-    charge: async (id) => short.charge(id),
-    price: async (id) => short.price(id),
-    pending: async () => short.pending(),
-    oldHolds: async (before) => short.oldHolds(before),
+    ...short,
     async adjust(id, correction) {
       const answer = await queue.submit(["adjust", id, correction]);
       return answer.ok ? answer.reply : "unavailable";
     },
-    setBudget: (budget, at, by = fareboxAdmin) => submitOrThrow(queue, ["run", "budgets.setBudget", [budget, at, by]]),
+    async setBudget(budget, at, by = fareboxAdmin) {
+      const before = await long.spentBefore(budget, at);
+      return submitOrThrow(queue, ["run", "budgets.setBudget", [budget, at, by, before]]);
+    },
     removeBudget: (scope, period, at, by = fareboxAdmin) =>
       submitOrThrow(queue, ["run", "budgets.removeBudget", [scope, period, at, by]]),
+    raiseBudget: (raise, at, by = fareboxAdmin) =>
+      submitOrThrow(queue, ["run", "budgets.raiseBudget", [raise, at, by]]),
     async whatIf(query, recompute, onProgress) {
-      const sums = new WhatIfSummer(query.by, recompute);
+      const sums = new WhatIfSums(query.by, recompute);
       let after: PageEnd | null = null;
       do {
         const page: PostingPage = await long.postings(query, after);
@@ -179,7 +184,7 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
-/** Creates the task store. Commands of the writer bind and end tasks. */
+/** Creates the task store. Its changes are queue commands, so one transaction ends a task and settles its charge. */
 export function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
   return {
     ...bind("tasks", query, queue),

@@ -1,13 +1,19 @@
 import type { RecentQuery } from "../ports/spend.ts";
+import { Conditions } from "./queries/page.ts";
 
-/** Charges to scan in a first query. */
+/** Number of charges that a query without a cursor scans. */
 const firstQueryCharges = 5_000;
-/** Charges to scan in a later query: clients poll each second and show fewer. */
+/** Number of charges that a query with a cursor scans. Small, because clients send such a query every second. */
 const laterQueryCharges = 1_000;
-/** Longest expected delay from a settlement's stated end to its write, in milliseconds. */
-export const writtenLateMs = 2_000;
+/** Longest expected delay between a charge's recorded end and the write of that end, in milliseconds. */
+export const writeDelayMsMax = 2_000;
 
-/** Returns the number of latest charges to scan. */
+/** Returns how many of the newest charges a query scans. */
 export function chargesToScan({ after }: RecentQuery): number {
   return after === undefined ? firstQueryCharges : laterQueryCharges;
+}
+
+/** Returns the SQL conditions of a query, without the condition of its cursor. */
+export function recentConditions({ key, team, model, state }: RecentQuery): Conditions {
+  return new Conditions().add("key = ?", key).add("team = ?", team).add("model = ?", model).add("state = ?", state);
 }

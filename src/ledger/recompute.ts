@@ -11,8 +11,8 @@ interface Mismatch {
   readonly found: string;
 }
 
-/** Inputs of a charge's amounts, and the amounts. */
-export type Audited = Pick<
+/** Amounts of a charge, and the inputs from which `recompute` computes them again. */
+export type AuditedCharge = Pick<
   Charge,
   | "id"
   | "state"
@@ -33,8 +33,11 @@ export type Audited = Pick<
 
 const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
 
-/** Possible sources of each formula's amount. If a counted amount exceeds the hold, the hold is charged as "assumed". */
-const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
+/**
+ * Sources that each formula allows. If a counted amount is above the hold, the cost is the hold, and the formula is
+ * `assumed`.
+ */
+const sourcesOf: Readonly<Record<Formula, readonly Source[]>> = {
   tokens: fromTokens,
   per_request: fromTokens,
   assumed: ["assumed", "counted", "partial"],
@@ -43,12 +46,14 @@ const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
   adjustment: sources,
 };
 
-/** Returns the inputs of a charge with the formula `task`, from the task's row; null if the row is lost. */
+/** Function that returns the inputs of a charge with formula `task` from the task's row; null if the row is missing. */
 export type TaskInputsOf = (charge: string) => TaskInputs | null;
 
-/** Returns differences between a charge and the result of its formula and inputs. `priceOf` returns null for a lost price. */
+/**
+ * Returns the differences between a charge and the result of its formula. `priceOf` returns null for a missing price.
+ */
 export function recompute(
-  charge: Audited,
+  charge: AuditedCharge,
   priceOf: (id: string) => PriceVersion | null,
   inputsOf: TaskInputsOf,
 ): Mismatch[] {
@@ -66,14 +71,15 @@ export function recompute(
     differ("overage", 0n, charge.overage);
     return mismatches;
   }
-  const known = knownBy[charge.formula] ?? [];
-  if (charge.source !== null && !known.includes(charge.source)) {
+  const allowed = sourcesOf[charge.formula] ?? [];
+  if (charge.source !== null && !allowed.includes(charge.source)) {
     mismatches.push({
-      expected: `source ${known.join(" or ")} of formula ${charge.formula}`,
+      expected: `source ${allowed.join(" or ")} for formula ${charge.formula}`,
       found: `source ${charge.source}`,
     });
   }
-  if (known.length === 0) return mismatches;
+  // An unknown formula cannot be recomputed.
+  if (allowed.length === 0) return mismatches;
   differ("has a cost", charge.formula !== "unpriced", charge.cost !== null);
   const amounts =
     charge.formula === "task" ? taskAmountsOf(charge, priceOf, inputsOf) : amountsOf(charge, charge.formula, priceOf);
@@ -82,8 +88,10 @@ export function recompute(
     return [
       ...mismatches,
       {
-        expected: isTask ? "what its task was charged by" : "its stored price",
-        found: isTask ? "nothing" : `no price ${charge.priceId}`,
+        expected: isTask
+          ? "the usage or price of its task"
+          : `the stored price ${charge.priceId} for formula ${charge.formula}`,
+        found: "none",
       },
     ];
   }
@@ -92,7 +100,7 @@ export function recompute(
   differ("minimum applied", amounts.minimumApplied, charge.minimumApplied);
   const delivered = costOfDelivered(charge, priceOf);
   if (delivered !== null && charge.cost !== null && delivered > charge.cost) {
-    mismatches.push({ expected: `cost of at least ${delivered} for what was delivered`, found: `cost ${charge.cost}` });
+    mismatches.push({ expected: `cost at least ${delivered} for the delivered tokens`, found: `cost ${charge.cost}` });
   }
   const { hold } = charge;
   differ(
@@ -103,15 +111,15 @@ export function recompute(
   return mismatches;
 }
 
-/** Returns the cost of the delivered tokens, which must not exceed the charge; null for rows of earlier versions. */
-function costOfDelivered(charge: Audited, priceOf: (id: string) => PriceVersion | null): PicoUsd | null {
+/** Returns the cost of the delivered tokens; null if unknown. The cost of the charge must not be lower. */
+function costOfDelivered(charge: AuditedCharge, priceOf: (id: string) => PriceVersion | null): PicoUsd | null {
   const prices = charge.delivered === null || charge.cost === null ? null : pricesOf(charge, priceOf);
   return prices && (costWithinRange(prices, { ...noTokens, ...charge.delivered }, charge.billing)?.charged ?? null);
 }
 
-/** Returns the prices that a charge names; null if one is lost. */
+/** Returns the stored prices that a charge names; null if one of them is missing. */
 function pricesOf(
-  { priceId, servedPriceId }: Audited,
+  { priceId, servedPriceId }: AuditedCharge,
   priceOf: (id: string) => PriceVersion | null,
 ): ChargePrices | null {
   const price = priceId === null ? null : priceOf(priceId);
@@ -126,7 +134,7 @@ interface Amounts {
 }
 
 function taskAmountsOf(
-  charge: Audited,
+  charge: AuditedCharge,
   priceOf: (id: string) => PriceVersion | null,
   inputsOf: TaskInputsOf,
 ): Amounts | null {
@@ -137,7 +145,7 @@ function taskAmountsOf(
 }
 
 function amountsOf(
-  charge: Audited,
+  charge: AuditedCharge,
   formula: Exclude<Formula, "task">,
   priceOf: (id: string) => PriceVersion | null,
 ): Amounts | null {

@@ -2,8 +2,9 @@ import type { PicoUsd } from "../core/money.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../core/usage.ts";
 import type { ReportDimension, ReportRow } from "../ports/ledger.ts";
 
-/** Part of a report from one charge, or from the sum of several. `dimensions` are in the requested order. */
+/** Amounts to add to a report row: the amounts of one charge, or sums of several charges. */
 export interface ReportPart {
+  /** Values of the report's dimensions, in the requested order. */
   readonly dimensions: readonly (string | null)[];
   readonly source: string;
   readonly requests: number;
@@ -27,7 +28,7 @@ interface Sums {
   readonly bySource: Record<string, { requests: number; cost: PicoUsd }>;
 }
 
-/** Adds up the rows of a report, ordered by their dimensions. */
+/** Sums of a report. `rows` returns them sorted by the values of their dimensions. */
 export class ReportSums {
   readonly #by: readonly ReportDimension[];
   readonly #rows = new Map<string, Sums>();
@@ -88,7 +89,7 @@ export class ReportSums {
   }
 }
 
-/** Returns a unique text for a row's dimensions. */
+/** Returns a text that identifies a row by the values of its dimensions. */
 export function rowName(dimensions: readonly (string | null)[]): string {
   return dimensions.map((value) => value ?? "").join("\0");
 }

@@ -2,54 +2,71 @@ import { createHash } from "node:crypto";
 import { tokenClasses } from "../core/usage.ts";
 
 /**
- * Quarter hour of UTC, the unit of a rollup, in milliseconds. All current time zones differ from UTC by whole quarters.
+ * Length of a quarter hour, in milliseconds. Quarter hours start at whole quarters of UTC; the offsets of all current
+ * time zones are whole quarters.
  */
 export const quarterMs = 900_000;
 
-/** Sums that count charges. They are not in a carried sum's row in `charges`. */
+/** Counts of charges. For a carried sum (a charge that replaces pruned charges), the table `carried` has the counts. */
 export const rollupCounts = ["requests", "unpriced", "retries"] as const;
-/** Sums that are in the row of a carried sum, as in the row of any charge. */
+/** Tokens and amounts. The table `charges` has them for every charge, including carried sums. */
 export const rollupAmounts = [...tokenClasses, "cost", "list_cost", "in_doubt"] as const;
 export const rollupSums = [...rollupCounts, ...rollupAmounts] as const;
-export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;
+/** `model` is the requested name, and `entry` the model's name in the price files. */
+export const rollupDimensions = ["key", "team", "model", "entry", "price_group", "source"] as const;
 
-/** Returns the end of a carried sum's id, from its time, key, team, model, group and source. */
+/** SQL expressions for a charge's values of `rollupDimensions`. Charges that earlier versions wrote have no entry. */
+const dimensionsOfCharge: Readonly<Record<(typeof rollupDimensions)[number], string>> = {
+  key: "key",
+  team: "coalesce(team, '')",
+  model: "model",
+  entry: "coalesce(entry, model)",
+  price_group: "coalesce(price_group, '')",
+  source: "source",
+};
+const selectDimensions = rollupDimensions.map((name) => `${dimensionsOfCharge[name]} as ${name}`).join(", ");
+
+/** Returns the last part of a carried sum's id. `identity`: its time, key, team, model, group, source and entry. */
 export function carriedDigest(identity: readonly unknown[]): string {
-  const text = JSON.stringify(identity.map((part) => (part === null ? null : String(part))));
+  const [, , , model, , , entry] = identity;
+  // Carried sums of earlier versions have no entry. A later prune must find these sums by the same id.
+  const parts = entry === null || entry === model ? identity.slice(0, -1) : identity;
+  const text = JSON.stringify(parts.map((part) => (part === null ? null : String(part))));
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
-/** SQL expression for a charge's quarter hour. */
+/** SQL expression for the start of a charge's quarter hour. */
 export const quarterOf = `admitted_at - admitted_at % ${quarterMs}`;
 
 /**
- * Returns the SQL of the correct rows of a rollup, summed from the posted charges that match a condition. `time` is the
- * expression of the rollup's time.
+ * Returns the SQL that computes the correct rows of a rollup from the posted charges that match a condition.
+ * `time`: SQL expression for the rollup's time column.
  */
 export function sumsFromCharges(time: string, condition = "true"): string {
-  return `select ${time}, key, coalesce(team, '') as team, model, coalesce(price_group, '') as price_group, source,
+  return `select ${time}, ${selectDimensions},
       sum(case when formula <> 'adjustment' then 1 else 0 end) as requests, sum(case when cost is null then 1 else 0 end) as unpriced,
       sum(case when retry > 0 then 1 else 0 end) as retries, ${rollupAmounts.map((name) => `coalesce(sum(${name}), 0) as ${name}`).join(", ")}
-    from charges where state = 'posted' and ${condition} group by 1, 2, 3, 4, 5, 6`;
+    from charges where state = 'posted' and ${condition} group by 1, ${rollupDimensions.map((_, index) => index + 2).join(", ")}`;
 }
 
 /**
- * Returns the SQL of the counts that carried sums add to the rollup by days, beyond their rows in `charges`. `day` is
- * the expression of their date.
+ * Returns the SQL that selects the counts in `carried` as rows of the rollup by days. `day`: SQL expression for the
+ * date.
  */
 export function carriedByDay(day: string, condition = "true"): string {
-  return `select ${day}, key, coalesce(team, '') as team, model, coalesce(price_group, '') as price_group, source,
+  return `select ${day}, ${selectDimensions},
       ${rollupCounts.join(", ")}, ${rollupAmounts.map((name) => `0 as ${name}`).join(", ")}
     from carried join charges on charges.seq = carried.charge where ${condition}`;
 }
 
-/** Returns a charge's values as a rollup stores them, in the order of `rollupDimensions`. */
+/** Returns a charge's values of `rollupDimensions` in their order, with "" for null, as a rollup stores them. */
 export function identityOf(row: {
   readonly key: string;
   readonly team: string | null;
   readonly model: string;
+  readonly entry: string | null;
   readonly price_group: string | null;
-  readonly source: string;
+  readonly source: string | null;
 }): readonly string[] {
-  return rollupDimensions.map((name) => row[name] ?? "");
+  return rollupDimensions.map((name) => row[name] ?? (name === "entry" ? row.model : ""));
 }

@@ -3,7 +3,7 @@ import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts
 import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
 import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
 
-/** Posted charge or carried sum, with its dimensions and counts in a report. */
+/** Posted charge or carried sum, with the dimensions and counts that it has in a report. */
 export interface PostedCharge
   extends ChargeInputs, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
   readonly source: NonNullable<ChargeInputs["source"]>;
@@ -16,8 +16,8 @@ interface Sums {
   readonly newlyPriced: { requests: number; cost: PicoUsd };
 }
 
-/** Adds up a report with the amounts that its charges would have cost under other prices. */
-export class WhatIfSummer {
+/** Sums of a report. Each row also states what its charges would have cost at other prices. */
+export class WhatIfSums {
   readonly #by: readonly ReportDimension[];
   readonly #recompute: (charge: ChargeInputs) => Recomputed;
   readonly #report: ReportSums;

@@ -5,7 +5,7 @@ import { assertNever, invariant } from "../core/assert.ts";
 import type { Period, Span } from "../core/budget.ts";
 import type { Calendar } from "../ports/calendar.ts";
 
-/** Returns the machine's clock. Its timers do not keep the process alive. */
+/** Returns the machine's clock. Its timers do not keep the process running. */
 export function systemClock(): Clock {
   return {
     now: () => Date.now(),
@@ -33,7 +33,7 @@ export function isTimeZone(text: string): boolean {
 
 /**
  * Returns the windows and days of an IANA time zone. Throws RangeError if `isTimeZone` is false for the text.
- * Each period remembers its last span, so an instant inside that span costs only a comparison.
+ * Caches the latest span of each period, so that another instant inside that span costs only a comparison.
  */
 export function calendarOf(timeZone: string): Calendar {
   return new ZoneCalendar(timeZone);
@@ -96,7 +96,10 @@ class ZoneCalendar implements Calendar {
     }
   }
 
-  /** Returns the day whose span contains the instant. If a clock set back repeats the end of a day, returns the later day. */
+  /**
+   * Returns the day whose span contains the instant. A day starts at its first midnight. If a clock change then repeats
+   * the last minutes of the earlier day, they belong to the later day.
+   */
   #dayOf(at: number): Day {
     if (this.#lastDay.start <= at && at < this.#lastDay.end) return this.#lastDay;
     let date = this.#zoned(at).toPlainDate();
@@ -107,8 +110,8 @@ class ZoneCalendar implements Calendar {
   }
 
   /**
-   * Returns the hour of the local clock, cut where the zone's offset changes within the hour. A repeated hour is a separate
-   * window, and a change by half an hour produces two short windows.
+   * Returns the hour of the local clock, cut where the zone's offset changes within the hour. A repeated hour is a
+   * separate window. A change by half an hour produces two short windows.
    */
   #hourOf(at: number): Span {
     const offset = this.#offsetMs(at);

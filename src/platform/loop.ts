@@ -4,7 +4,10 @@ import type { Clock, Timer } from "../ports/clock.ts";
 export interface Loop extends AsyncDisposable {
   /** Aborted on disposal, so that a step that waits can stop. */
   readonly ending: AbortSignal;
-  /** Runs the step within `withinMs`; the default is 0. Calls coalesce. During a run, the time starts when the run ends. */
+  /**
+   * Runs the step within `withinMs`, 0 by default. Several calls cause only one run. If a run is in progress, the time
+   * starts at the end of that run.
+   */
   wake(withinMs?: number): void;
   /** Runs the step now, or after the run in progress. Resolves when the new run has ended. */
   run(): Promise<void>;
@@ -18,7 +21,10 @@ interface LoopOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Starts a loop. The step returns the milliseconds to the next run: Infinity waits for `wake`, nothing means `everyMs`. */
+/**
+ * Starts a loop. The step returns the number of milliseconds until the next run: Infinity to wait for `wake`, undefined
+ * for `everyMs`.
+ */
 export function loop(
   clock: Clock,
   step: () => Promise<number | void>,
@@ -29,7 +35,7 @@ export function loop(
   /** Instant at which the timer fires, in milliseconds of the monotonic clock. */
   let dueAt = Infinity;
   let isRunning = false;
-  /** The run in progress, or the last one. */
+  /** The run in progress, or the latest one. */
   let running: Promise<void> = Promise.resolve();
   /** Milliseconds from the end of the run in progress to the next run, as `wake` requested. */
   let wokenMs = Infinity;
@@ -65,7 +71,7 @@ export function loop(
     wake(Math.min(nextMs ?? everyMs, wokenMs));
   };
 
-  // The first step starts after this function returns, so that it may use the loop.
+  // The first step starts after this function returns, so the step may use the loop.
   if (firstMs > 0) arm(firstMs);
   else queueMicrotask(start);
   return {

@@ -1,10 +1,16 @@
+import { createRequire } from "node:module";
 import { load } from "js-yaml";
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
+import type * as Yaml from "yaml";
+import type { Document, Node } from "yaml";
 import type { z } from "zod";
-import { nearest, type Fault } from "../core/fault.ts";
+import { meantValue, messageOf, nearest, type Fault } from "../core/fault.ts";
 import type { Path, ReadYaml } from "../ports/yaml.ts";
 
-/** Kind of a file and its schema. All fields are optional, so that an empty file is valid. */
+const require = createRequire(import.meta.url);
+/** Loads the parser that reports positions. Only files with a fault or with unusual syntax need it. */
+const yaml = () => require("yaml") as typeof Yaml;
+
+/** Kind of a file and its schema. All fields of the schema are optional, so that an empty file is valid. */
 interface YamlKind<S extends z.ZodType> {
   /** Name of the kind in messages, such as "a price file". */
   readonly noun: string;
@@ -12,28 +18,35 @@ interface YamlKind<S extends z.ZodType> {
 }
 
 /**
- * Reads one file's text and checks its shape. Pure, and never throws for any text. The schema must not transform values.
- * Each `error` of the schema completes the sentence "write …"; for unknown fields it is the text of `unknownFields`.
+ * Reads one file's text and checks its shape. Pure, and never throws for any text. The schema must not transform
+ * values. Each `error` of the schema completes the sentence "write …". The error for unknown fields does not: it is the
+ * text that `unknownFields` in `core/fault.ts` returns.
  */
 export function readYaml<S extends z.ZodType>(name: string, text: string, kind: YamlKind<S>): ReadYaml<z.output<S>> {
   const value = readPlain(text);
-  if (value === undefined || !kind.schema.safeParse(value).success) return readWithPlaces(name, text, kind);
-  let placed: ReadYaml | null = null;
+  if (value === undefined || !kind.schema.safeParse(value).success) return readWithPositions(name, text, kind);
+  let positioned: ReadYaml | null = null;
   return {
     name,
     value: value as z.output<S>,
     faults: [],
-    lost: () => false,
-    lostIn: () => [],
-    mistyped: () => false,
-    faultAt: (path, message) => (placed ??= readWithPlaces(name, text, kind)).faultAt(path, message),
+    isRemoved: () => false,
+    removedIn: () => [],
+    isMisspelled: () => false,
+    faultAt: (path, message) => (positioned ??= readWithPositions(name, text, kind)).faultAt(path, message),
   };
 }
 
-/** Matches tags, directives, several documents, and names with a meaning in JavaScript. `readWithPlaces` handles them. */
+/**
+ * Matches tags, directives, several documents, and names with a meaning in JavaScript. Files with a match need
+ * `readWithPositions`.
+ */
 const unusual = /(?:^|[\s,:[{?-])(?:!|\?\s)|^(?:%|---|\.\.\.)|__proto__/m;
 
-/** Returns the value of an ordinary file, otherwise undefined. Takes a tenth of the time of `readWithPlaces`. */
+/**
+ * Returns the value of a file without unusual syntax or faults; undefined for other files. Takes a tenth of the time of
+ * `readWithPositions`.
+ */
 function readPlain(text: string): object | undefined {
   if (unusual.test(text)) return undefined;
   try {
@@ -63,14 +76,14 @@ function countValues(value: unknown, before: number): number {
 }
 
 /** Reads the text with the position of each value, for faults. */
-function readWithPlaces<S extends z.ZodType>(
+function readWithPositions<S extends z.ZodType>(
   name: string,
   text: string,
   { noun, schema }: YamlKind<S>,
 ): ReadYaml<z.output<S>> {
   const empty = {} as z.output<S>;
-  const counter = new LineCounter();
-  const document = parseDocument(text, {
+  const counter = new (yaml().LineCounter)();
+  const document = yaml().parseDocument(text, {
     lineCounter: counter,
     prettyErrors: false,
     logLevel: "error",
@@ -88,13 +101,21 @@ function readWithPlaces<S extends z.ZodType>(
   if (syntax.length > 0) keepFirst(document);
   const raw = readable ? plainValue(document, (message) => faults.push(at(0, message))) : unreadable;
   if (raw === unreadable)
-    return { name, value: empty, faults, lost: () => true, lostIn: () => [], mistyped: () => false, faultAt };
+    return {
+      name,
+      value: empty,
+      faults,
+      isRemoved: () => true,
+      removedIn: () => [],
+      isMisspelled: () => false,
+      faultAt,
+    };
 
   const value = raw ?? {};
-  const checked = schema.safeParse(value);
+  const checked = schema.safeParse(value, { reportInput: true });
   const issues = checked.success ? [] : checked.error.issues;
-  const unknown = issues.flatMap(unknownFields);
-  const mistyped = (path: Path, field: string) =>
+  const unknown = issues.flatMap(unknownKeys);
+  const isMisspelled = (path: Path, field: string) =>
     unknown.some(
       (other) =>
         isPrefix(other.path, path) && other.path.length === path.length && nearest(other.key, [field]).length > 0,
@@ -103,26 +124,26 @@ function readWithPlaces<S extends z.ZodType>(
   return {
     name,
     // Faults are explained from the document, which `cutOut` does not change.
-    faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, mistyped }))],
+    faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, isMisspelled }))],
     value: broken.some((path) => path.length === 0) ? empty : (cutOut(value, broken) as z.output<S>),
-    lost: (path) => broken.some((other) => isPrefix(other, path)),
-    lostIn: (path) =>
+    isRemoved: (path) => broken.some((other) => isPrefix(other, path)),
+    removedIn: (path) =>
       broken
         .filter((other) => other.length === path.length + 1 && isPrefix(path, other))
         .map((other) => String(other.at(-1))),
-    mistyped,
+    isMisspelled,
     faultAt,
   };
 }
 
-/** Removes repeated names from each block except the first, so that the remaining file can be read. */
+/** Keeps only the first entry for each name in a block, so that the rest of the file can be read. */
 function keepFirst(document: Document): void {
-  visit(document, {
+  yaml().visit(document, {
     Map(_, map) {
       const names = new Set<string>();
       map.items = map.items.filter(({ key }) => {
-        const name = isScalar(key) ? String(key.value) : "";
-        return !isScalar(key) || (!names.has(name) && names.add(name));
+        const name = yaml().isScalar(key) ? String(key.value) : "";
+        return !yaml().isScalar(key) || (!names.has(name) && names.add(name));
       });
     },
   });
@@ -130,17 +151,22 @@ function keepFirst(document: Document): void {
 
 const unreadable = Symbol("unreadable");
 
-/** Builds the value. Reports faults that only appear here, such as aliases that expand without limit. */
+/**
+ * Returns the document's value. Reports faults that appear only at this step, such as aliases that expand without
+ * limit, and then returns `unreadable`.
+ */
 function plainValue(document: Document, report: (message: string) => void): unknown {
   try {
     return document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
-    report(`cannot be read as YAML: ${error instanceof Error ? error.message : String(error)}`);
+    report(`cannot be read as YAML: ${messageOf(error)}`);
     return unreadable;
   }
 }
 
-/** Removes the values at these paths. A removed list item becomes undefined, so that the other items keep their index. */
+/**
+ * Removes the values at these paths. A removed list item becomes undefined, so that the other items keep their indexes.
+ */
 function cutOut(value: unknown, paths: readonly Path[]): unknown {
   for (const path of paths) {
     let block: unknown = value;
@@ -159,7 +185,7 @@ function isBlock(value: unknown): value is Record<string | number, unknown> {
 
 function syntaxMessage(code: string, message: string, noun: string): string {
   if (code === "DUPLICATE_KEY") return "stated twice in one block; keep one of them";
-  if (code === "MULTIPLE_DOCS") return `${noun} holds one document; remove the \`---\` between them`;
+  if (code === "MULTIPLE_DOCS") return `${noun} must contain one document; remove the \`---\` between them`;
   return `not YAML: ${message}`;
 }
 
@@ -169,7 +195,7 @@ function brokenPaths(issue: z.core.$ZodIssue): Path[] {
   return issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
 }
 
-function unknownFields(issue: z.core.$ZodIssue): { path: Path; key: string }[] {
+function unknownKeys(issue: z.core.$ZodIssue): { path: Path; key: string }[] {
   return issue.code === "unrecognized_keys" ? issue.keys.map((key) => ({ path: issue.path as Path, key })) : [];
 }
 
@@ -181,11 +207,11 @@ interface Finder {
   readonly faultAt: ReadYaml["faultAt"];
   /** Returns a fault at the key, even if the path has a value. */
   readonly faultAtKey: ReadYaml["faultAt"];
-  readonly mistyped: ReadYaml["mistyped"];
+  readonly isMisspelled: ReadYaml["isMisspelled"];
 }
 
 /** Turns an issue of the schema into faults at the text that the user must change. */
-function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAtKey, mistyped }: Finder): Fault[] {
+function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAtKey, isMisspelled }: Finder): Fault[] {
   const path = issue.path as Path;
   if (issue.code === "unrecognized_keys") {
     const sentences = issue.message.split("\n");
@@ -193,7 +219,7 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
   }
   if (issue.code === "invalid_key") {
     return [
-      faultAtKey(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`),
+      faultAtKey(path, `"${String(path.at(-1))}" is not a valid name; write ${issue.issues[0]?.message ?? "another"}`),
     ];
   }
   const node = nodeAt(document, path);
@@ -201,13 +227,13 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
   if (node === undefined) {
     const block = path.slice(0, -1);
     // A missing field may be a misspelled one, which is already reported as unknown.
-    return mistyped(block, field) ? [] : [faultAt(block, `"${field}" is missing; write ${issue.message}`)];
+    return isMisspelled(block, field) ? [] : [faultAt(block, `"${field}" is missing; write ${issue.message}`)];
   }
-  const unquoted = isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
+  const unquoted = yaml().isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
   const decimalWanted = unquoted && issue.message.includes("in quotes");
   if (decimalWanted)
     return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];
-  return [faultAt(path, `"${field}": write ${issue.message}`)];
+  return [faultAt(path, `"${field}": write ${issue.message}${meantValue(issue)}`)];
 }
 
 interface Step {
@@ -217,20 +243,20 @@ interface Step {
 }
 
 function stepInto(document: Document, node: unknown, step: string | number): Step | undefined {
-  const block = isAlias(node) ? node.resolve(document) : node;
-  if (isMap(block)) {
-    const pair = block.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
-    if (pair === undefined || !isScalar(pair.key)) return undefined;
+  const block = yaml().isAlias(node) ? node.resolve(document) : node;
+  if (yaml().isMap(block)) {
+    const pair = block.items.find(({ key }) => yaml().isScalar(key) && String(key.value) === String(step));
+    if (pair === undefined || !yaml().isScalar(pair.key)) return undefined;
     return { keyOffset: pair.key.range?.[0] ?? 0, node: pair.value as Node | null };
   }
-  if (isSeq(block)) {
+  if (yaml().isSeq(block)) {
     const item = block.items[Number(step)] as Node | undefined;
     return item === undefined ? undefined : { keyOffset: item.range?.[0] ?? 0, node: item };
   }
   return undefined;
 }
 
-/** Returns the node at a path; undefined if the file has none. */
+/** Returns the node at a path; null for an empty value, undefined if the file does not contain the path. */
 function nodeAt(document: Document, path: Path): Node | null | undefined {
   let node: Node | null | undefined = document.contents;
   for (const step of path) {
@@ -254,6 +280,6 @@ function offsetOf(document: Document, path: Path, part: "key" | "value"): number
     offset = found.keyOffset;
     node = found.node;
   }
-  const written = part === "value" && isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
+  const written = part === "value" && yaml().isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
   return written ?? offset;
 }

@@ -3,7 +3,10 @@ import type { Period, Span } from "../core/budget.ts";
 /** Windows and days of one IANA time zone. */
 export interface Calendar {
   readonly timeZone: string;
-  /** Returns the half-open window of a period that contains an instant (milliseconds since 1970 UTC). `total` starts at 0. */
+  /**
+   * Returns the half-open window of a period that contains an instant (milliseconds since 1970 UTC). `total` starts at
+   * 0.
+   */
   spanOf(period: Period, at: number): Span;
   /** Returns the local date of an instant, such as "2026-11-20". */
   dateOf(at: number): string;

@@ -18,29 +18,29 @@ export interface CatalogueModel extends ModelLimits {
   readonly servedAs: readonly string[];
   /** Null for a known model without a price in force. */
   readonly price: PinnedPrice | null;
-  /** Unit of the model's sizes, and of its rates, which are per million. */
+  /** Unit of the model's sizes and rates. The rates are for one million units. */
   readonly unit: Unit;
   /** True if the model's rates apply to the image endpoints only. */
   readonly imagesOnly: boolean;
-  /** The encoding to count with. */
+  /** Encoding with which Farebox counts this model's tokens. */
   readonly encoding: Encoding;
-  /** True if `encoding` is this model's own, so that its counts are exact. */
+  /** True if the model itself uses `encoding`, so that counts are exact. */
   readonly tokenizerIsPublic: boolean;
-  /** Factor by which `encoding` may undercount this model; 1000 if the tokenizer is public. */
+  /** Largest factor by which `encoding` may undercount this model, in permille; 1000 if the tokenizer is public. */
   readonly errorFactor: Permille;
-  /** Form in which the model's prompt contains tools and their calls. */
+  /** Format in which the model's prompt contains tools and their calls. */
   readonly promptForm: PromptForm;
   /** Rule for the tokens of an image of known size; null if it is not published. */
   readonly imageRule: ImageRule | null;
-  /** True if the model may bill output tokens that the client never receives. */
+  /** True if the gateway may bill output tokens of the model that the client never receives. */
   readonly reasons: boolean;
-  /** Stated output speed. Estimates the output that was produced but not received before a stream broke. */
+  /** Output speed as the price file states it, for estimates of output that was produced but not received. */
   readonly tokensPerSecond: number;
-  /** True if the gateway bills answers of 500, 502 or 503. */
+  /** True if the gateway bills answers of 5xx (except 504, 520 and 524). */
   readonly billsServerErrors: boolean;
   /** True if `max_tool_calls` limits the calls of hosted tools in one request. */
   readonly obeysMaxToolCalls: boolean;
-  /** Indicates if the answer arrives while it is generated, or may arrive all at once. */
+  /** `live`: an answer arrives while it is generated. `burst`: it may arrive all at once. */
   readonly streams: StreamKind;
   /** Request field that limits the model's output, by API; absent if unknown. */
   readonly maxOutputField: Readonly<Partial<Record<TextApi, string | undefined>>>;
@@ -48,7 +48,7 @@ export interface CatalogueModel extends ModelLimits {
 
 /** One type of a model's tasks at one instant, as the request path needs it. */
 export interface CatalogueTask extends Pick<CatalogueModel, "id" | "group" | "billsServerErrors"> {
-  /** Price whose `task` states the priced unit. Null if no price is in force. */
+  /** Price with a `task` part; null if no price is in force. */
   readonly price: PinnedPrice | null;
   readonly quantity: TaskQuantity;
 }
@@ -57,7 +57,7 @@ export interface CatalogueTask extends Pick<CatalogueModel, "id" | "group" | "bi
 export interface TaskQuantity {
   /** Field of `input` that states the number; null if the number is always 1. */
   readonly field: string | null;
-  /** Number if the request does not state the field; null if unknown. */
+  /** Number that applies if the request does not state the field; null if unknown. */
   readonly otherwise: string | null;
   /** Largest number of units that the gateway produces; null if unknown. */
   readonly most: string | null;
@@ -93,25 +93,42 @@ export interface TaskSpan {
 
 /** Reviewed prices. Lookups are synchronous and fast because every request needs them. */
 export interface Catalogue {
-  /** Finds a model by id or alias, with its price in force at the instant; undefined if unknown. */
+  /**
+   * Finds a model by id or alias, with its price in force at the instant. Returns the model `default` for an unknown
+   * name; undefined if the files state no price for unknown models.
+   */
   find(model: string, at: number): CatalogueModel | undefined;
-  /** Like `find`, for a text that may not be a model. Never returns the price of unknown models. */
+  /**
+   * Finds a model by id or alias; undefined if unknown. Never returns the model `default`, because the text may not be
+   * the name of a model.
+   */
   named(text: string, at: number): CatalogueModel | undefined;
-  /** Returns the model's tasks of a type with their price in force at the instant; undefined if the model is unknown. */
+  /**
+   * Returns the model's tasks of a type with their price in force at the instant; undefined if the model is unknown.
+   */
   findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
-  /** Returns the price files' route for a request, including paths that a gateway might treat as equal; undefined if none. */
+  /**
+   * Returns the route of the price files that a request matches, or misspells in a way that a gateway might accept.
+   * Returns undefined if there is no such route.
+   */
   route(method: string, path: string): RouteMatch | undefined;
   /** Units of task consumption per USD, by type of usage. Consumption of types not listed here has no USD value. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
   /** Returns all models in catalogue order, with their prices in force at the instant. */
   list(at: number): readonly CatalogueModel[];
-  /** Returns the histories of all models in catalogue order. The price of unknown models, if stated, is the last: `default`. */
+  /**
+   * Returns the histories of all models in catalogue order. If the files state a price for unknown models, its history
+   * is the last one, with the id `default`.
+   */
   histories(): readonly ModelHistory[];
   /** Digest of all loaded data. Proxies with the same prices have the same digest. */
   readonly digest: string;
 }
 
-/** Rule for the charged rate of a class: stated by the gateway, a fraction of its official rate, or another class's rate. */
+/**
+ * Rule for the charged rate of a class: a rate that the gateway states, a fraction of the official rate, or the rate of
+ * another class.
+ */
 export type RateRule =
   | { readonly kind: "stated" }
   | { readonly kind: "share"; readonly fraction: string }
@@ -123,7 +140,7 @@ export interface FileLocation {
   readonly line: number;
 }
 
-/** Origin of a model's price, for display. Not used for requests. */
+/** Origin of a model's price, for display. Requests do not use it. */
 export interface PriceExplanation {
   /** `revision`: the name without its date or number is an id or alias. `default`: no file contains the name. */
   readonly foundBy: "id" | "alias" | "revision" | "default";
@@ -133,9 +150,9 @@ export interface PriceExplanation {
   readonly place: FileLocation;
   /** The group, its fraction, and the file location that states the fraction. */
   readonly group: { readonly name: string; readonly fraction: string; readonly place: FileLocation } | null;
-  /** The prices of its tasks at all times. */
+  /** Prices of the model's tasks at all times. */
   readonly tasks: readonly TaskHistory[];
-  /** All entries of the file, in ascending order. */
+  /** All price entries of the model, in ascending order. */
   readonly entries: readonly PriceEntry[];
   /** Null if no price is in force. */
   readonly inForce: {
@@ -159,5 +176,5 @@ export interface PriceEntry {
   readonly place: FileLocation;
 }
 
-/** For each class: the class whose official rate is its list rate, and the rule for its charged rate. */
+/** Rules by token class. `listed`: class whose official rate is the list rate. `rule`: rule for the charged rate. */
 export type TierRules = Readonly<Record<TokenClass, { readonly listed: TokenClass; readonly rule: RateRule }>>;

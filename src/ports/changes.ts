@@ -1,5 +1,5 @@
-/** Notifies of changes to keys, budgets or settings in the store, by this process or another. */
+/** Reports changes to keys, teams, sessions and budgets, and corrections of charges, by this process or another. */
 export interface Changes {
-  /** Calls back within a second of a change. Returns a function that stops it. */
+  /** Calls the listener within a second of each change. Returns a function that removes the listener. */
   onChange(listener: () => void): () => void;
 }

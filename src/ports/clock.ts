@@ -2,7 +2,7 @@
 export interface Clock {
   /** Returns milliseconds since 1970 UTC. May jump when the machine's clock is set. */
   now(): number;
-  /** Returns milliseconds with fractions from an arbitrary origin. Never goes backwards. For durations. */
+  /** Returns milliseconds with fractions since an arbitrary origin, for durations. Never goes backwards. */
   monotonic(): number;
   /** Calls back once after `ms` milliseconds. The timer does not keep the process running. */
   after(ms: number, callback: () => void): Timer;

@@ -4,9 +4,10 @@ import type { Source } from "../core/charge.ts";
 import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { SpansSent } from "./tracing.ts";
 import type { FinalStatus, TaskCeilings, TaskFailure } from "../core/tasks.ts";
 
-/** A request that has received any answer. Durations are in milliseconds. */
+/** A request that has been answered. Durations are in milliseconds. */
 export interface RequestEnded {
   readonly id: string;
   readonly route: string;
@@ -16,15 +17,29 @@ export interface RequestEnded {
   readonly stream: boolean;
   readonly durationMs: number;
   readonly firstTokenMs: number | null;
-  /** Time that Farebox took before it sent the request to the gateway; null if it did not send it. */
+  /** Time that Farebox took before it sent the request to the gateway; null if it sent none. */
   readonly overheadMs: number | null;
 }
 
-/** A key as a charge names it. */
+/** Key of a charge. */
 export interface ChargedKey {
   readonly id: string;
   readonly name: string;
   readonly team: string | null;
+}
+
+/** Request whose refusal is recorded. */
+export interface RefusedRequest {
+  readonly key: ChargedKey | null;
+  readonly route: string;
+  /** Requested model name, as in charges; `other` if the catalogue does not know it; null until Farebox has read it. */
+  model: string | null;
+}
+
+/** A refusal. `request` is null if the refusal is counted but not recorded. */
+export interface RefusedEvent {
+  readonly refusal: Refusal;
+  readonly request: RefusedRequest | null;
 }
 
 /** A request with a hold. Key and model are null if unknown. */
@@ -33,7 +48,7 @@ export interface Admission {
   readonly route: string;
   readonly model: string | null;
   readonly group: string | null;
-  /** As in the hold. */
+  /** Number of earlier attempts that the client's SDK states; 0 for a first attempt. */
   readonly retry: number;
 }
 
@@ -48,7 +63,7 @@ export interface ChargePosted {
   readonly listCost: PicoUsd | null;
   readonly overage: PicoUsd;
   readonly tokens: TokenCounts;
-  /** Why the cost may differ from the bill. */
+  /** Reasons why the cost may differ from the bill. */
   readonly doubts: readonly Doubt[];
 }
 
@@ -63,17 +78,18 @@ export interface AccountRead {
   readonly fetchedAt: number;
 }
 
-/** Events of the request path for metrics. Calls return at once and never throw. */
+/** Events of the request path, for metrics. Calls return immediately and never throw. */
 export interface Events {
-  /** Reports `request` when a request arrives, and `stream` when it proves to be a stream. `requestEnded` ends both. */
+  /** Reports `request` for a request that arrives, and then `stream` once the request is known to be a stream. */
   requestStarted(kind: "request" | "stream"): void;
+  /** Reports the end of a request, and of its stream if it is one. */
   requestEnded(event: RequestEnded): void;
-  /** The first use of a key or a model starts its series at 0. */
+  /** Reports a request with a hold. Metrics of a key or a model start at 0 with its first request. */
   admitted(admission: Admission): void;
-  refused(refusal: Refusal): void;
+  refused(event: RefusedEvent): void;
   /** Reports the paths of request fields that Farebox does not know. */
   unknownFields(event: { readonly route: string; readonly fields: readonly string[] }): void;
-  /** Reports a stream that arrived all at once; its model is marked. `model`: id in the catalogue. */
+  /** Reports that a stream arrived all at once, so that its model is marked. `model`: id in the catalogue. */
   streamBurst(event: { readonly model: string }): void;
   /** Reports a failed attempt to use the admin API. */
   adminFailed(why: AdminFailure): void;
@@ -84,8 +100,25 @@ export interface Events {
     readonly status: FinalStatus;
     readonly failure: TaskFailure | null;
   }): void;
-  /** Reports a ledger transaction with its duration in seconds and its number of calls. */
-  ledgerWrote(seconds: number, calls: number): void;
+  /** Reports a batch of ledger writes with its duration in seconds and its number of commands. */
+  ledgerWrote(seconds: number, commands: number): void;
+  /** Reports spans that were sent to the receiver of traces, or were lost. */
+  spansSent(event: SpansSent): void;
   /** Reports the latest answer about the account; null if the answer was missing or not valid. */
   accountRead(account: AccountRead | null): void;
+}
+
+/**
+ * Combines listeners. Each returned event calls the handlers of all listeners, in their order. Together the listeners
+ * must handle every event.
+ */
+export function combineEvents<const Listeners extends readonly Partial<Events>[]>(
+  ...listeners: Listeners
+): Pick<Events, { [Index in keyof Listeners]: keyof Listeners[Index] }[number] & keyof Events> {
+  const names = new Set(listeners.flatMap((listener) => Object.keys(listener) as (keyof Events)[]));
+  const combined = [...names].map((name) => {
+    const handlers = listeners.flatMap((listener) => listener[name] ?? []) as ((...given: unknown[]) => void)[];
+    return [name, (...given: unknown[]) => handlers.forEach((handle) => handle(...given))];
+  });
+  return Object.fromEntries(combined) as Events;
 }

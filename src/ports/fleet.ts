@@ -1,6 +1,6 @@
 import type { LimitUse } from "../core/limits.ts";
 
-/** Operations of a proxy on a shared ledger. A ledger with one proxy has no fleet. */
+/** Peers of a proxy, and its jobs, on a ledger that several proxies can share. */
 export interface Fleet {
   readonly peers: Peers;
   readonly claims: JobClaims;
@@ -8,16 +8,16 @@ export interface Fleet {
 
 /** Data that a proxy sends to its peers with each heartbeat. */
 export interface PeerReport {
-  /** The content id of the prices in force. */
+  /** Digest of the loaded prices. */
   readonly catalogue: string;
-  /** Usage by owner of limits, only where there are limits and usage. */
+  /** Usage of each key and team that has limits; those without usage are left out. */
   readonly used: Readonly<Record<string, LimitUse>>;
   readonly done: WorkDone;
 }
 
-/** Counts since the start. An increase means work for the proxy that does the job. */
+/** Counts since the proxy started. An increase is new work for the proxy that has the job. */
 export interface WorkDone {
-  /** Number of posted charges. An increase means that budgets need a check. */
+  /** Number of posted charges. After an increase, the alerts job checks the budgets. */
   readonly posted: number;
   /** Number of messages added to the outbox. */
   readonly queued: number;
@@ -31,11 +31,13 @@ export interface Peer {
   readonly epoch: number;
   /** Host and process of the peer, for display. */
   readonly instance: string;
-  /** Null until the peer has sent readable data. */
+  /** Null until the peer has sent a readable report. */
   readonly report: PeerReport | null;
 }
 
-/** Live peers. Proxies send about two heartbeats per second. A proxy that is silent for some seconds is no longer live. */
+/**
+ * Live peers. Proxies send about two heartbeats per second. A proxy that is silent for some seconds is no longer live.
+ */
 export interface Peers {
   /** Sends the result of `report` with each heartbeat. */
   publish(report: () => PeerReport): void;
@@ -43,11 +45,11 @@ export interface Peers {
   beatNow(): void;
   /** Returns live peers, as of the last successful heartbeat. */
   live(): readonly Peer[];
-  /** Calls back after each successful heartbeat. Returns a function that stops it. */
+  /** Calls the listener after each successful heartbeat. Returns a function that removes the listener. */
   onBeat(listener: () => void): () => void;
 }
 
-/** Jobs that one proxy does for all that share the ledger. */
+/** Jobs that one proxy does for all proxies on the ledger. */
 export const jobNames = ["tasks", "account", "alerts", "deliveries", "recovery"] as const;
 export type JobName = (typeof jobNames)[number];
 
@@ -57,6 +59,6 @@ export interface JobClaims {
    * Returns this proxy's jobs; none if the ledger does not answer.
    */
   claim(jobs: readonly JobName[], forMs: number): Promise<readonly JobName[]>;
-  /** Releases all jobs of this proxy, so that another need not wait. */
+  /** Releases all jobs of this proxy, so that another proxy can claim them without a wait. */
   release(): Promise<void>;
 }

@@ -1,3 +1,5 @@
+import type { BodyBytes } from "./exchange.ts";
+
 /** One request to the gateway. `headers` never contains the gateway's credential; the adapter adds it. */
 export interface GatewayRequest {
   readonly method: string;
@@ -6,23 +8,29 @@ export interface GatewayRequest {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** The exact bytes to send; undefined for a request without a body. */
-  readonly body: Uint8Array | StreamedBody | undefined;
+  readonly body: BodyBytes | StreamedBody | undefined;
   /** Longest time without a byte before the call fails as `silent`, in milliseconds. */
   readonly silenceMs: number;
 }
 
-/** A body that is sent while it arrives and is never buffered whole. It cannot be sent again, so redirects are not followed. */
+/**
+ * A body that is sent while it arrives and is never buffered whole. It cannot be sent again, so redirects are not
+ * followed.
+ */
 export interface StreamedBody {
   /** Number of bytes; null if unknown until the end. */
   readonly length: number | null;
-  /** Starts writing. Called at most once. If the body cannot be completed, nothing is written or ended: the call is aborted. */
+  /**
+   * Starts writing. Called at most once. If the body cannot be completed, the call is aborted and `end` is never
+   * called.
+   */
   start(sink: BodySink): void;
   /** Continues after a `write` that returned false. */
   resume(): void;
 }
 
 export interface BodySink {
-  /** Returns false if the gateway is slow: nothing more is written until `resume`. */
+  /** Returns false if the gateway is slow. The body then writes nothing more until `resume`. */
   write(bytes: Uint8Array): boolean;
   end(): void;
 }
@@ -30,9 +38,9 @@ export interface BodySink {
 export interface GatewayHead {
   readonly status: number;
   readonly statusText: string;
-  /** As received: name, value, name, value …, repeated headers kept apart. */
+  /** Names and values in turn, as received. Repeated headers are not joined. */
   readonly rawHeaders: readonly string[];
-  /** Returns a header by its lower-case name; the last value of a repeated header. */
+  /** Returns the value of a header by its lower-case name. Returns the last value of a repeated header. */
   header(name: string): string | undefined;
 }
 
@@ -46,12 +54,17 @@ export type GatewayFailure =
   /** A redirect that must not be followed: to another origin, or too many. */
   | { readonly kind: "redirect"; readonly status: number };
 
-/** Receives one answer, in this order: at most one `head`, any number of `chunk`, then exactly one of `end` and `fail`. */
+/**
+ * Receives one answer, in this order: at most one `head`, any number of `chunk`, then exactly one of `end` and `fail`.
+ */
 export interface GatewayReceiver {
   head(head: GatewayHead): void;
-  /** Receives bytes in the tick in which they arrive. The receiver may keep them. */
-  chunk(bytes: Uint8Array): void;
-  /** Reports that the answer is complete by its own framing. */
+  /**
+   * Receives all bytes of one read from the connection, in the same turn of the event loop. The receiver may keep them.
+   * `isLast`: true if these bytes are known to complete the answer.
+   */
+  chunk(bytes: Uint8Array, isLast: boolean): void;
+  /** Reports that the answer is complete according to its HTTP framing. */
   end(): void;
   fail(failure: GatewayFailure): void;
 }
@@ -59,10 +72,12 @@ export interface GatewayReceiver {
 export interface GatewayCall {
   /** True if bytes of the request may have reached the gateway. */
   readonly sent: boolean;
-  /** Stops reading from the gateway until `resume`. Silence during the pause does not fail the call. */
+  /**
+   * Stops reading from the gateway until `resume`, and delays `end`. Silence during the pause does not fail the call.
+   */
   pause(): void;
   resume(): void;
-  /** Ends the call at the gateway at once. Nothing is received afterwards. */
+  /** Ends the call at the gateway immediately. The receiver gets nothing afterwards. */
   abort(): void;
 }
 

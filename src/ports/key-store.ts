@@ -8,7 +8,7 @@ export interface ChangedKey {
   readonly after: Key;
 }
 
-/** One page of the keys, in the order of creation. */
+/** Query for one page of the keys, in the order of creation. */
 export interface KeyPageQuery {
   /** 1 to 1000. */
   readonly limit: number;
@@ -25,19 +25,21 @@ export interface KeyPage {
   readonly next: string | null;
 }
 
-/** Keys. A team that a key names is created without limits in the same transaction if it does not exist. */
+/** Keys. If a key names a team that does not exist, the same transaction creates the team without limits. */
 export interface KeyStore {
-  /** `by`, here and below: author for the audit; farebox itself unless given. */
+  /** `by`, here and below: author for the audit log; `farebox` by default. */
   create(key: Key, by?: string): Promise<KeyCreation>;
   findById(id: string): Promise<Key | undefined>;
   /** Finds a key by name or id. */
   find(nameOrId: string): Promise<Key | undefined>;
+  /** Returns the names of keys by their ids. Omits unknown ids. */
+  names(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Returns all keys in the order of creation. */
   list(): Promise<readonly Key[]>;
   /** Returns a page of keys. The page after an unknown id is empty. */
   page(query: KeyPageQuery): Promise<KeyPage>;
   /** Atomically reads the key and changes the fields in `change`. Returns undefined for an unknown key. */
   update(id: string, change: KeyChange, at: number, by?: string): Promise<ChangedKey | undefined>;
-  /** Sets the instant of revocation once. Returns false if the key does not exist. */
+  /** Revokes a key at the instant, unless it is already revoked. Returns false if the key does not exist. */
   revoke(id: string, at: number, by?: string): Promise<boolean>;
 }

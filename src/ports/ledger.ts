@@ -1,6 +1,7 @@
 import type { LedgerTotals } from "../core/account.ts";
-import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
-import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
+import type { Budget, BudgetWindow, Raise, Rooms, Shortage } from "../core/budget.ts";
+import type { Caller } from "../core/scope.ts";
+import type { Charge, ChargeState, HoldKind, Source } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/bounds.ts";
@@ -9,33 +10,36 @@ import type { RawUnits } from "../core/task-settlement.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { BurstMark, StreamObservation } from "../core/slices.ts";
-import type { TokenCounts } from "../core/usage.ts";
+import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 
 /**
- * Charges of requests. A hold is placed, may be extended, and is then posted or voided once. Calls are idempotent by the
- * charge's id. A result with `ok: true` is durable; `unavailable` means that nothing was written. Every store counts money by
- * the rules of `core/`, and one contract suite tests all stores.
+ * Charges of requests. A hold is placed, may be extended, and is then posted or voided once. Calls are idempotent by
+ * the charge's id. A result with `ok: true` is durable; `unavailable` means that nothing was written. Every store
+ * counts money by the rules of `core/`, and one contract suite tests all stores.
  */
 export interface Charging {
   /**
-   * Inserts a pending charge and reserves its amount in every window that applies to the caller, in one transaction.
-   * Refuses if a hard window lacks room. Builds missing windows from their charges.
+   * Inserts a pending charge and holds its amount in every window that applies to the caller, in one transaction.
+   * Refuses if a hard window cannot admit the amount. Creates a missing window with the sums of the charges in it.
    */
   hold(request: HoldRequest): Promise<HoldResult>;
-  /** Extends a pending hold by the part of `amount` that fits every hard window. Refuses if that is less than `atLeast`. */
-  extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
   /**
-   * Settles a hold with an amount, even if windows lack room. A repeat returns the first result. If `recover` posted the
-   * hold before, the first settlement corrects the charge to its amount.
+   * Extends a pending hold by the part of `amount` that fits every hard window. Refuses if that part is less than
+   * `atLeast`. `at`: instant that decides which raises are in force.
+   */
+  extend(id: string, amount: PicoUsd, atLeast: PicoUsd, at: number): Promise<ExtendResult>;
+  /**
+   * Settles a hold with an amount, even above the limits of budgets. A repeat returns the first result. If `recover`
+   * has already posted the hold, the first settlement corrects the charge to its amount.
    */
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
   /** Settles a hold without an amount. Handles repeats and recovered holds like `post`. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Stores the limit that was written into a request with an idempotency key, for two days. Returns the first stored
-   * value; null if there is none. If `written` is null, only reads.
+   * Stores for two days, as a text, the values that Farebox wrote into a request with this idempotency key. Returns the
+   * first text that was stored for the key; null if no text is stored. If `written` is null, only reads.
    */
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
   /** Stores an observation of a stream and returns the marks of all models. If `seen` is null, only reads. */
@@ -46,23 +50,45 @@ export interface Charging {
 export interface BudgetStore {
   /**
    * Adds a budget, or changes the existing budget of the scope and period. Opens its current window from the charges.
-   * `by`: author for the audit; farebox itself unless given.
+   * `by`: author for the audit log; `farebox` by default.
    */
   setBudget(budget: Omit<Budget, "id">, at: number, by?: string): Promise<Budget>;
   /** Removes a budget. Returns false if no budget has the scope and period. */
   removeBudget(scope: string, period: string, at: number, by?: string): Promise<boolean>;
+  /**
+   * Adds an amount to the limit of one window of a budget. A later change of the budget keeps the raise; removal of the
+   * budget deletes it.
+   */
+  raiseBudget(raise: NewRaise, at: number, by?: string): Promise<RaiseResult>;
   /** Returns all budgets in the order of creation. */
   budgets(): Promise<readonly Budget[]>;
-  /** Returns the windows of all budgets at the instant; for `eachKey`, the existing windows of all keys. */
-  windows(at: number): Promise<readonly BudgetWindow[]>;
+  /**
+   * Returns the windows of all budgets at the instant; of a budget with `each-…`, only the windows that the ledger has
+   * stored. `byUserOrTag`: false to leave out budgets by user or tag, which may have 100,000 windows.
+   */
+  windows(at: number, which?: { readonly byUserOrTag: boolean }): Promise<readonly BudgetWindow[]>;
   /** Returns the windows that apply to a caller at the instant, including those that no hold has opened yet. */
   windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
   /**
-   * Returns at most `limit` windows at the instant with an alert that is not in the outbox yet. A running proxy uses
-   * a thread other than the one that answers requests.
+   * Returns at most `limit` windows at the instant for which an alert is due and not in the outbox yet. A running proxy
+   * computes this on another thread than the one that answers requests.
    */
   windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]>;
 }
+
+/** Raise of one window. It has no effect outside the window's span. */
+export interface NewRaise extends Raise {
+  /** As `formatScope` returns it. */
+  readonly scope: string;
+  readonly period: string;
+  readonly subject: string;
+  readonly why: string;
+}
+
+export type RaiseResult =
+  | { readonly ok: true; readonly budget: Budget }
+  /** `too_large`: the limit with all raises would exceed 64 bits. */
+  | { readonly ok: false; readonly reason: "no_such_budget" | "too_large" };
 
 /** Prices from which charges were computed. */
 export interface StoredPrices {
@@ -72,29 +98,35 @@ export interface StoredPrices {
 
 /** Charges for an export. */
 export interface ChargeStream extends StoredPrices {
-  /** Yields all charges of the span in any state, oldest first, in parts. Keeps one snapshot until the iteration ends. */
+  /**
+   * Yields all charges of the span in any state, oldest first, in parts. Keeps one snapshot until the iteration ends.
+   */
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
 }
 
 /** Queries of charges and of their sums. */
 export interface LedgerQueries extends ChargeStream {
   charge(id: string): Promise<Charge | undefined>;
-  /** Returns a page of charges, newest first. */
+  /** Returns a page of charges, newest first unless the query states another order. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   /**
-   * Returns matching charges among the last 5,000 written, newest first. Cheap enough to poll each second. With a cursor,
-   * returns charges written or ended since the cursor, and may repeat some that ended shortly before.
+   * Returns matching charges among the last 5,000 written, newest first. With a cursor, returns those of the last 1,000
+   * that were written or ended since the cursor, and may repeat some that ended shortly before it. Cheap enough to poll
+   * each second.
    */
   recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;
-  report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]>;
-  /** Returns the consumption of the span's posted tasks, by type of unit, for units without a value in the price files. */
+  report(query: ReportQuery & SessionFilter): Promise<readonly ReportRow[]>;
+  /**
+   * Returns, by type of unit, the consumption of posted tasks of the span in units for which no price file states a
+   * value.
+   */
   rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
-  /** Returns rows ordered by time, then by names. */
+  /** Returns the spend of a span, ordered by time, then by names. */
   spend(query: SpendQuery): Promise<readonly SpendRow[]>;
   /**
-   * Returns a `report` computed from the charges with the amounts of `recompute`. Reads one page at a time, so it blocks
-   * nothing but may take long. Counts a charge posted meanwhile completely or not at all. `onProgress` receives the
-   * completed share, from 0 to 1.
+   * Returns a `report` in which `recompute` decides the amount of each charge. Reads one page of charges at a time: it
+   * may take long, but blocks nothing. A charge that is posted meanwhile is counted completely or not at all.
+   * `onProgress` receives the completed share, from 0 to 1.
    */
   whatIf(
     query: ReportQuery,
@@ -103,25 +135,33 @@ export interface LedgerQueries extends ChargeStream {
   ): Promise<readonly WhatIfRow[]>;
   /** Returns the end of the last day whose charges retention replaced by sums; null if there is none. */
   prunedUntil(): Promise<number | null>;
+  /** Returns the start of the first day with posted charges; null if there are none. */
+  firstDay(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
-  /** Returns the ledger's counters since its beginning, from one snapshot; retention does not change them. */
+  /** Returns the ledger's counters since its creation, from one snapshot. Retention does not change them. */
   totals(): Promise<LedgerTotals>;
-  /** Returns, in order, corrections made in the half-open span and corrections of charges that ended in it. */
+  /**
+   * Returns the corrections made in the half-open span, and the corrections of charges that ended in it. Oldest
+   * correction first.
+   */
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
-  /** Returns at most 1000 pending holds admitted before the instant, oldest first. Excludes holds of known running tasks. */
+  /**
+   * Returns at most 1000 pending holds admitted before the instant, oldest first. Excludes holds of known running
+   * tasks.
+   */
   oldHolds(before: number): Promise<readonly OldHold[]>;
 }
 
 /** Corrections, recovery and checks. */
 export interface LedgerMaintenance {
   /**
-   * Corrects a posted charge by adding a row; never edits the charge. The correction has the charge's time, so it changes
-   * the windows, days and reports of the charge.
+   * Corrects a posted charge by adding a row; never edits the charge. The correction has the charge's time, so it
+   * changes the windows, days and reports of the charge.
    */
   adjust(id: string, correction: Correction): Promise<AdjustResult>;
   /**
-   * Posts the pending holds of owners that no longer run, as `assumed`. Only `serve` calls this. Skips holds of tasks with
-   * a known id: the task settles its hold.
+   * Posts, as `assumed`, the pending holds of proxies that no longer run. Only `serve` calls this. Skips holds of tasks
+   * with a known id: the task's record settles them. Returns the number of posted holds.
    */
   recover(at: number): Promise<number>;
   /** Returns true if a hold could be written now. Tests this with a durable write that changes nothing. */
@@ -146,7 +186,7 @@ export async function pricesOf(
   return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
 }
 
-/** The store cannot be reached or written, such as with a full disk. Nothing was changed. The message states the reason. */
+/** Thrown if the store cannot be reached or written, for example with a full disk. Nothing was changed. */
 export class LedgerUnavailable extends Error {}
 
 export type { RawUnits };
@@ -159,36 +199,47 @@ export interface HoldRequest {
   readonly kind: HoldKind;
   /** Time of the admission, in milliseconds since 1970 UTC. */
   readonly at: number;
-  readonly caller: Caller;
+  readonly caller: Omit<Caller, "tags" | "models">;
   readonly route: string;
   readonly model: string;
   readonly group: string | null;
   readonly stream: boolean;
-  /** Price of the request. Its canonical text is stored with its first hold or before. */
+  /** Price of the request. Its canonical text is stored with the first hold that uses it. */
   readonly price: { readonly id: string; readonly canonical: string } | null;
   /** Null for a model without a price. */
   readonly amount: PicoUsd | null;
-  /** Amount to reserve instead of `amount` if a hard budget applies. `extend` then grows the hold. */
+  /** Amount to hold instead of `amount` if a hard budget applies. `extend` then grows the hold. */
   readonly firstSlice?: PicoUsd;
-  /** Basis of `amount`; absent if no text is limited. */
+  /** Explains which output `amount` covers; null or absent if requests to the endpoint cannot limit text output. */
   readonly basis?: HoldBasis | null;
   /** Output tokens that `firstSlice` covers. */
   readonly sliceTokens?: number;
   /** False if the request may cost more than `amount`. Any hard budget then refuses it. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;
+  /**
+   * Catalogue models that may answer; only `model` if the catalogue does not know it. If it is unknown which model
+   * answered, the charge counts for the first one.
+   */
+  readonly models?: readonly string[];
+  /**
+   * True if a model may answer that the catalogue does not know. If such a request is also not bounded, each hard
+   * budget on models refuses it.
+   */
+  readonly anyModel?: boolean;
+  /** True if parts of the request that arrive after the hold might name another model. */
+  readonly isOpen?: boolean;
   /** Number of earlier attempts that the client's SDK states, at most 1000; 0 for a first attempt. */
   readonly retry: number;
 }
 
 export type HoldResult =
-  | {
-      readonly ok: true;
-      /** Room of the tightest hard window after this hold; null when no hard budget applies. */
-      readonly room: PicoUsd | null;
-    }
+  /** `limitsModels`: set for an open request to which a hard budget might apply if later parts name another model. */
+  | ({ readonly ok: true; readonly limitsModels?: true } & Rooms)
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_bounded" }
+  /** The key has named too many new users, tag values or models of `each-…` budgets on that day. */
+  | { readonly ok: false; readonly reason: "too_many_subjects" }
   | { readonly ok: false; readonly reason: "unavailable" };
 
 export type WrittenResult =
@@ -207,7 +258,7 @@ export type ExtendResult =
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_pending" | "unavailable" };
 
-/** Known facts about the answer when a charge ends. Times and durations are in milliseconds. */
+/** Properties of the answer, as far as they are known when the charge ends. Times and durations are in milliseconds. */
 export interface ChargeEnd {
   readonly at: number;
   readonly status: number | null;
@@ -234,7 +285,7 @@ export interface Correction {
   readonly at: number;
   /** Amount added to the charge's cost; below zero for a credit. */
   readonly amount: PicoUsd;
-  /** Amount added to its list cost; 0 unless given. */
+  /** Amount added to the charge's list cost; 0 unless given. */
   readonly listAmount?: PicoUsd;
   readonly why: string;
   readonly by: string;
@@ -255,21 +306,59 @@ export type AdjustResult =
   | "too_large"
   | "unavailable";
 
-export interface ChargeQuery {
-  readonly key?: string;
-  readonly model?: string;
-  readonly state?: ChargeState;
+export const chargeSorts = ["time", "cost"] as const;
+/** Names that a charge may lack. */
+export const chargeNames = ["key", "team", "group"] as const;
+
+/**
+ * Filters by properties of charges that have no index. A query for a rare value reads many charges, unless
+ * `examinedMax` limits their number.
+ */
+export interface ChargeFilter {
+  readonly model?: string | undefined;
+  readonly team?: string | undefined;
+  readonly group?: string | undefined;
+  /** Only charges without this name. */
+  readonly without?: (typeof chargeNames)[number] | undefined;
+  readonly state?: ChargeState | undefined;
+  readonly source?: Source | undefined;
+  /** True for charges with any doubt. */
+  readonly doubt?: Doubt | true | undefined;
+  /** Only charges with this tag. */
+  readonly tag?: { readonly name: string; readonly value: string } | undefined;
+  /** Only charges of keys with this label at the time of the request. */
+  readonly label?: { readonly name: string; readonly value: string } | undefined;
+  /** Only charges with this user, in the stored form. */
+  readonly user?: string | undefined;
+  /** Range of statuses, including both ends. */
+  readonly status?: readonly [from: number, to: number] | undefined;
+  /** Smallest and largest cost. Charges without a cost do not match. */
+  readonly minCost?: PicoUsd | undefined;
+  readonly maxCost?: PicoUsd | undefined;
+  /** Start of the id. The query uses an index if this has at least 8 characters. */
+  readonly idPrefix?: string | undefined;
+}
+
+export interface ChargeQuery extends ChargeFilter {
+  readonly key?: string | undefined;
   /** Only corrections of this charge. */
   readonly adjusts?: string;
-  /** Only charges with this tag. There is no index on tags, so a rare tag takes longer. */
-  readonly tag?: { readonly name: string; readonly value: string };
   /** Half-open: from `since` to before `until`. */
-  readonly since?: number;
-  readonly until?: number;
+  readonly since?: number | undefined;
+  readonly until?: number | undefined;
+  /** `time` unless given. A charge without a cost is sorted as if it cost nothing. */
+  readonly sort?: (typeof chargeSorts)[number] | undefined;
+  /** `desc` unless given. */
+  readonly order?: "asc" | "desc" | undefined;
+  /**
+   * Largest number of charges of the key and span to examine; absent for all. The query examines the newest charges,
+   * but the oldest ones in ascending order of time.
+   */
+  readonly examinedMax?: number;
   /** 1 to 1000. */
   readonly limit: number;
   /** Id of the last charge on the previous page. */
-  readonly after?: string;
+  readonly after?: string | undefined;
 }
 
 /** Half-open span of admission times, in milliseconds since 1970 UTC. */
@@ -280,26 +369,36 @@ export interface TimeSpan {
 
 export interface ChargePage {
   readonly charges: readonly Charge[];
+  /**
+   * Id after which the next page starts; null on the last page. In a list by `time`, this charge may be one that the
+   * query examined but that does not match.
+   */
   readonly next: string | null;
+  /** Time of the last examined charge if `examinedMax` excluded others from this page; otherwise null. */
+  readonly examinedTo: number | null;
 }
 
-export const reportDimensions = ["key", "team", "model", "group", "day", "hour"] as const;
-/** Dimension of a report: the value of the named tag; null for charges without that tag. */
-export type TagDimension = `tag:${string}`;
-export type ReportDimension = (typeof reportDimensions)[number] | TagDimension;
+export const reportDimensions = ["key", "team", "model", "group", "user", "day", "hour"] as const;
+/** Dimension of a report: the value of the named tag or label; null for charges without it. */
+export type NamedDimension = `tag:${string}` | `label:${string}`;
+export type ReportDimension = (typeof reportDimensions)[number] | NamedDimension;
 
-export function isTagDimension(dimension: string): dimension is TagDimension {
-  return dimension.startsWith("tag:");
+/** Returns the column of `tag:NAME` and `label:NAME`, and the name; undefined for other dimensions. */
+export function namedDimension(
+  dimension: string,
+): { readonly column: "tags" | "labels"; readonly name: string } | undefined {
+  const [, kind, name] = /^(tag|label):(.*)$/s.exec(dimension) ?? [];
+  return name === undefined ? undefined : { column: kind === "tag" ? "tags" : "labels", name };
 }
 
-/** Returns the tag name of a dimension. */
-export function tagNameOf(dimension: TagDimension): string {
-  return dimension.slice("tag:".length);
+/** Returns true for dimensions that rollups do not contain. Reports by these dimensions read the charges. */
+export function isOfCharges(dimension: string): dimension is NamedDimension | "user" {
+  return dimension === "user" || namedDimension(dimension) !== undefined;
 }
 
 /**
- * Selects posted charges by their time of admission. Spans are rounded outwards to quarter hours. Days are those of the
- * time zone. Charges that retention replaced by sums have no tags.
+ * Selects posted charges by their time of admission. Spans are rounded outwards to quarter hours. Days begin and end in
+ * the ledger's time zone. Charges that retention replaced by sums have no tags, labels or users.
  */
 export interface ReportQuery {
   readonly by: readonly ReportDimension[];
@@ -307,8 +406,8 @@ export interface ReportQuery {
   readonly until: number;
 }
 
-/** Narrows a report to one session of `farebox run`. */
-export interface OfSession {
+/** Limits a report to one session of `farebox run`. */
+export interface SessionFilter {
   readonly session?: string;
 }
 
@@ -317,7 +416,7 @@ export interface ReportRow {
   readonly dimensions: Readonly<Partial<Record<ReportDimension, string | null>>>;
   readonly requests: number;
   readonly unpricedRequests: number;
-  /** Requests that the client's SDK sent again. */
+  /** Number of requests that are retries of the client's SDK. */
   readonly retries: number;
   readonly tokens: TokenCounts;
   readonly cost: PicoUsd;
@@ -332,7 +431,9 @@ export interface WhatIfRow extends ReportRow {
 }
 
 export interface WhatIfSums {
-  /** Recomputed costs plus stored costs of other charges. Its difference from the row's cost is the effect of the prices. */
+  /**
+   * Recomputed costs, plus the stored costs of charges that were not recomputed. Comparable with the row's `cost`.
+   */
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
   /** Charges that kept their stored amount, by reason. */
@@ -352,7 +453,7 @@ export interface OldHold {
   readonly at: number;
   readonly key: string;
   readonly amount: PicoUsd | null;
-  /** True if the proxy run that placed the hold is over. Only the next `serve` settles it. */
+  /** True if the proxy run that placed the hold has ended. The next `serve` then settles the hold. */
   readonly isOrphaned: boolean;
 }
 

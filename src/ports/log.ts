@@ -1,4 +1,4 @@
-/** Structured logging; fields never hold prompts, answers or secrets. */
+/** Structured log. Fields never contain prompts, answers or secrets. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

@@ -2,7 +2,7 @@
 export const messageKinds = ["alert", "task_webhook"] as const;
 export type MessageKind = (typeof messageKinds)[number];
 
-/** Kinds with content of clients or the gateway. The payload of an ended message is deleted. */
+/** Kinds whose payload comes from clients or the gateway. The payload is deleted when the message ends. */
 export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 
 export type MessageState =
@@ -10,21 +10,24 @@ export type MessageState =
   | "delivered"
   /** Abandoned after failed attempts, or because its target no longer exists. */
   | "given_up"
-  /** Kept for the record without a receiver. */
+  /** Recorded without a receiver, and never sent. */
   | "unsent";
 
 /** A message to add. Times are in milliseconds since 1970 UTC. */
 export interface NewMessage {
-  /** Id that the receiver gets with every attempt. It may receive a message more than once. */
+  /** Id that the receiver gets with every attempt, because it may get a message more than once. */
   readonly id: string;
   readonly kind: MessageKind;
-  /** Name of the receiver, never an address or a secret; null if there is none. Messages to one target are sent in order. */
+  /**
+   * Name of the receiver, never an address or a secret; null if there is none. Messages to one target are sent in
+   * order.
+   */
   readonly target: string | null;
   /** Only the first message with a key is accepted. */
   readonly dedupeKey: string;
-  /** Earliest time at which the key may be forgotten; null for never. */
+  /** Earliest time at which the key may be deleted; null for never. */
   readonly keyUntil: number | null;
-  /** Body to send. For a private kind, it is encrypted, and "" after the message has ended. */
+  /** Body to send. The body of a private kind is encrypted, and it is "" after the message has ended. */
   readonly payload: string;
   readonly createdAt: number;
 }
@@ -48,15 +51,15 @@ export type TryResult =
   | { readonly kind: "given_up"; readonly at: number; readonly error: string };
 
 export interface DueMessages {
-  /** First waiting message of each target, if due, in the order of creation. */
+  /** The first waiting message of each target, if it is due. In the order of creation. */
   readonly messages: readonly Message[];
-  /** Time of the next attempt of the other messages; null if none is waiting. */
+  /** Earliest time at which another message is due; null if no other message is waiting. */
   readonly nextTryAt: number | null;
 }
 
 /**
- * Outgoing messages, stored until they are delivered or abandoned. Only one proxy of a ledger delivers messages. A result
- * of true, or of ids, is durable.
+ * Outgoing messages, stored until they are delivered or abandoned. Only one proxy of a ledger delivers messages. A
+ * write that succeeded is durable.
  */
 export interface Outbox {
   /**
@@ -65,8 +68,8 @@ export interface Outbox {
    */
   put(messages: readonly NewMessage[]): Promise<readonly string[] | undefined>;
   /**
-   * Returns at most `limit` due messages, except those to the targets `except`. A message scheduled more than
-   * `pauseMsMax` ahead is due, because the clock was set back.
+   * Returns at most `limit` due messages, except those to the targets `except`. A message that is scheduled more than
+   * `pauseMsMax` ahead also counts as due, because the clock was set back.
    */
   due(query: {
     readonly now: number;
@@ -74,11 +77,17 @@ export interface Outbox {
     readonly limit: number;
     readonly pauseMsMax: number;
   }): Promise<DueMessages>;
-  /** Stores the result of an attempt. Ignores a message that is not waiting. Returns false if it could not be written. */
+  /**
+   * Stores the result of an attempt. Ignores a message that is not waiting. Returns false if it could not be written.
+   */
   tried(id: string, tried: TryResult): Promise<boolean>;
+  /** Returns which of at most 1,000 keys are known. */
+  known(dedupeKeys: readonly string[]): Promise<readonly string[]>;
   /** Returns the number of waiting messages. */
   waiting(): Promise<number>;
-  /** Returns at most `limit` (1 to 1001) messages older than `after`, newest first. Returns none if `after` is unknown. */
+  /**
+   * Returns at most `limit` (1 to 1001) messages older than `after`, newest first. Returns none if `after` is unknown.
+   */
   list(query: {
     readonly kind: MessageKind;
     readonly limit: number;

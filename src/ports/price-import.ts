@@ -14,8 +14,9 @@ export interface PriceImportParams {
   readonly tables: readonly PriceTableText[];
   /** Format of all tables; null to detect the format of each table. */
   readonly from: PriceTableName | null;
-  /** ISO days. */
+  /** First day of the proposed prices, as an ISO day. */
   readonly fromDate: string;
+  /** Current ISO day. */
   readonly today: string;
   /** Providers by their names in the tables; null for the families that the price files name. */
   readonly providers: readonly string[] | null;
@@ -75,7 +76,7 @@ export interface EditedFile {
   readonly after: string;
 }
 
-/** Price on which both tables agree and the price files differ. `ours` is null if the price files do not state it. */
+/** Price on which both tables agree, but which the price files state differently or, if `ours` is null, not at all. */
 export interface PriceCheckFault {
   readonly model: string;
   readonly class: string;

@@ -3,27 +3,37 @@ import type { PicoUsd } from "../core/money.ts";
 export const spendDimensions = ["key", "team", "model", "group"] as const;
 export type SpendDimension = (typeof spendDimensions)[number];
 
+/** Limits sums to one key, team or model. */
+export interface SpendFilter {
+  /** Id of the key. */
+  readonly key?: string;
+  readonly team?: string;
+  readonly model?: string;
+}
+
 /** Selects the spend of posted charges by time of admission. Reads only the rollups, so it is cheaper than a report. */
-export interface SpendQuery {
+export interface SpendQuery extends SpendFilter {
   readonly by: readonly SpendDimension[];
   /**
-   * `day`: a row per day of the time zone. `hour`: a row per 60 minutes, counted from `since`. `all`: a row for the span.
-   * The span is half-open. Its edges are whole quarter hours; for `day`, they are starts of days.
+   * `day` and `month`: one row for each day or month of the time zone. `hour`: one row for each 60 minutes, counted
+   * from `since`. `all`: one row for the span. The half-open span starts and ends at whole quarter hours; for `day` and
+   * `month`, at the starts of days.
    */
-  readonly each: "day" | "hour" | "all";
+  readonly each: "month" | "day" | "hour" | "all";
   readonly since: number;
   readonly until: number;
-  /** Only charges of the key with this id. */
-  readonly key?: string;
-  /** Names of the first dimension to list separately. All other names are combined into `otherNames`. */
+  /**
+   * Names of the first dimension that get their own rows; absent if all names do. The remaining names are combined into
+   * `otherNames`.
+   */
   readonly apart?: readonly (string | null)[];
 }
 
-/** Represents all names that are not listed separately. No name contains it. */
+/** Stands for all names that have no separate row. No real name has this value. */
 export const otherNames = "\0others";
 
 export interface SpendRow {
-  /** Start of the row's day or hour; `since` for the whole span. */
+  /** Start of the row's month, day or hour; `since` for the whole span. */
   readonly start: number;
   /** Names in the order of `by`; null if missing. */
   readonly names: readonly (string | null)[];
@@ -35,7 +45,7 @@ export interface SpendRow {
   readonly inDoubt: PicoUsd;
 }
 
-/** Filters for the latest charges. With a cursor, only those that began or ended since an earlier query. */
+/** Filters for the latest charges. With a cursor, selects only charges that began or ended since the earlier query. */
 export interface RecentQuery {
   readonly key?: string;
   readonly team?: string;
@@ -47,7 +57,7 @@ export interface RecentQuery {
   readonly after?: RecentCursor;
 }
 
-/** Position of a query: the number of rows and the latest end among them. Milliseconds since 1970 UTC. */
+/** Position in the ledger: the number of rows, and the latest end among them in milliseconds since 1970 UTC. */
 export interface RecentCursor {
   readonly written: number;
   readonly endedAt: number;

@@ -1,4 +1,4 @@
-/** Callback requested from the gateway when a task was created. Its secrets are stored as digests or encrypted. */
+/** Callback that Farebox requested from the gateway for a task. Its secrets are stored encrypted or as digests. */
 export interface TaskCallback {
   /** Id of the task's charge. */
   readonly charge: string;
@@ -10,9 +10,9 @@ export interface TaskCallback {
   readonly createdAt: number;
 }
 
-/** Callbacks of tasks. Each is pruned with its charge. A result of true is durable. */
+/** Callbacks of tasks. Retention removes a callback with its charge. */
 export interface TaskCallbacks {
-  /** Stores a callback. Returns false if it could not be written. */
+  /** Stores a callback durably. Returns false if it could not be written. */
   put(callback: TaskCallback): Promise<boolean>;
   byDigest(digest: string): Promise<TaskCallback | undefined>;
   byCharge(charge: string): Promise<TaskCallback | undefined>;

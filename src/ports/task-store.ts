@@ -4,8 +4,8 @@ import type { TaskInputs } from "../core/task-settlement.ts";
 import type { ChargeEnd, SettleResult } from "./ledger.ts";
 
 /**
- * Tasks and the charges that pay for them, written in the ledger's transactions. The store retries `bind` and `end` until
- * they are written. A result with `ok: true` is durable.
+ * Tasks and the charges that pay for them, written in the ledger's transactions. The store retries `bind` and `end`
+ * until they are written. A result with `ok: true` is durable.
  */
 export interface TaskStore {
   /** Binds a task to the pending charge that pays for it. Idempotent by the charge. */
@@ -13,11 +13,11 @@ export interface TaskStore {
   find(taskId: string): Promise<Task | undefined>;
   /** Returns the task that a charge pays for; undefined while it is not bound. */
   ofCharge(charge: string): Promise<Task | undefined>;
-  /** Stores a running task's record; ignores a settled task. False if it could not be written. */
+  /** Stores what a running task's record states. Ignores a settled task. Returns false if it could not be written. */
   observe(taskId: string, observation: TaskObservation): Promise<boolean>;
   /**
-   * Posts or voids the task's charge and ends the task, in one transaction, even if windows lack room. A repeat returns
-   * the first result and changes nothing.
+   * Posts or voids the task's charge and ends the task, in one transaction, even above the limits of budgets. A repeat
+   * returns the first result and changes nothing.
    */
   end(task: Pick<Task, "taskId" | "charge">, ending: TaskEnding): Promise<SettleResult>;
   /** Returns tasks to poll, longest overdue first, and the time of the next poll. */
@@ -41,7 +41,7 @@ export type BindResult =
   /** `taken`: another charge pays for this task. `no_such_charge`: no pending charge of a task has this id. */
   | { readonly ok: false; readonly reason: "taken" | "no_such_charge" | "unavailable" };
 
-/** State of a running task, by its record. */
+/** State of a running task, from its record. */
 export interface TaskObservation {
   readonly status: TaskStatus;
   readonly startedAt: number | null;
@@ -55,7 +55,7 @@ export interface TaskEnding {
   readonly end: ChargeEnd;
   readonly status: FinalStatus;
   readonly startedAt: number | null;
-  /** End that the gateway states. */
+  /** End time that the gateway states; null if it states none. */
   readonly endedAt: number | null;
   readonly failure: TaskFailure | null;
   readonly inputs: TaskInputs;
@@ -64,7 +64,7 @@ export interface TaskEnding {
 export interface DueQuery {
   readonly now: number;
   readonly limit: number;
-  /** Longest valid pause. A later poll is due, because the clock was set back after it was scheduled. */
+  /** Longest valid pause, in milliseconds. A poll that is due later was scheduled before the clock was set back. */
   readonly pauseMsMax: number;
   /** Tasks that are being polled. */
   readonly except: readonly string[];
@@ -72,7 +72,7 @@ export interface DueQuery {
 
 export interface DueTasks {
   readonly tasks: readonly Task[];
-  /** Time at which the next of the other tasks is due; null if there are none. */
+  /** Earliest time at which another task is due; null if there is none. */
   readonly nextPollAt: number | null;
 }
 

@@ -18,15 +18,15 @@ export type TeamRemoval =
       readonly budgets: readonly string[];
     };
 
-/** Teams. KeyStore also creates a team if a key names a missing one. */
+/** Teams. `KeyStore` also creates a team if a key names one that does not exist. */
 export interface TeamStore {
-  /** `by`, here and below: author for the audit; farebox itself unless given. */
+  /** `by`, in all methods: author of the change in the audit log; `farebox` by default. */
   create(team: Team, by?: string): Promise<TeamCreation>;
   find(name: string): Promise<Team | undefined>;
   /** Returns all teams in the order of creation. */
   list(): Promise<readonly Team[]>;
   /** Atomically reads the team and changes the fields in `change`. Returns undefined for an unknown team. */
   update(name: string, change: TeamChange, at: number, by?: string): Promise<ChangedTeam | undefined>;
-  /** Atomically removes the team, unless a budget, or a key that is live at the instant, names it. */
+  /** Atomically removes the team, unless a budget names it or a live key belongs to it. */
   remove(name: string, at: number, by?: string): Promise<TeamRemoval>;
 }

@@ -9,13 +9,18 @@ export type TokenCount =
 export type { ChatText };
 
 /**
- * Counts tokens with the public tokenizers, in bounded time for any text. Long texts are counted on a worker thread. A count
- * stops at `atMost` and returns that number.
+ * Counts tokens with the public tokenizers on a worker thread, in bounded time for any text. A count stops at `atMost`
+ * and returns that number.
  */
 export interface TokenCounter {
+  /** Starts the worker thread and loads the encoding, so that the first count does not wait for this. */
+  prepare(encoding: Encoding): void;
   /** Counts each text and returns the sum. */
   countTexts(texts: readonly string[], encoding: Encoding, atMost?: number): Promise<TokenCount>;
   countText(text: string, encoding: Encoding, atMost?: number): Promise<TokenCount>;
-  /** Counts texts, and the tokens that the chat template adds for messages, tools, tool calls and a schema. Omits images. */
+  /**
+   * Counts texts, and the tokens that the chat template adds for messages, tools, tool calls and a schema. Omits
+   * images.
+   */
   countChat(chat: ChatText, encoding: Encoding, atMost?: number, form?: PromptForm): Promise<TokenCount>;
 }

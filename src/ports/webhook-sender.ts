@@ -10,7 +10,9 @@ export interface WebhookRequest {
 
 export type SendResult =
   | { readonly ok: true }
-  /** `error`: a few words without address or secret. `retryAfterMs`: pause that the receiver requested; null if none. */
+  /**
+   * `error`: a few words without address or secret. `retryAfterMs`: pause that the receiver requested; null if none.
+   */
   | { readonly ok: false; readonly error: string; readonly retryAfterMs: number | null };
 
 /** Sends one webhook. Follows no redirect and discards the response body. */
@@ -20,7 +22,7 @@ export interface WebhookSender extends AsyncDisposable {
 }
 
 /**
- * Returns why webhooks may not be sent to an address, as words that follow its name; null if they may. Takes at most
- * 2 s and never rejects.
+ * Returns the reason why webhooks may not be sent to an address; null if they may. The text continues a sentence that
+ * begins with the name of the field. Takes at most 2 s and never rejects.
  */
-export type JudgeEndpoint = (endpoint: string) => Promise<string | null>;
+export type CheckEndpoint = (endpoint: string) => Promise<string | null>;

@@ -4,19 +4,19 @@ import type { Fault } from "../core/fault.ts";
 export type Path = readonly (string | number)[];
 
 /**
- * A parsed file. Values with a fault are removed, so that the other values can be checked in the same run. Required fields
- * may therefore be missing, and list items undefined. Check `lost` before reporting a missing value.
+ * A parsed file. Values with a fault are removed, so that the other values can be checked in the same run. Required
+ * fields may therefore be missing, and list items undefined. Check `isRemoved` before reporting a missing value.
  */
 export interface ReadYaml<Value = unknown> {
   readonly name: string;
   readonly value: Value;
   readonly faults: readonly Fault[];
   /** Returns true if the value at this path, or a block that contains it, was removed. */
-  lost(path: Path): boolean;
+  isRemoved(path: Path): boolean;
   /** Returns the names of the entries that were removed from the block at this path. */
-  lostIn(path: Path): readonly string[];
+  removedIn(path: Path): readonly string[];
   /** Returns true if the block at this path has an unknown field with a similar name. */
-  mistyped(path: Path, field: string): boolean;
+  isMisspelled(path: Path, field: string): boolean;
   /** Returns a fault at a value, or at its key if the value is a block, a list or missing. */
   faultAt(path: Path, message: string): Fault;
 }

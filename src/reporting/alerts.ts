@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Message, Outbox } from "../ports/outbox.ts";
 import type { AlertMessage } from "../wire/alert-message.ts";
-import { isoTimeOrNull } from "./names.ts";
+import { isoTimeOrNull } from "../core/time.ts";
 import type { AlertJson, AlertListJson } from "./shapes/health.ts";
 
 export const alertQuerySchema = z.strictObject({
@@ -12,7 +12,7 @@ export const alertQuerySchema = z.strictObject({
 
 export type AlertQuery = z.output<typeof alertQuerySchema>;
 
-/** Returns a page of the last days' alerts, newest first. The page is empty for an unknown cursor. */
+/** Returns a page of recent alerts, newest first. The page is empty for an unknown cursor. */
 export async function listAlerts(
   { outbox }: { readonly outbox: Outbox },
   { limit, cursor }: AlertQuery,

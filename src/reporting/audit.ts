@@ -1,6 +1,6 @@
 import type { AuditEntry } from "../core/audit.ts";
 import type { AuditPage } from "../ports/audit-log.ts";
-import { isoTime } from "./names.ts";
+import { isoTime } from "../core/time.ts";
 import type { AuditEntryJson } from "./shapes/health.ts";
 
 export function auditEntryJson({ id, at, by, action, object, before, after }: AuditEntry): AuditEntryJson {

@@ -1,11 +1,13 @@
 import type { Charge } from "../core/charge.ts";
-import { decidingPrice, itemise, type ChargePrices } from "../core/cost.ts";
+import { decidingPrice, itemize, type ChargePrices } from "../core/cost.ts";
 import { formatRate, formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
 import type { ChargePage } from "../ports/ledger.ts";
-import { isoTime, isoTimeOrNull, type NameOf } from "./names.ts";
-import type { ChargeDetailsJson, ChargeJson, ChargeListJson } from "./shapes/charges.ts";
+import { isoTime, isoTimeOrNull } from "../core/time.ts";
+import type { NameOf } from "./names.ts";
+import type { ChargeDetailsJson, ChargeJson, ChargeListJson, LiveJson } from "./shapes/charges.ts";
 import type { Doubt } from "../core/usage.ts";
 import type { PriceVersion } from "../core/price.ts";
+import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
 
 export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
   return {
@@ -35,6 +37,8 @@ export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
     duration_ms: charge.durationMs,
     first_token_ms: charge.firstTokenMs,
     tags: charge.tags,
+    user: charge.user,
+    labels: charge.labels,
     correction: correctionOf(charge),
     doubts: charge.doubts,
     cost_in_doubt_usd: formatUsd(charge.inDoubt),
@@ -48,8 +52,8 @@ export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
 }
 
 /**
- * Returns the details of a correction; null for other charges. `at` is the time of the correction, while `time` is that of
- * the corrected charge.
+ * Returns the details of a correction; null for other charges. `at` is the time of the correction; the row's `time` is
+ * the time of the corrected charge.
  */
 function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
   if (adjusts === null || endedAt === null) return null;
@@ -68,20 +72,24 @@ export function chargeDetailsJson(
     ...chargeJson(charge, nameOf),
     corrections: corrections.map((correction) => chargeJson(correction, nameOf)),
     total_usd: costs.length === 0 ? null : formatUsd(sum(costs)),
-    ...itemisedJson(charge, prices),
+    ...itemizedJson(charge, prices),
   };
 }
 
 export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
-  return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
+  return {
+    charges: page.charges.map((charge) => chargeJson(charge, nameOf)),
+    next: page.next,
+    examined_to: isoTimeOrNull(page.examinedTo),
+  };
 }
 
-/** Returns the items that add up to a charge's amount, its prices, and how the amount is known. */
-export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
+/** Explains a charge's amount: returns the items that add up to it, its prices, and how the amount is known. */
+export function itemizedJson(charge: Charge, prices: ChargePrices | undefined) {
   const { tokens, billing } = charge;
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
   const items =
-    prices === undefined || !isPriced ? [] : itemise(decidingPrice(prices, tokens, billing), tokens, billing);
+    prices === undefined || !isPriced ? [] : itemize(decidingPrice(prices, tokens, billing), tokens, billing);
   return {
     ended_at: isoTimeOrNull(charge.endedAt),
     formula: charge.formula,
@@ -112,11 +120,12 @@ function priceJson({ model, from, source, fraction, minimum }: PriceVersion) {
 export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   unknown_output: "the answer has output that Farebox does not know",
   unknown_field: "the request has a field that Farebox does not know",
-  served_model: "another model answered than was asked for",
-  service_tier: "a service tier answered for which no rate is known",
-  hosted_tool: "a hosted tool was used whose fee is not known",
+  served_model: "a model other than the requested one answered",
+  service_tier: "the service tier that answered has no known rate",
+  hosted_tool: "the fee of a hosted tool that was used is unknown",
   usage_contradicts: "the reported usage contradicts itself",
-  usage_unknown_class: "the reported usage has a count that Farebox does not know",
+  usage_unknown_class:
+    "the reported usage has a count that Farebox does not know, or does not separate sound or images from text",
   task_consumption: "the task's record does not say what it consumed",
   time_based: "the output is estimated from the time that the model ran",
   image_bound: "images of unknown size, audio or files are counted at their upper bound",
@@ -128,27 +137,67 @@ function doubtsOf({ doubts }: Charge): string[] {
 
 /** Explains in one or two sentences how the amount is known. */
 function knownBy({ state, formula, source, clamped }: Charge): string {
-  if (state === "pending") return "It runs: the most that it can cost is held.";
+  if (state === "pending") return "The request is still running; the most that it can cost is held.";
   if (state === "voided") return "It cost nothing.";
   switch (formula) {
     case "adjustment":
-      return "A person corrected a charge by this amount.";
+      return "This row corrects another charge, or sums up pruned charges.";
     case "unpriced":
-      return "No price file names a price for it, so its cost is not known.";
+      return "No price file has a price for it, so its cost is unknown.";
     case "task":
-      return "The task's own record says what it used.";
+      return "The task's own record states what it used.";
     default:
   }
   switch (source) {
     case "reported":
       return clamped
-        ? "The gateway reported these tokens; where its figures contradicted each other, the more expensive reading counts."
+        ? "The gateway reported these tokens; its figures contradicted each other, and the more expensive ones count."
         : "The gateway reported these tokens.";
     case "counted":
       return "The gateway reported no usage; the tokens of the whole answer were counted.";
     case "partial":
-      return "The answer was cut off; what had been delivered until then was counted.";
+      return "The answer was cut off; the part that was delivered was counted.";
     default:
-      return "Its usage is not known, so it costs its hold.";
+      return "Its usage is unknown, so the whole hold was charged.";
   }
+}
+
+/** Returns the latest charges, newest first, with the cursor for the next poll. */
+export function recentJson(
+  { charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor },
+  nameOf: NameOf,
+): LiveJson {
+  return {
+    charges: charges.map((charge) => chargeJson(charge, nameOf)),
+    cursor: `${cursor.written}.${cursor.endedAt}`,
+  };
+}
+
+/**
+ * Returns the query for the ledger; null for an invalid cursor. A query with a cursor does not filter by state, because
+ * settling changes the state.
+ */
+export function recentQueryOf({
+  after: text,
+  state,
+  model,
+  limit,
+}: {
+  readonly after?: string | undefined;
+  readonly state?: RecentQuery["state"] | undefined;
+  readonly model?: string | undefined;
+  readonly limit: number;
+}): RecentQuery | null {
+  const after = text === undefined ? undefined : readCursor(text);
+  if (after === null) return null;
+  return {
+    limit,
+    ...(model !== undefined && { model }),
+    ...(after === undefined ? state !== undefined && { state } : { after }),
+  };
+}
+
+function readCursor(text: string): RecentCursor | null {
+  const [, written, endedAt] = /^(\d{1,15})\.(\d{1,15})$/.exec(text) ?? [];
+  return written === undefined || endedAt === undefined ? null : { written: Number(written), endedAt: Number(endedAt) };
 }

@@ -1,6 +1,6 @@
 import { sources } from "../core/charge.ts";
 import { tokenClasses } from "../core/usage.ts";
-import type { ReportJson, ReportRowJson } from "./shapes/figures.ts";
+import type { DimensionsJson, FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
 import type { WhatIfReport } from "./what-if.ts";
 
 export type Cell = string | number | boolean | null;
@@ -11,8 +11,8 @@ export function csvOf(rows: readonly (readonly Cell[])[]): string {
 }
 
 /**
- * Puts an apostrophe before a cell that a spreadsheet would run as a formula, also one with full-width signs. Numbers stay
- * as they are.
+ * Formats a cell. Adds an apostrophe to a text that a spreadsheet would run as a formula, including one with full-width
+ * signs. Does not change numbers.
  */
 function csvCell(cell: Cell): string {
   const text = cell === null ? "" : String(cell);
@@ -21,8 +21,15 @@ function csvCell(cell: Cell): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Title of a column, and a function that returns its cell in a row. */
+/** Title of a column, and a function that returns the column's cell in a row. */
 export type CsvColumn<R> = readonly [title: string, cell: (row: R) => Cell];
+
+type FieldOf<R> = { [Name in keyof R & string]: R[Name] extends Cell ? Name : never }[keyof R & string];
+
+/** Returns a function that creates a column for each of the named fields. A column's title is the name of its field. */
+export function fieldColumns<R>() {
+  return (...names: readonly FieldOf<R>[]): CsvColumn<R>[] => names.map((name) => [name, (row) => row[name] as Cell]);
+}
 
 /** Returns the titles of the columns as CSV. */
 export function csvHeader<R>(columns: readonly CsvColumn<R>[]): string {
@@ -35,7 +42,10 @@ export function csvRows<R>(columns: readonly CsvColumn<R>[], rows: readonly R[])
 
 /** Formats the report's rows as CSV, with one column for each token class and one for each source. */
 export function reportCsv({ by, rows }: ReportJson): string {
-  const columns = reportColumns(by);
+  const columns: CsvColumn<ReportRowJson>[] = [
+    ...reportColumns(by),
+    ["refused_requests", (row) => row.refused_requests],
+  ];
   return csvHeader(columns) + csvRows(columns, rows);
 }
 
@@ -52,20 +62,18 @@ export function whatIfCsv({ by, rows }: WhatIfReport): string {
   return csvHeader(columns) + csvRows(columns, rows);
 }
 
-function reportColumns(by: ReportJson["by"]): CsvColumn<ReportRowJson>[] {
+const figure = fieldColumns<FiguresJson>();
+
+function reportColumns(by: ReportJson["by"]): CsvColumn<DimensionsJson & FiguresJson>[] {
   return [
-    ...by.map((name): CsvColumn<ReportRowJson> => [name, (row) => row[name] ?? null]),
-    ["requests", ({ requests }) => requests],
-    ...tokenClasses.map((name): CsvColumn<ReportRowJson> => [`${name}_tokens`, ({ tokens }) => tokens[name]]),
-    ["cost_usd", ({ cost_usd }) => cost_usd],
-    ["list_cost_usd", ({ list_cost_usd }) => list_cost_usd],
-    ["saving_usd", ({ saving_usd }) => saving_usd],
-    ...sources.map((source): CsvColumn<ReportRowJson> => [
+    ...by.map((name): CsvColumn<DimensionsJson & FiguresJson> => [name, (row) => row[name] ?? null]),
+    ...figure("requests"),
+    ...tokenClasses.map((name): CsvColumn<FiguresJson> => [`${name}_tokens`, ({ tokens }) => tokens[name]]),
+    ...figure("cost_usd", "list_cost_usd", "saving_usd"),
+    ...sources.map((source): CsvColumn<FiguresJson> => [
       `${source}_cost_usd`,
       ({ by_source }) => by_source[source]?.cost_usd ?? "0.00",
     ]),
-    ["unpriced_requests", (row) => row.unpriced_requests],
-    ["retries", ({ retries }) => retries],
-    ["cost_in_doubt_usd", (row) => row.cost_in_doubt_usd],
+    ...figure("unpriced_requests", "retries", "cost_in_doubt_usd"),
   ];
 }

@@ -1,17 +1,21 @@
+import { hourMs, isoTime } from "../core/time.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
-import { newestReview } from "./price-review.ts";
+import { newestReview } from "./prices.ts";
 
 /** Result of one check of `doctor`. */
 export interface Check {
   /** Name of the check, in a word or two. */
   readonly name: string;
-  /** `skipped`: the check was not possible because another one failed. */
+  /** `skipped`: the check was not possible, for example because another check failed. */
   readonly status: "ok" | "warning" | "failed" | "skipped";
-  /** What the check found, in one sentence without secrets. */
+  /** Finding of the check, in one sentence without secrets. */
   readonly message: string;
-  /** What the user should do next; null if nothing is needed. */
+  /** Advice on the next step; null if none is needed. */
   readonly advice: string | null;
 }
+
+/** Findings of one part of `doctor`. */
+export type Findings = Check | readonly Check[];
 
 export function isHealthy(checks: readonly Check[]): boolean {
   return checks.every(({ status }) => status !== "failed");
@@ -37,7 +41,7 @@ export function skipped(name: string, message: string): Check {
   return { name, status: "skipped", message, advice: null };
 }
 
-/** Largest accepted difference between the gateway's clock, as its `Date` header states it, and ours, in milliseconds. */
+/** Largest accepted difference between this machine's clock and the gateway's `Date` header, in milliseconds. */
 const clockSkewMsMax = 30_000;
 
 /**
@@ -48,19 +52,19 @@ export function judgeClock(at: number, gatewayAt: number | null): Check {
   if (at < Date.UTC(2025, 0)) {
     return failed(
       "clock",
-      `this machine's clock says ${new Date(at).toISOString()}`,
-      "set it: days and budget windows follow it",
+      `this machine's clock says ${isoTime(at)}`,
+      "set the clock: days and budget windows depend on it",
     );
   }
-  if (gatewayAt === null) return ok("clock", `${new Date(at).toISOString()}; there is nothing to compare it with`);
+  if (gatewayAt === null) return ok("clock", `${isoTime(at)}; the gateway's time is unknown`);
   const skewMs = at - gatewayAt;
   const seconds = Math.round(Math.abs(skewMs) / 1000);
-  if (Math.abs(skewMs) <= clockSkewMsMax) return ok("clock", `within ${Math.max(seconds, 1)} s of the gateway's`);
+  if (Math.abs(skewMs) <= clockSkewMsMax) return ok("clock", `within ${Math.max(seconds, 1)} s of the gateway's clock`);
   const way = skewMs > 0 ? "ahead of" : "behind";
   return warning(
     "clock",
-    `${seconds} s ${way} the gateway's`,
-    "set it by NTP (timedatectl set-ntp true): days and budget windows follow it",
+    `${seconds} s ${way} the gateway's clock`,
+    "synchronize it with NTP (timedatectl set-ntp true): days and budget windows depend on it",
   );
 }
 
@@ -77,27 +81,30 @@ export function judgePrices(catalogue: Catalogue, now: number): Check {
     );
 
   const without =
-    unpriced.length === 0 ? "" : `; without a price, and refused under a hard budget: ${listed(unpriced)}`;
-  const message = `${models.length} models, the newest review on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
+    unpriced.length === 0 ? "" : `; models without a price, which hard budgets refuse: ${listed(unpriced)}`;
+  const message = `${models.length} models, last reviewed on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
   if (!review_due) return ok("prices", message);
   return warning(
     "prices",
     message,
-    "prices may have changed since: update farebox, or import a current table (farebox prices import)",
+    "prices may have changed since then: update farebox, or import a current table (farebox prices import)",
   );
 }
 
+/** Largest number of names that a list shows. */
+const listedMax = 5;
+
 /** Joins names into a list such as "a, b, c and 4 more". */
-export function listed(names: readonly string[], max = 5): string {
-  const shown = names.slice(0, max).join(", ");
-  return names.length > max ? `${shown} and ${names.length - max} more` : shown;
+export function listed(names: readonly string[]): string {
+  const shown = names.slice(0, listedMax).join(", ");
+  return names.length > listedMax ? `${shown} and ${names.length - listedMax} more` : shown;
 }
 
 /**
- * Age from which a pending hold is reported, in milliseconds. Such a hold belongs to a task or a very long stream, or was
- * left behind.
+ * Age from which a pending hold is reported, in milliseconds. Such a hold belongs to a task or a very long stream, or
+ * its process has ended.
  */
-export const holdAgeMsMax = 3_600_000;
+export const holdAgeMsMax = hourMs;
 
 export function judgePending(
   pending: { readonly count: number; readonly oldestAt: number | null },
@@ -107,31 +114,34 @@ export function judgePending(
   const { count, oldestAt } = pending;
   if (count === 0 || oldestAt === null) return ok("holds", "none pending");
   if (isServed && now - oldestAt <= holdAgeMsMax) return ok("holds", `${count} pending, none older than an hour`);
-  const message = `${count} pending, the oldest since ${new Date(oldestAt).toISOString()}`;
-  if (!isServed) return warning("holds", `${message}, and no serve runs`, "the next serve posts them as assumed");
+  const message = `${count} pending, the oldest since ${isoTime(oldestAt)}`;
+  if (!isServed)
+    return warning("holds", `${message}, and no proxy is running`, "the next farebox serve posts them as assumed");
   return warning(
     "holds",
     message,
-    "farebox charges --state pending lists them; a restart of serve posts the holds that are left over",
+    "farebox charges --state pending lists them; restarting farebox serve posts the holds of requests that have ended",
   );
 }
 
 /** Compares the number of workers with the number of cores. Returns no check for a single process. */
-export function judgeWorkers(workers: number, cores: number): Check[] {
+export function judgeWorkers(workers: number, cores: number): Findings {
   const name = "workers";
   const message = `${workers} on ${cores} ${cores === 1 ? "core" : "cores"}`;
   if (workers === 1) return [];
-  if (workers <= cores) return [ok(name, message)];
-  return [
-    warning(name, message, "workers beyond the cores wait for each other: FAREBOX_WORKERS=auto starts one for each"),
-  ];
+  if (workers <= cores) return ok(name, message);
+  return warning(
+    name,
+    message,
+    "more workers than cores slow each other down: FAREBOX_WORKERS=auto starts one for each core",
+  );
 }
 
 /**
- * Warns if the ledger's file has other names or is mounted without its folder. SQLite keeps the newest charges in a log that
- * is named after the path.
+ * Returns a warning if the ledger's file has several names (hard links), and another if only the file is mounted, not
+ * its folder. SQLite keeps the newest charges in a log next to the file, named after the path that was opened.
  */
-export function judgeNames(path: string, links: number, isMounted: boolean): Check[] {
+export function judgeFileNames(path: string, links: number, isMounted: boolean): Check[] {
   const name = "ledger file";
   const checks: Check[] = [];
   if (links > 1) {
@@ -139,7 +149,7 @@ export function judgeNames(path: string, links: number, isMounted: boolean): Che
       warning(
         name,
         `${path} has ${links} names (hard links)`,
-        "remove the others: a ledger opened under another name lacks what its write-ahead log holds",
+        "remove the other names: a ledger opened under another name lacks the charges in its write-ahead log",
       ),
     );
   }
@@ -147,7 +157,7 @@ export function judgeNames(path: string, links: number, isMounted: boolean): Che
     checks.push(
       warning(
         name,
-        `the volume holds only the file ${path}, not the write-ahead log next to it`,
+        `the volume contains only the file ${path}, not the write-ahead log next to it`,
         "mount its folder: charges in the log are lost with the container",
       ),
     );
@@ -155,7 +165,10 @@ export function judgeNames(path: string, links: number, isMounted: boolean): Che
   return checks;
 }
 
-/** Largest normal size of the write-ahead log, in bytes. SQLite has stopped moving a larger one into the database. */
+/**
+ * Largest normal size of the write-ahead log, in bytes. If the log is larger, SQLite has stopped moving its contents
+ * into the database.
+ */
 const walBytesMax = 256 * 1024 ** 2;
 
 export function judgeWal(bytes: number): Check {
@@ -164,18 +177,24 @@ export function judgeWal(bytes: number): Check {
   return warning(
     "write-ahead log",
     size,
-    "a long read keeps it from shrinking: end reports, backups or other programs that have the ledger open",
+    "a long read keeps it from shrinking: stop reports, backups or other programs that have the ledger open",
   );
 }
 
+/** Free space below which the check fails, in bytes. */
 const diskBytesLeast = 64 * 1024 ** 2;
+/** Free space below which the check warns, in bytes. */
 const diskBytesLow = 1024 ** 3;
 
 export function judgeDisk(freeBytes: number, folder: string): Check {
   const message = `${Math.floor(freeBytes / 1024 ** 2)} MB free for ${folder}`;
   if (freeBytes < diskBytesLeast)
-    return failed("disk", message, "free some: without room the ledger cannot be written, and nothing is forwarded");
+    return failed(
+      "disk",
+      message,
+      "free disk space: on a full disk the ledger cannot be written, and no request is forwarded",
+    );
   if (freeBytes < diskBytesLow)
-    return warning("disk", message, "free some soon, or prune old charges (farebox db prune)");
+    return warning("disk", message, "free disk space soon, or prune old charges (farebox db prune)");
   return ok("disk", message);
 }

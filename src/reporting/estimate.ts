@@ -1,14 +1,15 @@
-import { worstCase, type HoldBasis } from "../core/bounds.ts";
-import { costOf, itemise, type CostItem } from "../core/cost.ts";
+import { outputBound, predictedBound, worstCase, type HoldBasis } from "../core/bounds.ts";
+import { costOf, itemize, type CostItem } from "../core/cost.ts";
 import { formatRate, formatUsd, formatUsdOrNull, type PicoUsd } from "../core/money.ts";
-import type { PriceVersion } from "../core/price.ts";
+import { tierFor, type PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { outputPart, promptParts, tokensOf, worse, type Known, type Part } from "./estimate-parts.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { isUtf8 } from "node:buffer";
-import { readChatRequest, withModel } from "../wire/endpoints/chat-completions.ts";
+import { chatTextOf, readChatRequest, withModel } from "../wire/endpoints/chat-completions.ts";
 import { isObject } from "../wire/json.ts";
+import { countImages, type ChatText, type ImageCount } from "../core/prompt-text.ts";
+import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/usage.ts";
 
 export interface EstimateParams {
   /** Id or alias of a model. */
@@ -22,7 +23,7 @@ export interface EstimateParams {
 export interface EstimatedHolds {
   readonly hold: PicoUsd | null;
   readonly counted: PicoUsd | null;
-  /** Fields whose cost has no upper bound at the model's price. */
+  /** Fields whose cost has no bound under the price of at least one named model. */
   readonly unboundedFields: readonly string[];
   /** Basis of the output tokens in the hold; null if the request would be refused. */
   readonly basis: HoldBasis | null;
@@ -33,71 +34,36 @@ export interface EstimateTools {
   readonly tokens: TokenCounter;
   /** Returns the holds that the proxy would place: the first hold, and the tighter one after the prompt is counted. */
   readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<EstimatedHolds>;
-  /** Time of the prices, in milliseconds since 1970 UTC. */
+  /** Instant whose prices apply, in milliseconds since 1970 UTC. */
   readonly at: number;
 }
 
 /** Answer of `estimate`. Each item states its certainty. */
-export interface Estimate {
-  readonly model: string;
-  readonly price_version: string;
-  readonly items: readonly EstimateItem[];
-  readonly cost_usd: string;
-  readonly list_cost_usd: string;
-  readonly minimum_applied: boolean;
-  /** True if every item is exact. */
-  readonly exact: boolean;
-  /** Amount that must be left in a budget. Without a request, it is the model's largest hold. */
-  readonly hold_usd: string;
-  /** The tighter hold, which is tried if the first does not fit; null if there is none. */
-  readonly counted_hold_usd: string | null;
-  /**
-   * Output tokens that `hold_usd` covers, and the field or bound that set their number. Null if the request would be
-   * refused.
-   */
-  readonly held_for: { readonly output_tokens: number | null; readonly by: string } | null;
-  /** Fields whose cost no number of tokens bounds. A request with such fields is refused under a hard budget. */
-  readonly unbounded_fields: readonly string[];
-  readonly notes: readonly string[];
-}
-
-export interface EstimateItem {
-  readonly class: CostItem["class"];
-  readonly tokens: number;
-  readonly usd_per_million: string | null;
-  readonly cost_usd: string;
-  readonly list_cost_usd: string;
-  readonly known: Known;
-  readonly why: string | null;
-}
-
-export type EstimateResult =
-  | { readonly ok: true; readonly estimate: Estimate }
-  | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
+export type Estimate = Extract<Awaited<ReturnType<typeof estimate>>, { readonly ok: true }>["estimate"];
 
 /** Estimates the cost of a request, item by item, before it is sent. */
-export async function estimate(tools: EstimateTools, params: EstimateParams): Promise<EstimateResult> {
+export async function estimate(tools: EstimateTools, params: EstimateParams) {
   const model = tools.catalogue.find(params.model, tools.at);
-  if (model === undefined) return { ok: false, problem: "unknown_model" };
-  if (model.price === null) return { ok: false, problem: "no_price" };
+  if (model === undefined) return { ok: false, problem: "unknown_model" } as const;
+  if (model.price === null) return { ok: false, problem: "no_price" } as const;
   const { version } = model.price;
   const prompt = await promptOf(tools, model, params);
   const request = params.given?.request ?? null;
-  const output: Part =
+  const output: EstimatePart =
     params.outputTokens === null
       ? outputPart(model, version, tokensOf(prompt), request)
       : { class: "output", tokens: params.outputTokens, known: "exact", why: "as given" };
   const parts = [...prompt, output];
   const tokens = tokensOf(parts);
   const cost = costOf(version, tokens);
-  const items = itemise(version, tokens).map((item) => itemJson(item, parts));
+  const items = itemize(version, tokens).map((item) => itemJson(item, parts));
   const { unbounded, ...holds } = await holdsOf(tools, model, version, params);
-  const isPlain =
+  const isFullyKnown =
     unbounded.length === 0 &&
     (request?.fields.doubts ?? []).length === 0 &&
     otherModels(tools, model, request).length === 0;
   return {
-    ok: true,
+    ok: true as const,
     estimate: {
       model: model.id,
       price_version: model.price.id,
@@ -105,23 +71,28 @@ export async function estimate(tools: EstimateTools, params: EstimateParams): Pr
       cost_usd: formatUsd(cost.charged),
       list_cost_usd: formatUsd(cost.list),
       minimum_applied: cost.minimumApplied,
-      exact: isPlain && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
+      /** True if every item is exact. */
+      exact: isFullyKnown && !hasCeilingPrice(tools, model) && items.every(({ known }) => known === "exact"),
       ...holds,
+      /** Fields whose cost has no upper bound. A hard budget refuses a request with such fields. */
       unbounded_fields: unbounded,
       notes: notesOf(tools, model, { prompt, request, unbounded }),
     },
   };
 }
 
-async function promptOf({ tokens }: EstimateTools, model: CatalogueModel, params: EstimateParams): Promise<Part[]> {
+async function promptOf(
+  { tokens }: EstimateTools,
+  model: CatalogueModel,
+  params: EstimateParams,
+): Promise<EstimatePart[]> {
   if (params.inputTokens !== null)
     return [{ class: "input", tokens: params.inputTokens, known: "exact", why: "as given" }];
   if (params.given !== null) return promptParts(tokens, model, params.given);
-  return [
-    { class: "input", tokens: model.contextTokens, known: "bound", why: "no request was given: the whole context" },
-  ];
+  return [wholeContext(model, "no request was given")];
 }
 
+/** Returns the amounts that the proxy would hold. Without a request, returns the model's largest hold. */
 async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: PriceVersion, { given }: EstimateParams) {
   if (given === null) {
     const bound = { promptTokens: model.contextTokens, outputTokens: model.outputTokensMax };
@@ -136,16 +107,21 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
   return {
     unbounded,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
+    /** The tighter hold, which the proxy tries if the first hold does not fit; null if there is none. */
     counted_hold_usd: formatUsdOrNull(counted),
+    /**
+     * Output tokens that `hold_usd` covers, and the field or bound that decided their number. Null if the request would
+     * be refused.
+     */
     held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
   };
 }
 
 /**
- * Returns an item of the cost, with the certainty of the parts that it comes from. A flat price comes from no part, so it is
- * exact. A minimum depends on all parts.
+ * Returns an item of the cost, with the certainty of the parts that it is computed from. A flat price has no parts, so
+ * it is exact. A minimum depends on all parts.
  */
-function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
+function itemJson(item: CostItem, parts: readonly EstimatePart[]) {
   const from = parts.filter((part) => part.class === item.class && part.tokens > 0);
   const why =
     item.class === "minimum" ? "the gateway's minimum charge" : from.flatMap((part) => part.why ?? []).join("; ");
@@ -156,12 +132,12 @@ function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
     usd_per_million: item.rate === null ? null : formatRate(item.rate),
     cost_usd: formatUsd(item.cost),
     list_cost_usd: formatUsd(item.listCost),
-    known: known.reduce(worse, "exact"),
+    known: known.reduce(lessCertain, "exact"),
     why: why === "" ? null : why,
   };
 }
 
-/** Returns the names of models in a request other than the model that it asks for. */
+/** Returns the models that a request names in addition to the model that it asks for. */
 function otherModels({ catalogue, at }: EstimateTools, model: CatalogueModel, request: ModelRequest | null): string[] {
   if (request === null) return [];
   const { models, mentions } = request.fields;
@@ -169,12 +145,12 @@ function otherModels({ catalogue, at }: EstimateTools, model: CatalogueModel, re
   return [...named].filter((name) => catalogue.find(name, at)?.id !== model.id);
 }
 
-function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boolean {
+function hasCeilingPrice({ catalogue, at }: EstimateTools, model: CatalogueModel): boolean {
   return !catalogue.list(at).some(({ id }) => id === model.id);
 }
 
 interface NotesParams {
-  readonly prompt: readonly Part[];
+  readonly prompt: readonly EstimatePart[];
   readonly request: ModelRequest | null;
   readonly unbounded: readonly string[];
 }
@@ -185,15 +161,16 @@ function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request,
   const unknown = request?.fields.unknown ?? [];
   if (others.length > 0)
     notes.push(
-      `the request names ${others.join(", ")} too: each must be allowed, and the hold is that of the most expensive one`,
+      `the request also names ${others.join(", ")}: its key must be allowed to use each model, and the hold covers the most expensive one`,
     );
   if (unknown.length > 0)
     notes.push(
-      `Farebox does not know ${unknown.join(", ")}, which may change the price: its charge is marked unknown_field`,
+      `Farebox does not know ${unknown.join(", ")}, which may change the price: the charge gets the doubt unknown_field`,
     );
-  if (isCeiling(tools, model))
-    notes.push("no price file names this model: it is priced by the default, which is a ceiling");
-  if (unbounded.length > 0) notes.push(`${unbounded.join(", ")} may cost more than tokens, which is not in this sum`);
+  if (hasCeilingPrice(tools, model))
+    notes.push("no price file names this model, so the ceiling price of unknown models applies");
+  if (unbounded.length > 0)
+    notes.push(`${unbounded.join(", ")} may have costs besides tokens, which are not in this sum`);
   const length = prompt.reduce((sum, { tokens }) => sum + tokens, 0);
   if (length > model.contextTokens)
     notes.push(`the prompt is longer than the model's context of ${model.contextTokens} tokens`);
@@ -219,13 +196,156 @@ export function readEstimateRequest(bytes: Buffer, model: string | undefined): E
 }
 
 /**
- * Returns the problem of an invalid JSON text, with its position. Checks the whole text, while the proxy skips long strings.
+ * Returns the problem of an invalid JSON text, with its position; undefined if the text is a valid object. Checks the
+ * whole text, although the proxy skips long strings.
  */
 function jsonProblem(bytes: Buffer): string | undefined {
-  if (!isUtf8(bytes)) return "is not a text in UTF-8";
+  if (!isUtf8(bytes)) return "is not UTF-8 text";
   try {
     return isObject(JSON.parse(bytes.toString("utf8"))) ? undefined : "must be a JSON object with model and messages";
   } catch (error) {
     return `is not valid JSON: ${error instanceof Error ? error.message : String(error)}`;
   }
+}
+
+/**
+ * Certainty of a number of tokens: the number that will be billed, a count that may be inaccurate, or an upper bound.
+ */
+type Certainty = "exact" | "estimate" | "bound";
+
+/** Part of an estimate: tokens of one class. `why`: reason for their number; null if it needs none. */
+interface EstimatePart {
+  readonly class: TokenClass;
+  readonly tokens: number;
+  readonly known: Certainty;
+  readonly why: string | null;
+}
+
+/** Returns a part for tokens of unknown number: it assumes the model's whole context. */
+function wholeContext({ contextTokens }: CatalogueModel, why: string, name: TokenClass = "input"): EstimatePart {
+  return { class: name, tokens: contextTokens, known: "bound", why: `${why}, so the whole context is assumed` };
+}
+
+/**
+ * Returns the parts of a prompt. Assumes the upper bound for a part that cannot be counted, because an estimate must
+ * not be too low.
+ */
+async function promptParts(
+  tokens: TokenCounter,
+  model: CatalogueModel,
+  { request, body }: { readonly request: ModelRequest; readonly body: Buffer },
+): Promise<EstimatePart[]> {
+  const { size } = request;
+  if (size.unboundedFields.length > 0)
+    return [wholeContext(model, `${size.unboundedFields.join(", ")} may add tokens that the request does not show`)];
+  const chat = chatTextOf(body);
+  const images = countImages(chat.images, size.imageParts, model);
+  const parts = [
+    await textPart(tokens, model, chat),
+    ...sizedImages(images),
+    ...mediaPart(model, "image_input", images.unsized, model.imagePartTokens, "image"),
+    ...mediaPart(model, "audio_input", size.audioParts, model.audioPartTokens, "audio part"),
+    ...mediaPart(model, "input", size.fileParts, model.filePartTokens, "file"),
+  ];
+  return withinContext(parts, model.contextTokens);
+}
+
+/** Limits images, audio and files to the space that the text leaves in the context. */
+function withinContext([text, ...media]: readonly EstimatePart[], contextTokens: number): EstimatePart[] {
+  if (text === undefined) return [];
+  let remaining = Math.max(contextTokens - text.tokens, 0);
+  return [
+    text,
+    ...media.map((part) => {
+      const tokens = Math.min(part.tokens, remaining);
+      remaining -= tokens;
+      return { ...part, tokens };
+    }),
+  ];
+}
+
+async function textPart(tokens: TokenCounter, model: CatalogueModel, chat: ChatText): Promise<EstimatePart> {
+  const counted = await tokens.countChat(chat, model.encoding, undefined, model.promptForm);
+  if (!counted.ok) return wholeContext(model, "too long to count");
+  const why: string[] = [];
+  const rates = model.price?.version.tiers[0].charged;
+  if (
+    rates !== undefined &&
+    (["cached_input", "cache_write", "cache_write_1h"] as const).some((name) => rates[name] !== rates.input)
+  ) {
+    why.push("cached tokens have a different price");
+  }
+  if (!model.tokenizerIsPublic)
+    why.push(
+      `counted with ${model.encoding} instead of the model's own tokenizer, and multiplied by ${model.errorFactor / 1000}`,
+    );
+  if (chat.tools.length > 0) why.push("tools are counted in their published text form");
+  if (chat.schema !== null) why.push("the answer's schema is counted as its text");
+  const count = scaleTokens(counted.tokens, model.errorFactor);
+  return {
+    class: "input",
+    tokens: count,
+    known: why.length > 0 ? "estimate" : "exact",
+    why: why.length > 0 ? why.join("; ") : null,
+  };
+}
+
+function sizedImages({ sized, tokens }: ImageCount): EstimatePart[] {
+  if (sized === 0) return [];
+  const why = `${sized} image${sized === 1 ? "" : "s"} counted by size`;
+  return [{ class: "image_input", tokens, known: "estimate", why }];
+}
+
+function mediaPart(
+  model: CatalogueModel,
+  name: TokenClass,
+  count: number,
+  each: number | null,
+  thing: string,
+): EstimatePart[] {
+  if (count === 0) return [];
+  const things = `${count} ${thing}${count === 1 ? "" : "s"}`;
+  if (each === null) return [wholeContext(model, `${things} without an upper bound`, name)];
+  const why = `${things} of at most ${each} tokens${count === 1 ? "" : " each"}`;
+  return [{ class: name, tokens: count * each, known: "bound", why }];
+}
+
+/** Returns the largest possible output, in the most expensive token class that the answer can have. */
+function outputPart(
+  model: CatalogueModel,
+  price: PriceVersion,
+  prompt: TokenCounts,
+  request: ModelRequest | null,
+): EstimatePart {
+  const { charged } = tierFor(price, promptTotal(prompt));
+  const possible = request?.classes.completion ?? (["output", "reasoning"] as const);
+  const mostExpensive = possible.reduce<TokenClass>(
+    (top, name) => (charged[name] > charged[top] ? name : top),
+    "output",
+  );
+  const part = { class: mostExpensive, known: "bound" } as const;
+  if (request === null) return { ...part, tokens: model.outputTokensMax, why: "the model's largest output" };
+  const { size } = request;
+  const hasUnboundedFields = size.unboundedFields.length > 0;
+  const predicted = predictedBound(size, model);
+  const tokens = outputBound(hasUnboundedFields ? { ...size, outputLimit: null } : size, model) + predicted;
+  const choices = size.choices === 1 ? "" : ` for each of ${size.choices} choices`;
+  const why =
+    hasUnboundedFields || !Number.isFinite(size.outputLimit ?? Infinity)
+      ? `the model's largest output${choices}`
+      : `the largest output that the request allows${choices}`;
+  return { ...part, tokens, why: predicted === 0 ? why : `${why}, and ${predicted} tokens of the prediction` };
+}
+
+const fromMostCertain: readonly Certainty[] = ["exact", "estimate", "bound"];
+
+/** Returns the less certain of two certainties. */
+function lessCertain(a: Certainty, b: Certainty): Certainty {
+  return fromMostCertain.indexOf(a) > fromMostCertain.indexOf(b) ? a : b;
+}
+
+function tokensOf(parts: readonly EstimatePart[]): TokenCounts {
+  const sums: Record<TokenClass, number> = { ...noTokens };
+  for (const { class: name, tokens } of parts) sums[name] += tokens;
+  return sums;
 }

@@ -2,24 +2,23 @@ import { tokenClasses } from "../core/usage.ts";
 import type { Charge } from "../core/charge.ts";
 import { chargeJson } from "./charges.ts";
 import type { ChargeJson } from "./shapes/charges.ts";
-import { csvHeader, csvRows, type Cell, type CsvColumn } from "./csv.ts";
+import { csvHeader, csvRows, fieldColumns, type CsvColumn } from "./csv.ts";
 import type { NameOf } from "./names.ts";
 
 type Column = CsvColumn<ChargeJson>;
-type PlainField = { [Name in keyof ChargeJson]: ChargeJson[Name] extends Cell ? Name : never }[keyof ChargeJson];
 
-function plain(...names: readonly PlainField[]): Column[] {
-  return names.map((name) => [name, (charge) => charge[name]]);
-}
+const plain = fieldColumns<ChargeJson>();
 
-/** Columns of the export, one for each field of a charge. Tags and calls of tools are written as JSON objects. */
-const columns: readonly Column[] = [
+/** Columns of the export, one for each field of a charge. Tags, labels and calls of tools are JSON objects. */
+export const chargeColumns: readonly Column[] = [
   ...plain("request_id", "gateway_request_id", "time", "key", "team", "route", "model", "served_model", "group"),
   ...plain("state", "source", "stream", "status"),
   ...tokenClasses.map((name): Column => [`${name}_tokens`, (charge) => charge.tokens[name]]),
   ...plain("cost_usd", "list_cost_usd", "minimum_applied", "hold_usd", "overage_usd", "price_version"),
   ...plain("duration_ms", "first_token_ms"),
   ["tags", (charge) => jsonOrNull(charge.tags)],
+  ...plain("user"),
+  ["labels", (charge) => jsonOrNull(charge.labels)],
   ["correction_of", (charge) => charge.correction?.of ?? null],
   ["correction_by", (charge) => charge.correction?.by ?? null],
   ["correction_at", (charge) => charge.correction?.at ?? null],
@@ -41,10 +40,10 @@ function jsonOrNull(values: Readonly<Record<string, string | number>>): string |
 
 /** Yields charges as CSV: a header, then one row for each charge. */
 export async function* chargesCsv(charges: AsyncIterable<readonly Charge[]>, nameOf: NameOf): AsyncGenerator<string> {
-  yield csvHeader(columns);
+  yield csvHeader(chargeColumns);
   for await (const part of charges) {
     yield csvRows(
-      columns,
+      chargeColumns,
       part.map((charge) => chargeJson(charge, nameOf)),
     );
   }

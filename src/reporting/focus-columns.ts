@@ -1,7 +1,6 @@
-import type { Source } from "../core/charge.ts";
 import { formatUsd, type PicoUsd } from "../core/money.ts";
 import type { Cell } from "./csv.ts";
-import { costAt, type FocusLine, type Meter } from "./focus-lines.ts";
+import { costAt, type FocusRow, type Meter } from "./focus-lines.ts";
 import type { NameOf } from "./names.ts";
 
 export const focusVersions = ["1.2", "1.3"] as const;
@@ -17,45 +16,12 @@ export interface FocusOptions {
   readonly publisherOf: (model: string) => string | undefined;
 }
 
-/**
- * Sum of the lines of several charges. The lines have the same meter and prices, and the charges agree in all other columns.
- * Times are in milliseconds.
- */
-export interface FocusRow extends Omit<FocusLine, "quantity" | "consumed"> {
-  quantity: bigint;
-  consumed: bigint | null;
-  /** Charge period: the part of a day in the time zone that the export covers. */
-  readonly periodStart: number;
-  readonly periodEnd: number;
-  /** Billing period. */
-  readonly monthStart: number;
-  readonly monthEnd: number;
-  /** Id of the key; "" if there is none. */
-  readonly key: string;
-  readonly team: string | null;
-  /** Model as the request named it; `pricedModel` is the model id in its price. */
-  readonly model: string;
-  readonly pricedModel: string;
-  readonly group: string | null;
-  readonly priceId: string | null;
-  /** Service tier; null for the standard tier. */
-  readonly serviceTier: string | null;
-  readonly source: Source | null;
-  /** Names of doubts, separated by spaces; null if there are none. */
-  readonly doubts: string | null;
-  /** True for a correction that was made in a later month than the corrected charge. */
-  readonly isLate: boolean;
-  /** Tags as a JSON object; null if there are none. */
-  readonly tags: string | null;
-  readonly isToken: boolean;
-}
-
-interface Surroundings {
+interface ColumnContext {
   readonly options: FocusOptions;
   readonly nameOf: NameOf;
 }
 
-type Column = (row: FocusRow, around: Surroundings) => Cell;
+type Column = (row: FocusRow, context: ColumnContext) => Cell;
 
 const meterNames: Readonly<Record<Meter, string>> = {
   input: "Input Tokens",
@@ -83,7 +49,7 @@ const consumedUnit = (row: FocusRow) => (row.unit === "Requests" ? "Requests" : 
 const billed: Column = (row) => formatUsd(costAt(row.unit, row.quantity, row.contracted));
 const provider: Column = (_, { options }) => options.provider;
 
-/** Columns of the specification, in its alphabetical order. */
+/** Columns of the FOCUS specification, in its alphabetical order. */
 const standard = {
   BilledCost: billed,
   BillingAccountId: (_, { options }) => options.billingAccount,
@@ -147,29 +113,33 @@ const custom = {
   x_Team: (row) => row.team,
   x_TierFromPromptTokens: (row) => row.tierFrom,
   x_TokenClass: (row) => (row.isToken ? row.meter : null),
+  x_User: (row) => row.user,
 } satisfies Record<string, Column>;
 
 const columns: Readonly<Record<string, Column>> = { ...standard, ...custom };
 
-/** Columns that version 1.3 adds to replace ProviderName and PublisherName. It still has the old columns too. */
+/**
+ * Columns that version 1.3 adds to replace ProviderName and PublisherName. Version 1.3 still contains the replaced
+ * columns.
+ */
 const since13 = new Set(["HostProviderName", "ServiceProviderName"]);
 
 export function focusColumns(version: FocusVersion): string[] {
   return Object.keys(columns).filter((name) => version === "1.3" || !since13.has(name));
 }
 
-export function cellsOf(row: FocusRow, around: Surroundings & { readonly columns: readonly string[] }): Cell[] {
-  return around.columns.map((name) => columns[name]?.(row, around) ?? null);
+export function cellsOf(row: FocusRow, context: ColumnContext & { readonly columns: readonly string[] }): Cell[] {
+  return context.columns.map((name) => columns[name]?.(row, context) ?? null);
 }
 
 function describe(row: FocusRow): string {
-  const tier = row.tierFrom === null || row.tierFrom === 0 ? "" : `, prompts from ${row.tierFrom} tokens on`;
+  const tier = row.tierFrom === null || row.tierFrom === 0 ? "" : `, prompts of at least ${row.tierFrom} tokens`;
   return `${row.model}: ${meterNames[row.meter]}${tier}`;
 }
 
 /**
- * Formats an instant in whole seconds, as FOCUS requires. Rounds a start down and an end up, so that the period covers all
- * of the export.
+ * Formats an instant in whole seconds, as FOCUS requires. Rounds a start down and an end up, because the period must
+ * cover the whole export.
  */
 function focusTime(at: number, edge: "start" | "end"): string {
   const seconds = edge === "start" ? Math.floor(at / 1000) : Math.ceil(at / 1000);

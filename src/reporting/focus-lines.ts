@@ -1,16 +1,18 @@
 import { assertNever } from "../core/assert.ts";
 import type { Charge } from "../core/charge.ts";
-import { itemise, type CostItem } from "../core/cost.ts";
+import { itemize, type CostItem } from "../core/cost.ts";
 import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { completionTotal, promptTotal, type TokenClass } from "../core/usage.ts";
+import type { Calendar } from "../ports/calendar.ts";
 
-/** What a line of a charge measures. */
+/** Quantity that a line of a charge measures. */
 export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "stated" | "adjustment" | "carried";
 
 /**
- * One line of a charge in FOCUS: a quantity at a contracted unit price (the gateway's) and a list unit price (the official
- * one). A quantity is a whole number. In USD it is in pico-USD, at a unit price of 1 or 0.
+ * Line of a charge in FOCUS: a quantity with two unit prices. `contracted` is the gateway's price, `list` is the
+ * official one. The quantity is a whole number. If the unit is USD, the quantity is in pico-USD, and each unit price is
+ * USD 1 or 0.
  */
 export interface FocusLine {
   readonly meter: Meter;
@@ -26,16 +28,23 @@ export interface FocusLine {
   readonly tierFrom: number | null;
 }
 
-const one = usd("1");
+/**
+ * Sum of the lines of several charges. The lines have the same meter and prices, and the charges agree in all other
+ * columns.
+ */
+export type FocusRow = RowIdentity &
+  Omit<FocusLine, "quantity" | "consumed"> & { quantity: bigint; consumed: bigint | null; readonly isToken: boolean };
+
+const oneUsd = usd("1");
 
 /** Returns the exact cost of a quantity at a unit price. */
 export function costAt(unit: FocusLine["unit"], quantity: bigint, price: PicoUsd): PicoUsd {
-  return (unit === "USD" ? (quantity * price) / one : quantity * price) as PicoUsd;
+  return (unit === "USD" ? (quantity * price) / oneUsd : quantity * price) as PicoUsd;
 }
 
 /**
- * Returns lines that add up exactly to a posted charge's cost and list cost; null for a charge without a cost. A charge that
- * does not follow from its price has one line with the ledger's amounts; `verify` reports such a charge.
+ * Returns lines that add up exactly to a posted charge's cost and list cost; null for a charge without a cost. If the
+ * amounts do not follow from the price, returns lines that state the ledger's amounts; `verify` reports such a charge.
  */
 export function focusLines(charge: Charge, price: PriceVersion | undefined): FocusLine[] | null {
   const { cost } = charge;
@@ -44,20 +53,20 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
   switch (charge.formula) {
     case "tokens":
     case "per_request": {
-      const items = price === undefined ? [] : itemise(price, charge.tokens, charge.billing);
+      const items = price === undefined ? [] : itemize(price, charge.tokens, charge.billing);
       const isWhole =
         sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
       if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
-      return stated("stated", cost, listCost, tokensOf(charge));
+      return statedLines("stated", cost, listCost, tokensOf(charge));
     }
     case "assumed":
-      return stated("assumed", cost, listCost, tokensOf(charge));
+      return statedLines("assumed", cost, listCost, tokensOf(charge));
     case "task":
-      return stated("stated", cost, listCost, tokensOf(charge));
+      return statedLines("stated", cost, listCost, tokensOf(charge));
     case "adjustment":
       return charge.route === "carried"
-        ? stated("carried", cost, listCost, tokensOf(charge))
-        : stated("adjustment", cost, listCost, null);
+        ? statedLines("carried", cost, listCost, tokensOf(charge))
+        : statedLines("adjustment", cost, listCost, null);
     case "unpriced":
       return null;
     default:
@@ -86,25 +95,30 @@ function itemLine(item: CostItem, price: PriceVersion): FocusLine {
   }
   const consumed = item.class === "minimum" ? 0n : BigInt(item.tokens);
   if (item.rate === null)
-    return { ...line, unit: "USD", quantity: item.cost, contracted: one, list: noMoney, consumed };
+    return { ...line, unit: "USD", quantity: item.cost, contracted: oneUsd, list: noMoney, consumed };
   const [contracted, list] = [item.rate as bigint as PicoUsd, (item.listRate ?? 0n) as bigint as PicoUsd];
   return { ...line, unit: "Tokens", quantity: BigInt(item.tokens), contracted, list, consumed };
 }
 
 /**
- * Returns lines for amounts that no price by token or request produces. If both unit prices can be 1 USD or 0, the quantity
- * is the amount. Otherwise it is one unit at that price (minus one for a credit), since FOCUS requires prices above zero.
+ * Returns lines for amounts that do not follow from a price per token or request. If the two amounts are
+ * equal or one of them is 0, the quantity is the amount, and each unit price is USD 1 or 0. Otherwise the unit prices
+ * are the amounts without their sign, and the quantity is 1, or -1 for a credit, because FOCUS requires prices above
+ * zero. Amounts with opposite signs get a line each.
  */
-function stated(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | null): FocusLine[] {
+function statedLines(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | null): FocusLine[] {
   const line = { meter, tool: null, consumed, tierFrom: null };
   const inUsd = { ...line, unit: "USD" } as const;
-  if (list === cost) return [{ ...inUsd, quantity: cost, contracted: one, list: one }];
-  if (list === 0n) return [{ ...inUsd, quantity: cost, contracted: one, list: noMoney }];
-  if (cost === 0n) return [{ ...inUsd, quantity: list, contracted: noMoney, list: one }];
+  if (list === cost) return [{ ...inUsd, quantity: cost, contracted: oneUsd, list: oneUsd }];
+  if (list === 0n) return [{ ...inUsd, quantity: cost, contracted: oneUsd, list: noMoney }];
+  if (cost === 0n) return [{ ...inUsd, quantity: list, contracted: noMoney, list: oneUsd }];
   if (cost > 0n && list > 0n) return [{ ...line, unit: "Units", quantity: 1n, contracted: cost, list }];
   if (cost < 0n && list < 0n)
     return [{ ...line, unit: "Units", quantity: -1n, contracted: negated(cost), list: negated(list) }];
-  return [...stated(meter, cost, noMoney, consumed), ...stated(meter, noMoney, list, consumed === null ? null : 0n)];
+  return [
+    ...statedLines(meter, cost, noMoney, consumed),
+    ...statedLines(meter, noMoney, list, consumed === null ? null : 0n),
+  ];
 }
 
 function negated(amount: PicoUsd): PicoUsd {
@@ -113,4 +127,57 @@ function negated(amount: PicoUsd): PicoUsd {
 
 function tokensOf({ tokens }: Charge): bigint {
   return BigInt(promptTotal(tokens) + completionTotal(tokens));
+}
+
+/** Price of a charge's lines. */
+export interface Priced {
+  readonly price: PriceVersion | undefined;
+  readonly priceId: string | null;
+}
+
+/**
+ * Prefix for names of labels. FOCUS has one column for all kinds of tags, and requires a prefix for every kind except
+ * one. A tag's name cannot have this prefix, because it contains no colon.
+ */
+const labelPrefix = "label:";
+
+export type RowIdentity = Readonly<ReturnType<typeof identityOf>>;
+
+/** Returns the values that all charges of a row share. `day`: their charge period. Times are in milliseconds. */
+export function identityOf(
+  charge: Charge,
+  { price, priceId }: Priced,
+  day: { readonly start: number; readonly end: number },
+  calendar: Calendar,
+) {
+  // A correction is billed in the month in which it is made, but its charge period is the day of the corrected charge.
+  const billedAt = charge.formula === "adjustment" ? Math.max(charge.endedAt ?? charge.at, charge.at) : charge.at;
+  const month = calendar.spanOf("1mo", billedAt);
+  const labels = Object.entries(charge.labels).map(([name, value]) => [labelPrefix + name, value] as const);
+  const tags = [...Object.entries(charge.tags), ...labels].sort(([a], [b]) => (a < b ? -1 : 1));
+  return {
+    /** Charge period: the part of the day that the export covers. The day is in the calendar's time zone. */
+    periodStart: day.start,
+    periodEnd: day.end,
+    /** Billing period. */
+    monthStart: month.start,
+    monthEnd: month.end ?? month.start,
+    key: charge.key,
+    team: charge.team,
+    /** Model as the request named it; `pricedModel` is the model id in its price. */
+    model: charge.model,
+    pricedModel: price?.model ?? charge.model,
+    group: charge.group,
+    priceId,
+    /** Service tier; null for the standard tier. */
+    serviceTier: charge.billing.serviceTier,
+    source: charge.source,
+    /** Names of doubts, separated by spaces; null if there are none. */
+    doubts: charge.doubts.join(" ") || null,
+    /** True for a correction that was made in a later month than the corrected charge. */
+    isLate: month.start > charge.at,
+    /** Tags and labels as a JSON object; null if there are none. */
+    tags: tags.length === 0 ? null : JSON.stringify(Object.fromEntries(tags)),
+    user: charge.user,
+  };
 }

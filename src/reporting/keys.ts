@@ -1,7 +1,6 @@
-import { keyDetails } from "../core/audit.ts";
-import { stateOf, type Key } from "../core/keys.ts";
-import type { KeyPage } from "../ports/key-store.ts";
-import type { KeyJson, KeyListJson, NewKeyJson, RotatedKeyJson } from "./shapes/keys.ts";
+import { adminDetails, keyDetails } from "../core/audit.ts";
+import { adminStateOf, stateOf, type Admin, type Key } from "../core/keys.ts";
+import type { KeyJson, NewKeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 
 export function keyJson(key: Key, now: number): KeyJson {
   return { ...keyDetails(key), state: stateOf(key, now) };
@@ -18,7 +17,13 @@ export function newKeyJson(key: Key, text: string): NewKeyJson {
   return { id, name, key: text, ...facts };
 }
 
-/** Returns one page of keys. */
-export function keysJson({ keys, next }: KeyPage, now: number): KeyListJson {
-  return { keys: keys.map((key) => keyJson(key, now)), next };
+/** Returns an admin as `admins list` shows it. */
+export function adminJson(admin: Admin, now: number) {
+  return { ...adminDetails(admin), state: adminStateOf(admin, now) };
+}
+
+/** Returns a new admin with its token. The token is shown only once. */
+export function newAdminJson(admin: Admin, text: string) {
+  const { id, name, ...facts } = adminDetails(admin);
+  return { id, name, token: text, ...facts };
 }

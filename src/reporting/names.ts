@@ -1,24 +1,40 @@
 import type { Key } from "../core/keys.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 
-/** Returns the name of a key by its id. Returns the id itself for an unknown key, and null for a request without a key. */
+/** Returns the name to show for a key id; null if there is no key, or if the reader may not see its name. */
 export type NameOf = (keyId: string) => string | null;
 
+/** Reads the names of all keys. For an unknown id, the returned function returns the id. */
 export async function keyNames(keys: KeyStore): Promise<NameOf> {
   const names = new Map((await keys.list()).map((key) => [key.id, key.name]));
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-/** Returns names like `keyNames`, but reads only the keys with these ids. */
-export async function keyNamesOf(keys: KeyStore, ids: Iterable<string>): Promise<NameOf> {
-  const found = await Promise.all([...new Set(ids)].map((id) => keys.findById(id)));
-  const names = new Map(found.filter((key) => key !== undefined).map((key) => [key.id, key.name]));
+/**
+ * Reads the names of the keys with these ids. Ignores null and "", which stand for no key. For any other id, the
+ * returned function returns the id.
+ */
+export async function keyNamesOf(keys: KeyStore, ids: Iterable<string | null>): Promise<NameOf> {
+  const names = await keys.names([...new Set(ids)].filter((id): id is string => id !== null && id !== ""));
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-/** Returns names for a reader who may see only this key. */
+/** Reads the names of the keys that rows refer to. */
+export function keyNamesIn(keys: KeyStore, rows: readonly { readonly key: string }[]): Promise<NameOf> {
+  const ids = rows.map(({ key }) => key);
+  return keyNamesOf(keys, ids);
+}
+
+/**
+ * Returns a function that returns the name of this key, and null for all other keys. It is for a reader who may see
+ * only this key.
+ */
 export function ownName(key: Key | null): NameOf {
   return (id) => (key !== null && id === key.id ? key.name : null);
 }
 
-export { isoTime, isoTimeOrNull } from "../core/time.ts";
+/** Formats values, such as "env=prod, team=search"; returns null if there are none. */
+export function pairsText(values: Readonly<Record<string, string>>): string | null {
+  const pairs = Object.entries(values).map(([name, value]) => `${name}=${value}`);
+  return pairs.length === 0 ? null : pairs.join(", ");
+}

@@ -1,13 +1,10 @@
-import { forecastOf, spentAtThisRate } from "../core/forecast.ts";
-import { sum, type PicoUsd } from "../core/money.ts";
+import { forecastOf, costAtRecentRate } from "../core/forecast.ts";
+import { sum } from "../core/money.ts";
+import { dayMs, hourMs, quarterHourMs } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
-import type { SpendRow } from "../ports/spend.ts";
+import type { SpendFilter, SpendRow } from "../ports/spend.ts";
 import type { SpendMemory } from "./spend-memory.ts";
-
-const hourMs = 3_600_000;
-const dayMs = 24 * hourMs;
-const quarterMs = 900_000;
 
 export interface OutlookTools {
   readonly ledger: LedgerQueries;
@@ -15,29 +12,11 @@ export interface OutlookTools {
   readonly calendar: Calendar;
 }
 
-export interface Sums {
-  readonly requests: number;
-  readonly unpricedRequests: number;
-  readonly cost: PicoUsd;
-  readonly listCost: PicoUsd;
-  readonly inDoubt: PicoUsd;
-}
-
-/** Spending today and this month, and a forecast for the whole month. Times are in milliseconds since 1970 UTC. */
-export interface Outlook {
-  readonly today: { readonly start: number; readonly sums: Sums };
-  readonly month: { readonly start: number; readonly end: number; readonly sums: Sums };
-  /** Forecast at the hourly rate since `from`; null if nothing was spent in the last seven days. */
-  readonly forecast: { readonly monthEnd: PicoUsd; readonly perHour: PicoUsd; readonly from: number } | null;
-}
-
-/** Computes the outlook. `key` limits it to the spending of the key with this id. */
-export async function runOutlook(
-  { ledger, memory, calendar }: OutlookTools,
-  now: number,
-  key?: string,
-): Promise<Outlook> {
-  const of = key === undefined ? {} : { key };
+/**
+ * Returns the spending of today and of this month, and a forecast for the whole month. `of` selects the spending to
+ * include. Times are in milliseconds since 1970 UTC.
+ */
+export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now: number, of: SpendFilter = {}) {
   const today = calendar.spanOf("1d", now);
   const month = calendar.spanOf("1mo", now);
   const weekStart = daysBefore(calendar, today.start, 7);
@@ -56,22 +35,24 @@ export async function runOutlook(
   return {
     today: { start: today.start, sums: sumsOf(days.filter(({ start }) => start >= today.start)) },
     month: { start: month.start, end, sums },
+    /** Forecast at the hourly rate since `from`; null without requests in the last seven days. */
     forecast: recent && {
       monthEnd: forecastOf(sums.cost, recent, end - now),
-      perHour: spentAtThisRate(recent, hourMs),
+      perHour: costAtRecentRate(recent, hourMs),
       from: recent.from,
     },
   };
 }
 
 /**
- * Returns spending since this day a week ago, or since the first charge if that is later. A day is not counted whole before
- * its first charge, because that would lower the hourly rate. Null if nothing was spent.
+ * Returns the spending since the start of the day seven days ago. If the first request is on a later day, starts with
+ * the hour of that request, because the empty hours before it would lower the hourly rate. Returns null if there are no
+ * requests.
  */
 async function recentSpending(
   { ledger, calendar }: Pick<OutlookTools, "ledger" | "calendar">,
   days: readonly SpendRow[],
-  { since, now, of }: { readonly since: number; readonly now: number; readonly of: { readonly key?: string } },
+  { since, now, of }: { readonly since: number; readonly now: number; readonly of: SpendFilter },
 ) {
   const first = days.find(({ requests }) => requests > 0);
   if (first === undefined) return null;
@@ -79,12 +60,14 @@ async function recentSpending(
   const isWholeWeek = first.start === since;
   const hours = isWholeWeek
     ? []
-    : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? quarterUp(now), ...of });
+    : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? nextQuarterHour(now), ...of });
   const from = hours.find(({ requests }) => requests > 0)?.start ?? first.start;
-  return { from, spent: sumsOf(days).cost, overMs: Math.max(now - from, hourMs) };
+  return { from, spent: sumsOf(days).cost, spanMs: Math.max(now - from, hourMs) };
 }
 
-export function sumsOf(rows: readonly SpendRow[]): Sums {
+export type Sums = ReturnType<typeof sumsOf>;
+
+export function sumsOf(rows: readonly SpendRow[]) {
   return {
     requests: rows.reduce((total, row) => total + row.requests, 0),
     unpricedRequests: rows.reduce((total, row) => total + row.unpricedRequests, 0),
@@ -94,11 +77,15 @@ export function sumsOf(rows: readonly SpendRow[]): Sums {
   };
 }
 
-/** Returns the start of the day that is `count` days before the day that begins at `start`. Days are 23 to 25 hours long. */
+/**
+ * Returns the start of the day that is `count` days before the day that begins at `start`. Days are 23 to 25 hours
+ * long.
+ */
 export function daysBefore(calendar: Calendar, start: number, count: number): number {
   return calendar.spanOf("1d", start - count * dayMs + dayMs / 2).start;
 }
 
-export function quarterUp(at: number): number {
-  return Math.ceil(at / quarterMs) * quarterMs;
+/** Rounds an instant up to a quarter hour. */
+export function nextQuarterHour(at: number): number {
+  return Math.ceil(at / quarterHourMs) * quarterHourMs;
 }

@@ -1,78 +1,79 @@
 import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import { frameOf, isInMonths, previousSpan, type Asked, type Frame } from "./frame.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { LedgerQueries } from "../ports/ledger.ts";
-import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.ts";
-import { isoTime } from "../core/time.ts";
+import type { LedgerQueries, TimeSpan } from "../ports/ledger.ts";
+import { otherNames, type SpendDimension, type SpendFilter, type SpendRow } from "../ports/spend.ts";
+import type { Refusals } from "../ports/refusals.ts";
+import { dayMs, isoTime } from "../core/time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
-import { daysBefore, quarterUp, runOutlook, sumsOf, type Sums } from "./outlook.ts";
+import { daysBefore, nextQuarterHour, runOutlook, sumsOf, type Sums } from "./outlook.ts";
 import { costsJson } from "./report.ts";
-import type { OverviewJson, SpanName } from "./shapes/figures.ts";
+import type { OverviewJson } from "./shapes/figures.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
-const hourMs = 3_600_000;
-const dayMs = 24 * hourMs;
-
-/** Buckets that a span is divided into: hours, or days in the time zone. */
-const bucketsOf = {
-  "24h": { hours: 24 },
-  "7d": { hours: 168 },
-  "30d": { days: 30 },
-  "90d": { days: 90 },
-} as const satisfies Record<SpanName, object>;
-
-/** Largest number of names with their own series. All other names share one more series. */
+/** Largest number of names with a separate series. One more series contains the sum of all other names. */
 const rowsMax = 8;
 /** Largest number of top spenders in the list. */
 const topMax = 10;
+/** Largest number of names of the second dimension in each series of the first. */
+const thenMax = 8;
 
 export interface OverviewTools {
   readonly ledger: LedgerQueries;
   readonly memory: SpendMemory;
   readonly keys: KeyStore;
+  readonly refusals: Pick<Refusals, "count">;
   readonly calendar: Calendar;
 }
 
 export interface OverviewParams {
-  readonly span: SpanName;
+  readonly span: Asked;
   readonly by: SpendDimension;
+  /** Second dimension. Splits each series of `by`. */
+  readonly thenBy?: SpendDimension | undefined;
+  /** True to compare the span with the previous one. */
+  readonly compares: boolean;
   readonly now: number;
-  /** Id of a key, to include only its spending. */
-  readonly key?: string;
+  /** Spending to include. */
+  readonly of: SpendFilter;
 }
 
 /** Returns an overview: today, this month with its forecast, and a span in buckets. */
 export async function runOverview(
   tools: OverviewTools,
   params: OverviewParams,
-): Promise<Omit<OverviewJson, "balance">> {
+): Promise<Omit<OverviewJson, "balance" | "at_risk">> {
   const { calendar } = tools;
-  const { now } = params;
-  const frame = await frameOf(tools, params);
-  const of = params.key === undefined ? {} : { key: params.key };
-  const yesterday = daysBefore(calendar, calendar.spanOf("1d", now).start, 1);
-  const inFrame = { since: frame.since, until: frame.until, ...of };
-  const keyRows = tools.memory.spend({ by: ["key", "team"], each: "all", ...inFrame }, frame.over);
-  const [{ today, month, forecast }, before, series, byKey, byModel] = await Promise.all([
-    runOutlook(tools, now, params.key),
-    tools.ledger.spend({
-      by: [],
-      each: "all",
-      since: yesterday,
-      until: quarterUp(Math.max(yesterday, now - dayMs)),
-      ...of,
-    }),
-    seriesRows(tools, params, { ...frame, ...of }, keyRows),
+  const { now, of, thenBy } = params;
+  const asked = await withinLedger(tools, params);
+  const frame = frameOf(calendar, asked, now);
+  const spentBy = (by: readonly SpendDimension[], { since, until }: TimeSpan = frame) =>
+    tools.memory.spend({ by, each: "all", since, until, ...of }, frame.currentStart);
+  const keyRows = spentBy(["key", "team"]);
+  const previous = params.compares ? previousSpan(calendar, asked, frame, now) : null;
+  const [{ today, month, forecast }, before, series, byKey, byModel, byBoth, inPrevious, refused] = await Promise.all([
+    runOutlook(tools, now, of),
+    tools.ledger.spend({ by: [], each: "all", ...yesterdayByNow(calendar, now), ...of }),
+    seriesRows(tools, params, frame, keyRows),
     keyRows,
-    params.by === "model" ? null : tools.memory.spend({ by: ["model"], each: "all", ...inFrame }, frame.over),
+    params.by === "model" ? null : spentBy(["model"]),
+    thenBy === undefined ? null : spentBy([params.by, thenBy]),
+    previous && spentBy([], previous),
+    refusedToday(tools, params),
   ]);
   const inSpan = sumsOf(series);
   const keysTop = mostExpensive(byKey, topMax);
   const lines = mostExpensive(params.by === "key" ? byKey : series, Infinity);
-  const nameOf = await keyNamesOf(
-    tools.keys,
-    [...keysTop, ...(params.by === "key" ? lines.slice(0, rowsMax) : [])].flatMap(({ name }) => name ?? []),
-  );
+  const parts = byBoth && partsOf(byBoth, lines.slice(0, rowsMax));
+  const keyIds = [
+    ...keysTop.map(({ name }) => name),
+    ...(params.by === "key" ? lines.slice(0, rowsMax).map(({ name }) => name) : []),
+    ...(thenBy === "key" ? [...(parts?.values() ?? [])].flat().map(({ name }) => name) : []),
+  ];
+  const nameOf = await keyNamesOf(tools.keys, keyIds);
+  const nameIn = (dimension: SpendDimension | undefined) => (name: string) =>
+    dimension === "key" ? nameOf(name) : name;
   return {
     now: isoTime(now),
     time_zone: calendar.timeZone,
@@ -87,19 +88,24 @@ export async function runOverview(
       usd_per_hour: formatUsd(forecast.perHour),
       from: isoTime(forecast.from),
     },
+    refused_today: refused,
     span: {
-      name: params.span,
+      name: typeof params.span === "string" ? params.span : null,
       since: isoTime(frame.since),
-      until: isoTime(now),
+      until: isoTime(Math.min(now, frame.until)),
       ...spentJson(inSpan),
       unpriced_requests: inSpan.unpricedRequests,
       cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
+      previous: previous && inPrevious && previousJson(previous, sumsOf(inPrevious)),
     },
     series: {
       by: params.by,
+      then_by: thenBy ?? null,
       bucket: frame.each,
       starts: frame.starts.map(isoTime),
-      ...seriesOf(lines, series, frame.starts, params.by === "key" ? nameOf : (name) => name),
+      ...seriesOf(lines, series, frame.starts, nameIn(params.by), (name) =>
+        parts === null ? {} : { parts: (parts.get(name) ?? []).map((part) => partJson(part, nameIn(thenBy))) },
+      ),
     },
     top: {
       keys: keysTop.map(({ name, own, sums }) => ({
@@ -109,46 +115,51 @@ export async function runOverview(
       })),
       models: mostExpensive(byModel ?? series, topMax).map(({ name, sums }) => ({ name, ...spenderJson(sums) })),
     },
-    empty: await emptiness(tools, inSpan.requests + month.sums.requests),
+    empty: await emptyLists(tools, now, inSpan.requests + month.sums.requests),
   };
 }
 
-interface Frame {
-  readonly each: "hour" | "day";
-  readonly since: number;
-  readonly until: number;
-  /** Start of the present bucket. */
-  readonly over: number;
-  readonly starts: readonly number[];
+/** Returns the span from the start of yesterday to 24 hours ago, rounded up to a quarter hour. */
+function yesterdayByNow(calendar: Calendar, now: number): TimeSpan {
+  const since = daysBefore(calendar, calendar.spanOf("1d", now).start, 1);
+  return { since, until: nextQuarterHour(Math.max(since, now - dayMs)) };
 }
 
 /**
- * Returns the buckets of a span. The last one is the present hour or day. They are days if retention has removed the hours.
+ * Removes the time before the ledger's first day from a span that is long enough to be divided into months. Returns any
+ * other span unchanged.
  */
-async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewParams): Promise<Frame> {
-  const buckets = bucketsOf[span];
-  if ("hours" in buckets) {
-    const over = calendar.spanOf("1h", now).start;
-    const since = over - (buckets.hours - 1) * hourMs;
-    const starts = Array.from({ length: buckets.hours }, (_, index) => since + index * hourMs);
-    const pruned = await ledger.prunedUntil();
-    if (pruned === null || pruned <= since) return { each: "hour", since, until: over + hourMs, over, starts };
-  }
-  const today = calendar.spanOf("1d", now);
-  const count = "days" in buckets ? buckets.days : buckets.hours / 24;
-  const starts = Array.from({ length: count }, (_, index) => daysBefore(calendar, today.start, count - 1 - index));
-  return { each: "day", since: starts[0] ?? today.start, until: today.end ?? now + 1, over: today.start, starts };
+async function withinLedger({ ledger, calendar }: OverviewTools, { span, now }: OverviewParams): Promise<Asked> {
+  if (typeof span === "string" || !isInMonths(span, now)) return span;
+  const lastDay = calendar.spanOf("1d", Math.min(span.until - 1, now)).start;
+  const firstDay = Math.min((await ledger.firstDay()) ?? lastDay, lastDay);
+  return { ...span, since: Math.max(span.since, firstDay) };
 }
 
-/** Reads the rows of the series. There may be many keys, so the ledger adds up those without their own series. */
+/** Returns the number of requests that were refused since the start of the day. */
+async function refusedToday({ refusals, calendar }: OverviewTools, { of, now }: OverviewParams): Promise<number> {
+  const filters = (["team", "model"] as const).filter((name) => of[name] !== undefined);
+  const counts = await refusals.count({
+    by: filters,
+    ...(of.key !== undefined && { key: of.key }),
+    since: calendar.spanOf("1d", now).start,
+    until: now + 1,
+  });
+  const wanted = counts.filter((row) => filters.every((name) => row[name] === of[name]));
+  return wanted.reduce((sum, { count }) => sum + count, 0);
+}
+
+/**
+ * Returns the rows of the series. There may be many keys, so the ledger itself sums the keys without a separate series.
+ */
 async function seriesRows(
   tools: OverviewTools,
-  { by }: OverviewParams,
-  { each, since, until, over, key }: Frame & { readonly key?: string },
+  { by, of }: OverviewParams,
+  { each, since, until, currentStart }: Frame,
   keyRows: Promise<readonly SpendRow[]>,
 ) {
   const apart = by === "key" ? { apart: mostExpensive(await keyRows, rowsMax).map(({ name }) => name) } : {};
-  return tools.memory.spend({ by: [by], each, since, until, ...(key !== undefined && { key }), ...apart }, over);
+  return tools.memory.spend({ by: [by], each, since, until, ...of, ...apart }, currentStart);
 }
 
 /** Spending under one name. */
@@ -158,7 +169,7 @@ interface Spender {
   readonly sums: Sums;
 }
 
-/** Sums rows by their first name, and returns the most expensive names first. */
+/** Sums rows by their first name. Returns at most `count` names, the most expensive first. */
 function mostExpensive(rows: readonly SpendRow[], count: number): readonly Spender[] {
   return [...Map.groupBy(rows, ({ names: [name] }) => name ?? null)]
     .map(([name, own]) => ({ name, own, sums: sumsOf(own) }))
@@ -175,7 +186,28 @@ function spenderJson(sums: Sums) {
   return spent;
 }
 
-function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: readonly number[], nameOf: NameOf) {
+/** Returns the most expensive names of the second dimension for each name in `lines`. */
+function partsOf(rows: readonly SpendRow[], lines: readonly Spender[]): ReadonlyMap<string | null, readonly Spender[]> {
+  const rowsOf = Map.groupBy(rows, ({ names: [name] }) => name ?? null);
+  const second = (own: readonly SpendRow[]) => own.map((row) => ({ ...row, names: row.names.slice(1) }));
+  return new Map(lines.map(({ name }) => [name, mostExpensive(second(rowsOf.get(name) ?? []), thenMax)]));
+}
+
+function partJson({ name, sums }: Spender, nameOf: NameOf) {
+  return { name: name === null ? null : nameOf(name), cost_usd: formatUsd(sums.cost) };
+}
+
+function previousJson(span: TimeSpan, { requests, cost }: Sums) {
+  return { since: isoTime(span.since), until: isoTime(span.until), requests, cost_usd: formatUsd(cost) };
+}
+
+function seriesOf(
+  lines: readonly Spender[],
+  rows: readonly SpendRow[],
+  starts: readonly number[],
+  nameOf: NameOf,
+  partsJson: (name: string | null) => Pick<OverviewJson["series"]["rows"][number], "parts">,
+) {
   const rowsOf = Map.groupBy(rows, ({ names: [name] }) => name ?? null);
   const line = (names: readonly (string | null)[]) => {
     const own = names.flatMap((name) => rowsOf.get(name) ?? []);
@@ -186,15 +218,23 @@ function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: 
   };
   const others = lines.slice(rowsMax);
   return {
-    rows: lines.slice(0, rowsMax).map(({ name }) => ({ name: name === null ? null : nameOf(name), ...line([name]) })),
+    rows: lines
+      .slice(0, rowsMax)
+      .map(({ name }) => ({ name: name === null ? null : nameOf(name), ...line([name]), ...partsJson(name) })),
     other:
       others.length === 0 ? null : { count: others.length, ...line([otherNames, ...others.map(({ name }) => name)]) },
   };
 }
 
-/** Reports whether keys and charges are still empty, for the first visit of the dashboard. */
-async function emptiness({ ledger, keys }: OverviewTools, requests: number) {
+/**
+ * Returns true for `keys` if there is no live key, and for `charges` if the ledger has no charge. Without a charge, the
+ * dashboard shows the first steps.
+ */
+async function emptyLists({ ledger, keys }: OverviewTools, now: number, requests: number) {
   if (requests > 0) return { keys: false, charges: false };
-  const [page, all] = await Promise.all([ledger.charges({ limit: 1 }), keys.page({ limit: 1, at: 0 })]);
-  return { keys: all.keys.length === 0, charges: page.charges.length === 0 };
+  const [page, live] = await Promise.all([
+    ledger.charges({ limit: 1 }),
+    keys.page({ limit: 1, state: "live", at: now }),
+  ]);
+  return { keys: live.keys.length === 0, charges: page.charges.length === 0 };
 }

@@ -2,9 +2,9 @@ import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier } from "../core/price.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
-import { isoTime } from "./names.ts";
+import { isoTime } from "../core/time.ts";
 
-/** Answer of `prices show`: where a model's price at an instant comes from. */
+/** Answer of `prices show`: the origin of a model's price at an instant. */
 export type PriceShown = ReturnType<typeof priceShown>;
 
 export function priceShown(asked: string, explained: PriceExplanation, at: number) {
@@ -31,7 +31,7 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
   };
 }
 
-/** Returns the price of a task type that is in force; nothing if there is none. */
+/** Returns a list with the price in force of a task type. The list is empty if no price is in force. */
 function taskJson({ taskType, spans }: TaskHistory, at: number) {
   const span = spans.findLast(({ start }) => start <= at);
   const version = span?.price?.version;
@@ -88,9 +88,9 @@ function priceOf(
         ? null
         : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
-    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, own]) => ({
+    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, ownTiers]) => ({
       service_tier: name,
-      tiers: (serviceTiers[name] ?? []).flatMap((rules, index) => tierJson(own[index], rules)),
+      tiers: (serviceTiers[name] ?? []).flatMap((rules, index) => tierJson(ownTiers[index], rules)),
     })),
     fees: Object.entries(version.fees ?? {}).flatMap(([tool, fee]) => {
       const rule = fees[tool];
@@ -114,7 +114,7 @@ function tierJson(tier: PriceTier | undefined, rules: TierRules) {
   const rates = tokenClasses.map((name) => ({
     class: name,
     official_usd_per_million: formatRate(tier.list[name]),
-    /** Class whose official rate applies: this class, or its parent if this class has no rate. */
+    /** Class whose official rate applies: this class, or its parent if the price file states no rate for this class. */
     official_of: rules[name].listed,
     gateway_usd_per_million: formatRate(tier.charged[name]),
     ...ruleJson(rules[name].rule),
@@ -123,8 +123,8 @@ function tierJson(tier: PriceTier | undefined, rules: TierRules) {
 }
 
 /**
- * Describes the rule of a rate. `stated`: the gateway's absolute rate. `share`: the group's fraction of the official rate.
- * `as`: charged as the named class.
+ * Returns the rule that determines a rate. `stated`: the gateway's absolute rate. `share`: the group's fraction of the
+ * official rate. `as`: the rate of the named class.
  */
 function ruleJson(rule: RateRule): { rule: "stated" | "share" | "as"; fraction: string | null; as: TokenClass | null } {
   switch (rule.kind) {

@@ -1,6 +1,6 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier, Rates } from "../core/price.ts";
-import { isoTime } from "../core/time.ts";
+import { dayMs, isoTime } from "../core/time.ts";
 import { tokenClasses } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
 import type { PricedModelJson, PriceHistoryJson, PriceJson, PriceListJson, RatesJson } from "./shapes/prices.ts";
@@ -18,10 +18,10 @@ export function pricedModel(model: CatalogueModel): PricedModelJson {
 
 /** Returns the price history of one model, newest first. The earliest span has no start. */
 export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number): PriceHistoryJson {
-  const begun = spans.findLastIndex(({ start }) => start <= at);
+  const current = spans.findLastIndex(({ start }) => start <= at);
   const entries = spans.map(({ start, model }, index) => ({
     starts_at: Number.isFinite(start) && index > 0 ? isoTime(start) : null,
-    in_force: index === begun,
+    in_force: index === current,
     group: model.group,
     price: priceJson(model),
   }));
@@ -67,4 +67,36 @@ function tierJson(tier: PriceTier) {
 
 function ratesJson(rates: Rates): RatesJson {
   return Object.fromEntries(tokenClasses.map((name) => [name, formatRate(rates[name])])) as RatesJson;
+}
+
+/** Largest age of a review, in days. Prices with an older review may have changed. */
+export const reviewDaysMax = 60;
+
+export interface PriceReview {
+  /** UTC day of the newest review; null if no price in force has a review date in the past. */
+  readonly reviewed_on: string | null;
+  readonly age_days: number | null;
+  /** True if there is no review, or the newest is more than 60 days old. */
+  readonly review_due: boolean;
+}
+
+/** Returns the newest review of the prices in force. */
+export function newestReview(catalogue: Catalogue, now: number): PriceReview {
+  const reviews = catalogue.list(now).flatMap((model) => reviewOf(model) ?? []);
+  const newest = Math.max(...reviews.filter((at) => at <= now));
+  if (!Number.isFinite(newest)) return { reviewed_on: null, age_days: null, review_due: true };
+  const days = Math.floor((now - newest) / dayMs);
+  return { reviewed_on: new Date(newest).toISOString().slice(0, 10), age_days: days, review_due: days > reviewDaysMax };
+}
+
+/**
+ * Returns the time of the last date in the text of a price's source, such as "announced for 2027-01-01, reviewed on
+ * 2026-11-22". Returns the first day of the price if the text has no date; undefined if the model has no price.
+ */
+function reviewOf({ price }: CatalogueModel): number | undefined {
+  if (price === null) return undefined;
+  const { source, from } = price.version;
+  const days = source.match(/\b\d{4}-\d{2}-\d{2}\b/g) ?? [];
+  const known = days.map((day) => Date.parse(day)).filter((at) => !Number.isNaN(at));
+  return known.at(-1) ?? Date.parse(from);
 }

@@ -1,4 +1,5 @@
 import {
+  comparisonOf,
   billFactor,
   explainingGroups,
   reconcile,
@@ -11,7 +12,7 @@ import { formatRate, formatUsd, formatUsdOrNull, subtract, type PicoUsd, type Pi
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
-import { isoTime } from "./names.ts";
+import { isoTime } from "../core/time.ts";
 import type { ReconciliationJson } from "./shapes/figures.ts";
 
 /**
@@ -28,14 +29,17 @@ export async function runReconciliation(
   return reconcile(listed, await ledger.corrections(first.askedAt, last.askedAt));
 }
 
-/** Explains why nothing can be compared, in a sentence without its full stop. */
+/** Returns the reason why nothing can be compared, as a sentence without a period. */
 export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>["reason"]): string {
   return reason === "no_measure"
-    ? "the account record states no balance in USD, so the value of its credits is not known"
-    : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic";
+    ? "the account record states no balance in USD, so the value of its credits is unknown"
+    : "this span has fewer than two samples of the account; one is taken each minute while there is traffic";
 }
 
-/** Returns the price groups for which a different fraction would explain the difference beyond the uncertainty. */
+/**
+ * Returns the price groups for which a different fraction would explain the whole difference. Omits groups whose
+ * current fraction is unknown.
+ */
 export async function groupsExplaining(
   ledger: LedgerQueries,
   catalogue: Catalogue,
@@ -51,7 +55,10 @@ export async function groupsExplaining(
   return explainingGroups(found, groups).filter(({ insteadOf }) => insteadOf > 0n);
 }
 
-/** Returns the fraction that each group's models are charged. Omits groups whose models have different fractions. */
+/**
+ * Returns the fraction of the official price that each group's models are charged, in millionths. Omits groups whose
+ * models have different fractions.
+ */
 function fractionsOf(catalogue: Catalogue, at: number): ReadonlyMap<string, bigint> {
   const seen = new Map<string, Set<bigint>>();
   for (const { group, price } of catalogue.list(at)) {
@@ -72,8 +79,11 @@ export function reconciliationJson(
   explanations: readonly GroupExplanation[] = [],
 ): ReconciliationJson {
   const { first, last, samples, measure, requests, ledger, difference, doubts, movements, leftOut } = found;
+  const comparison = comparisonOf(found);
   return {
     ok: found.agrees,
+    comparison,
+    why: comparison === "cannot_tell" ? whyUncertain(found) : null,
     since: isoTime(first.askedAt),
     until: isoTime(last.answeredAt),
     samples,
@@ -111,8 +121,32 @@ export function reconciliationJson(
   };
 }
 
+/** Advice on how to reduce the uncertainty of each kind. It is shown for the kind with the largest uncertainty. */
+const remedies: Readonly<Record<Reconciliation["doubts"][number]["kind"], string>> = {
+  pending: "Requests were running at the start or end of the span; compare again after they have ended.",
+  assumed: "Holds were charged after a crash, reset or timeout; compare a span without such charges.",
+  partial: "Answers were cut off, so their cost is estimated; compare a span with fewer of them.",
+  counted: "The gateway reported no usage for some answers; compare a span in which it does.",
+  in_doubt: "Some charges have doubts; the details of each charge say what Farebox does not know.",
+  unpriced: "Some models have no price; add their prices, and compare later requests.",
+  rounding: "The account record is rounded too coarsely for so small an amount; compare a longer span.",
+};
+
+/** Returns a sentence that says how to reduce the uncertainty. */
+function whyUncertain({ requests, doubts }: Reconciliation): string {
+  if (requests === 0) return "No request ended in this span; compare a span with requests.";
+  const sizeOf = ({ below, above }: Reconciliation["doubts"][number]) =>
+    above === null ? null : below > above ? below : above;
+  const [largest] = doubts.toSorted((a, b) => {
+    const [x, y] = [sizeOf(a), sizeOf(b)];
+    if (x === null || y === null) return (x === null ? 0 : 1) - (y === null ? 0 : 1);
+    return x < y ? 1 : -1;
+  });
+  return remedies[largest?.kind ?? "rounding"];
+}
+
 /** Returns the part of the difference that the uncertainty does not explain; zero if there is none. */
-export function beyondDoubt({ difference, below, above }: Reconciliation): PicoUsd {
+export function beyondUncertainty({ difference, below, above }: Reconciliation): PicoUsd {
   if (difference < -below) return (-difference - below) as PicoUsd;
   return above !== null && difference > above ? subtract(difference, above) : (0n as PicoUsd);
 }
@@ -133,7 +167,7 @@ function shareText(millionths: bigint): string {
   return formatRate(millionths as PicoUsdPerToken);
 }
 
-/** Returns a part in percent with four decimals, rounded towards zero; null if the whole is not positive. */
+/** Returns `part` in percent of `whole`, with four decimals, rounded towards zero; null if `whole` is not positive. */
 function percentOf(part: PicoUsd, whole: PicoUsd): number | null {
   return whole <= 0n ? null : Number((part * 1_000_000n) / whole) / 10_000;
 }

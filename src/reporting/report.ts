@@ -1,37 +1,113 @@
+import { didYouMean } from "../core/fault.ts";
 import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../core/usage.ts";
 import {
-  isTagDimension,
+  isOfCharges,
+  namedDimension,
   reportDimensions,
-  tagNameOf,
   type LedgerQueries,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
+  type TimeSpan,
 } from "../ports/ledger.ts";
-import { isoTime, type NameOf } from "./names.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { RefusalColumn, Refusals } from "../ports/refusals.ts";
+import { isoTime, quarterHourMs } from "../core/time.ts";
+import type { NameOf } from "./names.ts";
 import type { FiguresJson, ReportJson } from "./shapes/figures.ts";
 import { isTagName } from "../core/keys.ts";
 
-/** Adds up posted charges. Widens the span to the ledger's quarter hours; the answer states the span it covers. */
-export async function runReport(
-  tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf },
-  query: ReportQuery,
-): Promise<ReportJson> {
+/**
+ * Returns the sums of posted charges. Widens the span to the ledger's quarter hours. The report states the widened
+ * span.
+ */
+export async function runReport(tools: ReportTools, query: ReportQuery): Promise<ReportJson> {
   const span = quarterHours(query.since, query.until);
-  const rows = await tools.ledger.report({ by: query.by, ...span });
+  const { by } = query;
+  const [charged, refused, [all]] = await Promise.all([
+    tools.ledger.report({ by, ...span }),
+    refusedBy(tools, by, span),
+    tools.refusals.count({ by: [], ...span }),
+  ]);
+  const rows = withRefused(by, charged, refused);
   return {
     since: isoTime(span.since),
     until: isoTime(span.until),
     by: query.by,
-    rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row) })),
-    total: figuresOf(rows.reduce(together, nothing)),
+    rows: rows.map((row) => ({
+      ...dimensionsOf(row, tools.nameOf),
+      ...figuresOf(row),
+      refused_requests: row.refused,
+    })),
+    total: { ...figuresOf(rows.reduce(addSums, noSums)), refused_requests: all?.count ?? 0 },
     ceiling_price: await ceilingOf(tools.ledger, span),
     raw_units: (await tools.ledger.rawUnits(span)).map(({ type, units, tasks }) => ({ unit_type: type, units, tasks })),
   };
 }
 
+interface ReportTools {
+  readonly ledger: LedgerQueries;
+  readonly refusals: Pick<Refusals, "count">;
+  readonly calendar: Calendar;
+  readonly nameOf: NameOf;
+}
+
+type Dimensions = ReportRow["dimensions"];
+
+interface RefusedRow {
+  readonly dimensions: Dimensions;
+  readonly refused: number;
+}
+
+/** Counts refusals by a report's dimensions. Returns null if refusals lack one of the dimensions. */
+async function refusedBy(
+  { refusals, calendar }: ReportTools,
+  by: readonly ReportDimension[],
+  span: TimeSpan,
+): Promise<readonly RefusedRow[] | null> {
+  const columns = by.map((dimension) => (isOfCharges(dimension) ? undefined : refusalColumnOf[dimension]));
+  if (!columns.every((column) => column !== undefined)) return null;
+  const counts = await refusals.count({ by: [...new Set(columns)], ...span });
+  return counts.map(({ count, quarter = 0, ...values }) => {
+    const valueOf = (dimension: ReportDimension) => {
+      if (dimension === "day") return calendar.dateOf(quarter);
+      if (dimension === "hour") return isoTime(calendar.spanOf("1h", quarter).start);
+      return values[dimension as keyof typeof values] || null;
+    };
+    return { dimensions: Object.fromEntries(by.map((name) => [name, valueOf(name)])), refused: count };
+  });
+}
+
+const refusalColumnOf: Readonly<Record<Exclude<(typeof reportDimensions)[number], "user">, RefusalColumn | undefined>> =
+  {
+    key: "key",
+    team: "team",
+    model: "model",
+    group: undefined,
+    day: "quarter",
+    hour: "quarter",
+  };
+
+/** Adds the counts of refusals to the rows of charges. Adds a row where there are refusals but no charges. */
+function withRefused(
+  by: readonly ReportDimension[],
+  rows: readonly ReportRow[],
+  refused: readonly RefusedRow[] | null,
+): readonly (ReportRow & { readonly refused: number | null })[] {
+  if (refused === null) return rows.map((row) => ({ ...row, refused: null }));
+  const nameOf = (dimensions: Dimensions) => by.map((name) => dimensions[name] ?? "").join("\0");
+  const merged = new Map(rows.map((row) => [nameOf(row.dimensions), { ...row, refused: 0 }]));
+  for (const { dimensions, refused: count } of refused) {
+    const name = nameOf(dimensions);
+    const row = merged.get(name) ?? { ...noSums, dimensions, refused: 0 };
+    merged.set(name, { ...row, refused: row.refused + count });
+  }
+  return [...merged].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+}
+
+/** Returns the sum of charges at the ceiling price of unknown models; null if there are none. */
 async function ceilingOf(
   ledger: LedgerQueries,
   span: Pick<ReportQuery, "since" | "until">,
@@ -45,7 +121,7 @@ async function ceilingOf(
 /** Sums that rows and their total both contain. */
 export type Sums = Omit<ReportRow, "dimensions">;
 
-export const nothing: Sums = {
+export const noSums: Sums = {
   requests: 0,
   unpricedRequests: 0,
   retries: 0,
@@ -56,7 +132,7 @@ export const nothing: Sums = {
   bySource: {},
 };
 
-export function together(total: Sums, row: Sums): Sums {
+export function addSums(total: Sums, row: Sums): Sums {
   const bySource: Record<string, { requests: number; cost: PicoUsd }> = { ...total.bySource };
   for (const [source, { requests, cost }] of Object.entries(row.bySource)) {
     const before = bySource[source];
@@ -106,9 +182,10 @@ export function figuresOf(sums: Sums): FiguresJson {
   };
 }
 
-const quarterHourMs = 15 * 60_000;
-
-/** Widens a span to the quarter hours that the ledger sums by. Times are in milliseconds since 1970 UTC. */
+/**
+ * Widens a span to whole quarter hours, because the ledger stores its sums by quarter hours. Times are in milliseconds
+ * since 1970 UTC.
+ */
 export function quarterHours(since: number, until: number): { readonly since: number; readonly until: number } {
   return {
     since: Math.floor(since / quarterHourMs) * quarterHourMs,
@@ -116,11 +193,22 @@ export function quarterHours(since: number, until: number): { readonly since: nu
   };
 }
 
+/** Returns `; did you mean "key"?` for the first unknown name of a list of dimensions; "" if none is similar. */
+export function meantDimension(text: unknown): string {
+  const names = typeof text === "string" ? text.split(",").map((name) => name.trim()) : [];
+  return didYouMean(
+    names.find((name) => readDimensions(name) === undefined),
+    reportDimensions,
+  );
+}
+
 /** Reads dimensions from names separated by commas. Returns undefined if a name is unknown or repeated. */
 export function readDimensions(text: string): ReportDimension[] | undefined {
   const names = text.split(",").map((name) => name.trim());
-  const found = names.map((name) =>
-    isTagDimension(name) && isTagName(tagNameOf(name)) ? name : reportDimensions.find((one) => one === name),
-  );
+  const found = names.map((name) => {
+    const named = namedDimension(name);
+    if (named === undefined) return reportDimensions.find((one) => one === name);
+    return isTagName(named.name) ? (name as ReportDimension) : undefined;
+  });
   return new Set(names).size === names.length && found.every((name) => name !== undefined) ? found : undefined;
 }

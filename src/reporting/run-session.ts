@@ -1,11 +1,9 @@
 import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
 import { sessionTag, stateOfSession, type RunSession } from "../core/keys.ts";
 import type { LedgerQueries, ReportRow } from "../ports/ledger.ts";
-import { isoTime, isoTimeOrNull } from "./names.ts";
-import { figuresOf, nothing, together } from "./report.ts";
+import { dayMs, isoTime, isoTimeOrNull } from "../core/time.ts";
+import { addSums, figuresOf, noSums } from "./report.ts";
 import type { RunSessionJson } from "./shapes/figures.ts";
-
-const dayMs = 86_400_000;
 
 /** Returns a session with the sums of its charges so far. */
 export async function sessionJson(
@@ -15,9 +13,9 @@ export async function sessionJson(
   now: number,
 ): Promise<RunSessionJson> {
   const { id, key, tags, budget, createdAt, expiresAt, endedAt } = session;
-  // The span has a day more on each side, because the clock may have been set during the session.
+  // The span extends a day on each side, in case the clock was changed during the session.
   const span = { since: Math.max(0, createdAt - dayMs), until: Math.max(expiresAt, now) + dayMs };
-  // Pending charges are read before the sums, so that a request that settles in between is counted twice rather than missed.
+  // Read pending charges before the sums: a request that settles in between is then counted twice instead of missed.
   const { charges } = await ledger.charges({
     key,
     state: "pending",
@@ -26,7 +24,7 @@ export async function sessionJson(
   });
   const rows = await ledger.report({ by: ["model"], ...span, session: id });
   const held = sum(charges.map(({ hold }) => hold ?? noMoney));
-  const total = rows.reduce(together, nothing);
+  const total = rows.reduce(addSums, noSums);
   const left = budget === null ? noMoney : subtract(subtract(budget, total.cost), held);
   return {
     id,

@@ -1,69 +1,59 @@
+import { LRUCache } from "lru-cache";
 import type { Clock } from "../ports/clock.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import type { SpendQuery, SpendRow } from "../ports/spend.ts";
 
-/** Longest age of remembered sums, in milliseconds. A correction or a late settlement shows only after that. */
+/**
+ * Age from which cached sums are read again, in milliseconds. A correction or a late settlement may appear only after
+ * that time.
+ */
 const keptMs = 60_000;
-/** Largest number of remembered queries. Beyond it, the oldest are forgotten. */
+/**
+ * Largest number of cached queries, and largest number of rows of all cached queries. Beyond either, the cache removes
+ * the least recently used queries.
+ */
 const queriesMax = 200;
+const rowsMax = 300_000;
 
 /**
- * Remembers sums of past days and hours for a minute. Adding up a month of a large ledger takes tens of milliseconds, and
- * only a correction or a late settlement changes the result.
+ * Caches sums of past days and hours for a minute. Summing a month of a large ledger takes tens of milliseconds, and
+ * only a correction or a late settlement changes the result. Returns older sums as well, while it reads them again in
+ * the background.
  */
 export class SpendMemory {
   readonly #ledger: LedgerQueries;
-  readonly #clock: Clock;
-  readonly #known = new Map<string, Known>();
+  readonly #past: LRUCache<string, readonly SpendRow[], SpendQuery>;
 
   constructor(ledger: LedgerQueries, clock: Clock) {
     this.#ledger = ledger;
-    this.#clock = clock;
+    this.#past = new LRUCache({
+      max: queriesMax,
+      maxSize: rowsMax,
+      sizeCalculation: (rows) => Math.max(rows.length, 1),
+      ttl: keptMs,
+      ttlResolution: 0,
+      perf: { now: () => clock.monotonic() },
+      allowStale: true,
+      noDeleteOnStaleGet: true,
+      noDeleteOnFetchRejection: true,
+      // Returns the result of a running query even if another query replaces its entry in the cache.
+      ignoreFetchAbort: true,
+      fetchMethod: (_name, _stale, { context }) => ledger.spend(context),
+    });
   }
 
-  /** Returns spending up to `over` from memory, and spending since then from the ledger. */
-  async spend(query: SpendQuery, over: number): Promise<readonly SpendRow[]> {
-    if (over <= query.since) return this.#ledger.spend(query);
+  /** Returns spending before `currentStart` from the cache, and later spending from the ledger. */
+  async spend(query: SpendQuery, currentStart: number): Promise<readonly SpendRow[]> {
+    if (currentStart <= query.since) return this.#ledger.spend(query);
+    if (currentStart >= query.until) return this.#fetch(query);
     const [past, present] = await Promise.all([
-      this.#past({ ...query, until: over }),
-      this.#ledger.spend({ ...query, since: over }),
+      this.#fetch({ ...query, until: currentStart }),
+      this.#ledger.spend({ ...query, since: currentStart }),
     ]);
     return [...past, ...present];
   }
 
-  /** Returns remembered sums. If they are too old, they are still returned while they are read again. */
-  async #past(query: SpendQuery): Promise<readonly SpendRow[]> {
-    const name = JSON.stringify(query);
-    const known = this.#known.get(name);
-    if (known === undefined) return this.#read(name, query);
-    if (this.#clock.monotonic() - known.at >= keptMs && !known.isRead) {
-      known.isRead = true;
-      this.#read(name, query).catch(() => undefined);
-    }
-    return known.rows;
+  #fetch(query: SpendQuery): Promise<readonly SpendRow[]> {
+    return this.#past.forceFetch(JSON.stringify(query), { context: query });
   }
-
-  #read(name: string, query: SpendQuery): Promise<readonly SpendRow[]> {
-    const rows = this.#ledger.spend(query);
-    const before = this.#known.get(name);
-    const read = { at: this.#clock.monotonic(), rows, isRead: false };
-    if (before === undefined) this.#keep(name, read);
-    else rows.then(() => this.#keep(name, read)).catch(() => (before.isRead = false));
-    if (before === undefined) rows.catch(() => this.#known.delete(name));
-    return rows;
-  }
-
-  #keep(name: string, read: Known): void {
-    this.#known.delete(name);
-    this.#known.set(name, read);
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > queriesMax && oldest !== undefined) this.#known.delete(oldest);
-  }
-}
-
-interface Known {
-  readonly at: number;
-  readonly rows: Promise<readonly SpendRow[]>;
-  /** True while the sums are read again. */
-  isRead: boolean;
 }

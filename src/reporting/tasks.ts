@@ -1,5 +1,6 @@
 import type { Task } from "../core/tasks.ts";
-import { isoTime, isoTimeOrNull, type NameOf } from "./names.ts";
+import { isoTime, isoTimeOrNull } from "../core/time.ts";
+import type { NameOf } from "./names.ts";
 import type { TaskJson } from "./shapes/charges.ts";
 
 export function taskJson(task: Task, nameOf: NameOf): TaskJson {

@@ -1,21 +1,16 @@
 import { formatUsdOrNull } from "../core/money.ts";
-import type { Difference, OldHold, Verification } from "../ports/ledger.ts";
-import { isoTime, type NameOf } from "./names.ts";
+import type { OldHold, Verification } from "../ports/ledger.ts";
+import { isoTime } from "../core/time.ts";
+import type { NameOf } from "./names.ts";
 
-/** Result of `verify`. */
-export interface VerificationJson {
-  readonly ok: boolean;
-  readonly charges: number;
-  readonly differences: readonly Difference[];
-  /** Number of differences that are not listed; missing if all are listed. */
-  readonly unlisted?: number;
-}
-
-export function verificationJson({ charges, differences, unlisted }: Verification): VerificationJson {
+/**
+ * Returns the result of `verify`. `unlisted`: number of differences beyond the listed ones; missing if all are listed.
+ */
+export function verificationJson({ charges, differences, unlisted }: Verification) {
   return { ok: differences.length === 0, charges, differences, ...(unlisted !== undefined && { unlisted }) };
 }
 
-/** Returns holds that have been pending for a long time. They are not differences, since every sum includes them. */
+/** Returns holds that have been pending for a long time. They are not differences, because every sum includes them. */
 export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
   return holds.map(({ id, kind, at, key, amount, isOrphaned }) => ({
     request_id: id,

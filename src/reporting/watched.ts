@@ -1,15 +1,18 @@
-import type { BudgetWindow } from "../core/budget.ts";
+import { limitOf, type BudgetWindow } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, stepsOf, type PicoUsd } from "../core/money.ts";
+import { dayMs, minuteMs } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
+import { refusalsWrittenMs, type RefusalRow, type Refusals } from "../ports/refusals.ts";
 import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
-import { keyNamesOf, type NameOf } from "./names.ts";
+import { keysIn } from "./lists.ts";
+import { keyNamesOf } from "./names.ts";
 import { runOutlook } from "./outlook.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
-/** Stores and services of `watch`. */
+/** Dependencies of `watchedSums`. */
 export interface WatchTools {
   readonly ledger: LedgerQueries & BudgetStore;
   readonly keys: KeyStore;
@@ -24,7 +27,7 @@ export class RequestWatch {
   readonly #ledger: LedgerQueries;
   readonly #filter: WatchFilter;
   #cursor: RecentCursor | undefined;
-  /** States of charges that were reported. The oldest are forgotten. */
+  /** Last reported state of each charge, by id. The oldest entries are removed. */
   readonly #reported = new Map<string, string>();
 
   constructor(ledger: LedgerQueries, filter: WatchFilter) {
@@ -32,7 +35,10 @@ export class RequestWatch {
     this.#filter = filter;
   }
 
-  /** Returns new charges, oldest first. The first call returns the last `count` charges. */
+  /**
+   * Returns charges that are new or have changed state since the last call, oldest first. The first call returns the
+   * last `count` charges.
+   */
   async poll(count: number): Promise<readonly Charge[]> {
     const after = this.#cursor === undefined ? {} : { after: this.#cursor };
     const { charges, cursor } = await this.#ledger.recent({
@@ -52,49 +58,89 @@ export class RequestWatch {
   }
 }
 
-/** Largest number of remembered charges. A poll covers fewer, so that none is reported twice. */
+/**
+ * Largest number of charges to remember. It must exceed the number that a poll returns. Otherwise a state could be
+ * reported twice.
+ */
 const rememberedMax = 6_000;
 
-/** Figures above the list of requests. */
-export interface WatchedSums {
-  readonly today: { readonly cost: PicoUsd; readonly requests: number };
-  readonly month: { readonly cost: PicoUsd; readonly requests: number };
-  /** Forecast of this month's spending at the rate of the last seven days; null if nothing was spent. */
-  readonly monthEnd: PicoUsd | null;
-  readonly running: number;
-  /** Budgets in their present windows, fullest first. */
-  readonly budgets: readonly BudgetWindow[];
-  readonly nameOf: NameOf;
+/** Largest number of refusals that are kept. */
+const refusalsKept = 100;
+
+/** Refusals that are shown among the requests. */
+export interface WatchedRefusals {
+  /** Newest refusals of the last 24 hours. Refusals within a minute that differ only in their time are one row. */
+  readonly rows: readonly RefusalRow[];
+  /** Number of requests that were refused today, of any key, team and model. */
+  readonly today: number;
 }
 
-/** Returns the figures above the list. `budgetsMax` is the largest number of budgets that fit on the screen. */
-export async function watchedSums(
-  { ledger, keys, memory, calendar }: WatchTools,
-  now: number,
-  budgetsMax: number,
-): Promise<WatchedSums> {
+/** Polls for refusals. */
+export class RefusalWatch {
+  readonly #refusals: Pick<Refusals, "list" | "count">;
+  readonly #calendar: Calendar;
+  readonly #filter: WatchFilter;
+  #polledAt = -Infinity;
+  #latest: WatchedRefusals = { rows: [], today: 0 };
+
+  constructor(
+    { refusals, calendar }: { readonly refusals: Pick<Refusals, "list" | "count">; readonly calendar: Calendar },
+    filter: WatchFilter,
+  ) {
+    this.#refusals = refusals;
+    this.#calendar = calendar;
+    this.#filter = filter;
+  }
+
+  /** Returns the refusals. Reads them again only after `refusalsWrittenMs`, the pause between two writes of a proxy. */
+  async poll(now: number): Promise<WatchedRefusals> {
+    if (Math.abs(now - this.#polledAt) < refusalsWrittenMs) return this.#latest;
+    this.#polledAt = now;
+    const { rows: known } = this.#latest;
+    // A proxy may add to the rows of the last two minutes.
+    const since = (known[0]?.minute ?? now - dayMs) - minuteMs;
+    const [page, counts] = await Promise.all([
+      this.#refusals.list({ ...this.#filter, since, limit: refusalsKept }),
+      this.#refusals.count({ since: this.#calendar.spanOf("1d", now).start, until: now, by: [] }),
+    ]);
+    const older = known.filter(({ minute }) => minute < since);
+    this.#latest = {
+      rows: [...(page?.refusals ?? []), ...older].slice(0, refusalsKept),
+      today: counts.reduce((sum, { count }) => sum + count, 0),
+    };
+    return this.#latest;
+  }
+}
+
+/** Totals and budgets that are shown above the list of requests. */
+export type WatchedSums = Awaited<ReturnType<typeof watchedSums>>;
+
+/**
+ * Returns the totals and budgets above the list of requests. `budgetsMax`: largest number of budgets that fit on the
+ * screen.
+ */
+export async function watchedSums({ ledger, keys, memory, calendar }: WatchTools, now: number, budgetsMax: number) {
   const [{ today, month, forecast }, pending, windows] = await Promise.all([
     runOutlook({ ledger, memory, calendar }, now),
     ledger.pending(),
     ledger.windows(now),
   ]);
   const budgets = windows.toSorted((a, b) => fullness(b) - fullness(a)).slice(0, budgetsMax);
-  const named = budgets.flatMap(({ budget, subject }) => [
-    subject,
-    budget.scope.kind === "key" ? budget.scope.key : "",
-  ]);
   return {
     today: today.sums,
     month: month.sums,
+    /** Forecast of this month's spending at the rate of the last seven days; null if nothing was spent. */
     monthEnd: forecast?.monthEnd ?? null,
     running: pending.count,
+    /** Budgets in their current windows, fullest first. */
     budgets,
-    nameOf: await keyNamesOf(keys, named),
+    nameOf: await keyNamesOf(keys, keysIn(budgets)),
   };
 }
 
-/** Returns the spent and held amounts in thousandths of the limit. */
-function fullness({ spent, held, budget }: BudgetWindow): number {
-  if (budget.limit <= noMoney) return 1000;
-  return stepsOf((spent + held) as PicoUsd, budget.limit, 1000);
+/** Returns the sum of the spent and held amounts in thousandths of the limit, at most 1000; 1000 for a limit of 0. */
+function fullness(window: BudgetWindow): number {
+  const limit = limitOf(window);
+  if (limit <= noMoney) return 1000;
+  return stepsOf((window.spent + window.held) as PicoUsd, limit, 1000);
 }

@@ -4,16 +4,22 @@ import { usdNumber } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
-import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import { type Exchange, type HeaderList, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import { readAccount } from "../wire/account.ts";
 import { answerHeaders, decoded, isPlain } from "../wire/headers.ts";
-import { isObject, parseJson, valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
-import type { Authenticate } from "./authenticate.ts";
+import {
+  isObject,
+  parseJson,
+  valueAt,
+  withMembersHidden,
+  withoutByteOrderMark,
+  type JsonObject,
+} from "../wire/json.ts";
+import { type Authenticate, withKey } from "./authenticate.ts";
 import { fetchWhole, recordBytesMax, type WholeAnswer } from "./fetch-whole.ts";
 import { failedCall } from "./gateway-failure.ts";
-import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
-import { hidden, maskedHeaders, type Mask } from "./mask.ts";
+import { hidden, maskedHeaders, type Mask } from "./response.ts";
 
 const route = "/account/info";
 
@@ -46,8 +52,8 @@ export interface Account {
 }
 
 /**
- * Caches the account record. Concurrent misses share one request. A stale record is served while a new one is fetched, and
- * if the gateway fails.
+ * Creates a cache for the account record. Concurrent misses share one request. Serves a stale record while it fetches a
+ * new one, and if the gateway fails.
  */
 export function createAccount(deps: {
   readonly gateway: Gateway;
@@ -65,7 +71,7 @@ export function createAccount(deps: {
     allowStale: true,
     noDeleteOnStaleGet: true,
     noDeleteOnFetchRejection: true,
-    // A refresh may replace the record for which a lookup still waits. The lookup then keeps its own answer.
+    // A refresh may replace the record while a lookup still fetches one. The lookup then uses the one that it fetched.
     ignoreFetchAbort: true,
     fetchMethod: () => fetchRecord(),
   });
@@ -89,7 +95,7 @@ export function createAccount(deps: {
       const status: LRUCache.Status<string, AccountRecord> = {};
       try {
         const record = await cache.fetch(route, { status });
-        if (record === undefined) throw new Error("the cache neither fetched a record nor said why");
+        if (record === undefined) throw new Error("the cache returned neither a record nor an error");
         const freshness = status.returnedStale === true ? "stale" : status.fetch === "hit" ? "hit" : "miss";
         return { ok: true, record, freshness };
       } catch (error) {
@@ -111,13 +117,14 @@ export function createAccount(deps: {
   };
 }
 
-/** Returns the decoded body; undefined if its encoding cannot be read. */
+/** Returns the decoded body without a byte order mark; undefined if its encoding cannot be read. */
 async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<Buffer | undefined> {
   const encoding = head.header("content-encoding");
-  return isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", recordBytesMax);
+  const plain = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", recordBytesMax);
+  return plain && withoutByteOrderMark(plain);
 }
 
-/** Handles `GET /account/info`. Answers with the record, its secrets hidden, or with the gateway's own error. */
+/** Handles `GET /account/info`. Answers with the record without its secrets, or with the gateway's own error. */
 export function accountInfo(deps: {
   readonly authenticate: Authenticate;
   readonly account: { lookUp(): Promise<AccountLookup> };
@@ -125,9 +132,12 @@ export function accountInfo(deps: {
   readonly mask: Mask;
   readonly view: "full" | "balance" | "admin";
 }): Handler {
-  return withKey(deps.authenticate, async (exchange) => {
+  return withKey(deps.authenticate, "/account/info", async (exchange) => {
     if (deps.view === "admin") {
-      return refuse(exchange, { code: "not_found", message: "The account record is not shown to internal keys here." });
+      return refuse(exchange, {
+        code: "not_found",
+        message: "Internal keys cannot read the account record here (FAREBOX_ACCOUNT_INFO is admin).",
+      });
     }
     const found = await deps.account.lookUp();
     if (!found.ok) return answerFailure(exchange, found.answer, deps.mask);
@@ -149,7 +159,9 @@ export function accountInfo(deps: {
 
 const secretName = /key$|^key|secret|hook|token|password/i;
 
-/** Returns the record with only its balance and credits. Their places and their text are unchanged. */
+/**
+ * Returns the record with only its code, message, balance and credits. Each value keeps its path and its exact text.
+ */
 function balanceOnly(record: Buffer): Buffer {
   const textAt = (...path: string[]) => {
     const place = valueAt(record, path);

@@ -1,24 +1,28 @@
 import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
-import type { Caller } from "../core/budget.ts";
+import type { Caller } from "../core/scope.ts";
 import {
-  isLive,
   isSecretReplaced,
   mayUse,
+  sessionTag,
+  stateOf,
   stateOfSession,
   type Key,
+  type KeyState,
   type RunSession,
   type Team,
+  type Values,
 } from "../core/keys.ts";
 import { smallestCap } from "../core/bounds.ts";
-import type { Refusal } from "../core/refusals.ts";
+import type { OrRefused, Refusal } from "../core/refusals.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import { refuse, type Exchange, type Handler, type Summary } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
+import { readPinnedTags, readUserHeader, type StoredUser } from "../wire/headers.ts";
 
 /** Key, team and caller of a request. `key` is null if the request needs no key. */
 export interface Authenticated {
@@ -30,12 +34,15 @@ export interface Authenticated {
   readonly session?: RunSession;
 }
 
-type Authentication = ({ readonly ok: true } & Authenticated) | { readonly ok: false; readonly refusal: Refusal };
+/** Result of an authentication. A refusal has `key` if the secret belongs to a known key, such as a revoked one. */
+export type Authentication =
+  | ({ readonly ok: true } & Authenticated)
+  | { readonly ok: false; readonly refusal: Refusal; readonly key?: Key };
 
-/** A key with its team, as it is cached for its requests. */
+/** Known key with its team and caller. */
 type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
 
-/** Authenticates a request. Returns the result synchronously for a key that is cached. */
+/** Authenticates a request. Returns a promise only if the key is not cached. */
 export type Authenticate = (exchange: Exchange) => Authentication | Promise<Authentication>;
 
 const anonymous: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
@@ -43,7 +50,7 @@ const anonymous: Authentication = { ok: true, key: null, team: null, caller: { k
 /** Largest number of keys in the cache. A change in the store empties the cache. */
 const rememberedKeysMax = 20_000;
 
-/** Largest number of cached secrets that were accepted for a key. */
+/** Largest number of accepted secrets in the cache. */
 const rememberedSecretsMax = 1_000;
 
 /** Form of a key: `sk-fb-<id>-<secret>`. */
@@ -51,17 +58,17 @@ const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 type KeyAuthentication = Known | Extract<Authentication, { ok: false }>;
 
-/** Finds keys by their secrets. Caches them until anything changes in the store. */
+/** Finds keys by their secrets. Caches the keys until the store changes. */
 export interface Keyring {
-  /** Returns the key with this secret. */
+  /** Returns the key with this secret; a refusal if no live key has it. */
   bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
-  /** Returns the key by the SHA-256 of a secret that was seen before. */
+  /** Returns the key with this id if the SHA-256 of its secret is `digest`; a refusal otherwise. */
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
-  /** Returns the key of the session with this credential. */
+  /** Returns the key of the session with this credential; a refusal if the session or the key is not valid. */
   bySession(credential: string): KeyAuthentication | Promise<KeyAuthentication>;
   /**
-   * Returns the session of a credential, even if it has ended. Returns undefined if this ledger did not sign the credential
-   * or no longer has the session.
+   * Returns the session of a credential, even if it has ended. Returns undefined if this ledger did not sign the
+   * credential or no longer has the session.
    */
   sessionOf(credential: string): Promise<RunSession | undefined>;
 }
@@ -78,8 +85,8 @@ export function createKeyring(deps: {
   const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = deps;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
   /**
-   * Keys by present secrets and by credentials of sessions. A replaced secret is digested for each request during its
-   * overlap.
+   * Keys by current secret or by session credential. A previous secret is not cached, so it is hashed again for each
+   * request.
    */
   const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
   let generation = 0;
@@ -94,7 +101,12 @@ export function createKeyring(deps: {
     const key = await keys.findById(id);
     if (key === undefined) return undefined;
     const team = key.team === null ? undefined : await teams.find(key.team);
-    const known: Known = { ok: true, key, team: team ?? null, caller: { key: key.id, team: key.team } };
+    const known: Known = {
+      ok: true,
+      key,
+      team: team ?? null,
+      caller: { key: key.id, team: key.team, labels: key.labels },
+    };
     if (askedIn === generation) remembered.set(id, known);
     return known;
   }
@@ -102,7 +114,7 @@ export function createKeyring(deps: {
   async function byDigest(id: string, digest: Buffer): Promise<KeyAuthentication> {
     const known = remembered.get(id) ?? (await find(id));
     const now = clock.now();
-    if (known === undefined || !opens(known.key, digest, now)) return refused("This API key is unknown.");
+    if (known === undefined || !hasDigest(known.key, digest, now)) return refused("This API key is unknown.");
     return liveOrRefused(known, now);
   }
 
@@ -131,10 +143,11 @@ export function createKeyring(deps: {
   async function sessionFirstSeen(text: string): Promise<KeyAuthentication> {
     const askedIn = generation;
     const session = await sessionOf(text);
-    if (session === undefined) return refused("This is not the credential of a session, or the session is long over.");
+    if (session === undefined)
+      return refused("This is not the credential of a session, or the session ended long ago.");
     const known = remembered.get(session.key) ?? (await find(session.key));
     if (known === undefined) return refused("The key of this session is unknown.");
-    const inSession: Known = { ...known, caller: { ...known.caller, session: session.id }, session };
+    const inSession: Known = { ...known, caller: { ...known.caller, tags: { [sessionTag]: session.id } }, session };
     const answer = liveOrRefused(inSession, clock.now());
     if (answer.ok && askedIn === generation) bySecret.set(text, inSession);
     return answer;
@@ -145,7 +158,7 @@ export function createKeyring(deps: {
     sessionOf,
     bySecret(secret) {
       const known = bySecret.get(secret);
-      // A session's credential is not a key, and must not permit what requires a key.
+      // A session's credential is not a key, so it must not give access that requires a key.
       if (known?.session !== undefined) return notAKey;
       return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
     },
@@ -158,20 +171,31 @@ export function createKeyring(deps: {
 
 function liveOrRefused(known: Known, now: number): KeyAuthentication {
   const { key, session } = known;
-  if (session !== undefined && stateOfSession(session, now) !== "open")
-    return refused(session.endedAt === null ? "This session has expired." : "This session has ended.");
-  if (session !== undefined && isSecretReplaced(session, key, now))
-    return refused("The key of this session has a new secret; begin another session.");
-  if (isLive(key, now)) return known;
-  return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
+  const reason = reasonToRefuse(key, session, now);
+  return reason === null ? known : { ...refused(reason), key };
 }
 
-/** SHA-256 of a key's text. */
+function reasonToRefuse(key: Key, session: RunSession | undefined, now: number): string | null {
+  if (session !== undefined && stateOfSession(session, now) !== "open")
+    return session.endedAt === null ? "This session has expired." : "This session has ended.";
+  if (session !== undefined && isSecretReplaced(session, key, now))
+    return "The key of this session has a new secret; begin another session.";
+  return keyFaults[stateOf(key, now)];
+}
+
+const keyFaults: Readonly<Record<KeyState, string | null>> = {
+  live: null,
+  suspended: "This API key is suspended; an administrator can resume it.",
+  expired: "This API key has expired.",
+  revoked: "This API key has been revoked.",
+};
+
+/** Returns the SHA-256 of a key's secret. */
 export function digestOfSecret(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
 }
 
-/** Creates the step that authenticates requests. `open` asks no client on this machine for a key. */
+/** Creates the step that authenticates requests. In mode `open`, clients on this machine need no key. */
 export function createAuthenticator({
   keyring,
   mode,
@@ -195,7 +219,7 @@ export function mayUseModel({ key, team }: Authenticated, ...names: readonly str
   return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
 }
 
-/** Returns the smallest output cap of the key, its team and all keys; null for none. */
+/** Returns the smallest output cap among those of the key, its team and all keys (`ofAll`); null if none is set. */
 export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, ofAll: number | null): number | null {
   return smallestCap(key?.outputCap, team?.outputCap, ofAll);
 }
@@ -205,8 +229,11 @@ export function hasModelList({ key, team }: Authenticated): boolean {
   return key?.models != null || team?.models != null;
 }
 
-/** Returns true if the digest is of the key's secret, or of its previous secret during the overlap after a rotation. */
-function opens({ digest, previous }: Key, sent: Buffer, now: number): boolean {
+/**
+ * Returns true if `sent` is the digest of the key's secret. During the overlap after a rotation, the digest of the
+ * previous secret also counts.
+ */
+function hasDigest({ digest, previous }: Key, sent: Buffer, now: number): boolean {
   return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
 }
 
@@ -215,14 +242,14 @@ function isDigest(hex: string, digest: Buffer): boolean {
   return stored.length === digest.length && timingSafeEqual(stored, digest);
 }
 
-/** Returns true if any of the headers for keys has a credential. */
+/** Returns true if the request has a credential in one of the headers for keys. */
 export function hasCredential(exchange: Exchange): boolean {
   return credentialOf(exchange) !== undefined;
 }
 
 /**
- * Returns the credential of a request, or "two" if its headers have different credentials. A repeated header is read as a
- * list.
+ * Returns the credential of a request; undefined if it has none; "two" if its headers have different credentials. A
+ * repeated header is read as a list.
  */
 export function credentialOf(exchange: Exchange): string | undefined {
   let found: string | undefined;
@@ -243,4 +270,78 @@ function refused(message: string): Extract<Authentication, { ok: false }> {
   return { ok: false, refusal: { code: "invalid_api_key", message } };
 }
 
-const notAKey = refused("This is not a Farebox key; they look like sk-fb-…, and 'farebox keys create NAME' makes one.");
+const notAKey = refused(
+  "This is not a Farebox key. Farebox keys begin with sk-fb-; create one with 'farebox keys create NAME'.",
+);
+
+/** Tags and user of a request. Budgets and reports group requests by these values, in addition to key and model. */
+export interface Sender {
+  readonly tags: Values;
+  /** Stored form of the user's name; null for none. */
+  readonly user: string | null;
+}
+
+type SenderResult = OrRefused<Sender>;
+
+/**
+ * Reads the tags and the user of a request. Values that the key pins take precedence. `inBody`: user in the body; null
+ * for none. `stored`: returns the stored form of a user's name; null if users are not read. Returns a refusal if a
+ * value is not valid, or if one that the key requires is missing.
+ */
+export function readSender(
+  exchange: Pick<Exchange, "header">,
+  { key, session }: Pick<Authenticated, "key" | "session">,
+  inBody: string | null,
+  stored: StoredUser | null,
+): SenderResult {
+  const tagged = readPinnedTags(exchange.header("x-farebox-tag"), session, key?.tags);
+  if (!tagged.ok) return tagged;
+  const { tags } = tagged;
+  let user: string | null = null;
+  if (stored !== null) {
+    const pinned = key?.user ?? null;
+    const stated = pinned === null ? readUserHeader(exchange.header("x-farebox-user")) : noHeader;
+    if (!stated.ok) return stated;
+    const name = pinned ?? stated.user ?? inBody;
+    user = name === null ? null : stored(name);
+  }
+  const missing = key?.requires.find((name) =>
+    name === "user" ? user === null && stored !== null : !Object.hasOwn(tags, name.slice(tagPrefix.length)),
+  );
+  return missing === undefined ? { ok: true, tags, user } : { ok: false, refusal: missingValue(missing) };
+}
+
+const noHeader = { ok: true, user: null } as const;
+
+const tagPrefix = "tag:";
+
+function missingValue(name: string): Refusal {
+  const tag = name.slice(tagPrefix.length);
+  const message =
+    name === "user"
+      ? "this key requires requests to name a user: send the header x-farebox-user, or 'safety_identifier' or 'user' in the body"
+      : `this key requires requests to have the tag ${tag}: send the header x-farebox-tag: ${tag}=VALUE`;
+  return { code: "invalid_request", param: name === "user" ? "user" : null, message };
+}
+
+/** Marks a request so that a refusal of it is recorded under its key and route. */
+export function recordRefusals(exchange: Exchange, route: string, { key }: Pick<Authentication, "key">): void {
+  exchange.recordAs = { key: key ? { id: key.id, name: key.name, team: key.team } : null, route, model: null };
+}
+
+/**
+ * Returns a handler that refuses requests without a valid key, unless the settings permit them. `route`: name under
+ * which refusals are recorded. Null for paths that do not concern the gateway: their refusals are not recorded.
+ */
+export function withKey(
+  authenticate: Authenticate,
+  route: string | null,
+  handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,
+): Handler {
+  return async (exchange) => {
+    const known = authenticate(exchange);
+    const who = known instanceof Promise ? await known : known;
+    if (route !== null) recordRefusals(exchange, route, who);
+    return who.ok ? handle(exchange, who) : refuse(exchange, who.refusal);
+  };
+}

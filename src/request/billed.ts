@@ -1,29 +1,35 @@
 import { costUnder, type Billing } from "../core/cost.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
-import { noDoubts, usageIn, type Doubt } from "../core/usage.ts";
+import { noDoubts, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.ts";
 import type { Held } from "./hold.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
+import { usageFor } from "./meter.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
 /** Terms that decide the charge of an answer, in addition to its tokens and the price of the requested model. */
 export interface Billed {
-  /** Price of the model that answered, if the request named another; null otherwise. */
+  /** Price of the model that answered. Null if it is the requested model, or has no price in that model's unit. */
   readonly servedPrice: PinnedPrice | null;
-  /** Undefined for the standard service tier and no calls of hosted tools. */
+  /**
+   * Id of the model that answered. Undefined if the request named only one model, or if it is unknown which one
+   * answered.
+   */
+  readonly answered: string | undefined;
+  /** Service tier and calls of hosted tools; undefined at the standard tier without such calls. */
   readonly billing: Billing | undefined;
   readonly doubts: readonly Doubt[];
 }
 
 /** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */
-const plainlyBilled: Billed = { servedPrice: null, billing: undefined, doubts: noDoubts };
+const plainlyBilled: Billed = { servedPrice: null, answered: undefined, billing: undefined, doubts: noDoubts };
 
 /**
- * Returns the terms that the answer states. Uses the request's terms for those that it leaves out; `answer` is null if it
- * states none.
+ * Returns the terms by which an answer is charged. Terms that the answer states take precedence over those of the
+ * request. `answer`: the stated terms; null for none.
  */
 export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
@@ -36,11 +42,12 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const billing = isStandard
     ? undefined
     : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
+  const answered = quote.modelIds.length > 1 ? answeredBy(quote, answer?.servedModel ?? null) : undefined;
   const price = quote.model?.price?.version;
   // Without a price there is no amount, so there is nothing to doubt.
-  if (price === undefined) return { servedPrice: null, billing, doubts: [] };
+  if (price === undefined) return { servedPrice: null, answered, billing, doubts: [] };
   const served = servedBy(quote, answer?.servedModel ?? null);
-  if (isStandard && hostedTools === null && !served.isOther) return plainlyBilled;
+  if (isStandard && hostedTools === null && !served.isOther && answered === undefined) return plainlyBilled;
   const prices = [price, ...(served.price === null ? [] : [served.price.version])];
   const hasFee = (kind: string) => prices.every(({ fees = {} }) => Object.hasOwn(fees, kind));
   const isUncounted =
@@ -52,7 +59,7 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   if (served.isOther) doubts.push("served_model");
   if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");
   if (isUncounted || !made.every(hasFee)) doubts.push("hosted_tool");
-  return { servedPrice: served.price, billing, doubts };
+  return { servedPrice: served.price, answered, billing, doubts };
 }
 
 const noCalls: ToolCalls = {};
@@ -60,8 +67,8 @@ const noCalls: ToolCalls = {};
 const previewSearch = "web_search_preview_call";
 
 /**
- * Counts searches as calls of the preview tool if the request has it. Answers do not distinguish the two, but their fees
- * differ.
+ * Counts web searches as calls of the preview search tool if the request has that tool. Answers do not distinguish the
+ * two tools, but their fees differ.
  */
 function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCalls {
   if (stated["web_search_call"] === undefined || asked?.calls.includes(previewSearch) !== true) return stated;
@@ -72,18 +79,36 @@ function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCa
 /** Comparison of the model that answered with the requested model. */
 interface Served {
   readonly isOther: boolean;
-  /** Price for this request of the model that answered. Null if it is the requested model, or has no price. */
+  /**
+   * Price of the model that answered, for this request. Null if it is the requested model, or has no price in that
+   * model's unit.
+   */
   readonly price: PinnedPrice | null;
 }
 
 const asAsked: Served = { isOther: false, price: null };
+
+/** Returns the id of the model that answered; undefined if the request did not name it. */
+function answeredBy(quote: Quote, name: string | null): string | undefined {
+  if (name === null) return undefined;
+  const served = servedBy(quote, name);
+  const id = quote.model === undefined || served.isOther ? idOf(quote, name) : quote.model.id;
+  return quote.modelIds.includes(id) ? id : undefined;
+}
+
+function idOf({ catalogue, at }: Quote, name: string): string {
+  const bare = name.slice(name.lastIndexOf("/") + 1);
+  return (
+    (catalogue.named(name, at) ?? catalogue.named(bare, at) ?? catalogue.named(bare.toLowerCase(), at))?.id ?? name
+  );
+}
 
 /** Compares the model that answered with the requested model, by the prices in force at the admission. */
 function servedBy({ request, model, at, catalogue }: Quote, name: string | null): Served {
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
   // Some gateways write the provider before the name.
   const bare = name.slice(name.lastIndexOf("/") + 1);
-  // The ceiling price is no evidence of what an unknown model costs.
+  // Only named models count, because the ceiling price does not show what an unknown model costs.
   const known = (each: string): CatalogueModel | undefined => catalogue.named(each, at);
   const found = known(name) ?? known(bare) ?? known(bare.toLowerCase());
   if (
@@ -97,7 +122,7 @@ function servedBy({ request, model, at, catalogue }: Quote, name: string | null)
   return { isOther: true, price: found.unit === model.unit ? (pricedFor(request, found)?.price ?? null) : null };
 }
 
-/** Returns true if a name is the requested name, or that name followed by a date or a revision. */
+/** Returns true if `name` is the requested name, alone or followed by a date or a revision. */
 function isRevision(name: string, asked: string): boolean {
   const bare = asked.slice(asked.lastIndexOf("/") + 1);
   return (
@@ -107,11 +132,11 @@ function isRevision(name: string, asked: string): boolean {
 }
 
 /**
- * Returns headers with the cost of an answer and the room left in its budget. Returns none without a price or reported
- * usage.
+ * Returns headers with the cost of an answer and the amount left in its budget. Returns no headers if there is no price
+ * or the answer reports no usage.
  */
-export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
-  const usage = usageIn(quote.model?.unit ?? "token", answer.usage, quote.request.classes.prompt);
+export function costHeaders({ price, visibleRoom: room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
+  const usage = usageFor(quote, answer.usage);
   if (price === null || usage === undefined) return [];
   const { servedPrice, billing } = billedAs(quote, answer);
   const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
@@ -124,5 +149,5 @@ export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: M
   return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
 }
 
-/** Header of a cost that is not by the model's own price. */
+/** Header that marks a cost as calculated from the ceiling price instead of the model's own price. */
 const ceilingMark = ["x-farebox-price", ceilingPrice] as const;

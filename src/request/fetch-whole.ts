@@ -1,6 +1,7 @@
 import type { Clock } from "../ports/clock.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
+import { withoutByteOrderMark } from "../wire/json.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { WholeFailure } from "./gateway-failure.ts";
 
@@ -51,13 +52,16 @@ function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number):
   };
 }
 
-/** Largest answer about tasks that is held, in bytes. It is large because records may contain images as text. */
+/**
+ * Largest answer about tasks that Farebox keeps in memory, in bytes. The limit is large because records may contain
+ * images as text.
+ */
 export const taskAnswerBytesMax = 32 * 1024 * 1024;
 
-/** Largest record that is fetched, in bytes. Records other than those of tasks contain no media. */
+/** Largest record other than a task record, in bytes. Such records contain no media. */
 export const recordBytesMax = 4 * 1024 * 1024;
 
-/** Fetches a small record from the gateway. Resolves with the whole answer. */
+/** Fetches a small record from the gateway. Resolves with the whole answer, or with the reason why there is none. */
 export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): Promise<WholeAnswer> {
   return sendWhole(gateway, requestFor(path, silenceMs), recordBytesMax).answer;
 }
@@ -67,7 +71,7 @@ function requestFor(path: string, silenceMs: number): GatewayRequest {
   return { method: "GET", path, headers, body: undefined, silenceMs };
 }
 
-/** Fetches records of tasks for Farebox's own use. */
+/** Fetches task records for Farebox itself, not for a client. */
 export class RecordFetcher {
   readonly #deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits };
   readonly #running = new Set<WholeCall>();
@@ -89,7 +93,8 @@ export class RecordFetcher {
     this.#running.delete(call);
     if (!answer.ok || answer.head.status >= 300) return undefined;
     const encoding = answer.head.header("content-encoding");
-    return isPlain(encoding) ? answer.bytes : decoded(answer.bytes, encoding ?? "", decodedBytesMax);
+    const plain = isPlain(encoding) ? answer.bytes : await decoded(answer.bytes, encoding ?? "", decodedBytesMax);
+    return plain && withoutByteOrderMark(plain);
   }
 
   /** Ends every running call now. Later fetches return undefined at once. */

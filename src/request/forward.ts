@@ -1,60 +1,51 @@
 import type { Refusal } from "../core/refusals.ts";
+import { Running } from "../core/running.ts";
 import { storedText } from "../wire/json.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { BodyBytes, Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
-import type { AnswerTerms, ModelAnswer } from "../wire/model-answer.ts";
-import type { Endpoint } from "../wire/endpoint.ts";
-import { answerHeaders } from "../wire/headers.ts";
-import { BufferedResponse, heldBytesMax } from "./buffered-response.ts";
-import { StreamedResponse } from "./streamed-response.ts";
+import type { AnswerTerms } from "../wire/model-answer.ts";
+import { answerHeaders, isPlain, forwardableHeaders, traceHeaders } from "../wire/headers.ts";
+import { beginsWithEvent } from "../wire/sse.ts";
+import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
 import {
+  BufferedResponse,
+  heldBytesMax,
   PassthroughResponse,
   type Forwarded,
   type ResponseEnding,
+  type AnswerRules,
   type ResponseMode,
-  type Verdict,
+  maskedHeaders,
+  maskedText,
+  type Mask,
 } from "./response.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
-import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
-import { sharedPace, timedPace, type StreamWatch } from "./stream-watch.ts";
+import { sharedPace, timedPace } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
+import { createHmac, hkdfSync } from "node:crypto";
+import type { Caller } from "../core/scope.ts";
 
 /** Request to forward, and rules for its answer. */
-export interface ForwardParams {
+export interface ForwardParams extends AnswerRules, StreamRules {
   readonly exchange: Exchange;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | Upload | undefined;
-  /** Endpoint that reads the answer. */
-  readonly endpoint: Endpoint;
-  /** True if the client asked for a stream. A stream ends when its client leaves. */
+  readonly body: BodyBytes | Upload | undefined;
+  /** True if the client asked for a stream. Farebox ends a stream when its client leaves. */
   readonly stream: boolean;
-  /** True if the usage chunk is removed because the client did not ask for it. */
-  readonly dropUsageChunk: boolean;
-  /** Refusal for a stream that reaches the maximum that Farebox wrote. Null if the gateway's own last event is passed on. */
-  readonly cutAtMaximum: Refusal | null;
-  /** Watch over a stream that could outgrow its hold; undefined for others. */
-  readonly watch: StreamWatch | undefined;
   /** Headers that Farebox adds to every answer. */
   readonly ownHeaders: HeaderList;
   /**
-   * Largest answer in bytes if an answer of any kind must be held until it is complete. Null if only short answers are
-   * held.
+   * Size limit in bytes if every answer must be held until it is complete. Null if streams, media and large answers are
+   * passed on as they arrive.
    */
   readonly wholeBytesMax: number | null;
-  /**
-   * Decides on a held answer before its client gets it. `plain`: the decoded body; undefined if it cannot be decoded.
-   * Returns null to pass the answer on.
-   */
-  inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
-  /** Returns headers with the cost of an answer; none if it reports no usage. */
-  costHeaders(answer: ModelAnswer): HeaderList;
 }
 
 export interface Forwarder {
   forward(params: ForwardParams): Promise<Forwarded>;
-  /** Ends every running call and every later one. A call that was sent is settled as cut or unknown. */
+  /** Ends every running call, and every later call at once. A call that was already sent ends as cut or unknown. */
   stopAll(): void;
 }
 
@@ -69,7 +60,7 @@ function isJson(contentType: string | undefined): boolean {
   return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
-/** Creates a forwarder. It sends requests to the gateway and passes the answers on as `ForwardParams` states. */
+/** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
 export function createForwarder(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
@@ -79,7 +70,7 @@ export function createForwarder(deps: {
   const { clock, limits } = deps;
   const running = new Running<Forwarding>();
   let stopped = false;
-  /** Timer for all calls. One is enough because the limit is the same, so the oldest call reaches it first. */
+  /** Timer for all calls. One is enough because all calls have the same time limit, so the oldest reaches it first. */
   let sweep: Timer | undefined;
   const endOverdue = (): void => {
     sweep = undefined;
@@ -111,7 +102,7 @@ export function createForwarder(deps: {
   };
 }
 
-class Forwarding implements GatewayReceiver, Indexed {
+class Forwarding implements GatewayReceiver {
   index = 0;
   readonly #params: ForwardParams;
   readonly #clock: Clock;
@@ -123,6 +114,11 @@ class Forwarding implements GatewayReceiver, Indexed {
   #call: GatewayCall | undefined;
   #mode: ResponseMode | undefined;
   #head: GatewayHead | undefined;
+  /**
+   * Chooses the response mode when the first bytes arrive, by whether they are events. Undefined if the head decides,
+   * and after the choice.
+   */
+  #chooseMode: ((isStream: boolean) => void) | undefined;
   #firstByteAt: number | null = null;
   #terms: AnswerTerms | null = null;
   /** True if a header of the answer repeats the gateway's credential. */
@@ -174,15 +170,28 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
   }
 
-  /** Chooses the response mode by the head of the answer. */
+  /**
+   * Chooses the response mode by the answer's head. If the client asked for a stream, but the head of an uncompressed
+   * answer states another type, the first bytes decide.
+   */
   #begin(head: GatewayHead): void {
     this.#head = head;
+    const { stream, wholeBytesMax, endpoint } = this.#params;
+    const canStream = wholeBytesMax === null && head.status < 300;
+    const isStated = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
+    if (canStream && !isStated && stream && endpoint.answersMedia !== true && isPlain(head.header("content-encoding")))
+      this.#chooseMode = (isStream) => this.#beginMode(head, isStream);
+    else this.#beginMode(head, canStream && isStated);
+  }
+
+  #beginMode(head: GatewayHead, isStream: boolean): void {
+    this.#chooseMode = undefined;
     const given = answerHeaders(head.rawHeaders);
     const masked = maskedHeaders(given, this.#mask);
     this.#repeatsKey = masked !== given;
-    const headers = [...masked, ...this.#params.ownHeaders];
+    const { ownHeaders } = this.#params;
+    const headers = ownHeaders.length === 0 ? masked : [...masked, ...ownHeaders];
     const isWhole = this.#params.wholeBytesMax !== null;
-    const isStream = !isWhole && head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
     const { endpoint, watch, wholeBytesMax } = this.#params;
     const timed = isStream && watch !== undefined ? timedPace(reading, this.#clock) : undefined;
@@ -202,15 +211,9 @@ class Forwarding implements GatewayReceiver, Indexed {
       ranMs: () => this.ranMs(),
       stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
-    const isMedia = !isWhole && endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
-    if (isStream)
-      this.#mode = new StreamedResponse({
-        ...deps,
-        endpoint,
-        dropUsageChunk: this.#params.dropUsageChunk,
-        cutAtMaximum: this.#params.cutAtMaximum,
-        watch,
-      });
+    const isMedia =
+      !isWhole && endpoint.answersMedia === true && head.status < 300 && !isJson(head.header("content-type"));
+    if (isStream) this.#mode = new StreamedResponse(deps, this.#params);
     else if (isMedia || (!isWhole && this.#params.exchange.method === "HEAD"))
       this.#mode = new PassthroughResponse(deps);
     else {
@@ -232,16 +235,19 @@ class Forwarding implements GatewayReceiver, Indexed {
     this.#failed({ kind: "too_large" }, true);
   }
 
-  chunk(bytes: Uint8Array): void {
+  chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#firstByteAt ??= this.#clock.monotonic();
     try {
-      this.#mode?.chunk(bytes as Buffer);
+      this.#chooseMode?.(beginsWithEvent(bytes as Buffer));
+      this.#mode?.chunk(bytes as Buffer, isLast);
     } catch (error) {
       this.#fault(error);
     }
   }
 
-  /** Ends the call after a bug in Farebox. An error thrown from an event of the engine's socket would end the process. */
+  /**
+   * Ends the call after a bug in Farebox. If an error escaped into the engine's socket events, the process would end.
+   */
   #fault(bug: unknown): void {
     if (this.#over) return;
     this.#call?.abort();
@@ -251,6 +257,7 @@ class Forwarding implements GatewayReceiver, Indexed {
   end(): void {
     let ending: ResponseEnding | Promise<ResponseEnding>;
     try {
+      this.#chooseMode?.(false);
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
       ending = Promise.reject(error as Error);
@@ -273,8 +280,8 @@ class Forwarding implements GatewayReceiver, Indexed {
   }
 
   /**
-   * Ends a stream when its client leaves. Reads other answers to their end: they are billed anyway, and only they state the
-   * usage.
+   * Ends a stream, or a request that is still being uploaded, when its client leaves. Reads other answers to the end:
+   * the gateway bills them anyway, and only the answer states the usage.
    */
   #clientGone(): void {
     if (this.#over) return;
@@ -282,17 +289,22 @@ class Forwarding implements GatewayReceiver, Indexed {
     else this.stop(clientLeft);
   }
 
-  /** True while the gateway has only a part of the request. It cannot bill a part. */
+  /** True while the gateway has received only part of the request. The gateway cannot bill an incomplete request. */
   get #isUploading(): boolean {
     const { body } = this.#params;
     return body instanceof Upload && !body.isComplete;
   }
 
-  /** Ends a call that was sent. A stream is cut. For other answers it is not known whether the gateway bills them. */
+  /**
+   * Ends a call that may have reached the gateway. Once the head has arrived, the response mode decides the ending.
+   * Before that, a stream whose client left ends as cut, an incomplete upload as not sent, and any other call as
+   * unknown.
+   */
   #break(reason: string, refusal: Refusal): void {
-    if (this.#mode !== undefined) {
+    if (this.#head !== undefined) {
       try {
-        this.#finish(this.#mode.broken(reason, refusal));
+        this.#chooseMode?.(false);
+        this.#finish(this.#mode?.broken(reason, refusal) ?? { kind: "unknown", reason });
       } catch (error) {
         this.#fault(error);
       }
@@ -300,9 +312,9 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
     this.#refuse(refusal);
     if (this.#isUploading) return this.#finish({ kind: "notSent", reason });
-    const leftStream = this.#params.stream && reason === "client_left";
+    const isLeftStream = this.#params.stream && reason === "client_left";
     this.#finish(
-      leftStream
+      isLeftStream
         ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.ranMs() }
         : { kind: "unknown", reason },
     );
@@ -313,7 +325,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     if (exchange.status === null && !exchange.clientGone) exchange.refuse(refusal);
   }
 
-  /** Milliseconds since the request was sent. */
+  /** Returns the milliseconds since the request was sent. */
   ranMs(): number {
     return this.#clock.monotonic() - this.#sentAt;
   }
@@ -322,9 +334,10 @@ class Forwarding implements GatewayReceiver, Indexed {
     if (this.#over) return;
     this.#over = true;
     this.#params.watch?.end();
-    // A client may read its answer only after it has sent its whole body, so the remaining bytes are discarded.
+    // Some clients read the answer only after sending the whole body, so Farebox reads and discards the remaining
+    // bytes.
     if (this.#isUploading) (this.#params.body as Upload).discard();
-    // A bug in code that reads an answer fails the request, not the process.
+    // A bug in code that reads an answer must fail the request, not the process.
     if (ending instanceof Promise)
       void ending.then(
         (known) => this.#done(this.#forwarded(known)),
@@ -353,33 +366,26 @@ function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
   return servedModel === terms.servedModel ? terms : { ...terms, servedModel };
 }
 
-/** Element of `Running`. It keeps its index so that it can be removed in constant time. */
-interface Indexed {
-  index: number;
-}
+/** Returns the headers to send to the gateway for a caller's request, without the gateway's credential. */
+export type GatewayHeaders = (exchange: Exchange, caller: Caller) => Record<string, string>;
 
 /**
- * Set of running items, without an order. Uses an array: a Set to which every request is added and removed keeps a chain of
- * old tables, which keep finished requests reachable for the garbage collector (measured: a quarter of all allocations).
+ * Creates the function that returns gateway headers. It replaces each idempotency key with an HMAC-SHA-256 of the
+ * internal key's id and the value. Two internal keys therefore never share an idempotency key at the gateway. The HMAC
+ * secret is derived from the gateway's key, so it is the same after a restart and in all workers and proxies.
  */
-export class Running<T extends Indexed> {
-  readonly #items: T[] = [];
-
-  add(item: T): void {
-    item.index = this.#items.length;
-    this.#items.push(item);
-  }
-
-  /** Removes an item and moves the last item to its index. */
-  remove(item: T): void {
-    const last = this.#items.pop();
-    if (last === undefined || last === item) return;
-    this.#items[item.index] = last;
-    last.index = item.index;
-  }
-
-  /** Returns a copy, because callers may remove items while they iterate. */
-  all(): readonly T[] {
-    return [...this.#items];
-  }
+export function createGatewayHeaders(gatewayKey: string): GatewayHeaders {
+  const secret = Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", "idempotency v1", 32));
+  return (exchange, { key }) => {
+    // Neither a key's id nor a header's value can contain the separator.
+    const idempotencyKey = (value: string) => createHmac("sha256", secret).update(`${key}\0${value}`).digest("hex");
+    const headers = forwardableHeaders(exchange.headers(), idempotencyKey);
+    // Asks for answers without compression, because Farebox reads them. A gateway may compress them nevertheless.
+    headers["accept-encoding"] = "identity";
+    if (exchange.span !== null) {
+      for (const name of traceHeaders) delete headers[name];
+      Object.assign(headers, exchange.span.headers);
+    }
+    return headers;
+  };
 }

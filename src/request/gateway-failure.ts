@@ -2,7 +2,9 @@ import type { Refusal } from "../core/refusals.ts";
 import type { GatewayFailure } from "../ports/gateway.ts";
 import type { Ending } from "./response.ts";
 
-/** Failure of a call to the gateway that got no complete answer. `too_large`: the answer is larger than Farebox holds. */
+/**
+ * Failure of a call to the gateway that got no complete answer. `too_large`: the answer exceeds Farebox's size limit.
+ */
 export type WholeFailure =
   | Exclude<GatewayFailure, { readonly kind: "silent" }>
   | { readonly kind: "silent"; readonly timeoutMs: number }
@@ -37,8 +39,8 @@ interface FailedCall {
 }
 
 /**
- * Returns the ending of a failed call for its charge, and the refusal for its client. No other code decides on these failures.
- * `isSent`: true if the gateway may have got bytes of the request, and so may bill it.
+ * Converts a failed call to an ending for its charge and a refusal for its client. Every failed call is converted here.
+ * `isSent`: true if the gateway may have received bytes of the request, and may bill it.
  */
 export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): FailedCall {
   switch (failure.kind) {
@@ -53,7 +55,7 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
       return {
         refusal: {
           code: "gateway_unreachable",
-          message: "The gateway broke the connection off before its answer was complete.",
+          message: "The gateway closed the connection before its answer was complete.",
         },
         ending: { kind: "unknown", reason: "gateway_reset" },
       };
@@ -66,7 +68,7 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
       };
     case "too_large":
       return {
-        refusal: { code: "gateway_unreachable", message: "The gateway's answer is too large to be held." },
+        refusal: { code: "gateway_unreachable", message: "The gateway's answer is larger than Farebox accepts." },
         ending: { kind: "unknown", reason: "unreadable_answer" },
       };
     case "stopped":
@@ -74,5 +76,24 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
         refusal: failure.refusal,
         ending: { kind: isSent ? "unknown" : "notSent", reason: failure.reason },
       };
+  }
+}
+
+/**
+ * Returns the reason why the gateway's account record could not be fetched. The text continues a sentence that begins
+ * with "the gateway at ADDRESS".
+ */
+export function accountProblem(failure: WholeFailure): string {
+  switch (failure.kind) {
+    case "unreachable":
+      return "cannot be reached; check FAREBOX_GATEWAY_URL and the network";
+    case "silent":
+      return "did not answer in time";
+    case "redirect":
+      return "redirects to another address; set FAREBOX_GATEWAY_URL to that address";
+    case "reset":
+      return "closed the connection before its answer was complete";
+    case "too_large":
+      return "sent an account record that is too large";
   }
 }

@@ -1,8 +1,10 @@
+import type { BodyBytes } from "../ports/exchange.ts";
 import type { Shortage } from "../core/budget.ts";
+import type { Caller } from "../core/scope.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import {
-  BurstJudge,
+  BurstDetector,
   exceedsStated,
   isWorstCase,
   mustPause,
@@ -16,53 +18,66 @@ import {
   type Step,
   type StreamKind,
 } from "../core/slices.ts";
+import { scaleTokens } from "../core/usage.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import { budgetRefusal, type ShortageView } from "./hold.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
 import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
 import { WrittenText } from "./written-text.ts";
 
-/** Longest pause while an extension is pending, in milliseconds. The reserve covers output that the gateway sends meanwhile. */
+/**
+ * Longest pause while an extension is pending, in milliseconds. The hold's reserve covers output that the gateway sends
+ * during the pause.
+ */
 export const pauseMsMax = 2_000;
-/** Time to read output that arrived before a stream is ended, in milliseconds. It is billed, so it is passed on and counted. */
+/**
+ * Time to read output that has already arrived before Farebox ends a stream, in milliseconds. The gateway bills that
+ * output, so Farebox passes it on and counts it.
+ */
 const drainMs = 10;
-/** Longest time until the gateway notices a stream's end, in milliseconds. */
+/** Longest time until the gateway notices that Farebox ended a stream, in milliseconds. */
 const noticeMs = 50;
-/** First and longest pause before another try if the ledger could not be written, in milliseconds. */
+/** First and longest pause before Farebox tries again to write to the ledger, in milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
 interface GrowParams {
   readonly id: string;
+  readonly caller: Caller;
   /** Initial hold. */
   readonly hold: PicoUsd;
   readonly growth: Growth;
   readonly quote: Quote & { readonly model: CatalogueModel };
-  readonly body: Buffer;
-  /** Output tokens of the maximum that the request states. The hold covers them. Null if the request states none. */
+  readonly body: BodyBytes;
+  /**
+   * Output tokens that the request's stated maximum allows, all covered by the hold. Null if the request states no
+   * maximum.
+   */
   readonly statedTokens: number | null;
-  /** Receives the kind of a stream without a stated maximum, once. A burst is reported early, a live stream at its end. */
-  readonly saw: (kind: StreamKind) => void;
+  /** Called once if Farebox ends the stream with a refusal. */
+  readonly onRefusal: (refusal: Refusal) => void;
+  /**
+   * Called for a stream without a stated maximum: as soon as it proves to be a burst, or at the end of a live stream.
+   */
+  readonly onKind: (kind: StreamKind) => void;
 }
 
-export interface GrowDeps {
+export interface GrowDeps extends ShortageView {
   readonly ledger: Pick<Charging, "extend">;
   readonly tokens: TokenCounter;
   readonly pricer: Pricer;
   readonly clock: Clock;
   readonly log: Log;
-  readonly scopeName: (shortage: Shortage) => Promise<string>;
-  readonly events: Pick<Events, "refused">;
 }
 
 /**
- * Extends the hold of a stream while it runs. The output is bounded by its bytes, and counted if that is not enough.
- * Extensions are requested before they are needed. If one is late, reading pauses. If it is refused and the hold is used
- * up, the stream ends.
+ * Extends the hold of a running stream. Bounds the tokens of the output by its bytes, and counts them if the bound is
+ * too high. Requests an extension before it is needed. Pauses reading if an extension is late. Ends the stream if an
+ * extension is refused and the hold is used up.
  */
 export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
@@ -73,7 +88,10 @@ export class GrowingHold implements StreamWatch {
   #stream: WatchedStream | undefined;
   #isReadable = true;
   readonly #written: WrittenText;
-  /** Tokens that the gateway wrote but Farebox did not read, because the stream was ended for its hold; 0 if it was not. */
+  /**
+   * Estimated number of tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. 0 for
+   * other streams.
+   */
   inFlightTokens = 0;
   #refused = false;
   #tightened = false;
@@ -81,10 +99,12 @@ export class GrowingHold implements StreamWatch {
   #retryMs: number = retryMs.first;
   #wake: (() => void) | undefined;
   #state: "growing" | "ending" | "over" = "growing";
-  readonly #judge: BurstJudge;
-  /** Tokens by which a count may exceed a stated maximum before the gateway is assumed to ignore the maximum. */
+  readonly #burstDetector: BurstDetector;
+  /**
+   * Number of tokens by which a count may exceed a stated maximum before Farebox assumes that the gateway ignores the
+   * maximum.
+   */
   readonly #slack: number;
-  readonly unreadBytes: number;
   #isWorking = false;
   #work: Promise<void> = Promise.resolve();
 
@@ -95,11 +115,12 @@ export class GrowingHold implements StreamWatch {
     this.#hold = params.hold;
     this.#covered = this.#coverage();
     const { statedTokens, quote } = params;
-    const { errorFactor, tokensPerByte } = quote.model;
+    const { errorFactor } = quote.model;
     this.#written = new WrittenText(deps, quote.model);
-    this.#judge = new BurstJudge(params.growth);
+    this.#burstDetector = new BurstDetector(params.growth);
     this.#slack = statedTokens === null ? 0 : statedSlack(statedTokens, errorFactor);
-    this.unreadBytes = statedTokens === null ? 0 : Math.floor((statedTokens * 1000) / tokensPerByte);
+    // Prepares the tokenizer now, because the first count of a process would take longer than the stream may pause.
+    if (statedTokens === null) deps.tokens.prepare(quote.model.encoding);
   }
 
   begin(stream: WatchedStream): void {
@@ -107,7 +128,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   cannotRead(): void {
-    // If the output cannot be read, the gateway is assumed to obey a stated maximum.
+    // Farebox cannot check the output, so it assumes that the gateway obeys a stated maximum.
     if (this.#isStated) return this.end();
     this.#isReadable = false;
     this.#pause();
@@ -116,19 +137,19 @@ export class GrowingHold implements StreamWatch {
 
   readonly output: OutputListener = {
     text: (text, choice) => {
-      this.#judge.wrote(Buffer.byteLength(text));
-      if (this.#counts()) this.#written.add(text, choice);
+      this.#burstDetector.wrote(Buffer.byteLength(text));
+      if (this.#canOutgrowHold()) this.#written.add(text, choice);
     },
     unknown: (bytes) => {
-      this.#judge.wrote(bytes);
-      if (this.#counts()) this.#written.addUnknown(bytes);
+      this.#burstDetector.wrote(bytes);
+      if (this.#canOutgrowHold()) this.#written.addUnknown(bytes);
     },
     inFlight: (bytes) => {
-      if (this.#counts()) this.#written.inFlight(bytes);
+      if (this.#canOutgrowHold()) this.#written.inFlight(bytes);
     },
     media: () => {
-      // Text does not bound an image or a sound. As for an unreadable stream, the worst case is held before it continues.
-      if (this.#isStated || !this.#counts() || !this.#isReadable) return;
+      // Text does not bound the cost of an image or a sound, so the worst case is held before the stream continues.
+      if (this.#isStated || !this.#canOutgrowHold() || !this.#isReadable) return;
       this.#isReadable = false;
       if (this.#state !== "growing") return;
       this.#pause();
@@ -137,15 +158,26 @@ export class GrowingHold implements StreamWatch {
   };
 
   /** Returns true if the output can still outgrow the hold. */
-  #counts(): boolean {
+  #canOutgrowHold(): boolean {
     return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
+  }
+
+  mustRead(unreadBytes: number, isLast: boolean): boolean {
+    if (this.#state === "over") return false;
+    // The pace of a stream without a stated maximum shows whether its model sends bursts.
+    if (!this.#isStated) return true;
+    // The settlement that follows replaces the hold.
+    if (isLast) return false;
+    const progress = this.#progress();
+    const unread = scaleTokens(unreadBytes, this.#params.quote.model.tokensPerByte);
+    return exceedsStated({ ...progress, uncounted: progress.uncounted + unread }, this.#growth);
   }
 
   onChunk(): void {
     if (this.#state === "over") return;
     const { clock } = this.#deps;
     const pausedMs = this.#stream?.pausedMs() ?? 0;
-    if (!this.#isStated && this.#judge.update(clock.monotonic(), pausedMs)) this.#params.saw("burst");
+    if (!this.#isStated && this.#burstDetector.update(clock.monotonic(), pausedMs)) this.#params.onKind("burst");
     if (this.#state !== "growing") return;
     const progress = this.#progress();
     const mustStop = this.#isStated ? exceedsStated(progress, this.#growth) : mustPause(progress, this.#growth);
@@ -154,13 +186,13 @@ export class GrowingHold implements StreamWatch {
   }
 
   end(): void {
-    if (this.#state !== "over" && !this.#isStated && this.#judge.isLive) this.#params.saw("live");
+    if (this.#state !== "over" && !this.#isStated && this.#burstDetector.isLive) this.#params.onKind("live");
     this.#state = "over";
     this.#pauseTimer?.cancel();
     this.#wake?.();
   }
 
-  /** Returns the amount held once no extension is in progress. Callers use it after the end. */
+  /** Waits for an extension in progress, and returns the held amount. Called after the end of the stream. */
   async settled(): Promise<PicoUsd> {
     await this.#work;
     return this.#hold;
@@ -174,7 +206,7 @@ export class GrowingHold implements StreamWatch {
     });
   }
 
-  /** Takes steps until none is needed. */
+  /** Counts output and extends the hold until the stream needs neither. */
   async #grow(): Promise<void> {
     while (this.#state === "growing") {
       const step = this.#step();
@@ -199,7 +231,12 @@ export class GrowingHold implements StreamWatch {
     const { wanted, least } = this.#isReadable
       ? nextCover(this.#progress(), this.#growth)
       : { wanted: all, least: all };
-    const result = await this.#deps.ledger.extend(this.#params.id, this.#lacking(wanted), this.#lacking(least));
+    const result = await this.#deps.ledger.extend(
+      this.#params.id,
+      this.#lacking(wanted),
+      this.#lacking(least),
+      this.#deps.clock.now(),
+    );
     if (result.ok) {
       this.#hold = (this.#hold + result.granted) as PicoUsd;
       this.#covered = this.#coverage();
@@ -209,7 +246,7 @@ export class GrowingHold implements StreamWatch {
     }
     switch (result.reason) {
       case "no_room":
-        return this.#noRoom(result.shortage);
+        return this.#onShortage(result.shortage);
       case "unavailable":
         await this.#sleep(this.#retryMs);
         this.#retryMs = Math.min(this.#retryMs * 2, retryMs.longest);
@@ -220,17 +257,24 @@ export class GrowingHold implements StreamWatch {
     }
   }
 
-  /** Counts the prompt to free room in the hold. If that fails, the stream uses up the hold and is then ended. */
-  async #noRoom(shortage: Shortage): Promise<void> {
+  /**
+   * Handles a refused extension. Counts the prompt, because a count below the prompt's bound leaves more of the hold
+   * for output. If that does not help, the stream continues until only the reserve is left. If the next extension is
+   * refused too, Farebox ends the stream.
+   */
+  async #onShortage(shortage: Shortage): Promise<void> {
     const isLast = this.#refused || !this.#isReadable;
     this.#refused = true;
     if (await this.#tighten()) return;
     if (!isLast) return;
-    const scopeName = await this.#deps.scopeName(shortage);
-    await this.#stop({ code: "budget_exceeded", shortage, scopeName, running: true });
+    const refusal = await budgetRefusal(this.#deps, shortage, this.#params.caller);
+    await this.#stop({ code: "budget_exceeded", ...refusal, running: true });
   }
 
-  /** Counts the prompt once. The difference to its bound covers output. Returns false if that adds nothing. */
+  /**
+   * Counts the prompt once. The difference between the prompt's bound and its count pays for more output. Returns true
+   * if the hold now covers more output.
+   */
   async #tighten(): Promise<boolean> {
     if (this.#tightened) return false;
     this.#tightened = true;
@@ -243,7 +287,7 @@ export class GrowingHold implements StreamWatch {
     return this.#covered > before;
   }
 
-  /** Ends the stream after the bytes that have arrived are read. */
+  /** Ends the stream after reading the bytes that have already arrived. */
   async #stop(refusal: Refusal): Promise<void> {
     if (this.#state !== "growing") return;
     this.#state = "ending";
@@ -253,7 +297,7 @@ export class GrowingHold implements StreamWatch {
     if (this.#state !== "ending") return;
     this.inFlightTokens = this.#inFlight();
     if (this.#stream === undefined) return;
-    this.#deps.events.refused(refusal);
+    this.#params.onRefusal(refusal);
     this.#stream.stop(refusal.code, refusal);
   }
 
@@ -277,7 +321,7 @@ export class GrowingHold implements StreamWatch {
     this.#stream?.pace.resume();
   }
 
-  /** Waits for a time. Ends early if the stream ends. */
+  /** Waits for `ms` milliseconds, or until the stream ends. */
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#deps.clock.after(ms, resolve);
@@ -301,7 +345,7 @@ export class GrowingHold implements StreamWatch {
     return tokensCovered(this.#hold, this.#growth.costAt, this.#growth.outputTokensMax);
   }
 
-  /** Returns the amount that the hold lacks to cover `tokens`. */
+  /** Returns the amount by which the hold is too small to cover `tokens`; 0 if it covers them. */
   #lacking(tokens: number): PicoUsd {
     const lacking = this.#growth.costAt(tokens) - this.#hold;
     return (lacking > 0n ? lacking : 0n) as PicoUsd;

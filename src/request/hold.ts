@@ -1,41 +1,45 @@
-import { namedScope, type Scope, type Shortage } from "../core/budget.ts";
+import type { BodyBytes } from "../ports/exchange.ts";
+import { limitOf, maySeeAmounts, visibleRoom, type BudgetWindow, type OwnView, type Shortage } from "../core/budget.ts";
+import { keyOfScope, keyOfSubject, namedScope, namedSubject, type Caller } from "../core/scope.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { HoldBasis } from "../core/bounds.ts";
-import type { Affordable, Refusal } from "../core/refusals.ts";
+import type { Affordable, BudgetNames, BudgetRefusal, OrRefused, Refusal } from "../core/refusals.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
-import type { Authenticated } from "./authenticate.ts";
-import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
+import type { Authenticated, Sender } from "./authenticate.ts";
+import { firstHold, type Growth, type HoldPlan, type Pricer, type Quote } from "./price.ts";
 
-/** Durable pending charge. It is written before the first byte is sent to the gateway. */
+/** Durable pending charge. Farebox writes it before it sends the first byte to the gateway. */
 export interface Held {
   readonly id: string;
   readonly route: string;
   readonly hold: PicoUsd | null;
-  /** Growth of a hold that covers only the first slice; null for a hold of the whole cost. */
+  /** Rule by which a hold of only the first slice grows; null for a hold of the whole cost. */
   readonly growth: Growth | null;
   readonly price: PriceVersion | null;
-  /** Room that the tightest hard budget has in addition to this hold; null if no hard budget applies to the caller. */
+  /** Amount that the tightest hard budget has left after this hold; null if no hard budget applies to the caller. */
   readonly room: PicoUsd | null;
+  /** Like `room`, only for the hard budgets whose amounts the caller may see. */
+  readonly visibleRoom: PicoUsd | null;
+  /** True if the rest of the request may name another model to which a hard budget applies. */
+  readonly limitsModels: boolean;
 }
 
-/** Request into which Farebox wrote a maximum so that it fits its budget. */
+/** Request to which Farebox added an output maximum, so that its hold fits the budget. */
 export interface FittedRequest {
   readonly quote: Quote;
-  readonly body: Buffer;
+  readonly body: BodyBytes;
   readonly basis: HoldBasis;
 }
 
-type Holding<Fitted = FittedRequest> =
-  | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
-  | { readonly ok: false; readonly refusal: Refusal };
+type Holding<Fitted = FittedRequest> = OrRefused<{ held: Held; fitted: Fitted | null }>;
 
-/** Request for which a hold is written. */
-interface HoldRow {
+/** Request for which Farebox writes a hold. */
+interface RequestToHold {
   readonly id: string;
   readonly kind: HoldKind;
   readonly route: string;
@@ -45,15 +49,17 @@ interface HoldRow {
     readonly bounded: boolean;
     readonly request: { readonly model: string };
     readonly model: Pick<CatalogueModel, "group" | "price"> | undefined;
+    readonly modelIds: readonly string[];
+    readonly anyModel: boolean;
   };
-  readonly tags: Readonly<Record<string, string>>;
+  readonly sender: Sender;
   readonly retry: number;
 }
 
 /** Asks the ledger to hold an amount. Every admission calls this function. */
 export function writeHold(
   ledger: Pick<Charging, "hold">,
-  { id, kind, route, who, quote, tags, retry }: HoldRow,
+  { id, kind, route, who, quote, sender, retry }: RequestToHold,
   amount: PicoUsd | null,
   more: Partial<HoldRequest> = {},
 ): Promise<HoldResult> {
@@ -61,7 +67,7 @@ export function writeHold(
     id,
     kind,
     at: quote.at,
-    caller: who.caller,
+    caller: { ...who.caller, user: sender.user },
     route,
     model: quote.request.model,
     group: quote.model?.group ?? null,
@@ -69,49 +75,70 @@ export function writeHold(
     price: quote.model?.price ?? null,
     amount,
     bounded: quote.bounded,
-    tags,
+    tags: sender.tags,
+    models: quote.modelIds,
+    anyModel: quote.anyModel,
     retry,
     ...more,
   });
 }
 
-interface HoldParams<Fitted = FittedRequest> extends HoldRow {
+interface HoldParams<Fitted = FittedRequest> extends RequestToHold {
   readonly quote: Quote;
-  readonly body: Buffer;
-  /** Output that the hold covers, and the reason for that number; null if the endpoint has no maximum for text. */
+  readonly body: BodyBytes;
+  /** True if parts of the request have not arrived yet. */
+  readonly isOpen?: boolean;
+  /** Explains which output the hold covers; null if requests to the endpoint cannot limit text output. */
   readonly basis: HoldBasis | null;
-  /** Returns the same request with a maximum that fits its budget. Null if Farebox must not write a maximum. */
+  /**
+   * Adds an output maximum of `tokens` to the request; returns null if it cannot. `fitted` is null if Farebox must not
+   * add a maximum.
+   */
   readonly fitted: ((tokens: number) => Fitted | null) | null;
 }
 
-/** Largest number of times that a request is fitted. It is fitted again if its budget's room has shrunk. */
+/** Largest number of output maximums that Farebox tries for a request. */
 const fitsMax = 3;
 
-interface HoldDeps {
-  readonly ledger: Pick<Charging, "hold">;
-  readonly pricer: Pick<Pricer, "tighten" | "fit" | "affordable">;
-  /** Returns the name under which a user knows a budget's scope. */
-  readonly scopeName: (shortage: Shortage) => Promise<string>;
+/** Decides what a refusal shows the caller about the budget. */
+export interface ShortageView {
+  /** Returns the names of a window's scope and subject for users. */
+  readonly budgetNames: (window: BudgetWindow) => Promise<BudgetNames>;
+  readonly ownView: OwnView;
 }
 
-/** Holds the worst case of a request. Counts the prompt only if the bound by its length does not fit. */
+interface HoldDeps extends ShortageView {
+  readonly ledger: Pick<Charging, "hold">;
+  readonly pricer: Pick<Pricer, "tighten" | "fit" | "affordable">;
+}
+
+/**
+ * Holds the largest possible cost of a request, or its first slice under a hard budget. Counts the prompt's tokens only
+ * if a hold based on the prompt's length does not fit. If the hold after the count does not fit either, adds an output
+ * maximum that fits, unless `given.fitted` is null.
+ */
 export async function placeHold<Fitted extends FittedRequest>(
   deps: HoldDeps,
   given: HoldParams<Fitted>,
 ): Promise<Holding<Fitted>> {
   let params: HoldParams = given;
-  let { reservation, result, counted } = await tryBoth(deps, params);
   let fitted: Fitted | null = null;
-  // If another request takes the room meanwhile, a smaller maximum is tried.
-  for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
-    const tokens = deps.pricer.fit(given.quote, roomNow(result.shortage));
+  let tried: TryResult;
+  // Other requests may use the budget during a try, so the next try has a smaller maximum.
+  for (let fits = 0; ; fits++) {
+    const first = await tryHold(deps, params, params.quote);
+    tried = isShort(first)
+      ? await tryCounted(deps, params, first)
+      : { plan: params.quote, result: first, counted: undefined };
+    if (fits === fitsMax || given.fitted === null || !isShort(tried.result)) break;
+    const tokens = deps.pricer.fit(given.quote, roomNow(tried.result.shortage));
     const next = tokens === null ? null : given.fitted(tokens);
     const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(params.quote) ?? noMoney);
     if (next === null || !isLess) break;
     fitted = next;
     params = { ...given, ...next, fitted: null };
-    ({ reservation, result, counted } = await tryBoth(deps, params));
   }
+  const { plan, result, counted } = tried;
   if (!result.ok) {
     const { request, models, unboundedFields } = params.quote;
     if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
@@ -126,36 +153,52 @@ export async function placeHold<Fitted extends FittedRequest>(
       affordable:
         params.basis === null || !isShort(result) ? null : await affordableIn(deps, params, result.shortage, counted),
     };
-    return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
+    return { ok: false, refusal: await holdRefusal(deps, result, asked, params.who.caller) };
   }
   const price = params.quote.model?.price?.version ?? null;
   // Without a hard budget the whole worst case is held, so the answer cannot outgrow the hold.
-  const growth = result.room === null ? null : reservation.growth;
-  const hold = growth === null ? reservation.hold : firstHold(reservation);
-  return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
+  const growth = result.room === null ? null : plan.growth;
+  const hold = growth === null ? plan.hold : firstHold(plan);
+  const { room } = result;
+  const visible = visibleRoom(deps.ownView, result, params.who.caller);
+  return {
+    ok: true,
+    held: {
+      id: params.id,
+      route: params.route,
+      hold,
+      growth,
+      price,
+      room,
+      visibleRoom: visible,
+      limitsModels: result.limitsModels === true,
+    },
+    fitted,
+  };
 }
 
-function tryHold({ ledger }: HoldDeps, params: HoldParams, reservation: Reservation): Promise<HoldResult> {
+function tryHold({ ledger }: HoldDeps, params: HoldParams, plan: HoldPlan): Promise<HoldResult> {
   const { quote } = params;
-  const firstSlice = reservation.growth === null ? null : firstHold(reservation);
-  return writeHold(ledger, params, reservation.hold, {
+  const firstSlice = plan.growth === null ? null : firstHold(plan);
+  return writeHold(ledger, params, plan.hold, {
     stream: quote.request.stream,
     basis: params.basis,
-    ...(reservation.growth !== null &&
-      firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
+    ...(params.isOpen === true && { isOpen: true }),
+    ...(plan.growth !== null && firstSlice !== null && { firstSlice, sliceTokens: plan.growth.sliceTokens }),
   });
 }
 
-/** Tries a hold by the length of the body, then by a count of its prompt. */
-async function tryBoth(deps: HoldDeps, params: HoldParams): Promise<TryResult> {
-  const reservation: Reservation = params.quote;
-  const result = await tryHold(deps, params, reservation);
-  if (result.ok || result.reason !== "no_room") return { reservation, result };
+/**
+ * Counts the prompt's tokens and tries a smaller hold. `result`: refusal of the hold based on the prompt's length,
+ * returned again if the count gives no smaller hold.
+ */
+async function tryCounted(deps: HoldDeps, params: HoldParams, result: Short): Promise<TryResult> {
+  const plan: HoldPlan = params.quote;
   const tighter = await deps.pricer.tighten(params.quote, params.body, roomFor(result.shortage));
   const counted = tighter?.promptTokens;
-  if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
-    return { reservation, result, counted };
-  return { reservation: tighter, result: await tryHold(deps, params, tighter), counted };
+  if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(plan) ?? noMoney))
+    return { plan, result, counted };
+  return { plan: tighter, result: await tryHold(deps, params, tighter), counted };
 }
 
 async function affordableIn(
@@ -169,32 +212,38 @@ async function affordableIn(
 }
 
 interface TryResult {
-  readonly reservation: Reservation;
+  readonly plan: HoldPlan;
   readonly result: HoldResult;
   /** Tokens of the prompt; undefined if they were not counted. */
-  readonly counted?: number | undefined;
+  readonly counted: number | undefined;
 }
 
-function isShort(result: HoldResult): result is Extract<HoldResult, { ok: false; reason: "no_room" }> {
+type Short = Extract<HoldResult, { ok: false; reason: "no_room" }>;
+
+function isShort(result: HoldResult): result is Short {
   return !result.ok && result.reason === "no_room";
 }
 
-/** Returns the room that the window has now; at least 0. */
+/** Returns the amount that the window has left now; at least 0. */
 function roomNow({ window }: Shortage): bigint {
-  const room = window.budget.limit - window.spent - window.held;
+  const room = limitOf(window) - window.spent - window.held;
   return room > 0n ? room : 0n;
 }
 
 /**
- * Returns the room into which a counted hold must fit to change the refusal. Ignores other holds if the budget is
- * exhausted.
+ * Returns the largest hold for which counting the prompt is useful. A larger hold would be refused again for the same
+ * reason. Does not subtract the held amount of an exhausted budget.
  */
 function roomFor({ window, exhausted }: Shortage): bigint {
-  return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
+  return limitOf(window) - window.spent - (exhausted ? 0n : window.held);
 }
 
-/** Returns the refusal for a hold that was not placed. `fields`: the request's fields whose cost has no bound. */
+/**
+ * Returns the refusal for an amount that could not be held. `asked.fields`: the request's fields whose cost has no
+ * bound.
+ */
 export async function holdRefusal(
+  view: ShortageView,
   result: Extract<HoldResult, { ok: false }>,
   asked: {
     readonly model: string;
@@ -203,23 +252,34 @@ export async function holdRefusal(
     readonly why?: string | null;
     readonly affordable?: Affordable | null;
   },
-  scopeName: (shortage: Shortage) => Promise<string>,
+  caller: Caller,
 ): Promise<Refusal> {
   switch (result.reason) {
     case "no_room":
       return {
         code: result.shortage.exhausted ? "budget_exceeded" : "budget_held",
-        shortage: result.shortage,
-        scopeName: await scopeName(result.shortage),
+        ...(await budgetRefusal(view, result.shortage, caller)),
         ...(asked.affordable != null && { affordable: asked.affordable }),
       };
     case "not_bounded":
       return asked.isPriced
         ? { code: "cost_not_bounded", model: asked.model, fields: asked.fields, why: asked.why ?? null }
-        : { code: "model_not_priced", model: asked.model, underBudget: true };
+        : { code: "model_not_priced", model: asked.model, hardBudget: true };
+    case "too_many_subjects":
+      return { code: "too_many_subjects" };
     case "unavailable":
       return { code: "ledger_unavailable" };
   }
+}
+
+/** Returns the details of a refusal by a budget, including whether the caller may see the budget's amounts. */
+export async function budgetRefusal(
+  { budgetNames, ownView }: ShortageView,
+  shortage: Shortage,
+  caller: Caller,
+): Promise<BudgetRefusal> {
+  const showsAmounts = maySeeAmounts(ownView, shortage.window.budget.scope, caller);
+  return { shortage, ...(await budgetNames(shortage.window)), showsAmounts };
 }
 
 const unknownCost: Refusal = {
@@ -228,8 +288,15 @@ const unknownCost: Refusal = {
   message: "The cost of this path is not known, so a key under a hard budget cannot use it.",
 };
 
-/** Returns the name of a budget's scope, with the key's name instead of its id. */
-export async function scopeNameOf(scope: Scope, keys: Pick<KeyStore, "findById">): Promise<string> {
-  const key = scope.kind === "key" ? await keys.findById(scope.key) : undefined;
-  return namedScope(scope, () => key?.name);
+/** Returns the names of a window's scope and subject, with the key's name instead of its id. */
+export async function budgetNamesOf(
+  { budget: { scope }, subject }: BudgetWindow,
+  keys: Pick<KeyStore, "findById">,
+): Promise<BudgetNames> {
+  const id = keyOfScope(scope) ?? keyOfSubject(scope, subject);
+  const name = id === null ? undefined : (await keys.findById(id))?.name;
+  return {
+    scopeName: namedScope(scope, () => name),
+    subjectName: namedSubject(scope, subject, () => name),
+  };
 }

@@ -2,7 +2,7 @@ import {
   nothingUsed,
   sumOfUse,
   tightestLimit,
-  type LimitMet,
+  type ExceededLimit,
   type Limits,
   type LimitStatus,
   type LimitUse,
@@ -11,17 +11,23 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Authenticated } from "./authenticate.ts";
-import { refuse, type Summary } from "./handler.ts";
 import { SlidingWindow } from "./sliding-window.ts";
+import { formatUsd, type PicoUsd } from "../core/money.ts";
+import type { Log } from "../ports/log.ts";
+import { readAccount } from "../wire/account.ts";
+import type { AccountLookup } from "./account.ts";
 
 /**
- * Applies the limits of keys and teams. It checks and takes room in one step without waiting, so that no two requests of a
- * proxy get the same room. If the counters are in another process, the results are promises.
+ * Applies the limits of keys and teams. Checks the limits and counts the request in one step without waiting. Parallel
+ * requests of a proxy therefore cannot exceed a limit. Returns promises if the counters are in another process.
  */
 export interface Limiter {
-  /** Counts a request and takes a slot, for both the key and its team. If one of them has no room, it counts for neither. */
+  /**
+   * Counts a request and takes a slot, for both the key and its team. If either has reached a limit, refuses the
+   * request and counts it for neither.
+   */
   enter(who: Authenticated): Entry | Promise<Entry>;
-  /** Returns the state of each limit that applies to the caller, the key's before the team's. */
+  /** Returns the state of each limit that applies to the caller: first the key's limits, then the team's. */
   standing(who: Authenticated): readonly LimitStatus[];
 }
 
@@ -31,16 +37,17 @@ export type Entry =
 
 /** Slot of a running request. */
 export interface Slot {
-  /** True if a limit of tokens applies to the request. */
+  /** True if a token limit applies to the request. */
   readonly countsTokens: boolean;
   /** Reserves tokens under every limit that applies. Returns false, and reserves nothing, if they do not fit. */
   reserve(tokens: number): boolean | Promise<boolean>;
   /**
-   * Reserves like `reserve`, but returns a refusal if the tokens do not fit. `exact`: the tokens were counted. A count above
-   * a limit never fits. A bound above a limit is reduced to the limit, because the request may be smaller.
+   * Reserves tokens. Returns a refusal if they do not fit; null otherwise. `exact`: true if `tokens` is a count, false
+   * if it is an upper bound. A count above a limit never fits. A bound above a limit is reduced to the limit, because
+   * the request may be smaller.
    */
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null | Promise<Refusal | null>;
-  /** Replaces the reserved tokens by the used ones. Null keeps the reservation. Only the first call has an effect. */
+  /** Replaces the reserved tokens by the used ones. Null keeps the reserved ones. Only the first call has an effect. */
   settleTokens(used: number | null): void;
   /** Subtracts the request from the counters, because a limit refused it. */
   cancel(): void;
@@ -61,32 +68,24 @@ export const unlimited: Slot = {
   headers: () => [],
 };
 
-/** Returns a handler that counts requests against the limits of their key and team. */
-export function withSlot(
-  limiter: Pick<Limiter, "enter">,
-  handle: (exchange: Exchange, who: Authenticated, slot: Slot) => Promise<Summary>,
-): (exchange: Exchange, who: Authenticated) => Promise<Summary> {
-  return async (exchange, who) => {
-    const entering = limiter.enter(who);
-    const entry = entering instanceof Promise ? await entering : entering;
-    if (!entry.ok) {
-      exchange.replaceHeaders(headerPrefix, () => entry.headers);
-      return refuse(exchange, entry.refusal);
-    }
-    const { slot } = entry;
-    if (slot === unlimited) return handle(exchange, who, slot);
-    exchange.replaceHeaders(headerPrefix, () => slot.headers());
-    try {
-      return await handle(exchange, who, slot);
-    } finally {
-      slot.leave();
-    }
-  };
+/** Counts a request against the limits of its key and team. Adds headers that state these limits to the answer. */
+export function enter(limiter: Pick<Limiter, "enter">, exchange: Exchange, who: Authenticated): Entry | Promise<Entry> {
+  const entering = limiter.enter(who);
+  return entering instanceof Promise
+    ? entering.then((entry) => withLimitHeaders(exchange, entry))
+    : withLimitHeaders(exchange, entering);
+}
+
+function withLimitHeaders(exchange: Exchange, entry: Entry): Entry {
+  if (!entry.ok) exchange.replaceHeaders(headerPrefix, () => entry.headers);
+  else if (entry.slot !== unlimited) exchange.replaceHeaders(headerPrefix, () => entry.slot.headers());
+  return entry;
 }
 
 /**
- * Reserves a request's tokens by a bound, and by a count only if the bound does not fit. `count` returns undefined if the
- * prompt cannot be counted. A refused request keeps only its slot, until it leaves.
+ * Reserves the tokens of a request by their upper bound. Counts the tokens only if the bound does not fit. Returns a
+ * refusal if the tokens still do not fit; null otherwise. A refused request is subtracted from the counters, but keeps
+ * its slot until `leave`. `count` returns undefined if the prompt cannot be counted.
  */
 export async function reserveTokens(
   slot: Slot,
@@ -142,7 +141,7 @@ interface Party {
   readonly peers: () => LimitUse;
 }
 
-/** Returns the usage by peers of a key or team, by its id. */
+/** Returns the usage that peers reported for a key or team, by its id. */
 export type PeerUsage = (id: string) => LimitUse;
 
 /** Limiter that counts in this process and returns results without waiting. */
@@ -154,12 +153,12 @@ export interface ProcessLimiter extends Limiter {
 
 const free: Entry = { ok: true, slot: unlimited };
 
-/** Least number of meters in memory at which unused meters are removed. */
+/** Smallest number of meters in memory at which unused meters are removed. */
 const metersBeforeSweep = 1024;
 
 /**
- * Creates a limiter that counts over any 60 seconds by the monotonic clock and adds the usage that peers reported. Together,
- * proxies exceed a limit by at most the requests that they admit between two reports, which is about a second.
+ * Creates a limiter that counts over the last 60 seconds by the monotonic clock. Adds the usage that peers report about
+ * once a second. All proxies together exceed a limit by at most the requests that they admit between two reports.
  */
 export function createLimiter(deps: {
   readonly clock: Clock;
@@ -266,7 +265,7 @@ class LimitedSlot implements Slot {
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null {
     const now = this.#clock.monotonic();
     const amounts = this.#parties.map(({ limits }) => (exact ? tokens : Math.min(tokens, limits.tpm ?? tokens)));
-    const met = this.#parties.flatMap((party, index): Met[] => {
+    const exceeded = this.#parties.flatMap((party, index): ExceededWithWait[] => {
       const { scope, limits, meter, peers } = party;
       const needed = amounts[index] ?? tokens;
       if (limits.tpm === null || usedOf(party, now).tokens + needed <= limits.tpm) return [];
@@ -274,11 +273,14 @@ class LimitedSlot implements Slot {
       const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, peers().tokens, limits.tpm - needed, now);
       return [{ scope, kind: "tpm", limit: limits.tpm, needed: neverFits ? needed : null, waitMs }];
     });
-    if (met.length === 0) this.#put(amounts, now);
-    return limitRefusal(met);
+    if (exceeded.length === 0) this.#put(amounts, now);
+    return limitRefusal(exceeded);
   }
 
-  /** Subtracts unused tokens in the second in which they were reserved. Counts additional tokens now. */
+  /**
+   * Subtracts unused tokens from the second in which they were reserved. Adds tokens beyond the reserved ones to the
+   * current second.
+   */
   settleTokens(used: number | null): void {
     const reserved = this.#reserved;
     this.#reserved = null;
@@ -330,26 +332,26 @@ function usedOf({ meter, peers }: Party, now: number): LimitUse {
 }
 
 /**
- * Returns the milliseconds until the usage here and at peers falls to `most`. Only the sum of the peers' usage is known, so
- * it is assumed to leave the window evenly.
+ * Returns the milliseconds until the usage of this process and its peers falls to `most`. Peers report only a sum, so
+ * their usage is assumed to leave the window evenly.
  */
 function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: number): number {
   if (ofPeers <= most) return window.msUntilAtMost(most - ofPeers, now);
   return Math.max(window.msUntilAtMost(0, now), ((ofPeers - most) / ofPeers) * minuteMs);
 }
 
-interface Met extends LimitMet {
+interface ExceededWithWait extends ExceededLimit {
   /** Estimated time until the request would be admitted, in milliseconds. */
   readonly waitMs: number;
 }
 
 function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
-  const met: Met[] = [];
+  const exceeded: ExceededWithWait[] = [];
   for (const party of parties) {
     const { scope, limits, meter, peers } = party;
     const { requests, running } = usedOf(party, now);
     if (limits.rpm !== null && requests >= limits.rpm) {
-      met.push({
+      exceeded.push({
         scope,
         kind: "rpm",
         limit: limits.rpm,
@@ -358,22 +360,22 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
       });
     }
     if (limits.parallel !== null && running >= limits.parallel) {
-      met.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
+      exceeded.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
     }
   }
-  return limitRefusal(met);
+  return limitRefusal(exceeded);
 }
 
-/** Returns the refusal for the limit with the longest wait; null if no limit is met. */
-function limitRefusal(all: readonly Met[]): Refusal | null {
-  const longest = all.reduce<Met | null>(
+/** Returns the refusal for the limit with the longest wait; null if no limit is exceeded. */
+function limitRefusal(all: readonly ExceededWithWait[]): Refusal | null {
+  const longest = all.reduce<ExceededWithWait | null>(
     (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),
     null,
   );
   if (longest === null) return null;
-  const { waitMs, ...met } = longest;
-  const code = met.kind === "parallel" ? "concurrency_limit" : "rate_limit_exceeded";
-  return { code, met, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
+  const { waitMs, ...exceeded } = longest;
+  const code = exceeded.kind === "parallel" ? "concurrency_limit" : "rate_limit_exceeded";
+  return { code, exceeded, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
 }
 
 function standingOf(party: Party, now: number): LimitStatus[] {
@@ -392,4 +394,53 @@ function standingOf(party: Party, now: number): LimitStatus[] {
 
 function headersOf(parties: readonly Party[], now: number): HeaderList {
   return limitHeaders(parties.flatMap((party) => standingOf(party, now)));
+}
+
+/** Returns a refusal while the balance is known to be below the floor; null otherwise. */
+export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
+
+/**
+ * Longest time that a request waits for the gateway's account record, in milliseconds. After such a timeout, later
+ * requests continue without waiting. Requests wait again once a lookup has completed.
+ */
+const patienceMs = 2_000;
+
+/**
+ * Creates a guard that refuses requests while the gateway's balance is known to be below the floor. The guard reads the
+ * cached account record.
+ */
+export function createBalanceGuard(deps: {
+  readonly account: { lookUp(): Promise<AccountLookup> };
+  readonly clock: Clock;
+  readonly floor: PicoUsd | null;
+  readonly log: Log;
+}): BalanceGuard {
+  const { account, clock, floor, log } = deps;
+  if (floor === null) return () => null;
+  let isBelow = false;
+  let isSlow = false;
+  const check = async (): Promise<void> => {
+    const found = await account.lookUp();
+    const balance = found.ok ? readAccount(found.record.body).balance : null;
+    const wasBelow = isBelow;
+    isBelow = balance !== null && balance < floor;
+    isSlow = false;
+    if (isBelow && !wasBelow && balance !== null)
+      log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
+  };
+  const checkInTime = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const timer = clock.after(patienceMs, () => {
+        isSlow = true;
+        resolve();
+      });
+      check()
+        .then(resolve, reject)
+        .finally(() => timer.cancel());
+    });
+  return async () => {
+    if (isSlow) void check().catch((error: unknown) => log.error({ err: error }, "the balance could not be checked"));
+    else await checkInTime();
+    return isBelow ? { code: "balance_floor" } : null;
+  };
 }

@@ -1,6 +1,17 @@
+import type { BodyBytes } from "../ports/exchange.ts";
 import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
-import { mergeDoubts, noTokens, scaleTokens, unchanged, usageIn, type Doubt, type Usage } from "../core/usage.ts";
-import { lacksHourRate } from "../core/price.ts";
+import {
+  mergeDoubts,
+  noTokens,
+  scaleTokens,
+  unchanged,
+  usageIn,
+  type Doubt,
+  type Usage,
+  withDoubts,
+  type TokenClass,
+} from "../core/usage.ts";
+import { lacksHourRate, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
 import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
@@ -12,13 +23,15 @@ import type { Answered, Ending } from "./response.ts";
 export interface Metered {
   readonly model: CatalogueModel | undefined;
   /** Body of the request as it was sent. */
-  readonly body: Buffer;
+  readonly body: BodyBytes;
   readonly request: ModelRequest;
   /** Tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. */
   readonly inFlightTokens: number;
 }
 
-/** Properties assumed for models that the catalogue does not know: the most common tokenizer and the largest context. */
+/**
+ * Properties assumed for models that the catalogue does not know: the most common tokenizer and the largest context.
+ */
 const common = {
   encoding: "o200k_base",
   promptForm: "chat",
@@ -27,7 +40,10 @@ const common = {
   imagePartTokens: null,
 } as const;
 
-/** Pauses before a busy counter is tried again, in milliseconds. They may be long, because no client waits for a settlement. */
+/**
+ * Pauses before a busy counter is tried again, in milliseconds. They may be long, because no client waits for a
+ * settlement.
+ */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
 
 interface MeterDeps {
@@ -36,10 +52,10 @@ interface MeterDeps {
 }
 
 /**
- * Determines the tokens of a request for its settlement: by the gateway's own usage, otherwise by a count of the output. Runs
- * after the client has its answer.
+ * Returns the outcome of a request for its settlement. Uses the tokens that the gateway reported, or counts the texts
+ * if it reported none. Runs after the client has its answer. Returns a promise only if it counts.
  */
-export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Promise<Outcome> {
+export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Outcome | Promise<Outcome> {
   const unit = of.model?.unit ?? "token";
   switch (ending.kind) {
     case "notSent":
@@ -56,7 +72,7 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
     case "status":
       return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
     case "whole": {
-      const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+      const usage = usageFor(of, ending.usage);
       if (usage !== undefined) return reported(usage, of);
       const { characters } = of.request;
       if (unit === "character" && characters !== undefined) {
@@ -71,27 +87,37 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
       // The model has a price per request, so nothing needs to be counted.
       if (of.request.isUnseen === true)
         return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
-      const tokens = await countAll(deps, ending.texts, of);
-      if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
-      const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-      return { kind: "counted", tokens: classes, ...besideText(ending, of, tokens) };
+      return countedWhole(deps, ending, of);
     }
     case "cut": {
-      const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+      const usage = usageFor(of, ending.usage);
       if (usage !== undefined) return reported(usage, of);
       if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
-      const tokens = await countAll(deps, ending.texts, of);
-      if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
-      return {
-        kind: "cut",
-        promptTokens: tokens.prompt,
-        deliveredTokens: tokens.output,
-        inFlightTokens: of.inFlightTokens,
-        ...besideText(ending, of, tokens),
-        reason: ending.reason,
-      };
+      return countedCut(deps, ending, of);
     }
   }
+}
+
+type EndingOf<Kind extends Ending["kind"]> = Extract<Ending, { readonly kind: Kind }>;
+
+async function countedWhole(deps: MeterDeps, ending: EndingOf<"whole">, of: Metered): Promise<Outcome> {
+  const tokens = await countAll(deps, ending.texts, of);
+  if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+  const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
+  return { kind: "counted", tokens: classes, ...uncountedOutput(ending, of, tokens) };
+}
+
+async function countedCut(deps: MeterDeps, ending: EndingOf<"cut">, of: Metered): Promise<Outcome> {
+  const tokens = await countAll(deps, ending.texts, of);
+  if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+  return {
+    kind: "cut",
+    promptTokens: tokens.prompt,
+    deliveredTokens: tokens.output,
+    inFlightTokens: of.inFlightTokens,
+    ...uncountedOutput(ending, of, tokens),
+    reason: ending.reason,
+  };
 }
 
 /** Counts tokens, and tries again while the counter is busy. Returns undefined if it stays busy. */
@@ -106,11 +132,11 @@ async function counted({ clock }: MeterDeps, count: () => Promise<TokenCount>): 
 
 async function countAll(deps: MeterDeps, texts: readonly string[], { model, body, request }: Metered) {
   const { encoding, promptForm, contextTokens } = model ?? common;
-  const text = request.prompt.text(body);
+  const text = request.prompt.text(body.whole);
   const { imageParts } = request.size;
   const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
-  // Sounds, files and images of unknown size have no text, so the catalogue's bounds are used. Without bounds there is no
-  // count.
+  // Sounds, files and images of unknown size have no text, so the catalogue's bounds are used. Without bounds there is
+  // no count.
   const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
   if (bounded === null) return undefined;
   const prompt = await counted(deps, () => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
@@ -121,8 +147,64 @@ async function countAll(deps: MeterDeps, texts: readonly string[], { model, body
   }
   if (prompt === undefined || output === undefined) return undefined;
   const media = images.tokens + bounded;
-  const restsOnBound = bounded > 0 || (model === undefined && hasParts(request.size));
-  return { prompt: prompt + media, media, output, restsOnBound };
+  const usesBound = bounded > 0 || (model === undefined && hasParts(request.size));
+  return { prompt: prompt + media, media, output, usesBound };
+}
+
+/**
+ * Returns the usage for which the request is charged; undefined if the answer states none in the model's billing unit.
+ */
+export function usageFor(
+  { model, request }: Pick<Metered, "model" | "request">,
+  stated: Usage | undefined,
+): Usage | undefined {
+  const usage = usageIn(model?.unit ?? "token", stated, request.classes.prompt);
+  const price = model?.price?.version;
+  if (usage === undefined || price === undefined || price.perRequest !== null) return usage;
+  return withMediaTokens(usage, price, mediaClasses(request));
+}
+
+/**
+ * Token classes of sound and images: `prompt` for those that a request contains, `completion` for those that it asks
+ * for.
+ */
+export interface MediaClasses {
+  readonly prompt: readonly TokenClass[];
+  readonly completion: readonly TokenClass[];
+}
+
+/**
+ * Counts all text tokens as sound or image tokens if those cost more than text and the usage states none of them. Many
+ * gateways state only totals, which do not show how many tokens are text.
+ */
+export function withMediaTokens(usage: Usage, price: PriceVersion, media: MediaClasses): Usage {
+  const prompted = withTokensIn(usage, price, "input", media.prompt);
+  return usage.wroteOnlyText === true ? prompted : withTokensIn(prompted, price, "output", media.completion);
+}
+
+function withTokensIn(
+  usage: Usage,
+  price: PriceVersion,
+  text: "input" | "output",
+  media: readonly TokenClass[],
+): Usage {
+  const { tokens } = usage;
+  const extra = (name: TokenClass) => price.tiers[0].charged[name] - price.tiers[0].charged[text];
+  const unstated = media.filter((name) => tokens[name] === 0 && extra(name) > 0n);
+  const [most] = unstated.toSorted((one, other) => (extra(one) > extra(other) ? -1 : 1));
+  if (most === undefined || tokens[text] === 0) return usage;
+  const moved = { ...tokens, [text]: 0, [most]: tokens[text] };
+  return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
+}
+
+function mediaClasses({ size, classes }: ModelRequest): MediaClasses {
+  return {
+    prompt: [
+      ...(size.audioParts > 0 ? (["audio_input"] as const) : []),
+      ...(size.imageParts > 0 ? (["image_input"] as const) : []),
+    ],
+    completion: classes.completion.filter((name) => name === "audio_output" || name === "image_output"),
+  };
 }
 
 function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outcome {
@@ -131,21 +213,21 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
   return { kind: "reported", tokens, clamped, ...(all !== undefined && { doubts: all }) };
 }
 
-/** Returns the parts of an answer that are not counted text, and reasons why the count may differ from the bill. */
-function besideText(
+/** Returns the output that is not counted as text, and the reasons why the count may differ from the bill. */
+function uncountedOutput(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
-  { media, restsOnBound }: { readonly media: number; readonly restsOnBound: boolean },
+  { media, usesBound }: { readonly media: number; readonly usesBound: boolean },
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
-  // Hidden tokens already include the encrypted bytes of a model that reasons unseen.
-  // Sealed bytes are base64. Decoded, they are at least as many as the bytes of the text.
+  // A reasoning model's hidden tokens already include its sealed (encrypted) output. Other models' sealed output is
+  // base64, and its decoded size is at least that of the text.
   const written = tokensOf(
     of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
     of,
   );
-  // Rejected tokens of a predicted answer are billed but not in the answer.
+  // Rejected tokens of a prediction are billed but do not appear in the answer.
   const unknownTokens =
     written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
   const hidden = hiddenTokens(of, ranMs);
@@ -153,7 +235,7 @@ function besideText(
   const doubts: Doubt[] = [];
   if (unknownTokens > 0) doubts.push("unknown_output");
   if (hidden > 0 && !isFlat(of)) doubts.push("time_based");
-  if (hasMedia || (restsOnBound && !isFlat(of))) doubts.push("image_bound");
+  if (hasMedia || (usesBound && !isFlat(of))) doubts.push("image_bound");
   return {
     errorFactor: of.model?.errorFactor ?? unchanged,
     hiddenTokens: hidden,
@@ -165,7 +247,10 @@ function besideText(
   };
 }
 
-/** Returns the doubt of a hold that uses the catalogue's bound for images, audio or files. */
+/**
+ * Returns the doubt about a posted hold that depends on the catalogue's bound for images, audio or files; none for
+ * other holds.
+ */
 function boundedDoubts(of: Metered): readonly Doubt[] {
   const { size, isUnseen, isUnpriced } = of.request;
   const isBounded = hasParts(size) || (isUnseen === true && isUnpriced !== true);
@@ -180,7 +265,7 @@ function isFlat({ model }: Metered): boolean {
   return model?.price?.version.perRequest != null;
 }
 
-/** Returns the largest number of tokens that bytes of unknown meaning can be. */
+/** Returns the largest number of tokens that bytes of unknown meaning can have. */
 function tokensOf(bytes: number, { model }: Metered): number {
   return scaleTokens(bytes, model?.tokensPerByte ?? unchanged);
 }
@@ -197,7 +282,10 @@ function isUncountable(of: Metered): boolean {
   return (request.isUnseen === true || unit !== "token") && !isFlat(of);
 }
 
-/** Returns the tokens that a reasoning model may have produced unseen while it ran, by its stated speed. */
+/**
+ * Estimates the tokens that a reasoning model may have produced unseen, from its running time and its speed in the
+ * catalogue. Returns 0 for other models.
+ */
 function hiddenTokens({ model, request }: Metered, ranMs: number): number {
   if (model === undefined || !model.reasons) return 0;
   return Math.ceil((model.tokensPerSecond * request.size.choices * ranMs) / 1000);

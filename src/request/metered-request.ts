@@ -1,9 +1,9 @@
-import type { Shortage } from "../core/budget.ts";
 import { mergeDoubts, type Doubt } from "../core/usage.ts";
 import type { PicoUsd } from "../core/money.ts";
-import type { Refusal } from "../core/refusals.ts";
+import type { OrRefused, Refusal } from "../core/refusals.ts";
 import type { Outcome } from "../core/settlement.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import type { ChargePosted } from "../ports/events.ts";
+import { BodyBytes, type Exchange, type Handler, type BodyResult } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { refusesStreamUsage } from "../wire/endpoints/chat-completions.ts";
@@ -15,11 +15,9 @@ import { withHeadersAndQuery } from "../wire/headers.ts";
 import { hasModelList, mayUseModel, type Authenticated } from "./authenticate.ts";
 import { billedAs, costHeaders } from "./billed.ts";
 import { GrowingHold } from "./growing-hold.ts";
-import type { Handler } from "./handler.ts";
-import { placeHold, type Held } from "./hold.ts";
+import { placeHold, type Held, type ShortageView } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
 import { meterResponse } from "./meter.ts";
-import { basisOf, mayBeFitted, type Sending, type WrittenMaximum } from "./output-limit.ts";
 import {
   notSent,
   pipeline,
@@ -27,32 +25,42 @@ import {
   type Covered,
   type Ended,
   type FinallyForwarded,
+  type Identified,
   type PipelineSteps,
-  type Tagged,
 } from "./pipeline.ts";
-import type { Growth, Pricer, Pricing, Quote } from "./price.ts";
-import { readRequestBody, type RequestBody } from "./request-body.ts";
-import { unchangedAnswer, withhold, type Forwarded, type Verdict } from "./response.ts";
+import { knownName, type Growth, type Pricer, type Pricing, type Quote } from "./price.ts";
+import { openAny, openForm, type RequestBody, type RequestBodyResult } from "./upload.ts";
+import {
+  unchangedAnswer,
+  withhold,
+  type Forwarded,
+  type Verdict,
+  foreignTask,
+  noSuchTask,
+  showsForeignTask,
+} from "./response.ts";
 import type { StreamMarks } from "./stream-marks.ts";
-import { foreignTask, noSuchTask, showsForeignTask, taskMadeBy, type ClaimTask } from "./task-ownership.ts";
+import { taskMadeBy, type ClaimTask } from "./task-ownership.ts";
 import {
   additionsTo,
+  basisOf,
   fittedRequest,
   limitOutput,
+  mayBeFitted,
   rememberWritten,
   withoutUsageOf,
+  type Sending,
   type WriteSteps,
+  type WrittenMaximum,
   type WrittenValues,
 } from "./written-values.ts";
 
 /** Dependencies of requests that are priced and metered, in addition to those of every request. */
-export interface RequestSteps extends PipelineSteps, WriteSteps {
+export interface RequestSteps extends PipelineSteps, WriteSteps, ShortageView {
   readonly ledger: Charging;
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
-  /** Returns the name under which a user knows a budget's scope. */
-  readonly scopeName: (shortage: Shortage) => Promise<string>;
-  /** Binds a task that the answer of an unknown path names. */
+  /** Binds a task that the gateway's answer names, for requests to paths that Farebox does not know. */
   readonly claimTask: ClaimTask;
   readonly streamMarks: StreamMarks;
   /** Treatment of a request with unknown fields: hold the worst case, or refuse. */
@@ -63,8 +71,9 @@ export interface RequestSteps extends PipelineSteps, WriteSteps {
 interface MeteredRequest extends Covered, Sending {
   readonly quote: Quote;
   readonly held: Held;
+  /** Body from the client. A form may still be arriving. */
   readonly given: RequestBody;
-  /** Digest that all retries share; null if the request has no idempotency key. */
+  /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
   readonly idempotency: string | null;
   /** Headers that are sent to the gateway. */
   headers: Readonly<Record<string, string>>;
@@ -73,18 +82,61 @@ interface MeteredRequest extends Covered, Sending {
   growing: GrowingHold | undefined;
 }
 
-/** Returns the handler of an endpoint. `pipeline` has the order of its steps. */
+/** Returns the handler of an endpoint. `pipeline` defines the order of its steps. */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
   return pipeline<RequestBody, ModelRequest, Quote, MeteredRequest>(steps, {
     route: endpoint.route,
     readBody: (exchange) => readRequestBody(exchange, endpoint),
     read: (exchange, _who, body) => readRequest(steps, endpoint, exchange, body),
+    userOf: ({ fields }) => fields.user,
     price: (request, who, at) => price(steps, endpoint, who, request, at),
     cover: (exchange, from, quote, body) => cover(steps, endpoint, exchange, from, quote, body),
     forward: (exchange, covered) => forward(steps, endpoint, exchange, covered),
     leave: ({ growing }) => growing?.end(),
     settle: (covered, ended, end) => meterAndSettle(steps, endpoint, covered, ended, end),
   });
+}
+
+/** Reads a body once. Reads only as much of a form with files as its price needs. */
+function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
+  const contentType = exchange.header("content-type") ?? "";
+  if (endpoint.form !== undefined && /^multipart\//i.test(contentType))
+    return openForm(exchange, endpoint.form, contentType);
+  if (endpoint.isOpen === true) return openAny(exchange, endpoint);
+  return exchange.readBody().then((read) => (read.ok ? { ok: true, body: heldBody(read, endpoint) } : read));
+}
+
+/** Returns a body that is held whole. */
+function heldBody({ bytes, release }: Extract<BodyResult, { ok: true }>, endpoint: Endpoint): RequestBody {
+  return {
+    seen: bytes,
+    sent: bytes,
+    isOpen: false,
+    read: () => readTogether(bytes, endpoint.readRequest),
+    seal: () => undefined,
+    lateUnknown: [],
+    release,
+  };
+}
+
+/**
+ * Largest body in several pieces that is copied into shared memory to be read, in bytes. The pieces of a larger body
+ * are joined.
+ */
+const copiedBytesMax = 512 * 1024;
+/** Shared memory for such copies. It stays in the CPU's cache, while joined pieces would need new memory. */
+let copied: Buffer | undefined;
+
+/**
+ * Passes a body in one piece to `read`, and returns its result. `read` must not keep any of the bytes, because the next
+ * body overwrites them.
+ */
+export function readTogether<T>(body: BodyBytes, read: (bytes: Buffer) => T): T {
+  if (body.pieces.length === 1 || body.length > copiedBytesMax) return read(body.whole);
+  copied ??= Buffer.allocUnsafeSlow(copiedBytesMax);
+  let length = 0;
+  for (const piece of body.pieces) length += piece.copy(copied, length);
+  return read(copied.subarray(0, length));
 }
 
 function readRequest(
@@ -110,7 +162,9 @@ function unknownRefused(field: string): Refusal {
   return { code: "invalid_request", param: field, message };
 }
 
-/** Prices a request. Holds the whole cost if earlier streams of the model arrived in bursts. */
+/**
+ * Prices a request. If earlier streams of the model arrived in bursts, the quote holds the whole cost from the start.
+ */
 function price(
   { pricer, streamMarks }: RequestSteps,
   endpoint: Endpoint,
@@ -120,43 +174,42 @@ function price(
 ): Pricing | Promise<Pricing> {
   const pricing = pricer.quote(request, at);
   if (!pricing.ok || pricing.quote.growth === null || pricing.quote.model === undefined)
-    return forItsModels(endpoint, who, request, pricing);
+    return checkModels(endpoint, who, request, pricing);
   const priced = (isMarked: boolean): Pricing => {
     return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;
   };
   const marked = streamMarks.isMarked(who.caller.key, pricing.quote.model.id);
   return marked instanceof Promise
-    ? marked.then((isMarked) => forItsModels(endpoint, who, request, priced(isMarked)))
-    : forItsModels(endpoint, who, request, priced(marked));
+    ? marked.then((isMarked) => checkModels(endpoint, who, request, priced(isMarked)))
+    : checkModels(endpoint, who, request, priced(marked));
 }
 
 /** Returns the pricing, or a refusal if the key may not use one of the models. */
-function forItsModels(endpoint: Endpoint, who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
-  const isNameless = request.model === unnamedModel && endpoint.form !== null;
-  if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
-  if (request.modelDoubt !== undefined && hasModelList(who)) return { ok: false, refusal: request.modelDoubt };
-  const forbidden = pricing.quote.models.find(({ name, model }) => !mayUseModel(who, name, model?.id ?? name));
+function checkModels(endpoint: Endpoint, who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
+  const isNameless = request.model === unnamedModel && endpoint.form !== undefined;
+  if (!pricing.ok) return isNameless ? { ...pricing, refusal: sendBeforeFile("model") } : pricing;
+  const { models, model } = pricing.quote;
+  const refused = (refusal: Refusal): Pricing => ({ ok: false, refusal, model: knownName({ model, request }) });
+  if (request.modelDoubt !== undefined && hasModelList(who)) return refused(request.modelDoubt);
+  const forbidden = models.find((named) => !mayUseModel(who, named.name, named.model?.id ?? named.name));
   if (forbidden === undefined) return pricing;
-  const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: forbidden.name };
-  return { ok: false, refusal };
+  return refused(isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: forbidden.name });
 }
 
-type Covering =
-  | { readonly ok: true; readonly covered: MeteredRequest }
-  | { readonly ok: false; readonly refusal: Refusal };
+type Covering = OrRefused<{ covered: MeteredRequest }>;
 
 /** Writes limits into a request and holds its worst case. */
 async function cover(
   steps: RequestSteps,
   endpoint: Endpoint,
   exchange: Exchange,
-  { who, slot, tags, retry }: Tagged,
+  { who, slot, sender, retry }: Identified,
   quote: Quote,
   body: RequestBody,
 ): Promise<Covering> {
   const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
-  const given: Sending = { quote, body: body.seen, written: null };
-  const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, given);
+  const received: Sending = { quote, body: body.seen, written: null };
+  const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
   const limiting = limited instanceof Promise ? await limited : limited;
   if (!limiting.ok) return limiting;
   const { first, params, headers, idempotency, earlier } = limiting;
@@ -173,12 +226,13 @@ async function cover(
     who,
     quote: first.quote,
     body: first.body,
+    isOpen: body.isOpen,
     basis: params && basisOf(first, params.maximum),
     fitted:
       params === null || earlier !== null || !mayBeFitted(params)
         ? null
         : (tokens) => fittedRequest(params, first, tokens),
-    tags,
+    sender,
     retry,
   });
   if (!holding.ok) {
@@ -195,18 +249,19 @@ async function cover(
   };
 }
 
-/** Seals a form once it is priced and held, so that its later parts cannot change its cost. */
-function sealBody(steps: RequestSteps, { who, held: { room, price }, given }: MeteredRequest): void {
+/** Restricts the later parts of a form once the form is priced and held, because they must not change its cost. */
+function sealBody(steps: RequestSteps, { who, held: { room, price, limitsModels }, given }: MeteredRequest): void {
   given.seal({
-    // A price per request is multiplied by `n`, so a field `n` after the hold would add cost without a hold.
+    // A price per request is multiplied by `n`, so an `n` that arrives after the hold would add a cost that is not
+    // held.
     isFirm: room !== null || price?.perRequest != null,
-    isClosed: room !== null || hasModelList(who) || steps.unknownFields === "refuse",
+    isClosed: room !== null || limitsModels || hasModelList(who) || steps.unknownFields === "refuse",
   });
 }
 
 /**
- * Stores the written values of a request and sends it. Sends it again without stream usage if the gateway refuses only
- * that.
+ * Stores the values that Farebox writes into a request, then sends the request. If the gateway refuses the request only
+ * because Farebox asked for stream usage, sends it again without asking for usage.
  */
 async function forward(
   steps: RequestSteps,
@@ -237,12 +292,13 @@ async function forward(
     if (refusal !== null || exchange.clientGone) return { ...first, ending: { kind: "status", status: ending.status } };
   }
   const second = await send(steps, endpoint, exchange, covered);
-  if (second.ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
+  if (second.ending.kind === "usageRefused")
+    throw new Error("the gateway refused stream usage for a request that did not ask for it");
   if (exchange.status !== null && exchange.status < 300) {
     steps.usageRefusals.add(endpoint.route, quote.request.model);
     steps.log.info(
       { request_id: covered.held.id },
-      "the gateway refuses stream usage for this model; for an hour it is not asked",
+      "the gateway refuses stream usage for this model; Farebox does not ask for it again for an hour",
     );
   }
   return { ...second, ending: second.ending, overheadMs: first.overheadMs };
@@ -258,7 +314,7 @@ function send(
   const { request } = quote;
   const { toolCalls, usage } = additions;
   const cuts = written !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
-  covered.growing = growingHold(steps, covered);
+  covered.growing = growingHold(steps, exchange, covered);
   return steps.forwarder.forward({
     exchange,
     path: exchange.path + exchange.query,
@@ -283,25 +339,32 @@ function send(
 /** Returns the body to send, with the values that Farebox writes into it. */
 function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }: MeteredRequest) {
   const { toolCalls, usage } = additions;
-  if (usage && askForUsage !== null) return askForUsage(body);
-  if (toolCalls !== null) return withMember(body, "max_tool_calls", String(toolCalls));
+  if (usage && askForUsage !== undefined) return new BodyBytes([askForUsage(body.whole)]);
+  if (toolCalls !== null) return new BodyBytes([withMember(body.whole, "max_tool_calls", String(toolCalls))]);
   return written === null ? given.sent : body;
 }
 
 /** Headers for the maximum that was written into the request. */
 const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-fitted" } as const;
 
-/** Returns the refusal for a stream that reached the written maximum. It tells the client why the answer is incomplete. */
+/**
+ * Returns the refusal for a stream that reached the written maximum. It tells the client why the answer is incomplete.
+ */
 function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
-  const whose = why === "fitted" ? "that fits its budget" : "of its output cap";
+  const limit =
+    why === "fitted" ? `${tokens} output tokens, the most that fit the budget` : `the output cap of ${tokens} tokens`;
   return {
     code: "gateway_stream_broken",
-    message: `The answer reached the maximum of ${tokens} output tokens ${whose}, so it is incomplete.`,
+    message: `The answer is incomplete, because it reached ${limit}.`,
   };
 }
 
 /** Returns the watch for a stream under a hard budget; undefined if watching it would have no effect. */
-function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredRequest): GrowingHold | undefined {
+function growingHold(
+  steps: RequestSteps,
+  { recordAs }: Exchange,
+  { quote, held, who, body }: MeteredRequest,
+): GrowingHold | undefined {
   const { id, hold } = held;
   const { model, request } = quote;
   const isStated = request.size.outputLimit !== null;
@@ -310,27 +373,33 @@ function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredReq
   if (growth === null || hold === null || model === undefined) return undefined;
   return new GrowingHold(steps, {
     id,
+    caller: who.caller,
     hold,
     growth,
     quote: { ...quote, model },
     body,
     statedTokens: isStated ? quote.outputTokens : null,
-    saw: (kind) => {
-      if (kind === "burst" || isMarked) steps.streamMarks.saw(who.caller.key, model.id, kind);
+    onRefusal: (refusal) => steps.events.refused({ refusal, request: recordAs }),
+    onKind: (kind) => {
+      if (kind === "burst" || isMarked) steps.streamMarks.record(who.caller.key, model.id, kind);
     },
   });
 }
 
-/** Returns the growth for an answer that exceeds a hold of the whole cost. Null if that could not be seen. */
+/**
+ * Returns the rule by which a hold of the whole cost grows if the output exceeds `quote.outputTokens`. Null if no hard
+ * budget applies, or if Farebox could not see such output.
+ */
 function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Growth | null {
   if (beyond === null || outputTokens === null || hold === null || room === null) return null;
-  const less = beyond.costAt(outputTokens) - hold;
-  return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - less) as PicoUsd };
+  // The hold is smaller than the quote's if the prompt was counted to fit the budget.
+  const saved = beyond.costAt(outputTokens) - hold;
+  return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - saved) as PicoUsd };
 }
 
 /**
- * Hides two kinds of answers from the client: refusals of usage that it did not ask for, and tasks of other keys. Binds new
- * tasks.
+ * Checks an answer before the client gets it. Withholds a refusal of stream usage if only Farebox asked for usage.
+ * Withholds an answer that names a task of another key. Binds new tasks.
  */
 function inspect(
   steps: RequestSteps,
@@ -375,15 +444,22 @@ async function bindTask(
     case "foreign":
       return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTask });
     case "unavailable":
-      return withhold(exchange, { code: "ledger_unavailable" }, { kind: "unknown", reason: "task_not_recorded" });
+      return withhold(
+        exchange,
+        { code: "ledger_unavailable", forwarded: true },
+        { kind: "unknown", reason: "task_not_recorded" },
+      );
   }
 }
 
-/** Methods that create no task. Otherwise a list of the account's tasks would charge its reader for all of them. */
-const readingMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
+/**
+ * Methods whose requests never bind a task. Without this rule, a request that only lists the account's tasks could be
+ * charged for one of them.
+ */
+const methodsWithoutTasks: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean {
-  return mayMakeTasks === true && !readingMethods.has(method);
+  return mayMakeTasks === true && !methodsWithoutTasks.has(method);
 }
 
 async function meterAndSettle(
@@ -392,27 +468,30 @@ async function meterAndSettle(
   covered: MeteredRequest,
   { ending, terms }: Ended,
   end: ChargeEnd,
-): Promise<void> {
+): Promise<ChargePosted | null> {
   const { quote, held, growing, given, body, slot, who } = covered;
-  const { servedPrice, billing, doubts } = billedAs(quote, terms);
+  const { servedPrice, answered, billing, doubts } = billedAs(quote, terms);
   let outcome: Outcome;
   try {
     const inFlightTokens = growing?.inFlightTokens ?? 0;
-    outcome = await meterResponse(steps, ending, { model: quote.model, body, request: quote.request, inFlightTokens });
+    const metered = meterResponse(steps, ending, { model: quote.model, body, request: quote.request, inFlightTokens });
+    outcome = metered instanceof Promise ? await metered : metered;
   } catch (error) {
     steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
-  // Only now has the whole form been read.
+  // The whole form has been read only now.
   reportUnknown(steps, endpoint, given.lateUnknown);
-  const all = mergeDoubts(outcome.doubts, doubts, doubtsOf(covered));
-  const known =
-    billing === undefined && all.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts: all };
-  await settle(steps, { slot, held: { ...held, hold, servedPrice }, quote, who }, known, end);
+  const allDoubts = mergeDoubts(outcome.doubts, doubts, doubtsOf(covered));
+  const billed =
+    billing === undefined && allDoubts.length === 0
+      ? outcome
+      : { ...outcome, ...(billing && { billing }), doubts: allDoubts };
+  return await settle(steps, { slot, held: { ...held, hold, servedPrice, answered }, quote, who }, billed, end);
 }
 
-/** Returns doubts from the request's fields. */
+/** Returns the doubts that the request's fields cause. */
 function doubtsOf({ quote, given }: MeteredRequest): readonly Doubt[] {
   const { doubts } = quote.request.fields;
   return given.lateUnknown.length > 0 ? mergeDoubts(doubts, ["unknown_field"]) : doubts;

@@ -1,8 +1,7 @@
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { HeaderList } from "../ports/exchange.ts";
-import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
-import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
+import { type HeaderList, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
+import { mayUseModel, type Authenticate, type Authenticated, withKey } from "./authenticate.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
 
@@ -14,7 +13,7 @@ interface ModelDeps {
 
 /** Handles `GET /v1/models`. Lists the catalogue's models that the key may use, in OpenAI's format. */
 export function listModels({ authenticate, catalogue, clock }: ModelDeps): Handler {
-  return withKey(authenticate, async (exchange, who) => {
+  return withKey(authenticate, "/v1/models", async (exchange, who) => {
     const models = catalogue()
       .list(clock.now())
       .filter((model) => isVisible(who, model));
@@ -25,7 +24,7 @@ export function listModels({ authenticate, catalogue, clock }: ModelDeps): Handl
 
 /** Handles `GET /v1/models/{id}`. Finds the model by id or alias. */
 export function showModel({ authenticate, catalogue, clock }: ModelDeps): Handler {
-  return withKey(authenticate, async (exchange, who) => {
+  return withKey(authenticate, "/v1/models/:id", async (exchange, who) => {
     const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
     const model = catalogue().find(name, clock.now());
     if (model === undefined || !isListed(model, catalogue().list(clock.now())) || !isVisible(who, model, name)) {
@@ -37,7 +36,10 @@ export function showModel({ authenticate, catalogue, clock }: ModelDeps): Handle
   });
 }
 
-/** Returns true if a price file names the model. The default price applies to any name, but does not make it a model. */
+/**
+ * Returns true if a price file names the model. The default price applies to any name, so a price alone does not mean
+ * that the model exists.
+ */
 function isListed({ id }: CatalogueModel, models: readonly CatalogueModel[]): boolean {
   return models.some((model) => model.id === id);
 }
@@ -46,7 +48,9 @@ function isVisible(who: Authenticated, model: CatalogueModel, name = model.id): 
   return mayUseModel(who, name, model.id);
 }
 
-/** Returns a model in OpenAI's format. `created` is the first day of its price, because the catalogue has no other date. */
+/**
+ * Returns a model in OpenAI's format. `created` is the first day of its price, because the catalogue has no other date.
+ */
 function modelObject(model: CatalogueModel): object {
   const from = model.price?.version.from;
   return {

@@ -1,23 +1,24 @@
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type Refusal } from "../core/refusals.ts";
 import { isBelow, ownPaths } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import { type Exchange, refuse, type Handler } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
-import { invalid } from "../wire/model-request.ts";
 import { equalFolded } from "../wire/findings.ts";
-import { hasModelList, outputCapOf } from "./authenticate.ts";
-import { notCapped } from "./output-limit.ts";
-import { refuse, withKey, type Handler } from "./handler.ts";
+import { hasModelList, outputCapOf, withKey } from "./authenticate.ts";
+import { notCapped } from "./written-values.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
-/** Farebox's own paths, and paths whose records belong to one key. They are never forwarded; other paths under `/v1` are. */
+/**
+ * Farebox's own paths, and paths whose records belong to one key. Requests to these paths are never forwarded; requests
+ * to other paths under `/v1` are.
+ */
 const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
 /** Returns a handler that forwards gateway paths that no other route serves. */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
-  const passForKey = withKey(steps.authenticate, async (exchange, who) => {
+  const passForKey = withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
     const isCapped = outputCapOf(who, steps.outputCap) !== null;
     const uncapped = isCapped ? modelInPath(exchange.path, isModel) : undefined;
     if (uncapped !== undefined) return refuse(exchange, notCapped(uncapped));
@@ -45,11 +46,13 @@ function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean):
 }
 
 function nameInBody(what: string): Refusal {
-  return invalid("model", `${what}; a key that may use some models only must name its model as 'model' in a JSON body`)
+  return invalid("model", `${what}; this key may use only some models, so name the model as 'model' in a JSON body`)
     .refusal;
 }
 
-/** Path segments after which the next segment names a model, even one that the catalogue does not know. */
+/**
+ * Path segments that precede the name of a model. The name counts as a model even if the catalogue does not know it.
+ */
 const modelFolders = new Set(["model", "models", "engines", "deployments"]);
 
 /** Returns the model in a path such as /v1beta/models/gemini-2.5-flash:generateContent; undefined for none. */

@@ -2,20 +2,18 @@ import type { Refusal } from "../core/refusals.ts";
 import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import type { ChargePosted, Events } from "../ports/events.ts";
+import { faultCode, notForwarded, refuse, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import { readPinnedTags, readRetry } from "../wire/headers.ts";
-import type { Authenticate, Authenticated } from "./authenticate.ts";
-import type { BalanceGuard } from "./balance-guard.ts";
-import type { Forwarder } from "./forward.ts";
-import type { GatewayHeaders } from "./gateway-headers.ts";
-import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
-import { withSlot, type Limiter, type Slot } from "./limits.ts";
-import type { Ending, Forwarded, ResponseEnding, UsageRefused } from "./response.ts";
+import type { Tracing } from "../ports/tracing.ts";
+import { readRetry, type StoredUser } from "../wire/headers.ts";
+import { readSender, type Authenticate, type Authenticated, type Sender, recordRefusals } from "./authenticate.ts";
+import { type BalanceGuard, enter, type Limiter, type Slot } from "./limits.ts";
+import type { Forwarder, GatewayHeaders } from "./forward.ts";
+import { knownName } from "./price.ts";
+import type { Ending, Forwarded, ResponseEnding, UsageRefused, TaskOwner } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
-import type { TaskOwner } from "./task-ownership.ts";
 
 /** Dependencies of every request with a charge. */
 export interface PipelineSteps {
@@ -29,6 +27,10 @@ export interface PipelineSteps {
   readonly clock: Clock;
   readonly events: Events;
   readonly log: Log;
+  /** Null if requests are not traced. */
+  readonly tracing: Tracing | null;
+  /** Returns the stored form of a user's name; null if users are not read. */
+  readonly storedUser: StoredUser | null;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
 }
@@ -36,6 +38,8 @@ export interface PipelineSteps {
 interface Refused {
   readonly ok: false;
   readonly refusal: Refusal;
+  /** Requested model, if it was priced and the catalogue knows its name. */
+  readonly model?: string | undefined;
 }
 
 /** Request that the limits admitted. */
@@ -44,15 +48,17 @@ export interface Admitted {
   readonly slot: Slot;
 }
 
-export interface Tagged extends Admitted {
-  readonly tags: Readonly<Record<string, string>>;
+/** Admitted request whose tags and user are known. */
+export interface Identified extends Admitted {
+  readonly sender: Sender;
   /** Number of earlier tries, as the client states it. */
   readonly retry: number;
 }
 
-/** Quote with its model; undefined if the catalogue does not know the model. */
+/** Quote with its model. `model` is undefined if the catalogue does not know it. */
 interface Priced {
   readonly model: Pick<CatalogueModel, "id" | "group"> | undefined;
+  readonly request: { readonly model: string };
 }
 
 /** Request with a durable hold. */
@@ -65,7 +71,7 @@ export interface Covered extends Admitted {
 /** Forwarded request whose client has its answer or will never get one. */
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
-/** Differences between kinds of requests. The pipeline calls the methods in this order. */
+/** Steps that differ between kinds of requests. The pipeline calls the methods in this order. */
 interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
   /** Name of the route in charges and metrics. */
   readonly route: string;
@@ -79,16 +85,21 @@ interface RequestKind<Body extends { release(): void }, Request, Quote extends P
     who: Authenticated,
     body: Body,
   ): Result<"request", Request> | Promise<Result<"request", Request>>;
+  /** Returns the user that the body names; null for none. */
+  userOf(request: Request): string | null;
   /** Prices the worst case, and refuses models that the key may not use. */
   price(request: Request, who: Authenticated, at: number): Result<"quote", Quote> | Promise<Result<"quote", Quote>>;
   /** Limits the request and holds its worst case. Afterwards the request has a durable row. */
-  cover(exchange: Exchange, from: Tagged, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
+  cover(exchange: Exchange, from: Identified, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
   /** Sends the request to the gateway and passes the answer to the client, or refuses the request (`notSent`). */
   forward(exchange: Exchange, covered: Own): Promise<FinallyForwarded>;
   /** Releases resources that the request used while it was forwarded. */
   leave(covered: Own): void;
-  /** Settles the charge after the client has its answer. Does not reject if the answer cannot be read. */
-  settle(covered: Own, ended: Ended, end: ChargeEnd): Promise<void>;
+  /**
+   * Settles the charge after the client has its answer. Returns the posted charge; null if nothing was posted. Does not
+   * reject if the answer cannot be read.
+   */
+  settle(covered: Own, ended: Ended, end: ChargeEnd): Promise<ChargePosted | null>;
 }
 
 type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { readonly ok: true }) | Refused;
@@ -96,100 +107,107 @@ type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { rea
 /** End of a request whose charge is not settled by a task. */
 export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
 
-/** Runs the steps of a request: authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle. */
+/**
+ * Runs the steps of a request: authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle.
+ */
 export function pipeline<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
   steps: PipelineSteps,
   kind: RequestKind<Body, Request, Quote, Own>,
 ): Handler {
-  const answer = withSlot(steps.limiter, async (exchange, who, slot) => {
-    const read = await kind.readBody(exchange);
-    if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
-    const answered = answerRequest(steps, kind, exchange, { who, slot }, read.body);
-    steps.background(releaseOnceSettled(answered, read.body));
-    return (await answered).summary;
+  return traced(steps.tracing, kind.route, async (exchange) => {
+    // Most steps return their result directly. Only a step that has to wait returns a promise.
+    const known = steps.authenticate(exchange);
+    const who = known instanceof Promise ? await known : known;
+    recordRefusals(exchange, kind.route, who);
+    if (!who.ok) return refuse(exchange, who.refusal);
+    exchange.span?.note({ key: who.key?.name ?? null, team: who.key?.team ?? null });
+    const entering = enter(steps.limiter, exchange, who);
+    const entry = entering instanceof Promise ? await entering : entering;
+    if (!entry.ok) return refuse(exchange, entry.refusal);
+    const { slot } = entry;
+    let body: Body | undefined;
+    let settled: Promise<ChargePosted | null> | undefined;
+    try {
+      const bodyResult = await kind.readBody(exchange);
+      if (!bodyResult.ok) return bodyResult.refusal === null ? notForwarded : refuse(exchange, bodyResult.refusal);
+      body = bodyResult.body;
+      const reading = kind.read(exchange, who, body);
+      const read = reading instanceof Promise ? await reading : reading;
+      if (!read.ok) return refuse(exchange, read.refusal);
+      const sender = readSender(exchange, who, kind.userOf(read.request), steps.storedUser);
+      if (!sender.ok) return refuse(exchange, sender.refusal);
+      const guarding = steps.balanceGuard();
+      const belowFloor = guarding instanceof Promise ? await guarding : guarding;
+      if (belowFloor !== null) return refuse(exchange, belowFloor);
+      const pricing = kind.price(read.request, who, steps.clock.now());
+      const priced = pricing instanceof Promise ? await pricing : pricing;
+      recordModel(exchange, priced.ok ? knownName(priced.quote) : priced.model);
+      if (!priced.ok) return refuse(exchange, priced.refusal);
+      const { quote } = priced;
+      exchange.span?.note({ model: quote.request.model, modelId: quote.model?.id });
+      const retry = readRetry(exchange.header("x-stainless-retry-count"));
+      const covering = await kind.cover(exchange, { who, slot, sender, retry }, quote, body);
+      if (!covering.ok) return refuse(exchange, covering.refusal);
+      const { covered } = covering;
+      reportAdmitted(steps.events, kind.route, covered, retry);
+      const { forwarded, error } = await forward(kind, exchange, covered);
+      kind.leave(covered);
+      const { ending, terms, firstTokenMs, overheadMs } = forwarded;
+      if (ending.kind !== "task")
+        settled = kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded));
+      else if (slot.countsTokens) slot.settleTokens(0);
+      exchange.span?.note({
+        stream: covered.stream,
+        servedModel: terms?.servedModel ?? null,
+        firstTokenMs,
+        ...(settled && { settled }),
+      });
+      return { model: quote.model?.id ?? "other", stream: covered.stream, firstTokenMs, overheadMs, error };
+    } finally {
+      slot.leave();
+      if (settled !== undefined && body !== undefined) steps.background(releaseOnceSettled(settled, body));
+      else body?.release();
+    }
   });
-  return withKey(steps.authenticate, answer);
 }
 
-interface Answered {
-  readonly summary: Summary;
-  /** Resolves when the charge is settled, after the client has its answer. */
-  readonly settled: Promise<void>;
-}
-
-/** Releases the body once the request is settled. Until then a count of the prompt may need it. */
-async function releaseOnceSettled(answered: Promise<Answered>, body: { release(): void }): Promise<void> {
+/** Releases the body once the charge is settled. Until then a count of the prompt may need it. */
+async function releaseOnceSettled(settled: Promise<unknown>, body: { release(): void }): Promise<void> {
   try {
-    const { settled } = await answered;
     await settled;
   } finally {
     body.release();
   }
 }
 
-async function answerRequest<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
-  steps: PipelineSteps,
-  kind: RequestKind<Body, Request, Quote, Own>,
-  exchange: Exchange,
-  from: Admitted,
-  body: Body,
-): Promise<Answered> {
-  const admission = await admit(steps, kind, exchange, from, body);
-  if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
-  const { covered } = admission;
-  const { stream, slot } = covered;
-  const model = covered.quote.model?.id ?? "other";
-  if (stream) steps.events.requestStarted("stream");
-  let forwarded: FinallyForwarded;
-  let error: unknown;
-  try {
-    forwarded = exchange.clientGone ? notSent("client_left") : await kind.forward(exchange, covered);
-  } catch (bug) {
-    // The request is settled now. Otherwise its hold would be pending until the next start.
-    forwarded = unanswered({ kind: "unknown", reason: "internal_error" });
-    error = bug;
-  }
-  kind.leave(covered);
-  const { ending, terms, firstTokenMs, overheadMs } = forwarded;
-  const summary = { model, stream, firstTokenMs, overheadMs, error };
-  if (ending.kind === "task") {
-    if (slot.countsTokens) slot.settleTokens(0);
-    return { summary, settled: Promise.resolve() };
-  }
-  return { summary, settled: kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded)) };
+/**
+ * Adds the model to the request's record of refusals. A model that the catalogue does not know is recorded as "other".
+ */
+function recordModel({ recordAs }: Exchange, name: string | undefined): void {
+  if (recordAs !== null) recordAs.model = name ?? "other";
 }
 
-/** Prices and holds a request. Afterwards the request has a durable row, or it is refused. */
-async function admit<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
-  steps: PipelineSteps,
-  kind: RequestKind<Body, Request, Quote, Own>,
+function reportAdmitted(events: Events, route: string, { who, quote, stream }: Covered, retry: number): void {
+  const { model } = quote;
+  events.admitted({ key: who.key, route, model: model?.id ?? null, group: model?.group ?? null, retry });
+  if (stream) events.requestStarted("stream");
+}
+
+/**
+ * Forwards a request. Returns an ending even after a bug. Otherwise the request would not be settled, and its hold
+ * would stay pending until the next start.
+ */
+async function forward<Own extends Covered>(
+  kind: Pick<RequestKind<never, never, never, Own>, "forward">,
   exchange: Exchange,
-  { who, slot }: Admitted,
-  body: Body,
-): Promise<Result<"covered", Own>> {
-  const reading = kind.read(exchange, who, body);
-  const read = reading instanceof Promise ? await reading : reading;
-  if (!read.ok) return read;
-  const tags = readPinnedTags(exchange.header("x-farebox-tag"), who.session);
-  if (!tags.ok) return tags;
-  const guarding = steps.balanceGuard();
-  const belowFloor = guarding instanceof Promise ? await guarding : guarding;
-  if (belowFloor !== null) return { ok: false, refusal: belowFloor };
-  const pricing = kind.price(read.request, who, steps.clock.now());
-  const priced = pricing instanceof Promise ? await pricing : pricing;
-  if (!priced.ok) return priced;
-  const { quote } = priced;
-  const retry = readRetry(exchange.header("x-stainless-retry-count"));
-  const covering = await kind.cover(exchange, { who, slot, tags: tags.tags, retry }, quote, body);
-  if (!covering.ok) return covering;
-  steps.events.admitted({
-    key: who.key,
-    route: kind.route,
-    model: quote.model?.id ?? null,
-    group: quote.model?.group ?? null,
-    retry,
-  });
-  return covering;
+  covered: Own,
+): Promise<{ readonly forwarded: FinallyForwarded; readonly error?: unknown }> {
+  if (exchange.clientGone) return { forwarded: notSent("client_left") };
+  try {
+    return { forwarded: await kind.forward(exchange, covered) };
+  } catch (error) {
+    return { forwarded: unanswered({ kind: "unknown", reason: "internal_error" }), error };
+  }
 }
 
 /** Returns the end of a request to which the gateway sent no answer. */
@@ -208,12 +226,15 @@ export function settle(
   { slot, held, quote, who }: Omit<Covered, "stream">,
   outcome: Outcome,
   end: ChargeEnd,
-): Promise<void> {
+): Promise<ChargePosted | null> {
   if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
   return settleCharge(steps, { held, quote, who, outcome, end });
 }
 
-/** Describes the end of a request at the present time. `forwarded` is missing if the request was not forwarded. */
+/**
+ * Returns the end of a request for its charge, at the current time. `forwarded` is missing if the request was not
+ * forwarded.
+ */
 export function endOf(exchange: Exchange, clock: Clock, forwarded?: Forwarded): ChargeEnd {
   return {
     at: clock.now(),
@@ -222,5 +243,24 @@ export function endOf(exchange: Exchange, clock: Clock, forwarded?: Forwarded): 
     gatewayRequestId: forwarded?.gatewayRequestId ?? null,
     durationMs: Math.round(clock.monotonic() - exchange.startedAt),
     firstTokenMs: forwarded?.firstTokenMs == null ? null : Math.round(forwarded.firstTokenMs),
+  };
+}
+
+/** Returns a handler that records a span for each request, unless `tracing` is null. */
+function traced(tracing: Tracing | null, route: string, handle: Handler): Handler {
+  if (tracing === null) return handle;
+  return async (exchange) => {
+    const span = tracing.start(exchange, route);
+    exchange.span = span;
+    try {
+      const summary = await handle(exchange);
+      if (summary.error !== undefined) span.note({ refusal: faultCode(summary.error) });
+      return summary;
+    } catch (error) {
+      span.note({ refusal: faultCode(error) });
+      throw error;
+    } finally {
+      span.end(exchange.status);
+    }
   };
 }

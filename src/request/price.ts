@@ -1,3 +1,4 @@
+import type { BodyBytes } from "../ports/exchange.ts";
 import {
   isTierUnbounded,
   outputBound,
@@ -13,41 +14,45 @@ import {
 } from "../core/bounds.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
-import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
+import { canonicalPrice, ceilingPrice, lacksHourRate, multiplyByPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensCovered, type Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";
-import { mergeFindings } from "../wire/findings.ts";
-import type { ModelRequest } from "../wire/model-request.ts";
+import { mentionsMax, mergeFindings } from "../wire/findings.ts";
+import { modelFault, tooManyNames, type ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./meter.ts";
 
-/** Growth of the hold of a stream. */
+/** Rule by which the hold of a stream grows. */
 export interface Growth extends Slices {
-  /** Returns the hold for a number of output tokens, by the price in force at the admission. */
+  /** Returns the amount to hold for a number of output tokens, by the price in force at the admission. */
   readonly costAt: (outputTokens: number) => PicoUsd;
 }
 
 /** Amount to hold for a request. */
-export interface Reservation {
+export interface HoldPlan {
   /** Largest possible cost; null for a model without a price. */
   readonly hold: PicoUsd | null;
-  /** Growth of a hold that covers only the first slice, under a hard budget. Null if the whole cost is held from the start. */
+  /**
+   * Rule by which a hold of only the first slice grows, under a hard budget. Null if the whole cost is held from the
+   * start.
+   */
   readonly growth: Growth | null;
 }
 
-/** Reservation for a prompt that was counted. */
-interface Tightened extends Reservation {
+/** Amount to hold after the prompt was counted. */
+interface CountedPlan extends HoldPlan {
   readonly promptTokens: number;
 }
 
-interface WorstCase extends Reservation {
-  /** Growth for an answer that exceeds a hold of the whole cost; null if that could not be seen. */
+interface WorstCase extends HoldPlan {
+  /** Rule by which the hold grows for output beyond `outputTokens`; null if Farebox could not see such output. */
   readonly beyond: Growth | null;
-  /** Returns `hold` for a number of output tokens. Null if the price does not depend on them. */
+  /** Returns the largest cost for a number of output tokens. Null if the price does not depend on them. */
   readonly costAt: ((outputTokens: number) => PicoUsd) | null;
+  /** Output tokens of all choices that `hold` covers; null if the price does not depend on them. */
   readonly outputTokens: number | null;
 }
 
@@ -60,52 +65,65 @@ export interface Candidate {
 }
 
 /** Largest possible cost of a request, by the price in force when it arrived. */
-export interface Quote extends Reservation {
+export interface Quote extends WorstCase {
   readonly request: ModelRequest;
   /** Every model that the request names, the requested one first. The hold covers the most expensive of them. */
   readonly models: readonly Candidate[];
+  /**
+   * Catalogue ids of `models`, or the names of models that the catalogue does not know. If it is unknown which model
+   * answered, the charge counts for the first one.
+   */
+  readonly modelIds: readonly string[];
+  /** True if a model that the catalogue does not know may answer. It may be any model. */
+  readonly anyModel: boolean;
   /** Time of the admission and of the charge, in milliseconds since 1970 UTC. */
   readonly at: number;
   /** Requested model; undefined if the catalogue does not know it. */
   readonly model: CatalogueModel | undefined;
-  /** Largest possible number of prompt tokens, without tokenising. */
+  /** Largest possible number of prompt tokens, by the length of the prompt. */
   readonly promptTokens: number;
   /** Fields whose cost has no bound under the price of at least one named model. */
   readonly unboundedFields: readonly string[];
   /** False if the request could cost more than `hold`. */
   readonly bounded: boolean;
-  /** Calls of hosted tools that the hold covers and the request does not state; null if nothing is to be stated. */
+  /**
+   * Maximum of hosted tool calls that the hold covers and that Farebox writes into the request under a hard budget;
+   * null to write none.
+   */
   readonly toolCalls: number | null;
-  /** Growth of the hold for output beyond `outputTokens`; null if such output could not be seen. */
-  readonly beyond: Growth | null;
-  /** Output tokens of all choices that `hold` covers; null if the price does not depend on them. */
-  readonly outputTokens: number | null;
   /** Prices in force at the admission. */
   readonly catalogue: Catalogue;
 }
 
-export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly ok: false; readonly refusal: Refusal };
+export type Pricing =
+  | { readonly ok: true; readonly quote: Quote }
+  /** `model`: the requested model, if it was priced and the catalogue knows its name. */
+  | { readonly ok: false; readonly refusal: Refusal; readonly model?: string | undefined };
 
 export interface Pricer {
-  /** Returns the worst case by the length of the body, without tokenising it. */
+  /** Returns the quote of a request that arrived at `at`. Bounds the prompt by its length, without tokenizing it. */
   quote(request: ModelRequest, at: number): Pricing;
-  /** Counts the prompt tokens, including a bound for its template and media. Returns undefined if they cannot be counted. */
-  countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
   /**
-   * Returns a maximum for each choice that lets a text request without one fit into `room`, the room of the tightest budget.
-   * Returns null if a truncated answer would be worthless, or if a maximum does not bound the cost.
+   * Counts the tokens of the prompt and adds a bound for its template and media. Returns undefined if it cannot be
+   * counted.
+   */
+  countPrompt(quote: Quote, body: BodyBytes): Promise<number | undefined>;
+  /**
+   * Returns the output maximum for each choice to write into a text request that states none. The maximum is as much as
+   * a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
+   * null if Farebox may not write a maximum, or if the maximum would not limit the output.
    */
   fit(quote: Quote, room: bigint): number | null;
   /**
-   * Returns the largest maximum for each choice that fits into `room`. Counts the prompt if possible. Returns null if a maximum
-   * does not bound the cost. `counted`: tokens of the prompt, if they are known.
+   * Returns the largest output maximum for each choice that `room` can pay for. Counts the prompt if that helps.
+   * Returns null if a maximum does not bound the cost. `counted`: tokens of the prompt, if they were counted before.
    */
-  affordable(quote: Quote, body: Buffer, room: bigint, counted?: number): Promise<number | null>;
+  affordable(quote: Quote, body: BodyBytes, room: bigint, counted?: number): Promise<number | null>;
   /**
-   * Returns a tighter worst case by a count of the prompt. Undefined if the prompt cannot be counted or no count would fit
-   * into `room`.
+   * Counts the prompt and returns the smaller amount to hold. Returns undefined if the prompt cannot be counted, or if
+   * the output alone costs more than `room`.
    */
-  tighten(quote: Quote, body: Buffer, room: bigint): Promise<Tightened | undefined>;
+  tighten(quote: Quote, body: BodyBytes, room: bigint): Promise<CountedPlan | undefined>;
 }
 
 /** Creates a pricer, which prices requests before they are sent. */
@@ -115,9 +133,16 @@ export function createPricer(deps: {
   readonly unpriced: "record" | "refuse";
   /** Output tokens of a slice for each choice. A stream without a stated maximum holds one slice at first. */
   readonly sliceTokens: number;
-  /** Calls of hosted tools that are held and written into requests that state no maximum; 0 refuses such requests. */
+  /**
+   * Largest number of hosted tool calls for requests that state no maximum of calls. The hold covers that many calls.
+   * Under a hard budget, Farebox writes the maximum into the request. With 0, such a request has no bound, so a hard
+   * budget refuses it.
+   */
   readonly toolCalls: number;
-  /** Least maximum to which a request with tools is fitted; null if no request is fitted. */
+  /**
+   * Smallest maximum written into a request whose truncated answer would be worthless; null if Farebox writes no
+   * maximum at all.
+   */
   readonly fitTokensMin: number | null;
 }): Pricer {
   const { sliceTokens, toolCalls, fitTokensMin } = deps;
@@ -144,7 +169,7 @@ export function createPricer(deps: {
       return undefined;
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
-    const prompt = request.prompt.text(body);
+    const prompt = request.prompt.text(body.whole);
     const counted = await countPromptText(
       deps.tokens,
       prompt.kind === "chat" ? withoutTools(prompt) : prompt,
@@ -153,8 +178,8 @@ export function createPricer(deps: {
     );
     if (!counted.ok) return undefined;
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
-    const beside = scaleTokens(request.prompt.bytesOutside(body), model.tokensPerByte);
-    return Math.min(counted.tokens + template + beside + media, promptTokens);
+    const outside = scaleTokens(request.prompt.bytesOutside(body.whole), model.tokensPerByte);
+    return Math.min(counted.tokens + template + outside + media, promptTokens);
   };
 
   return {
@@ -175,17 +200,35 @@ export function createPricer(deps: {
       const unpriced = named.filter((one) => one.model?.price == null);
       const refused = deps.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
       if (refused !== undefined)
-        return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
+        return {
+          ok: false,
+          refusal: { code: "model_not_priced", model: refused.name, hardBudget: false },
+          model: knownName({ model, request: given }),
+        };
       const promptTokens = Math.max(
         ...named.map((one) =>
           one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model),
         ),
       );
       const { unboundedFields, toolCalls } = boundsOf(request, named, terms);
-      const quoted = { request, at, model, models: named, promptTokens, unboundedFields, toolCalls, catalogue };
-      if (model?.price == null) return { ok: true, quote: { ...quoted, ...quoteOf(unpricedHold), bounded: false } };
+      const modelIds = isAlone ? [model?.id ?? request.model] : idsByCost(request, named, terms);
+      if (modelIds.length > mentionsMax.models) return tooManyNames;
+      const quoted = {
+        request,
+        at,
+        model,
+        models: named,
+        modelIds,
+        // A request to an unknown path may name its model where Farebox does not read it.
+        anyModel: request.isUnpriced === true || named.some(isAnyModel),
+        promptTokens,
+        unboundedFields,
+        toolCalls,
+        catalogue,
+      };
+      if (model?.price == null) return { ok: true, quote: { ...quoted, ...unpricedHold, bounded: false } };
       const bounded = unboundedFields.length === 0 && unpriced.length === 0;
-      return { ok: true, quote: { ...quoted, ...quoteOf(reservationForAll(request, named, terms)), bounded } };
+      return { ok: true, quote: { ...quoted, ...worstCaseForAll(request, named, terms), bounded } };
     },
 
     countPrompt,
@@ -216,14 +259,19 @@ export function createPricer(deps: {
       const { request, model, models } = quote;
       // A count applies to one tokenizer only.
       if (model === undefined || models.length > 1) return undefined;
-      const withoutPrompt = firstHold(reservationFor(request, model, 0, terms));
+      const withoutPrompt = firstHold(worstCaseFor(request, model, 0, terms));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const prompt = await countPrompt(quote, body);
       if (prompt === undefined) return undefined;
-      const { hold, growth } = reservationFor(request, model, prompt, terms);
+      const { hold, growth } = worstCaseFor(request, model, prompt, terms);
       return { hold, growth, promptTokens: prompt };
     },
   };
+}
+
+/** Returns true if the catalogue does not know the name of a model. */
+function isAnyModel({ model }: Candidate): boolean {
+  return model === undefined || model.id === ceilingPrice;
 }
 
 /** Settings that a hold depends on, in addition to the request and its model. */
@@ -232,23 +280,14 @@ interface HoldTerms {
   readonly toolCalls: number;
 }
 
-function quoteOf({
-  hold,
-  growth,
-  beyond,
-  outputTokens,
-}: WorstCase): Pick<Quote, "hold" | "growth" | "beyond" | "outputTokens"> {
-  return { hold, growth, beyond, outputTokens };
-}
-
 const unpricedHold: WorstCase = { hold: null, growth: null, beyond: null, costAt: null, outputTokens: null };
 
-/** Bytes that a maximum adds to a request: `"max_completion_tokens":100000000,`. */
+/** Number of bytes that a maximum adds to a request: `"max_completion_tokens":100000000,`. */
 const memberBytes = 40;
 
 /**
- * Returns the largest affordable maximum. `counted`: prompt tokens for the only model; by default, the bound by bytes is
- * used.
+ * Returns the largest output maximum for each choice that `room` can pay for. `counted`: counted prompt tokens of a
+ * request with one model. Without it, the prompt is bounded by its bytes.
  */
 function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: number): number | null {
   const { request, model, models, bounded } = quote;
@@ -263,8 +302,8 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: nu
   const written = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
   const { costAt } =
     counted === undefined || model === undefined
-      ? reservationForAll(written, models, terms)
-      : reservationFor(written, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
+      ? worstCaseForAll(written, models, terms)
+      : worstCaseFor(written, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
   if (costAt === null) return null;
   return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
 }
@@ -274,7 +313,9 @@ function outputMost({ models }: Quote): number {
   return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 
-/** Returns the request's unbounded fields, and the number of hosted tool calls to write into it. */
+/**
+ * Returns the request's unbounded fields, and the maximum of hosted tool calls to write into it; null to write none.
+ */
 function boundsOf(
   request: ModelRequest,
   named: readonly Named[],
@@ -287,7 +328,10 @@ function boundsOf(
   return { unboundedFields: [...new Set([...request.unboundedFields, ...fields])], toolCalls: unstated[0] ?? null };
 }
 
-/** Returns the terms that a model's price does not bound, and the bound of its hosted tools. `tools` is null for none. */
+/**
+ * Returns the fields that a model's price does not bound, and the bound of the hosted tools. `tools` is null if there
+ * is no such bound.
+ */
 function termsUnder(
   { terms = plainTerms }: ModelRequest,
   { price, obeysMaxToolCalls }: CatalogueModel,
@@ -302,7 +346,7 @@ function termsUnder(
 }
 
 interface Named extends Candidate {
-  /** True if a field for models names the model, not only an unknown field. */
+  /** True if a field for models names the model; false if only an unknown field does. */
   readonly isStated: boolean;
 }
 
@@ -320,11 +364,15 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
       unknown: [],
       why: "the price file states no cache_write_1h for a cache that is kept for an hour",
       doubts: ["unknown_field"],
+      user: null,
     }),
   };
 }
 
-/** Returns the spellings of a model's name without upper case, provider and variant, as in "openai/gpt-4o:nitro". */
+/**
+ * Returns the spellings by which to find a model: the name, its lower case, and the name without provider and variant,
+ * such as "gpt-4o" for "openai/gpt-4o:nitro".
+ */
 function spellingsOf(name: string): string[] {
   const lower = name.toLowerCase();
   const bare = lower.slice(lower.lastIndexOf("/") + 1);
@@ -339,8 +387,8 @@ function uniqueNames(named: readonly Named[]): Named[] {
 }
 
 /**
- * Returns the model with its price for this request. Removes a price for images only; multiplies a price per request by the
- * pieces.
+ * Returns the model with its price for this request. Removes the price if the request is unpriced, or if the price
+ * applies only to images and the request asks for none. Multiplies a price per request by the number of pieces.
  */
 export function pricedFor(
   { pieces, isUnpriced }: ModelRequest,
@@ -349,15 +397,29 @@ export function pricedFor(
   if (model?.price == null) return model;
   if (isUnpriced === true || (model.imagesOnly && pieces === undefined)) return { ...model, price: null };
   if (pieces === undefined || pieces === 1 || model.price.version.perRequest === null) return model;
-  const version = timesPieces(model.price.version, pieces);
+  const version = multiplyByPieces(model.price.version, pieces);
   const canonical = canonicalPrice(version);
   return { ...model, price: { id: contentId(canonical), canonical, version } };
 }
 
-/** Template tokens for each message that the published count does not include on every model. */
+/** Returns the name of the requested model; undefined if the catalogue does not know it. */
+export function knownName(priced: {
+  readonly model: Pick<CatalogueModel, "id"> | undefined;
+  readonly request: { readonly model: string };
+}): string | undefined {
+  return priced.model === undefined || priced.model.id === ceilingPrice ? undefined : priced.request.model;
+}
+
+/**
+ * Tokens added for each message of a counted prompt, because the published counting method omits parts of the template
+ * of some models.
+ */
 const templateSlackTokens = 5;
 
-/** Removes tools and schemas, because their bytes are a bound. One empty tool remains, to count the text around tools. */
+/**
+ * Removes tools and schemas from a prompt, because their bytes bound their tokens. Keeps one empty tool, to count the
+ * template's text around tools.
+ */
 function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText {
   const { tools } = prompt.chat;
   return { ...prompt, chat: { ...prompt.chat, tools: tools.length > 0 ? [noTool] : [], schema: null } };
@@ -365,15 +427,18 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 
 const noTool = { type: "function", function: { name: "" } };
 
-/** Returns the amount for which a hard budget must have room at the admission. */
-export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
+/** Returns the amount that a hard budget must have left at the admission; null for a model without a price. */
+export function firstHold({ hold, growth }: HoldPlan): PicoUsd | null {
   return growth === null ? hold : growth.costAt(growth.sliceTokens);
 }
 
-/** Returns the worst case of the most expensive model. Several models have no growth, because their tokenizers differ. */
-function reservationForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
+/**
+ * Returns the worst case of the most expensive model. A hold for several models does not grow, because their tokenizers
+ * differ.
+ */
+function worstCaseForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
   const each = named.flatMap(({ model }) =>
-    model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms),
+    model?.price == null ? [] : worstCaseFor(request, model, promptBound(request.size, model), terms),
   );
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
@@ -388,7 +453,26 @@ function reservationForAll(request: ModelRequest, named: readonly Candidate[], t
   };
 }
 
-function reservationFor(
+/**
+ * Returns the ids of models: first those that the request asks for, then those that it only mentions. Each group begins
+ * with the most expensive model. A model without a price counts as the most expensive. Omits texts that cannot be names
+ * of models.
+ */
+function idsByCost(request: ModelRequest, named: readonly Named[], terms: HoldTerms): readonly string[] {
+  const costs = named.flatMap(({ name, model, isStated }) => {
+    if (model === undefined) return modelFault(name) === undefined ? [{ id: name, hold: null, isStated }] : [];
+    const { hold } = worstCaseFor(request, model, promptBound(request.size, model), terms);
+    return [{ id: model.id, hold, isStated }];
+  });
+  const sorted = costs.sort((one, other) => {
+    if (one.isStated !== other.isStated) return Number(other.isStated) - Number(one.isStated);
+    if (one.hold === null || other.hold === null) return Number(one.hold !== null) - Number(other.hold !== null);
+    return one.hold > other.hold ? -1 : Number(one.hold < other.hold);
+  });
+  return [...new Set(sorted.map(({ id }) => id))];
+}
+
+function worstCaseFor(
   request: ModelRequest,
   model: CatalogueModel,
   promptTokens: number,
@@ -414,7 +498,7 @@ function reservationFor(
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
   const hold = costAt(outputTokensMax);
   if (version.perRequest !== null) return { ...unpricedHold, hold };
-  // Not all output between the calls of hosted tools is seen.
+  // Farebox does not see all output that a model writes between calls of hosted tools.
   const isSeen = tools === null && request.stream && isPlainText(request);
   const grows = isSeen && isLive(request, model) && slices.sliceTokens < outputTokensMax;
   const growth = grows ? { ...slices, costAt } : null;
@@ -423,7 +507,10 @@ function reservationFor(
   return { hold, growth, beyond, costAt, outputTokens: outputTokensMax };
 }
 
-/** Returns true if output without a stated maximum is seen while it is written: the model hides none and is not marked. */
+/**
+ * Returns true if the request states no maximum and Farebox sees all output while the model writes it. Such a model
+ * hides no output, and is not marked for bursts.
+ */
 function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   return (
     model.streams === "live" &&
@@ -434,12 +521,15 @@ function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   );
 }
 
-/** Returns true if the request predicts its answer. Rejected predictions are billed but not seen. */
+/**
+ * Returns true if the request predicts its answer. The gateway bills rejected predictions, but the answer does not show
+ * them.
+ */
 function isPredicted({ size }: ModelRequest): boolean {
   return size.predictedBytes !== undefined;
 }
 
-/** Returns true if the answer is only text, which a maximum would bound. */
+/** Returns true if the answer contains only text, so that an output maximum bounds its cost. */
 function isPlainText({ classes, isUnseen, size }: ModelRequest): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
   return isText && isUnseen !== true && size.unboundedFields.length === 0;

@@ -1,10 +1,10 @@
-/** Sixty finished seconds and the running one. */
+/** Number of slots: sixty past seconds and the current one. */
 const slots = 61;
 
 /**
- * An amount over the last minute, kept by seconds of a clock that never steps back: 488 bytes, whatever the amount. What
- * is added leaves 60 to 61 seconds later, so the sum is never less than that of the last 60 seconds. Instants are
- * milliseconds and must not decrease from call to call.
+ * Sums amounts over the last minute. It has one slot for each second, in 488 bytes. An amount leaves the sum 60 to 61
+ * seconds after it was added. The sum is therefore never less than the total of the last 60 seconds. Times are
+ * milliseconds of a clock that never steps back.
  */
 export class SlidingWindow {
   readonly #amounts = new Float64Array(slots);
@@ -12,26 +12,26 @@ export class SlidingWindow {
   #sum = 0;
 
   sum(now: number): number {
-    this.#pass(now);
+    this.#advance(now);
     return this.#sum;
   }
 
-  /** Returns the second in which it counts, for `correct`. */
+  /** Adds an amount. Returns the second in which it counts, for `correct`. */
   add(amount: number, now: number): number {
-    this.#pass(now);
-    this.#put(this.#second, amount);
+    this.#advance(now);
+    this.#addTo(this.#second, amount);
     return this.#second;
   }
 
   /** Adds a difference to a second's amount, unless that second has left the window. */
   correct(second: number, difference: number, now: number): void {
-    this.#pass(now);
-    if (second > this.#second - slots) this.#put(second, difference);
+    this.#advance(now);
+    if (second > this.#second - slots) this.#addTo(second, difference);
   }
 
-  /** Returns the milliseconds until the sum falls to `most` without further additions; 0 if it has. */
+  /** Returns the milliseconds until the sum falls to `most` if nothing is added; 0 if it is not above `most` now. */
   msUntilAtMost(most: number, now: number): number {
-    this.#pass(now);
+    this.#advance(now);
     let left = this.#sum;
     for (let second = this.#second - slots + 1; second <= this.#second; second++) {
       if (left <= most) return Math.max(0, (second - 1 + slots) * 1000 - now);
@@ -40,13 +40,13 @@ export class SlidingWindow {
     return Math.max(0, (this.#second + slots) * 1000 - now);
   }
 
-  #put(second: number, amount: number): void {
+  #addTo(second: number, amount: number): void {
     const index = indexOf(second);
     this.#amounts[index] = (this.#amounts[index] ?? 0) + amount;
     this.#sum += amount;
   }
 
-  #pass(now: number): void {
+  #advance(now: number): void {
     const second = Math.floor(now / 1000);
     const from = Math.max(this.#second + 1, second - slots + 1);
     for (let each = from; each <= second; each++) {
@@ -58,7 +58,7 @@ export class SlidingWindow {
   }
 }
 
-/** Returns an index from 0 for negative seconds too. */
+/** Returns the index of a second's slot. The index is never negative, even for a negative second. */
 function indexOf(second: number): number {
   return ((second % slots) + slots) % slots;
 }

@@ -4,15 +4,18 @@ import type { Events } from "../ports/events.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 
-/** Longest age of marks that price a request, in milliseconds. */
+/** Time for which marks are used after they were read, in milliseconds. */
 const freshMs = 1_000;
 
-/** Models whose answers came at once: docs/decisions/0013-a-burst-marks-a-model.md. */
+/** Finds and records models whose answers arrive all at once: docs/decisions/0013-a-burst-marks-a-model.md. */
 export interface StreamMarks {
-  /** Reports whether the whole answer of a model is held for a key. Waits for the ledger at most once a second. */
+  /**
+   * Returns true if the whole cost of the model's answers to a key must be held, or if the marks cannot be read.
+   * Reads the ledger at most once a second, except after a failed read.
+   */
   isMarked(key: string, model: string): boolean | Promise<boolean>;
-  /** Takes note of what a watched stream showed. */
-  saw(key: string, model: string, kind: StreamKind): void;
+  /** Records whether a watched stream was live or a burst. */
+  record(key: string, model: string, kind: StreamKind): void;
 }
 
 export function createStreamMarks(deps: {
@@ -49,7 +52,7 @@ export function createStreamMarks(deps: {
     const forAll = marks.some((mark) => mark.model === model && mark.key === everyKey);
     log.warn(
       { model, key, for_all_keys: forAll },
-      "a stream came at once: answers of this model are held whole for at least an hour",
+      "a streamed answer of this model arrived all at once; the whole cost of its answers is held for at least an hour",
     );
   }
 
@@ -57,9 +60,9 @@ export function createStreamMarks(deps: {
     isMarked(key, model) {
       if (clock.monotonic() - readAt < freshMs) return isIn(key, model);
       reading ??= read();
-      // Where the ledger cannot say it, the whole is held.
+      // If the ledger cannot be read, the whole cost is held.
       return reading.then((isRead) => !isRead || isIn(key, model));
     },
-    saw: (key, model, kind) => deps.background(note(key, model, kind)),
+    record: (key, model, kind) => deps.background(note(key, model, kind)),
   };
 }

@@ -2,15 +2,18 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
 
-/** Observer of a stream that passes. */
+/** Observer of a stream that is passed on. */
 export interface StreamWatch {
   /** Called when the stream begins, with the means to pause it and to end it. */
   begin(stream: WatchedStream): void;
-  /** Called if the output cannot be read: the answer is compressed, or is no stream. */
+  /** Called if the output cannot be read, because the answer is compressed or is not a stream. */
   cannotRead(): void;
-  /** First bytes of a stream that need not be read: the hold covers their output. */
-  readonly unreadBytes: number;
-  /** Receives the output. */
+  /**
+   * Returns true if the unread bytes of the stream must be read now. `isLast`: true if they are known to complete the
+   * stream and the client took them at once.
+   */
+  mustRead(unreadBytes: number, isLast: boolean): boolean;
+  /** Receives the output that is read. */
   readonly output: OutputListener;
   /** Called after every chunk. */
   onChunk(): void;
@@ -22,7 +25,7 @@ export interface WatchedStream {
   readonly pace: Pace;
   /** Returns the total time without reading, for any reason, in milliseconds. */
   pausedMs(): number;
-  /** Ends it with a reason for its charge and a refusal for its client. */
+  /** Ends the stream, with a reason for its charge and a refusal for its client. */
   stop(reason: string, refusal: Refusal): void;
 }
 
@@ -32,40 +35,43 @@ export interface Pace {
   resume(): void;
 }
 
-/** Shares one pace: reading continues when none of its users pauses it. Each call returns the pace of one user. */
+/**
+ * Shares one pace among several users. Each call of the returned function creates the pace of one user. Reading
+ * continues when no user pauses it.
+ */
 export function sharedPace(pace: Pace): () => Pace {
-  let stopping = 0;
+  let pausingUsers = 0;
   return () => {
-    let stops = false;
+    let isPausing = false;
     return {
       pause() {
-        if (stops) return;
-        stops = true;
-        if (++stopping === 1) pace.pause();
+        if (isPausing) return;
+        isPausing = true;
+        if (++pausingUsers === 1) pace.pause();
       },
       resume() {
-        if (!stops) return;
-        stops = false;
-        if (--stopping === 0) pace.resume();
+        if (!isPausing) return;
+        isPausing = false;
+        if (--pausingUsers === 0) pace.resume();
       },
     };
   };
 }
 
-/** Measures the time in which reading is paused. */
+/** Wraps a pace to measure how long reading is paused. */
 export function timedPace(pace: Pace, clock: Pick<Clock, "monotonic">): { readonly pace: Pace; pausedMs(): number } {
   let pausedAt: number | undefined;
-  let before = 0;
-  const running = () => (pausedAt === undefined ? 0 : clock.monotonic() - pausedAt);
+  let earlierPausesMs = 0;
+  const currentPauseMs = () => (pausedAt === undefined ? 0 : clock.monotonic() - pausedAt);
   return {
-    pausedMs: () => before + running(),
+    pausedMs: () => earlierPausesMs + currentPauseMs(),
     pace: {
       pause() {
         pausedAt ??= clock.monotonic();
         pace.pause();
       },
       resume() {
-        before += running();
+        earlierPausesMs += currentPauseMs();
         pausedAt = undefined;
         pace.resume();
       },

@@ -6,20 +6,36 @@ import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/u
 import { passOn, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
-/** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
+/** Largest compressed stream that is kept for metering, in bytes. For a larger stream, the whole hold is posted. */
 const compressedBytesMax = 8 * 1024 * 1024;
 
 /** Messages for clients whose stream Farebox ended, by the reason in the charge's row. */
-const brokenByUs: Readonly<Record<string, string>> = {
+const stopMessages: Readonly<Record<string, string>> = {
   shutdown: "Farebox is shutting down.",
   time_limit: "The answer took longer than FAREBOX_STREAM_LIMIT allows.",
 };
 
-/** Passes a stream: each chunk leaves in the tick in which it arrived, headers before the first. */
+/** Rules for an answer that is passed on as a stream. */
+export interface StreamRules {
+  /** Endpoint that reads the answer. */
+  readonly endpoint: Endpoint;
+  /** True if the usage chunk is removed because the client did not ask for it. */
+  readonly dropUsageChunk: boolean;
+  /**
+   * Refusal that ends a stream at the maximum that Farebox wrote. Null to pass on the gateway's own final event
+   * instead.
+   */
+  readonly cutAtMaximum: Refusal | null;
+  /** Watch over a stream that could outgrow its hold; undefined for other streams. */
+  readonly watch: StreamWatch | undefined;
+}
+
+/** Passes a stream on. Sends each piece in the same turn of the event loop in which it arrived. */
 export class StreamedResponse implements ResponseMode {
-  readonly #deps: ResponseDeps & { readonly endpoint: Endpoint };
+  readonly #deps: ResponseDeps;
+  readonly #endpoint: Endpoint;
   readonly #transcript: Transcript;
-  /** Set where the stream could outgrow its hold. */
+  /** Undefined if the stream cannot outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
   readonly #filter: EventFilter | undefined;
   readonly #cutAtMaximum: Refusal | null;
@@ -28,22 +44,16 @@ export class StreamedResponse implements ResponseMode {
   #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
 
-  constructor(
-    deps: ResponseDeps & {
-      readonly endpoint: Endpoint;
-      readonly dropUsageChunk: boolean;
-      readonly cutAtMaximum: Refusal | null;
-      readonly watch: StreamWatch | undefined;
-    },
-  ) {
+  constructor(deps: ResponseDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch }: StreamRules) {
     this.#deps = deps;
-    this.#watch = deps.watch;
-    this.#transcript = deps.endpoint.transcript(deps.watch?.output, deps.watch?.unreadBytes);
+    this.#endpoint = endpoint;
+    this.#watch = watch;
+    this.#transcript = endpoint.transcript(watch?.output);
     this.#plain = isPlain(deps.head.header("content-encoding"));
-    this.#cutAtMaximum = deps.cutAtMaximum;
-    if (this.#plain && deps.dropUsageChunk) this.#filter = new UsageChunkFilter();
-    else if (this.#plain && deps.cutAtMaximum !== null) this.#filter = new CutResponseFilter();
-    // A stated length would leave no room for an error event of ours at the end.
+    this.#cutAtMaximum = cutAtMaximum;
+    if (this.#plain && dropUsageChunk) this.#filter = new UsageChunkFilter();
+    else if (this.#plain && cutAtMaximum !== null) this.#filter = new CutResponseFilter();
+    // Remove the length, because Farebox may add an error event or remove a chunk.
     deps.exchange.begin(
       deps.head.status,
       deps.headers.filter(([name]) => name.toLowerCase() !== "content-length"),
@@ -51,11 +61,13 @@ export class StreamedResponse implements ResponseMode {
     if (!this.#plain) this.#watch?.cannotRead();
   }
 
-  chunk(bytes: Buffer): void {
+  chunk(bytes: Buffer, isLast: boolean): void {
     this.#remember(bytes);
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
-    if (leaving.length > 0) this.#write(leaving);
-    this.#watch?.onChunk();
+    const isTaken = leaving.length === 0 || this.#write(leaving);
+    if (this.#watch === undefined) return;
+    if (this.#plain && this.#watch.mustRead(this.#transcript.unreadBytes, isLast && isTaken)) this.#transcript.read();
+    this.#watch.onChunk();
   }
 
   async end(): Promise<Ending> {
@@ -68,47 +80,49 @@ export class StreamedResponse implements ResponseMode {
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
     }
     if (answer.finished) {
-      if (this.#cutAtMaximum !== null && this.#filter?.hasDropped === true) this.#endBroken(this.#cutAtMaximum);
+      if (this.#cutAtMaximum !== null && this.#filter?.hasRemoved === true) this.#endBroken(this.#cutAtMaximum);
       else this.#deps.exchange.end();
-      if (answer.failed === true) return this.#cut(answer, "gateway_failed");
+      if (answer.failed === true) return this.#cutEnding(answer, "gateway_failed");
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
     }
-    // A clean end without a finish reason: clients would take the piece for a whole answer.
+    // The stream ended without a finish reason. Without an error event, clients could believe that the answer is
+    // complete.
     this.#endBroken({
       code: "gateway_stream_broken",
       message: "The gateway ended the stream before the answer was complete.",
     });
-    return this.#cut(answer, "gateway_cut");
+    return this.#cutEnding(answer, "gateway_cut");
   }
 
   async broken(reason: string, refusal: Refusal): Promise<Ending> {
-    const message = brokenByUs[reason] ?? "The gateway broke off in the middle of the stream.";
+    const message = stopMessages[reason] ?? "The gateway broke off in the middle of the stream.";
     this.#endBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
     this.#deps.stated(answer);
-    return this.#cut(answer, reason);
+    return this.#cutEnding(answer, reason);
   }
 
-  #cut(answer: StreamAnswer, reason: string): Ending {
+  #cutEnding(answer: StreamAnswer, reason: string): Ending {
     return { kind: "cut", ...writtenIn(answer), reason, ranMs: this.#deps.ranMs() };
   }
 
-  #write(bytes: Buffer): void {
+  #write(bytes: Buffer): boolean {
     this.#last = bytes;
-    passOn(this.#deps, bytes);
+    return passOn(this.#deps, bytes);
   }
 
-  /** Ends the stream with an event of our own; breaks off a compressed one, which takes none. */
+  /** Ends the stream with Farebox's error event. Aborts a compressed stream, to which no event can be added. */
   #endBroken(refusal: Refusal): void {
-    const { exchange, endpoint } = this.#deps;
+    const { exchange } = this.#deps;
     if (exchange.clientGone) return;
     if (!this.#plain) {
       exchange.breakOff();
       return;
     }
+    exchange.span?.note({ refusal: refusal.code });
     const gap = this.#last.length === 0 || endsEvent(this.#last) ? "" : "\n\n";
-    exchange.write(Buffer.from(gap + endpoint.breakEvent(refusal)));
+    exchange.write(Buffer.from(gap + this.#endpoint.breakEvent(refusal)));
     exchange.end();
   }
 
@@ -124,7 +138,7 @@ export class StreamedResponse implements ResponseMode {
   async #decodedAnswer(): Promise<StreamAnswer | undefined> {
     if (this.#compressedBytes > compressedBytesMax) return undefined;
     const encoding = this.#deps.head.header("content-encoding") ?? "";
-    const transcript = this.#deps.endpoint.transcript();
+    const transcript = this.#endpoint.transcript();
     const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) =>
       transcript.push(piece),
     );

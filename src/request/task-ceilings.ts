@@ -1,30 +1,34 @@
-import type { Refusal } from "../core/refusals.ts";
-import { ceilingMet, countTasks, type Task, type TaskCeilings } from "../core/tasks.ts";
+import type { OrRefused } from "../core/refusals.ts";
+import { exceededCeiling, countTasks, type Task, type TaskCeilings } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
-/** A task to be created. */
+/** Task to be created. */
 export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
 
-type CeilingAdmission =
-  /** Call `leave` when the creation has ended: from then on the store counts the task. */
-  { readonly ok: true; readonly leave: () => void } | { readonly ok: false; readonly refusal: Refusal };
+/**
+ * Result of the check. The caller calls `leave` when the creation has ended. By then, the store has the task if one was
+ * created.
+ */
+type CeilingAdmission = OrRefused<{ leave: () => void }>;
 
-/** Refuses a task beyond those that the gateway's account may run at once. */
+/** Refuses a task if the gateway's account already runs as many tasks as it may. */
 export type AdmitTask = (candidate: Candidate) => Promise<CeilingAdmission>;
 
-/** Longest wait of a creation for the account record, in milliseconds; without a record nothing is enforced. */
+/**
+ * Longest time that a creation waits for the account record, in milliseconds. Without a record no limit is enforced.
+ */
 const patienceMs = 2_000;
-/** Seconds until a client may try again: the interval at which young tasks are polled. */
+/** Seconds until a client may try again. Longer than the pause before the first poll of a task. */
 const retryAfterSeconds = 5;
 
 const admitAll: AdmitTask = async () => ({ ok: true, leave() {} });
 
 /**
- * Counts running tasks and those being created, for one candidate after the other: of many at once, exactly as many are
- * admitted as there is room for.
+ * Creates the check of the account's limits on running tasks. It counts running tasks and those being created. It
+ * checks one candidate at a time, so that parallel creations cannot exceed a limit.
  */
 export function createCeilingGate(deps: {
   readonly mode: "off" | "enforce";
@@ -38,11 +42,11 @@ export function createCeilingGate(deps: {
   let turn: Promise<unknown> = Promise.resolve();
 
   const judge = async (candidate: Candidate, ceilings: TaskCeilings): Promise<CeilingAdmission> => {
-    // A creation that ends while the store is read would be counted nowhere, so it is counted as before.
+    // Copied before the query, because a creation that ends during the query may be missing from the query's result.
     const known = new Map(beingCreated);
     for (const task of await tasks.runningTasks()) known.set(task.charge, task);
-    const met = ceilingMet(ceilings, countTasks(known.values()), candidate);
-    if (met !== null) return { ok: false, refusal: { code: "concurrency_limit", met, retryAfterSeconds } };
+    const exceeded = exceededCeiling(ceilings, countTasks(known.values()), candidate);
+    if (exceeded !== null) return { ok: false, refusal: { code: "concurrency_limit", exceeded, retryAfterSeconds } };
     beingCreated.set(candidate.charge, candidate);
     return { ok: true, leave: () => void beingCreated.delete(candidate.charge) };
   };

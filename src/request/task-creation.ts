@@ -1,16 +1,14 @@
 import { noMoney } from "../core/money.ts";
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type Refusal } from "../core/refusals.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { failureReason, finalStatusOf, type TaskFailure, type TaskRecord } from "../core/tasks.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import { BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { BindResult } from "../ports/task-store.ts";
-import { invalid } from "../wire/model-request.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
 import { readRefusedCreation, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
-import { mayUseModel, type Authenticated } from "./authenticate.ts";
-import type { Handler } from "./handler.ts";
+import { mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
 import {
   endOf,
@@ -20,25 +18,34 @@ import {
   type Covered,
   type Ended,
   type FinallyForwarded,
-  type Tagged,
+  type Identified,
 } from "./pipeline.ts";
-import { unchangedAnswer, withhold, type Shown, type Verdict } from "./response.ts";
-import { bindTask, foreignTask, noSuchTask, showsForeignTask } from "./task-ownership.ts";
+import {
+  unchangedAnswer,
+  withhold,
+  type AnswerChange,
+  type Verdict,
+  foreignTask,
+  noSuchTask,
+  showsForeignTask,
+} from "./response.ts";
+import { bindTask } from "./task-ownership.ts";
+import { knownName } from "./price.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
 
-/** Differences between the paths that create a task. */
+/** Properties that differ between the paths that create a task. */
 export interface CreationPath {
-  /** Its name in charges and metrics. */
+  /** Name of the route in charges and metrics. */
   readonly route: string;
   read(body: Buffer): TaskRequestResult;
-  /** Fields of the body that are read: the query must not state them. */
+  /** Fields that Farebox reads in the body. The query must not state them. */
   readonly fields: readonly string[];
-  /** Index of the path segment that names the task that the new one is made of; null for none. */
+  /** Index of the path segment with the id of the task on which the new task is based; null for none. */
   readonly taskSegment: number | null;
-  /** True where it costs nothing unless its answer names a task. */
+  /** True if a request costs nothing unless its answer names a new task. */
   readonly isFree: boolean;
-  /** True where its body has a `config` with a webhook. */
+  /** True if the body may have a `config` with a webhook. */
   readonly hasWebhook: boolean;
 }
 
@@ -51,37 +58,43 @@ const unifiedCreation: CreationPath = {
   hasWebhook: true,
 };
 
-interface BodyBytes {
+interface HeldBody {
   readonly bytes: Buffer;
   release(): void;
 }
 
 interface Asked {
   readonly request: TaskRequest;
-  /** Ids of tasks that the request itself names: the gateway's answer may repeat them. */
+  /** Ids of tasks that the request names. The gateway's answer may repeat them. */
   readonly mentioned: ReadonlySet<string>;
 }
 
 type Quote = TaskQuote & Pick<Asked, "mentioned">;
 
-/** A creation that a durable hold covers. */
+/** Creation with a durable hold. */
 interface Creation extends Covered {
   readonly quote: Quote;
-  /** The body as it came. */
+  /** Body as the client sent it. */
   readonly body: Buffer;
   readonly webhook: WebhookConfig;
+  readonly sender: Sender;
+  /** Ends the count of this creation as a running task. Called once the creation has ended. */
   readonly leave: () => void;
 }
 
-/** Answers requests that create a task. They take the steps of every request (`pipeline`); the task settles the charge when it ends. */
+/**
+ * Returns a handler of requests that create a task. The handler runs the steps of `pipeline`, but the charge is settled
+ * when the task ends.
+ */
 export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreation): Handler {
-  return pipeline<BodyBytes, Asked, Quote, Creation>(steps, {
+  return pipeline<HeldBody, Asked, Quote, Creation>(steps, {
     route: path.route,
     async readBody(exchange) {
       const body = await exchange.readBody();
-      return body.ok ? { ok: true, body } : body;
+      return body.ok ? { ok: true, body: { bytes: body.bytes.whole, release: body.release } } : body;
     },
     read: (exchange, who, body) => readCreation(steps, path, exchange, who, body.bytes),
+    userOf: ({ request }) => request.user,
     price: (asked, who, at) => price(steps, path, who, asked, at),
     cover: (exchange, from, quote, body) => cover(steps, path, exchange, from, quote, body.bytes),
     forward: (exchange, covered) => forward(steps, path, exchange, covered),
@@ -90,7 +103,7 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
   });
 }
 
-type Refused = { readonly ok: false; readonly refusal: Refusal };
+type Refused = { readonly ok: false; readonly refusal: Refusal; readonly model?: string | undefined };
 
 async function readCreation(
   steps: TaskSteps,
@@ -110,7 +123,7 @@ async function readCreation(
   const mentioned = tasksMentioned(body, exchange.query, origin);
   const owners = new Map<string, string | undefined>();
   for (const taskId of mentioned) owners.set(taskId, (await steps.tasks.find(taskId))?.key);
-  // A request may use a task that the ledger does not know, but only in its body.
+  // A request may name a task that the ledger does not know, but not in its path.
   const isForeign =
     [...owners.values()].some((owner) => owner !== undefined && owner !== caller.key) ||
     origin.some((taskId) => owners.get(taskId) !== caller.key);
@@ -124,30 +137,41 @@ function price(
   { request, mentioned }: Asked,
   at: number,
 ): { readonly ok: true; readonly quote: Quote } | Refused {
-  const pricing: TaskPricing = path.isFree ? freeOf(request, at) : priceTask(steps, request, at);
+  const pricing: TaskPricing = path.isFree ? freeQuote(request, at) : priceTask(steps, request, at);
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
   const forbidden = quote.models.find(({ name, id }) => !mayUseModel(who, name, id));
-  if (forbidden !== undefined) return { ok: false, refusal: { code: "model_not_allowed", model: forbidden.name } };
+  if (forbidden !== undefined)
+    return { ok: false, refusal: { code: "model_not_allowed", model: forbidden.name }, model: knownName(quote) };
   return { ok: true, quote: { ...quote, mentioned } };
 }
 
-/** The quote of a path that costs nothing: a hold of nothing fits into every budget. */
-function freeOf(request: TaskRequest, at: number): { readonly ok: true; readonly quote: TaskQuote } {
+/** Returns the quote of a path that costs nothing. Its hold of 0 fits into every budget. */
+function freeQuote(request: TaskRequest, at: number): { readonly ok: true; readonly quote: TaskQuote } {
   return {
     ok: true,
-    quote: { request, at, model: undefined, models: [], hold: noMoney, bounded: true, quantity: null },
+    quote: {
+      request,
+      at,
+      model: undefined,
+      models: [],
+      modelIds: [request.model],
+      anyModel: true,
+      hold: noMoney,
+      bounded: true,
+      quantity: null,
+    },
   };
 }
 
 type Covering = { readonly ok: true; readonly covered: Creation } | Refused;
 
-/** Takes a slot among the tasks that may run, and holds the most that the task can cost. */
+/** Takes a slot under the limit of running tasks, and holds the largest possible cost of the task. */
 async function cover(
   steps: TaskSteps,
   path: CreationPath,
   exchange: Exchange,
-  from: Tagged,
+  from: Identified,
   quote: Quote,
   body: Buffer,
 ): Promise<Covering> {
@@ -163,49 +187,55 @@ async function cover(
     const refusal = await hold(steps, path, exchange, from, quote);
     if (refusal !== null) return { ok: false, refusal };
     isCovered = true;
-    const { who, slot } = from;
+    const { who, slot, sender } = from;
     const held = { id: exchange.id, route: path.route, hold: quote.hold, price: quote.model?.price?.version ?? null };
     const { leave } = room;
-    return { ok: true, covered: { who, slot, held, quote, stream: false, body, webhook: webhook.config, leave } };
+    return {
+      ok: true,
+      covered: { who, slot, held, quote, stream: false, body, webhook: webhook.config, sender, leave },
+    };
   } finally {
     if (!isCovered) room.leave();
   }
 }
 
-/** Returns null if the hold was placed. */
+/** Holds the amount of the quote. Returns null, or a refusal if the amount could not be held. */
 async function hold(
-  { ledger, scopeName }: TaskSteps,
+  steps: TaskSteps,
   { route }: CreationPath,
   { id }: Exchange,
-  { who, tags, retry }: Tagged,
+  { who, sender, retry }: Identified,
   quote: Quote,
 ): Promise<Refusal | null> {
-  const held = await writeHold(ledger, { id, kind: "task", route, who, quote, tags, retry }, quote.hold);
+  const held = await writeHold(steps.ledger, { id, kind: "task", route, who, quote, sender, retry }, quote.hold);
   if (held.ok) return null;
   const { request, model } = quote;
   const fields = [model?.quantity.field ?? "input"];
-  return holdRefusal(held, { model: request.model, isPriced: model?.price != null, fields }, scopeName);
+  return holdRefusal(steps, held, { model: request.model, isPriced: model?.price != null, fields }, who.caller);
 }
 
-/** Forms. A body that was read as JSON is sent as JSON: another reader of its bytes could find other fields. */
+/**
+ * Content types of forms. Farebox reads a body of such a type as JSON, and sends it with the content type of JSON.
+ * Otherwise the gateway could read the body as a form and find other fields.
+ */
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
-/** Writes our own webhook into a creation, and sends it. */
+/** Writes Farebox's webhook into a creation, and sends it. */
 async function forward(
   steps: TaskSteps,
   path: CreationPath,
   exchange: Exchange,
   covered: Creation,
 ): Promise<FinallyForwarded> {
-  const enlisted = path.hasWebhook
-    ? await steps.webhooks.enlist(covered.body, exchange.id, covered.webhook)
+  const prepared = path.hasWebhook
+    ? await steps.webhooks.addCallback(covered.body, exchange.id, covered.webhook)
     : { ok: true as const, body: covered.body, shown: unchangedAnswer };
   if (exchange.clientGone) return notSent("client_left");
-  if (!enlisted.ok) {
-    exchange.refuse(enlisted.refusal);
-    return notSent(enlisted.refusal.code);
+  if (!prepared.ok) {
+    exchange.refuse(prepared.refusal);
+    return notSent(prepared.refusal.code);
   }
-  const { body, shown } = enlisted;
+  const { body, shown } = prepared;
   const headers = steps.gatewayHeaders(exchange, covered.who.caller);
   const isForm = !path.isFree && formType.test(headers["content-type"] ?? "");
   const { ending, overheadMs } = await steps.forwarder.forward({
@@ -213,22 +243,26 @@ async function forward(
     exchange,
     path: exchange.path + exchange.query,
     headers: isForm ? { ...headers, "content-type": "application/json" } : headers,
-    body: exchange.method === "GET" ? undefined : body,
+    body: exchange.method === "GET" ? undefined : new BodyBytes([body]),
     inspect: (status, plain) => inspect(steps, path, exchange, { ...covered, shown }, status, plain),
   });
-  if (ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
+  if (ending.kind === "usageRefused")
+    throw new Error("the gateway refused stream usage for a request that did not ask for it");
   return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs };
 }
 
-/** A creation that was sent. */
+/** Creation that is sent to the gateway. */
 interface Sent extends Creation {
   /** Changes answers about the task for its client. */
-  readonly shown: Shown;
+  readonly shown: AnswerChange;
 }
 
 type Created = TaskRecord & { readonly taskId: string };
 
-/** Binds the task before the client sees its id. Says how the charge of a creation ends that made no task of this key. */
+/**
+ * Binds the created task before the client sees its id. If no task of this key was created, decides how the charge
+ * ends.
+ */
 async function inspect(
   steps: TaskSteps,
   path: CreationPath,
@@ -244,8 +278,8 @@ async function inspect(
     plain !== undefined &&
     (await showsForeignTask(steps, plain, { requestId: exchange.id, key, own: created?.taskId }));
   if (plain !== undefined && created !== undefined)
-    return isForeign ? withholdForeign(exchange) : bindCreated(steps, exchange, covered, begun(created), plain);
-  const outcome = withoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);
+    return isForeign ? withholdForeign(exchange) : bindCreated(steps, exchange, covered, asAccepted(created), plain);
+  const outcome = outcomeWithoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);
   if (isForeign) return withhold(exchange, noSuchTask, { kind: "judged", outcome });
   const isFree = path.isFree && status < 300;
   return {
@@ -280,8 +314,8 @@ async function bindCreated(
       { request_id: exchange.id, task_id: taskId, reason: bound.reason },
       "a task could not be recorded; recovery posts its hold",
     );
-    // Not settled here: the task may have been bound all the same.
-    return withhold(exchange, { code: "ledger_unavailable" }, { kind: "task" });
+    // The charge is not settled here, because the task may have been bound nevertheless.
+    return withhold(exchange, { code: "ledger_unavailable", forwarded: true }, { kind: "task" });
   }
   const known = await steps.tasks.find(taskId);
   if (known?.key !== covered.who.caller.key) {
@@ -291,8 +325,8 @@ async function bindCreated(
     );
     return withholdForeign(exchange);
   }
-  // The gateway answered with a task that is known, as to a repeated idempotency key: that one's charge pays for it. One that the
-  // request named itself may have been continued, and nothing says what that cost.
+  // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. But if
+  // the request names the task, the gateway may have continued it at an unknown cost.
   const shownOfKnown = await steps.webhooks.shownFor(known.charge);
   const outcome: Outcome = covered.quote.mentioned.has(taskId)
     ? { kind: "unknown", reason: "task_continued" }
@@ -301,19 +335,22 @@ async function bindCreated(
 }
 
 /**
- * Returns the record of a creation's answer. A "success" without an end or a consumption means that the task was accepted, not that it is
- * completed.
+ * Returns the record of a new task. A "completed" record with neither an end time nor a consumption means that
+ * the task was accepted, not completed.
  */
-function begun<Record extends TaskRecord>(record: Record): Record {
+function asAccepted<Record extends TaskRecord>(record: Record): Record {
   return record.status === "completed" && record.endedAt === null && record.consumption === null
     ? { ...record, status: "pending" }
     : record;
 }
 
-/** Most further tasks of one creation that are charged. */
+/** Largest number of further tasks for which one creation is charged. */
 const furtherMax = 100;
 
-/** Charges each further task of an answer, without a hold if the budget has no room: the task runs either way. */
+/**
+ * Binds the other new tasks that an answer names, each to a charge of its own. If the budget does not allow the hold of
+ * such a charge, the hold is 0, because the task runs anyway.
+ */
 async function bindFurther(
   steps: TaskSteps,
   exchange: Exchange,
@@ -326,11 +363,11 @@ async function bindFurther(
     .slice(0, furtherMax)) {
     if ((await steps.tasks.find(taskId)) !== undefined) continue;
     const charge = steps.newId();
-    const { who, held, quote } = covered;
-    const row = { id: charge, kind: "task", route: held.route, who, quote, tags: {}, retry: 0 } as const;
+    const { who, held, quote, sender } = covered;
+    const row = { id: charge, kind: "task", route: held.route, who, quote, sender, retry: 0 } as const;
     const holding = await writeHold(steps.ledger, row, quote.hold);
     if (!holding.ok) await writeHold(steps.ledger, row, noMoney, { bounded: true });
-    const nothing = {
+    const pendingRecord = {
       taskId,
       status: "pending",
       startedAt: null,
@@ -340,9 +377,9 @@ async function bindFurther(
       hasError: false,
       errors: [],
     } as const;
-    const bound = await bind(steps, charge, covered, nothing);
+    const bound = await bind(steps, charge, covered, pendingRecord);
     if (bound.ok) continue;
-    // Another answer that names it was faster, and its charge pays.
+    // Another answer named the task first, and that answer's charge pays for the task.
     if (bound.reason === "taken") {
       await steps.ledger.void(charge, "task_known", endOf(exchange, steps.clock));
       continue;
@@ -371,32 +408,33 @@ async function recordCreated({ tasks, tracker }: TaskSteps, taskId: string, reco
 }
 
 /**
- * Decides how a creation without a task ends its charge. An answer that says what is wrong with the request, by its status or by the
- * code in its envelope, has made none; all else leaves it open.
+ * Returns the outcome of a creation whose answer names no task. An error status, or an error code in the answer's
+ * envelope, decides the outcome. For any other answer the outcome is unknown, because the gateway may have created a
+ * task.
  */
-function withoutTask(status: number, plain: Buffer | undefined, billsServerErrors: boolean): Outcome {
+function outcomeWithoutTask(status: number, plain: Buffer | undefined, billsServerErrors: boolean): Outcome {
   if (status >= 300) return outcomeOfStatus(status, billsServerErrors);
-  const refused = plain === undefined ? undefined : refusalIn(plain, billsServerErrors);
+  const refused = plain === undefined ? undefined : outcomeOfRefusal(plain, billsServerErrors);
   return refused ?? { kind: "unknown", reason: "unreadable_answer" };
 }
 
-/** Reasons that leave open whether the gateway made the task before it lost sight of it. */
+/** Failures after which it is not known whether the gateway created the task. */
 const openReasons: ReadonlySet<TaskFailure> = new Set(["network", "upstream_timeout", "time_limit"]);
 
-/** Returns how a refusal inside an answer of success ends the charge; undefined for other answers. */
-function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefined {
+/** Returns the outcome if an answer with a success status contains a refusal; undefined for other answers. */
+function outcomeOfRefusal(text: Buffer, billsServerErrors: boolean): Outcome | undefined {
   const refused = readRefusedCreation(text);
   if (refused === undefined) return undefined;
   const { code, texts } = refused;
   if (code !== null && code >= 400 && code <= 599) return outcomeOfStatus(code, billsServerErrors);
   const reason = failureReason(texts);
-  const words = reason === "other" ? `gateway_${code ?? "refused"}` : reason;
+  const reasonText = reason === "other" ? `gateway_${code ?? "refused"}` : reason;
   return openReasons.has(reason)
-    ? { kind: "unknown", reason: words }
-    : { kind: "refusedByGateway", status: code ?? 200, reason: words };
+    ? { kind: "unknown", reason: reasonText }
+    : { kind: "refusedByGateway", status: code ?? 200, reason: reasonText };
 }
 
-/** Decides how the charge of a creation ends that has no task. */
+/** Returns the outcome of a creation that bound no task. */
 function outcomeOf(ending: Ended["ending"], { quote }: Creation): Outcome {
   switch (ending.kind) {
     case "judged":

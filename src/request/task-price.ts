@@ -1,98 +1,106 @@
-import { scaledDecimal, type PicoUsd } from "../core/money.ts";
-import type { Refusal } from "../core/refusals.ts";
+import { compareDecimals, type PicoUsd } from "../core/money.ts";
+import type { OrRefused } from "../core/refusals.ts";
 import { taskAmounts } from "../core/task-settlement.ts";
 import type { Catalogue, CatalogueTask, TaskQuantity } from "../ports/catalogue.ts";
 import type { Stated, TaskRequest } from "../wire/task-request.ts";
 
-/** The most that a task can cost, by the price in force when it was asked for. */
+/** Largest possible cost of a task, by the price in force when its request arrived. */
 export interface TaskQuote {
   readonly request: TaskRequest;
-  /** The admission's time, and so the charge's. Milliseconds since 1970 UTC. */
+  /** Time of the admission and of the charge, in milliseconds since 1970 UTC. */
   readonly at: number;
-  /** Undefined for a model that the catalogue does not know. */
+  /** Requested model; undefined if the catalogue does not know it. */
   readonly model: CatalogueTask | undefined;
-  /** Every model that may make it, by its name in the request or its route, and by its id in the catalogue. */
+  /** Every model that may run the task, with its name in the request or route and its id in the catalogue. */
   readonly models: readonly { readonly name: string; readonly id: string }[];
-  /** All that it can cost by its price; null without one. */
+  /** Ids of `models`, the most expensive model first. */
+  readonly modelIds: readonly string[];
+  /** True if the catalogue does not know one of `models`. Then any model may run the task. */
+  readonly anyModel: boolean;
+  /** Largest possible cost; null without a price or without a bound for the quantity. */
   readonly hold: PicoUsd | null;
-  /** False where it could cost more than `hold`. */
+  /** False if the task could cost more than `hold`. */
   readonly bounded: boolean;
-  /** Number of priced units that the request states; null where that is not known. */
+  /** Number of priced units that the request asks for, stated or by default; null if it is not known. */
   readonly quantity: string | null;
 }
 
-export type TaskPricing =
-  | { readonly ok: true; readonly quote: TaskQuote }
-  | { readonly ok: false; readonly refusal: Refusal };
+export type TaskPricing = OrRefused<{ quote: TaskQuote }>;
 
 export interface TaskPriceDeps {
   readonly catalogue: () => Catalogue;
   readonly unpriced: "record" | "refuse";
 }
 
-/** Prices a task before it is made: by the most expensive of the models that may make it. */
+/** Prices a task before it is created, by the most expensive of the models that may run it. */
 export function priceTask({ catalogue, unpriced }: TaskPriceDeps, request: TaskRequest, at: number): TaskPricing {
   const inForce = catalogue();
   const quotes = [request, ...request.others].map((named) => quoteFor(inForce, request, named, at));
-  const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
+  const top = quotes.reduce(moreExpensive);
+  const modelIds = [...new Set([top, ...quotes].flatMap((each) => each.modelIds))];
+  const anyModel = quotes.some((each) => each.anyModel);
+  const quote = { ...top, models: quotes.flatMap(({ models }) => models), modelIds, anyModel };
   const isPriced = quote.model?.price?.version.task !== undefined;
   if (!isPriced && unpriced === "refuse")
-    return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
+    return { ok: false, refusal: { code: "model_not_priced", model: request.model, hardBudget: false } };
   return { ok: true, quote };
 }
 
 function quoteFor(
   catalogue: Catalogue,
   request: TaskRequest,
-  named: Pick<TaskRequest, "model" | "taskType">,
+  asked: Pick<TaskRequest, "model" | "taskType">,
   at: number,
 ): TaskQuote {
-  const model = catalogue.findTask(named.model, named.taskType, at);
-  const models = [{ name: named.model, id: model?.id ?? named.model }];
+  const model = catalogue.findTask(asked.model, asked.taskType, at);
+  const id = model?.id ?? asked.model;
+  const named = { models: [{ name: asked.model, id }], modelIds: [id], anyModel: model === undefined };
   const price = model?.price?.version.task;
   if (model === undefined || price === undefined)
-    return { request, at, model, models, hold: null, bounded: false, quantity: null };
+    return { request, at, model, ...named, hold: null, bounded: false, quantity: null };
   const { quantity, most } = quantityOf(request, model.quantity);
   const bound = most ?? quantity;
   const amounts = bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
-  return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
+  return { request, at, model, ...named, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
 }
 
-/** Returns the more expensive quote. One without a price or a bound is more expensive than any other. */
+/** Returns the more expensive quote. A quote without a price or a bound counts as the most expensive. */
 function moreExpensive(one: TaskQuote, other: TaskQuote): TaskQuote {
   if (one.hold === null || other.hold === null) return one.hold === null ? one : other;
   return other.hold > one.hold ? other : one;
 }
 
-/** Quantity that a creation asks for, and the quantity to hold where that may be more; null where it is not known. */
 interface Asked {
+  /** Quantity that a creation asks for; null if it is not known. */
   readonly quantity: string | null;
+  /** Largest possible quantity if `quantity` is not known; null if it is known or if nothing bounds it. */
   readonly most: string | null;
 }
 
-/** Returns what the most expensive element of the input asks for. */
+/** Returns the largest quantity that an element of the input asks for. */
 function quantityOf(request: TaskRequest, task: TaskQuantity): Asked {
   const elements = task.field === null ? (["absent"] as const) : request.stated(task.field);
   return elements.map((stated) => askedBy(stated, task)).reduce(larger);
 }
 
-/** Without a clear statement, and for one beyond what the gateway makes, it is the most that it makes. */
+/**
+ * Returns the stated or default quantity, up to the gateway's maximum. If the statement is unclear, the quantity is
+ * unknown and the maximum is its bound.
+ */
 function askedBy(stated: Stated, { otherwise, most }: TaskQuantity): Asked {
   const quantity = stated === "absent" ? otherwise : stated === "unclear" ? null : stated;
   if (quantity === null) return { quantity, most };
-  const isBeyond = most !== null && compare(quantity, most) > 0;
+  const isBeyond = most !== null && compareDecimals(quantity, most) > 0;
   return { quantity: isBeyond ? most : quantity, most: null };
 }
 
-/** An element that is not clear leaves the whole unclear. */
+/**
+ * Returns the larger of two quantities. If either is unknown, the result is unknown. Its bound is the larger of the two
+ * bounds; null if either has none. A known quantity is its own bound.
+ */
 function larger(one: Asked, other: Asked): Asked {
-  if (one.quantity !== null && other.quantity !== null) return compare(one.quantity, other.quantity) < 0 ? other : one;
+  if (one.quantity !== null && other.quantity !== null)
+    return compareDecimals(one.quantity, other.quantity) < 0 ? other : one;
   const [a, b] = [one.most ?? one.quantity, other.most ?? other.quantity];
-  return { quantity: null, most: a === null || b === null ? null : compare(a, b) < 0 ? b : a };
-}
-
-function compare(one: string, other: string): number {
-  const [a, b] = [scaledDecimal(one), scaledDecimal(other)];
-  const difference = a.digits * b.scale - b.digits * a.scale;
-  return difference < 0n ? -1 : difference > 0n ? 1 : 0;
+  return { quantity: null, most: a === null || b === null ? null : compareDecimals(a, b) < 0 ? b : a };
 }

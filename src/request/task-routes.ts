@@ -1,24 +1,28 @@
 import type { RouteMatch, TaskRoute } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
-import type { Exchange } from "../ports/exchange.ts";
-import { inspectObject, invalid } from "../wire/model-request.ts";
+import { type Exchange, refuse, type Handler, type Summary } from "../ports/exchange.ts";
+import { invalid } from "../core/refusals.ts";
+import { inspectObject } from "../wire/model-request.ts";
 import { RequestFields } from "../wire/findings.ts";
 import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
-import { refuse, withKey, type Handler, type Summary } from "./handler.ts";
+import { withKey } from "./authenticate.ts";
 import { createTask, type CreationPath } from "./task-creation.ts";
-import { cancelTask, listTasks, retrieveTask, type AskedOf, type TaskSteps } from "./tasks.ts";
+import { cancelTask, listTasks, retrieveTask, type ReadAskedTasks, type TaskSteps } from "./tasks.ts";
 
-/** Reports whether a request is one of a route of the price files, or of a path that a gateway might take for one. */
+/**
+ * Returns a function that checks a method and a path. It returns true for a route of the price files, and for another
+ * spelling of a route that a gateway may accept.
+ */
 export function isRouted(catalogue: () => Catalogue): (method: string, path: string) => boolean {
   return (method, path) => catalogue().route(method, path) !== undefined;
 }
 
-/** Answers the requests of routes that price files state; another spelling of one goes nowhere. */
+/** Returns a handler for the routes of price files. Requests with another spelling of a route get 404. */
 export function routedTasks(steps: TaskSteps, catalogue: () => Catalogue): Handler {
   const handlers = new WeakMap<TaskRoute, Handler>();
   const handlerOf = (route: TaskRoute): Handler => {
-    const known = handlers.get(route) ?? forItsKeys(steps, route, handlerFor(steps, route));
+    const known = handlers.get(route) ?? onlyForItsKeys(steps, route, handlerFor(steps, route));
     handlers.set(route, known);
     return known;
   };
@@ -34,7 +38,7 @@ export function routedTasks(steps: TaskSteps, catalogue: () => Catalogue): Handl
 const noPath = "There is no such path.";
 
 function spelling({ route }: RouteMatch): string {
-  return `This path must be asked for as ${route.method} ${route.path}.`;
+  return `Request this path as ${route.method} ${route.path}.`;
 }
 
 function handlerFor(steps: TaskSteps, route: TaskRoute): Handler {
@@ -43,20 +47,20 @@ function handlerFor(steps: TaskSteps, route: TaskRoute): Handler {
       return createTask(steps, creationOf(route));
     case "upload":
     case "setting":
-      return createTask(steps, freeOf(route));
+      return createTask(steps, freeCreationOf(route));
     case "retrieve":
-      return retrieveTask(steps, askedOf(route));
+      return retrieveTask(steps, route.path, askedOf(route));
     case "cancel":
-      return cancelTask(steps, askedOf(route));
+      return cancelTask(steps, route.path, askedOf(route));
     case "list":
-      return listTasks(steps);
+      return listTasks(steps, route.path);
   }
 }
 
-/** A route that only some keys may use is none to all others. */
-function forItsKeys({ authenticate }: TaskSteps, { keys }: TaskRoute, handle: Handler): Handler {
+/** Returns a handler that answers 404 to keys that may not use the route. */
+function onlyForItsKeys({ authenticate }: TaskSteps, { keys, path }: TaskRoute, handle: Handler): Handler {
   if (keys === null) return handle;
-  return withKey(authenticate, async (exchange, { key }): Promise<Summary> => {
+  return withKey(authenticate, path, async (exchange, { key }): Promise<Summary> => {
     return key !== null && keys.includes(key.name)
       ? handle(exchange)
       : refuse(exchange, { code: "not_found", message: noPath });
@@ -79,9 +83,9 @@ function taskSegmentOf({ path }: TaskRoute): number | null {
   return at === -1 ? null : at;
 }
 
-/** Its body is not read: it may be a file. */
-function freeOf({ path, does }: TaskRoute): CreationPath {
-  const request: TaskRequest = { model: does, taskType: null, others: [], stated: () => ["absent"] };
+/** Returns the creation path of an upload or a setting. Its body is not read, because it may be a file. */
+function freeCreationOf({ path, does }: TaskRoute): CreationPath {
+  const request: TaskRequest = { model: does, taskType: null, others: [], stated: () => ["absent"], user: null };
   return {
     route: path,
     read: () => ({ ok: true, request }),
@@ -92,10 +96,10 @@ function freeOf({ path, does }: TaskRoute): CreationPath {
   };
 }
 
-/** More tasks than this are not asked for at once. */
+/** Largest number of tasks in one request. */
 const askedMax = 100;
 
-function askedOf(route: TaskRoute): AskedOf {
+function askedOf(route: TaskRoute): ReadAskedTasks {
   const { method, taskField } = route;
   const fields = new RequestFields(taskField === null ? {} : { [taskField]: "priced" });
   return async (exchange) => {
@@ -116,21 +120,23 @@ function askedOf(route: TaskRoute): AskedOf {
   };
 }
 
-async function readAsked(exchange: Exchange, field: string, fields: RequestFields): ReturnType<AskedOf> {
+async function readAsked(exchange: Exchange, field: string, fields: RequestFields): ReturnType<ReadAskedTasks> {
   const body = await exchange.readBody();
   if (!body.ok) return body;
-  const look = inspectObject(body.bytes, fields);
-  const value = look.ok ? look.body[field] : undefined;
+  const inspected = inspectObject(body.bytes.whole, fields);
+  const value = inspected.ok ? inspected.body[field] : undefined;
   const taskIds = (Array.isArray(value) ? value : [value]).map((id: unknown) =>
     typeof id === "number" ? String(id) : id,
   );
   if (
-    look.ok &&
+    inspected.ok &&
     taskIds.length <= askedMax &&
     taskIds.every((id): id is string => typeof id === "string" && isTaskId(id))
   ) {
-    return { ok: true, asked: { taskIds, path: exchange.path, body: body.bytes }, release: body.release };
+    return { ok: true, asked: { taskIds, path: exchange.path, body: body.bytes.whole }, release: body.release };
   }
   body.release();
-  return look.ok ? invalid(field, `'${field}' must be the id of a task, or a list of at most ${askedMax}`) : look;
+  return inspected.ok
+    ? invalid(field, `'${field}' must be the id of a task, or a list of at most ${askedMax}`)
+    : inspected;
 }

@@ -3,12 +3,12 @@ import { noDoubts } from "../core/usage.ts";
 import { noMoney, subtract, sum } from "../core/money.ts";
 import {
   clientPauseMs,
-  confirmMs,
+  consumptionWaitMs,
   deadlineOf,
   failureReason,
   finalStatusOf,
   generalLimitMs,
-  isConfirming,
+  awaitsConsumption,
   isPastTimeLimit,
   nextPollAt,
   observationEveryMs,
@@ -17,7 +17,7 @@ import {
   type TaskRecord,
 } from "../core/tasks.ts";
 import {
-  isUnstated,
+  lacksConsumption,
   laterAmounts,
   taskSettlementFor,
   type ReservedTask,
@@ -36,26 +36,16 @@ import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 /** Origin of a task's record: a request of its client, or the poller. */
 type RecordSource = "client" | "poller";
 
-/** A record of a task, null if there is none, and its origin. */
+/** Record of a task and its origin. The record is null if the gateway sent none. */
 interface Polled {
   readonly record: TaskRecord | null;
   readonly by: RecordSource;
 }
 
-/** Most corrections of one charge. Later changes of its task's record are ignored. */
+/** Largest number of corrections of one charge. Later changes of its task's record are ignored. */
 const correctionsMax = 20;
 
-/** Applies task records from clients and the poller. Settles each task once. */
-export interface TaskTracker {
-  /** Applies a record of the task: notes it, or ends the task. */
-  onRecord(task: Task, record: TaskRecord, by: RecordSource): Promise<void>;
-  /** Schedules the next poll after one without a record. Settles the task at its time limit. */
-  onPollFailed(task: Task): Promise<void>;
-  /** Has the task polled soon: its client has asked the gateway to cancel it. */
-  pollSoon(task: Task): Promise<void>;
-}
-
-export function createTaskTracker(deps: {
+interface TrackerDeps {
   readonly tasks: TaskStore;
   readonly ledger: LedgerQueries & LedgerMaintenance;
   readonly keys: KeyStore;
@@ -63,85 +53,138 @@ export function createTaskTracker(deps: {
   readonly events: Events;
   readonly clock: Clock;
   readonly log: Log;
-  /** At least 0, below 1. */
+  /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
-}): TaskTracker {
-  const { tasks, ledger, clock, log } = deps;
-  /** Ends that are being written, by task id: concurrent records of one task wait for the same write. */
-  const ending = new Map<string, Promise<void>>();
+}
 
-  const write = async (task: Task, charge: Charge, end: TaskEnding): Promise<void> => {
+export function createTaskTracker(deps: TrackerDeps): TaskTracker {
+  return new TaskTracker(deps);
+}
+
+/** Applies task records from clients and the poller. Settles each task once. */
+export class TaskTracker {
+  readonly #deps: TrackerDeps;
+  /** Settlements in progress, by task id. Concurrent records of one task wait for the same settlement. */
+  readonly #ending = new Map<string, Promise<void>>();
+  readonly #unitsPerUsd = (type: string) => this.#deps.catalogue().taskUnits.get(type)?.toString();
+
+  constructor(deps: TrackerDeps) {
+    this.#deps = deps;
+  }
+
+  /** Applies a record of the task. Stores its progress, or settles the task if it has ended. */
+  async onRecord(task: Task, record: TaskRecord, by: RecordSource): Promise<void> {
+    const { clock, log } = this.#deps;
+    if (record.taskId !== null && record.taskId !== task.taskId) {
+      log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
+      return;
+    }
+    const { consumption, isPrivatePool } = record;
+    const status = stateOf(task, record, by, clock.now());
+    const isLate = status === "failed" && finalStatusOf(record) !== "failed";
+    const outcome =
+      status === null
+        ? null
+        : ({ kind: "ended", status, consumption, isPrivatePool, ...(isLate && { isPastTimeLimit: true }) } as const);
+    if (task.settledAt !== null) {
+      const isKnown =
+        status === task.status &&
+        consumption?.units === task.consumption?.units &&
+        consumption?.type === task.consumption?.type;
+      return outcome === null || isKnown ? undefined : this.#correct(task, outcome);
+    }
+    if (status !== null && outcome !== null) return this.#end(task, status, outcome, { record, by });
+    const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
+    if (by === "poller" && clock.now() >= deadlineAt)
+      return this.#end(task, "failed", { kind: "expired", consumption }, { record, by });
+    return this.#note(task, record, by);
+  }
+
+  /** Schedules the next poll after a poll that got no record. Settles the task at its time limit. */
+  async onPollFailed(task: Task): Promise<void> {
+    if (task.settledAt !== null) return;
+    const now = this.#deps.clock.now();
+    const missing = { record: null, by: "poller" } as const;
+    if (awaitsConsumption(task)) {
+      return now >= task.deadlineAt
+        ? this.#end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
+        : this.#note(task, null, "poller");
+    }
+    // Without a record, the time limit of the task's family cannot be checked, so the general limit ends the task.
+    if (now >= task.createdAt + generalLimitMs)
+      return this.#end(task, "failed", { kind: "expired", consumption: null }, missing);
+    return this.#note(task, null, "poller");
+  }
+
+  /** Schedules the next poll soon, because the client has asked the gateway to cancel the task. */
+  async pollSoon(task: Task): Promise<void> {
+    if (task.settledAt === null) await this.#note(task, null, "soon");
+  }
+
+  #end(task: Task, ...how: [FinalStatus, TaskOutcome, Polled]): Promise<void> {
+    const running = this.#ending.get(task.taskId);
+    if (running !== undefined) return running;
+    const work = this.#conclude(task, ...how).finally(() => this.#ending.delete(task.taskId));
+    this.#ending.set(task.taskId, work);
+    return work;
+  }
+
+  async #conclude(task: Task, status: FinalStatus, outcome: TaskOutcome, { record, by }: Polled): Promise<void> {
+    const { clock } = this.#deps;
+    const found = await this.#reservedFor(task);
+    if (found === undefined) return;
+    const { charge, reserved } = found;
+    const isLate = awaitsConsumption(task) && clock.now() >= task.deadlineAt;
+    if (lacksConsumption(reserved, outcome) && !isLate) return this.#note(task, record, by);
+    const settled = taskSettlementFor(reserved, outcome, this.#unitsPerUsd);
+    const hasRunOut = outcome.kind === "expired" || outcome.isPastTimeLimit === true;
+    const failure = status !== "failed" ? null : hasRunOut ? "time_limit" : failureReason(record?.errors ?? []);
+    const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
+    await this.#write(task, charge, {
+      ...settled,
+      end: chargeEnd(task, charge, clock.now()),
+      status,
+      failure,
+      ...times,
+    });
+  }
+
+  async #write(task: Task, charge: Charge, end: TaskEnding): Promise<void> {
+    const { tasks, log } = this.#deps;
     const result = await tasks.end(task, end);
     if (!result.ok) {
       log.error({ task_id: task.taskId, reason: result.reason }, "a task could not be settled; the poller tries again");
       return;
     }
-    if (!result.first) return;
-    await reportEnd(deps, task, charge, end, result);
-  };
+    if (result.first) await reportEnd(this.#deps, task, charge, end, result);
+  }
 
-  const unitsPerUsd = (type: string) => deps.catalogue().taskUnits.get(type)?.toString();
-
-  /** Returns the task's hold with its charge; undefined where retention has deleted it. */
-  const reservedFor = async (
-    task: Task,
-  ): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> => {
-    const charge = await ledger.charge(task.charge);
-    if (charge === undefined) return undefined;
-    const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);
-    return { charge, reserved: { hold: charge.hold, price, quantity: task.quantity } };
-  };
-
-  const conclude = async (
-    task: Task,
-    status: FinalStatus,
-    outcome: TaskOutcome,
-    { record, by }: Polled,
-  ): Promise<void> => {
-    const found = await reservedFor(task);
-    if (found === undefined) return;
-    const { charge, reserved } = found;
-    const isLate = isConfirming(task) && clock.now() >= task.deadlineAt;
-    if (isUnstated(reserved, outcome) && !isLate) return note(task, record, by);
-    const settled = taskSettlementFor(reserved, outcome, unitsPerUsd);
-    const hasRunOut = outcome.kind === "expired" || outcome.isPastTimeLimit === true;
-    const failure = status !== "failed" ? null : hasRunOut ? "time_limit" : failureReason(record?.errors ?? []);
-    const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
-    await write(task, charge, { ...settled, end: chargeEnd(task, charge, clock.now()), status, failure, ...times });
-  };
-
-  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, Polled]): Promise<void> => {
-    const running = ending.get(task.taskId);
-    if (running !== undefined) return running;
-    const work = conclude(task, ...how).finally(() => ending.delete(task.taskId));
-    ending.set(task.taskId, work);
-    return work;
-  };
-
-  /** Stores what is new, and the time of the next poll. */
-  const note = async (task: Task, record: TaskRecord | null, by: RecordSource | "soon"): Promise<void> => {
+  /** Stores the task's progress and the time of its next poll. */
+  async #note(task: Task, record: TaskRecord | null, by: RecordSource | "soon"): Promise<void> {
+    const { tasks, clock, random } = this.#deps;
     const now = clock.now();
     const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
     const startedAt = record?.startedAt ?? task.startedAt;
     const isNew = status !== task.status || startedAt !== task.startedAt;
     if (by === "client" && !isNew && now - task.seenAt < observationEveryMs) return;
-    const confirmUntil = isConfirming(task) ? task.deadlineAt : now + confirmMs;
+    const confirmUntil = awaitsConsumption(task) ? task.deadlineAt : now + consumptionWaitMs;
     const isDone = status === "completed";
     const deadlineAt = isDone ? confirmUntil : deadlineOf({ ...task, startedAt });
-    const bornAt = isDone ? confirmUntil - confirmMs : task.createdAt;
+    const pollingSince = isDone ? confirmUntil - consumptionWaitMs : task.createdAt;
     const next =
       by === "client"
         ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now))
-        : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, deps.random());
+        : nextPollAt({ createdAt: by === "soon" ? now : pollingSince, deadlineAt }, now, random());
     await tasks.observe(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
-  };
+  }
 
   /** Corrects the charge of a settled task whose record states another amount, up or down. */
-  const correct = async (task: Task, outcome: TaskOutcome): Promise<void> => {
-    const found = await reservedFor(task);
+  async #correct(task: Task, outcome: TaskOutcome): Promise<void> {
+    const { ledger, clock, log } = this.#deps;
+    const found = await this.#reservedFor(task);
     if (found === undefined || found.charge.state !== "posted") return;
     const { charge, reserved } = found;
-    const stated = laterAmounts(reserved, outcome, unitsPerUsd);
+    const stated = laterAmounts(reserved, outcome, this.#unitsPerUsd);
     if (stated === null) return;
     const { charges: corrections, next } = await ledger.charges({ adjusts: charge.id, limit: correctionsMax });
     const rows = [charge, ...corrections];
@@ -149,7 +192,8 @@ export function createTaskTracker(deps: {
     const amount = subtract(stated.charged, charged);
     if (amount === noMoney || next !== null) return;
     const listAmount = subtract(stated.list, sum(rows.map(({ listCost }) => listCost ?? noMoney)));
-    // The same record seen by several at once is one correction; the same amount after another one is a new one.
+    // If several processes apply the same record at once, their equal ids make one correction. A later correction of
+    // the same amount gets another id.
     const id = `adj-${task.charge}-${corrections.length + 1}`;
     const why = "a later record of the task states another amount";
     const result = await ledger.adjust(charge.id, { id, at: clock.now(), amount, listAmount, why, by: fareboxAdmin });
@@ -157,55 +201,21 @@ export function createTaskTracker(deps: {
       { request_id: charge.id, task_id: task.taskId, from: charged.toString(), to: stated.charged.toString(), result },
       why,
     );
-  };
+  }
 
-  return {
-    async onRecord(task, record, by) {
-      if (record.taskId !== null && record.taskId !== task.taskId) {
-        log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
-        return;
-      }
-      const { consumption, isPrivatePool } = record;
-      const status = stateOf(task, record, by, clock.now());
-      const isLate = status === "failed" && finalStatusOf(record) !== "failed";
-      const outcome =
-        status === null
-          ? null
-          : ({ kind: "ended", status, consumption, isPrivatePool, ...(isLate && { isPastTimeLimit: true }) } as const);
-      if (task.settledAt !== null) {
-        const isKnown =
-          status === task.status &&
-          consumption?.units === task.consumption?.units &&
-          consumption?.type === task.consumption?.type;
-        return outcome === null || isKnown ? undefined : correct(task, outcome);
-      }
-      if (status !== null && outcome !== null) return end(task, status, outcome, { record, by });
-      const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
-      if (by === "poller" && clock.now() >= deadlineAt)
-        return end(task, "failed", { kind: "expired", consumption }, { record, by });
-      return note(task, record, by);
-    },
-    async onPollFailed(task) {
-      if (task.settledAt !== null) return;
-      const now = clock.now();
-      const missing = { record: null, by: "poller" } as const;
-      if (isConfirming(task)) {
-        return now >= task.deadlineAt
-          ? end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
-          : note(task, null, "poller");
-      }
-      // Without a record a family's limit may have been kept; no one waits beyond the general one.
-      if (now >= task.createdAt + generalLimitMs)
-        return end(task, "failed", { kind: "expired", consumption: null }, missing);
-      return note(task, null, "poller");
-    },
-    pollSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
-  };
+  /** Returns the task's hold with its charge; undefined if retention has deleted the charge. */
+  async #reservedFor(task: Task): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> {
+    const { ledger } = this.#deps;
+    const charge = await ledger.charge(task.charge);
+    if (charge === undefined) return undefined;
+    const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);
+    return { charge, reserved: { hold: charge.hold, price, quantity: task.quantity } };
+  }
 }
 
 /**
- * Returns how a task has ended by its record; null while it runs. One that ran longer than its family may has failed: its last record
- * settles it. One that completed without a stated consumption is asked for it first, as any other.
+ * Returns the final status of a task by its record; null while the task runs. A task that ran longer than its family's
+ * time limit has failed.
  */
 function stateOf(task: Task, record: TaskRecord, by: RecordSource, now: number): FinalStatus | null {
   const status = finalStatusOf(record);
@@ -217,7 +227,7 @@ function stateOf(task: Task, record: TaskRecord, by: RecordSource, now: number):
   return status === null && by === "poller" && isPastTimeLimit(ran, null, now) ? "failed" : status;
 }
 
-/** Describes the end of a task's charge. Its creation was answered with success; the gateway knows it by the task's id. */
+/** Returns the end of a task's charge. Its status is 200, because the creation of the task succeeded. */
 function chargeEnd(task: Task, charge: Charge, at: number) {
   return {
     at,
@@ -231,18 +241,18 @@ function chargeEnd(task: Task, charge: Charge, at: number) {
 
 /** Reports a settled task to the metrics and the log. */
 async function reportEnd(
-  deps: { readonly keys: KeyStore; readonly catalogue: () => Catalogue; readonly events: Events; readonly log: Log },
+  { keys, catalogue, events, log }: TrackerDeps,
   task: Task,
   charge: Charge,
   { settlement, status, failure }: TaskEnding & TaskSettlement,
   { cost, overage }: { readonly cost: Charge["cost"]; readonly overage: Charge["overage"] },
 ): Promise<void> {
-  const key = charge.key === "" ? undefined : await deps.keys.findById(charge.key);
-  const model = deps.catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
-  deps.events.taskEnded({ model, status, failure });
+  const key = charge.key === "" ? undefined : await keys.findById(charge.key);
+  const model = catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
+  events.taskEnded({ model, status, failure });
   if (settlement.kind === "void") return;
   const { source, listCost, tokens, reason, doubts = noDoubts } = settlement;
-  deps.events.posted({
+  events.posted({
     id: charge.id,
     key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team },
     route: charge.route,
@@ -257,5 +267,5 @@ async function reportEnd(
   });
   if (source === "reported" && overage === 0n) return;
   const fields = { request_id: charge.id, task_id: task.taskId, source, reason, doubts, overage: overage.toString() };
-  deps.log.warn(fields, "a task was settled without a plain report");
+  log.warn(fields, "a task was settled with an uncertain cost or an overage");
 }

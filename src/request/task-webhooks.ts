@@ -1,11 +1,11 @@
 import { hash, timingSafeEqual } from "node:crypto";
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TaskCallback, TaskCallbacks } from "../ports/task-callbacks.ts";
-import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
+import type { CheckEndpoint } from "../ports/webhook-sender.ts";
 import { isObject, objectOr, parseJson, valueAt } from "../wire/json.ts";
 import {
   noWebhook,
@@ -16,26 +16,24 @@ import {
   type WebhookConfig,
   type WebhookConfigResult,
 } from "../wire/webhook-config.ts";
-import { hidden } from "./mask.ts";
-import { unchangedAnswer, type Shown } from "./response.ts";
+import { hidden, unchangedAnswer, type AnswerChange } from "./response.ts";
 
 /** Path of callbacks, followed by the task's token. */
 export const callbackPath = "/v1/farebox/callbacks";
 
-/** The webhooks of tasks: ours towards the gateway, the client's towards the client. */
+/** Replaces the client's webhook of a task with Farebox's own, which relays the gateway's callbacks to the client's. */
 export interface TaskWebhooks {
-  /** Reads the client's webhook before anything is held; none where the relay is off. */
+  /** Reads and checks the client's webhook before anything is held. Returns no webhook if the relay is off. */
   read(body: Buffer): Promise<WebhookConfigResult>;
-  /** Returns the creation with our own callback in it, whose token is stored first. */
-  enlist(body: Buffer, charge: string, theirs: WebhookConfig): Promise<Enlisted>;
-  shownFor(charge: string): Promise<Shown>;
+  /** Stores a new callback token, and returns the body with Farebox's own webhook in it. */
+  addCallback(body: Buffer, charge: string, theirs: WebhookConfig): Promise<CallbackAdded>;
+  /** Returns the change that shows the client its own webhook in answers about the task of a charge. */
+  shownFor(charge: string): Promise<AnswerChange>;
 }
 
-type Enlisted =
-  | { readonly ok: true; readonly body: Buffer; readonly shown: Shown }
-  | { readonly ok: false; readonly refusal: Refusal };
+type CallbackAdded = OrRefused<{ body: Buffer; shown: AnswerChange }>;
 
-/** Sealed part of a callback. */
+/** Content of the sealed bytes of a callback: Farebox's webhook and the client's. */
 interface SealedCallback {
   readonly ours: WebhookConfig;
   readonly theirs: WebhookConfig;
@@ -46,10 +44,10 @@ interface TaskWebhookDeps {
   readonly seal: Seal;
   readonly clock: Clock;
   readonly log: Log;
-  readonly judge: JudgeEndpoint;
-  /** Our own address as the gateway reaches it; null where the relay is off. */
+  readonly checkEndpoint: CheckEndpoint;
+  /** Address at which the gateway reaches Farebox; null if the relay is off. */
   readonly publicUrl: string | null;
-  /** 256 random bits, hexadecimal. */
+  /** Returns 256 random bits in hexadecimal. */
   readonly newToken: () => string;
 }
 
@@ -60,13 +58,13 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
       if (publicUrl === null) return { ok: true, config: noWebhook };
       const reading = readWebhookConfig(body);
       if (!reading.ok || reading.config.endpoint === "") return reading;
-      const problem = await deps.judge(reading.config.endpoint);
+      const problem = await deps.checkEndpoint(reading.config.endpoint);
       if (problem === null) return reading;
       const param = "config.webhook_config.endpoint";
-      return { ok: false, refusal: { code: "invalid_request", param, message: `'${param}' ${problem}` } };
+      return invalid(param, `'${param}' ${problem}`);
     },
 
-    async enlist(body, charge, theirs) {
+    async addCallback(body, charge, theirs) {
       if (publicUrl === null) return { ok: true, body, shown: unchangedAnswer };
       const token = deps.newToken();
       const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: deps.newToken() };
@@ -84,13 +82,16 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
       if (callback === undefined) return unchangedAnswer;
       const opened = openCallback(seal, callback);
       if (opened !== undefined) return (bytes) => withWebhookShown(bytes, opened.ours, opened.theirs);
-      log.warn({ request_id: charge }, "a task's webhook was sealed with another gateway key; it is shown hidden");
+      log.warn(
+        { request_id: charge },
+        "a task's webhook was sealed with another gateway key; it is hidden in the answer",
+      );
       return (bytes) => withWebhookHidden(bytes, hidden);
     },
   };
 }
 
-/** Binds sealed bytes to one task. */
+/** Returns the purpose that binds sealed bytes to one task. */
 function purposeOf(charge: string): string {
   return `callback of ${charge}`;
 }
@@ -104,17 +105,18 @@ export function digestOf(token: string): string {
   return hash("sha256", token);
 }
 
-/** A callback that the gateway has sent. */
+/** Callback whose token and secret are valid. */
 export interface Authentic {
   readonly charge: string;
-  /** The client's webhook; its endpoint is "" for none. */
+  /** Webhook of the client. Its endpoint is "" if there is none. */
   readonly theirs: WebhookConfig;
-  readonly shown: Shown;
+  readonly shown: AnswerChange;
 }
 
 /**
- * Returns the callback with this token and secret; undefined for a forged one. It is found by digest, so that the time
- * this takes reveals nothing about known tokens.
+ * Returns the callback with this token and secret; undefined if there is none, or if the gateway key has changed since
+ * it was sealed. Finds the callback by a digest of the token, so the duration of the search reveals nothing about known
+ * tokens.
  */
 export async function authenticate(
   { callbacks, seal, log }: Pick<TaskWebhookDeps, "callbacks" | "seal" | "log">,
@@ -138,21 +140,24 @@ export async function authenticate(
     : undefined;
 }
 
-/** Sealed part of a payload on its way to a client. */
+/** Sealed payload that is delivered to a client, with the client's webhook. */
 interface SealedPayload extends WebhookConfig {
   readonly body: string;
 }
 
-/** Returns the same key for the same event, which the gateway repeats if it had no answer, perhaps with another `timestamp`. */
+/**
+ * Returns a key that is equal for all deliveries of an event. The gateway repeats an unanswered event, possibly with
+ * another `timestamp`.
+ */
 function dedupeKeyOf(charge: string, payload: Buffer): string {
   const data = valueAt(payload, ["data"]);
   return `task_webhook/${charge}/${hash("sha256", data === undefined ? payload : payload.subarray(data.valueStart, data.valueEnd))}`;
 }
 
-/** Time for which an event is recognized, in milliseconds. */
+/** Time for which a repeated event is recognized, in milliseconds. */
 const rememberedMs = 7 * 86_400_000;
 
-/** Puts a payload into the outbox, for the client's endpoint and with its secret. False where nothing could be written. */
+/** Puts a payload into the outbox, with the client's endpoint and secret. Returns false if it could not be written. */
 export async function relay(
   {
     outbox,
@@ -170,7 +175,7 @@ export async function relay(
     {
       id: newId(),
       kind: "task_webhook",
-      target: `task webhook ${seal.nameOf(theirs.endpoint)}`,
+      target: `task webhook ${seal.digestOf(theirs.endpoint)}`,
       dedupeKey,
       keyUntil: createdAt + rememberedMs,
       payload: seal.close(Buffer.from(text), dedupeKey),
@@ -180,7 +185,7 @@ export async function relay(
   return added !== undefined;
 }
 
-/** Opens a payload that `relay` sealed; undefined where the gateway key has changed since. */
+/** Opens a payload that `relay` sealed. Returns undefined if the gateway key has changed since. */
 export function openPayload(
   seal: Seal,
   { payload, dedupeKey }: { readonly payload: string; readonly dedupeKey: string },
@@ -189,7 +194,7 @@ export function openPayload(
   return text && (JSON.parse(text.toString("utf8")) as SealedPayload);
 }
 
-/** Reports whether a payload has data, as the gateway's do. */
+/** Returns true if a payload has non-empty `data`, as payloads from the gateway do. */
 export function isEvent(payload: Buffer): boolean {
   const parsed = parseJson(payload.toString("utf8"));
   return isObject(parsed) && Object.keys(objectOr(parsed["data"])).length > 0;

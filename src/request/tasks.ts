@@ -1,29 +1,25 @@
-import type { Shortage } from "../core/budget.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import { BodyBytes, type Exchange, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed, withOwnRecordsOnly } from "../wire/task.ts";
 import { taskAnswerBytesMax, type RecordFetcher } from "./fetch-whole.ts";
 import type { ForwardParams } from "./forward.ts";
-import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
-import type { Mask } from "./mask.ts";
+import { withKey } from "./authenticate.ts";
+import type { ShortageView } from "./hold.ts";
+import { type Mask, unchangedAnswer, withhold, type ResponseEnding, noSuchTask, showsForeignTask } from "./response.ts";
 import type { PipelineSteps } from "./pipeline.ts";
-import { unchangedAnswer, withhold, type ResponseEnding } from "./response.ts";
 import type { AdmitTask } from "./task-ceilings.ts";
-import { noSuchTask, showsForeignTask } from "./task-ownership.ts";
 import type { TaskPriceDeps } from "./task-price.ts";
 import type { TaskTracker } from "./task-tracker.ts";
 import type { TaskWebhooks } from "./task-webhooks.ts";
 
-/** The path of every family's tasks. */
+/** The gateway's unified path. It serves the tasks of every model family. */
 export const taskPath = "/api/v1/task";
 
-/** The steps of tasks, in addition to those of every request. */
-export interface TaskSteps extends PipelineSteps, TaskPriceDeps {
-  /** Returns the name under which a user knows a budget's scope. */
-  readonly scopeName: (shortage: Shortage) => Promise<string>;
+/** Dependencies of requests for tasks, in addition to those of every request. */
+export interface TaskSteps extends PipelineSteps, TaskPriceDeps, ShortageView {
   readonly mask: Mask;
   readonly tasks: TaskStore;
   readonly tracker: TaskTracker;
@@ -31,21 +27,35 @@ export interface TaskSteps extends PipelineSteps, TaskPriceDeps {
   readonly admitTask: AdmitTask;
   readonly random: () => number;
   readonly newId: () => string;
-  /** Reports a task that the poller is to follow. */
+  /** Wakes the poller, because the time of a task's next poll may have changed. */
   readonly wakePoller: () => void;
 }
 
-/** authenticate ─▶ own task? ─▶ forward ─▶ answer; what the record says settles the task afterwards */
-export function retrieveTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): Handler {
-  return ofOwnTasks(steps, askedOf, async (exchange, tasks, asked) => {
+/**
+ * Returns a handler that forwards requests for task records, and passes the answers to the owner of the tasks.
+ * Afterwards, applies the record to its task.
+ */
+export function retrieveTask(
+  steps: TaskSteps,
+  route = unifiedRoute,
+  readAsked: ReadAskedTasks = readUnifiedPath,
+): Handler {
+  return ofOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
     const shown = await passAnswer(steps, exchange, tasks, asked);
     if (shown !== undefined) steps.background(steps.tracker.onRecord(shown.task, shown.record, "client"));
   });
 }
 
-/** Asks the gateway to cancel the tasks. Their records say whether it did. */
-export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): Handler {
-  return ofOwnTasks(steps, askedOf, async (exchange, tasks, asked) => {
+/**
+ * Returns a handler that forwards requests to cancel tasks. The later record of a task shows whether the gateway
+ * canceled it.
+ */
+export function cancelTask(
+  steps: TaskSteps,
+  route = unifiedRoute,
+  readAsked: ReadAskedTasks = readUnifiedPath,
+): Handler {
+  return ofOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
     const shown = await passAnswer(steps, exchange, tasks, asked);
     for (const task of tasks) {
       const isOver = shown !== undefined && shown.task === task && finalStatusOf(shown.record) !== null;
@@ -59,22 +69,24 @@ export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): H
   });
 }
 
-/** The tasks that a request asks for, by id, and the request to forward. */
+/** Ids of the tasks that a request asks for, and the request to forward. */
 interface AskedTasks {
   readonly taskIds: readonly string[];
   readonly path: string;
   readonly body: Buffer | undefined;
 }
 
-/** Reads which tasks a request asks for; `release` frees the memory of its body. */
-export type AskedOf = (
+/** Reads the tasks that a request asks for. `release` frees the memory of its body. */
+export type ReadAskedTasks = (
   exchange: Exchange,
 ) => Promise<
   | { readonly ok: true; readonly asked: AskedTasks; readonly release: () => void }
   | { readonly ok: false; readonly refusal: Refusal | null }
 >;
 
-const unifiedAsked: AskedOf = async (exchange) => {
+const unifiedRoute = `${taskPath}/:task_id`;
+
+const readUnifiedPath: ReadAskedTasks = async (exchange) => {
   const taskId = decodeURIComponent(exchange.path.slice(taskPath.length + 1));
   return {
     ok: true,
@@ -84,16 +96,17 @@ const unifiedAsked: AskedOf = async (exchange) => {
 };
 
 /**
- * Handles requests that name tasks, for their owner alone: to anyone else they do not exist.
- * Asking for a task costs nothing, so no limit counts it.
+ * Returns a handler for requests that name tasks. Refuses a request as not found unless the caller owns every named
+ * task. These requests cost nothing, so no limit counts them.
  */
 function ofOwnTasks(
   steps: TaskSteps,
-  askedOf: AskedOf,
+  route: string,
+  readAsked: ReadAskedTasks,
   handle: (exchange: Exchange, tasks: readonly Task[], asked: AskedTasks) => Promise<void>,
 ): Handler {
-  return withKey(steps.authenticate, async (exchange, who) => {
-    const read = await askedOf(exchange);
+  return withKey(steps.authenticate, route, async (exchange, who) => {
+    const read = await readAsked(exchange);
     if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
     const { asked, release } = read;
     try {
@@ -103,7 +116,7 @@ function ofOwnTasks(
         if (task === undefined || task.key !== who.caller.key) return refuse(exchange, noSuchTask);
         tasks.push(task);
       }
-      // Whatever else the request names may be what its answer is about.
+      // The answer could be about any other task that the request names, so the request must name no others.
       const mentioned = tasksMentioned(asked.body ?? nothing, exchange.query);
       if (tasks.length === 0 || [...mentioned].some((id) => !asked.taskIds.includes(id)))
         return refuse(exchange, noSuchTask);
@@ -117,7 +130,7 @@ function ofOwnTasks(
 
 const nothing = Buffer.alloc(0);
 
-/** Answers about tasks are held whole, and read by their inspection alone. */
+/** Parameters for requests about tasks. An answer is held until it is complete, and only `inspect` reads it. */
 export const heldForInspection = {
   endpoint: { ...passthrough, answerReader: () => ({ push: () => undefined, end: () => undefined }) },
   stream: false,
@@ -129,10 +142,13 @@ export const heldForInspection = {
   costHeaders: () => [],
 } satisfies Partial<ForwardParams>;
 
-/** The end of a request that has no charge of its own. */
+/** Ending of a request without a charge. */
 const withoutCharge: ResponseEnding = { kind: "task" };
 
-/** Sends the request on and gives the client its answer. Returns the record in it with its task, where it is one of these. */
+/**
+ * Forwards the request and its answer. Returns the record in the answer and its task; undefined if the answer is not
+ * the record of one of `tasks`.
+ */
 async function passAnswer(
   steps: TaskSteps,
   exchange: Exchange,
@@ -146,7 +162,7 @@ async function passAnswer(
     exchange,
     path: asked.path + exchange.query,
     headers: steps.gatewayHeaders(exchange, { key, team: null }),
-    body: asked.body,
+    body: asked.body && new BodyBytes([asked.body]),
     async inspect(status, plain) {
       if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
         return withhold(exchange, noSuchTask, withoutCharge);
@@ -159,9 +175,9 @@ async function passAnswer(
   return task && record && { task, record };
 }
 
-/** Gives the client an answer that lists tasks, with those of its key alone. */
-export function listTasks(steps: TaskSteps): Handler {
-  return withKey(steps.authenticate, async (exchange, { caller }) => {
+/** Returns a handler that forwards requests for a list of tasks. The answer has only the tasks of the client's key. */
+export function listTasks(steps: TaskSteps, route: string): Handler {
+  return withKey(steps.authenticate, route, async (exchange, { caller }) => {
     const { key } = caller;
     await steps.forwarder.forward({
       ...heldForInspection,
@@ -182,7 +198,7 @@ export function listTasks(steps: TaskSteps): Handler {
   });
 }
 
-/** Returns the records of a list that are of a key's tasks, as their client is to see them. */
+/** Returns a list with only the records of a key's tasks, with the client's own webhooks in them. */
 async function ownTasksIn({ tasks, webhooks, mask }: TaskSteps, list: Buffer, key: string): Promise<Buffer> {
   const own: Task[] = [];
   for (const taskId of tasksNamed(list)) {
@@ -194,7 +210,7 @@ async function ownTasksIn({ tasks, webhooks, mask }: TaskSteps, list: Buffer, ke
   return shown.reduce((bytes, show) => show(bytes), mask(records));
 }
 
-/** Fetches a task's record for Farebox itself, with the gateway's credential. */
+/** Returns a function that fetches the record of a task and applies it. */
 export function pollTask(records: RecordFetcher, tracker: TaskTracker): (task: Task) => Promise<void> {
   return async (task) => {
     const answer = await records.fetch(`${taskPath}/${encodeURIComponent(task.taskId)}`);

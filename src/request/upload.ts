@@ -1,23 +1,27 @@
 import type { Refusal } from "../core/refusals.ts";
-import type { OpenBody } from "../ports/exchange.ts";
+import { type OpenBody, BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { BodySink, StreamedBody } from "../ports/gateway.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
+import { FormWatch, type FormReader, type FormSeal } from "../wire/form.ts";
+import type { ModelRequestResult } from "../wire/model-request.ts";
+import { boundaryOf, FormScanner } from "../wire/multipart.ts";
 
-/** Bytes of a body that are read before it is priced. */
+/** Number of bytes after which a body is priced, even if its observer does not have enough. */
 const headBytesMax = 64 * 1024;
 
-/** Reads every byte of an upload as it passes. */
+/** Receives every byte of an upload as it arrives. */
 interface UploadObserver {
   push(bytes: Buffer): void;
-  /** True when enough was seen to price the request. */
+  /** True once the request can be priced. */
   readonly isEnough: boolean;
 }
 
-/** Result of reading the first bytes. A refusal of null: the client has gone. */
+/** Result of reading the first bytes. The refusal is null if the client has left. */
 type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
 
 /**
- * A request body that passes through. Its first bytes are kept until the request is held for; the rest follows as it
- * arrives, no faster than the gateway accepts it.
+ * Request body that is passed on while it arrives. The first bytes (the head) are kept until the hold is placed. Later
+ * bytes are passed on as they arrive, but no faster than the gateway accepts them.
  */
 export class Upload implements StreamedBody {
   readonly length: number | null;
@@ -38,22 +42,22 @@ export class Upload implements StreamedBody {
     this.#observer = observer;
   }
 
-  /** True when all of it has been passed on. */
+  /** True once the whole body has been passed on. */
   get isComplete(): boolean {
     return this.#sentWhole;
   }
 
-  /** Bytes that are kept, once its head has been read. */
+  /** Bytes that are kept until the request is sent. */
   get head(): Buffer {
     return Buffer.concat(this.#head);
   }
 
-  /** True where the head is all of it. */
+  /** True if the head is the whole body. */
   get isShort(): boolean {
     return this.#ended;
   }
 
-  /** Reads until the observer has seen enough, at most `headBytesMax`. */
+  /** Reads until the observer has enough to price the request, or until `headBytesMax` bytes. */
   readHead(): Promise<UploadHead> {
     const { promise, resolve } = Promise.withResolvers<UploadHead>();
     this.#headRead = resolve;
@@ -65,7 +69,7 @@ export class Upload implements StreamedBody {
     return promise;
   }
 
-  /** Sets the listener for a body that cannot come to its end: called once, with null where its client has gone. */
+  /** Sets the listener that is called once if the body cannot be completed; with null if the client has left. */
   onBroken(listener: (refusal: Refusal | null) => void): void {
     this.#onBroken = listener;
   }
@@ -84,12 +88,12 @@ export class Upload implements StreamedBody {
     if (this.#sink !== undefined) this.#body.resume();
   }
 
-  /** Ends it with a refusal. */
+  /** Ends the upload with a refusal. */
   refuse(refusal: Refusal): void {
     this.#fail(refusal);
   }
 
-  /** Discards the bytes that are still to come: the answer is there already. */
+  /** Discards the kept bytes, and reads and discards all later bytes. Called when the request has ended. */
   discard(): void {
     this.#discarding = true;
     this.#head = [];
@@ -133,4 +137,89 @@ export class Upload implements StreamedBody {
     this.#headRead?.(head);
     this.#headRead = undefined;
   }
+}
+
+/** Body of a request. Farebox holds it whole, or reads it while passing it on. */
+export interface RequestBody {
+  /**
+   * Bytes that were read before the request is sent: the whole body, or its first bytes if it is passed on as it
+   * arrives.
+   */
+  readonly seen: BodyBytes;
+  /** Body to send. */
+  readonly sent: BodyBytes | Upload | undefined;
+  /** True if parts of a form may still arrive that could name another model. */
+  readonly isOpen: boolean;
+  read(): ModelRequestResult;
+  /** Restricts the parts that may still arrive. Called once the hold is placed. */
+  seal(seal: FormSeal): void;
+  /** Names of unknown parts that arrived after `seal`. */
+  readonly lateUnknown: readonly string[];
+  /** Frees the memory of the body. */
+  release(): void;
+}
+
+export type RequestBodyResult =
+  | { readonly ok: true; readonly body: RequestBody }
+  /** `refusal` is null if the client has left. */
+  | { readonly ok: false; readonly refusal: Refusal | null };
+
+/** Opens a body of any kind, and reads its first bytes. */
+export async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
+  const opened = await exchange.openBody();
+  if (!opened.ok) return opened;
+  const upload = new Upload(opened.body, { push: () => undefined, isEnough: false });
+  const head = await upload.readHead();
+  if (!head.ok) return head;
+  const seen = new BodyBytes([upload.head]);
+  const sent = opened.body.length === 0 ? undefined : upload;
+  return {
+    ok: true,
+    body: {
+      seen,
+      sent,
+      isOpen: false,
+      read: () => endpoint.readRequest(upload.head),
+      seal: () => undefined,
+      lateUnknown: [],
+      release: () => discard(upload),
+    },
+  };
+}
+
+function discard(upload: Upload): void {
+  if (!upload.isComplete) upload.discard();
+}
+
+export async function openForm(exchange: Exchange, form: FormReader, contentType: string): Promise<RequestBodyResult> {
+  const opened = await exchange.openBody();
+  if (!opened.ok) return opened;
+  const boundary = boundaryOf(contentType);
+  const watch = new FormWatch(form.fields);
+  const scanner = boundary === undefined ? undefined : new FormScanner(boundary, watch);
+  if (scanner === undefined) watch.unclear();
+  const upload = new Upload(opened.body, {
+    push: (bytes) => scanner?.push(bytes),
+    get isEnough() {
+      return watch.isEnough;
+    },
+  });
+  const head = await upload.readHead();
+  if (!head.ok) return head;
+  const seen = new BodyBytes([upload.head]);
+  const facts = watch.head({ isOpen: !upload.isShort, bytes: seen.length });
+  return {
+    ok: true,
+    body: {
+      seen,
+      sent: upload,
+      isOpen: facts.isOpen,
+      read: () => form.read(facts),
+      seal: (seal) => watch.seal(seal, (refusal) => upload.refuse(refusal)),
+      get lateUnknown() {
+        return watch.lateUnknown;
+      },
+      release: () => discard(upload),
+    },
+  };
 }

@@ -4,18 +4,22 @@ import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 
-/** Output of a running stream, in tokens: bounded by its bytes at once; text is counted on request. */
+/**
+ * Measures the output of a running stream in tokens. The bytes of the output bound its tokens at once. `count` replaces
+ * the bound with a count.
+ */
 export class WrittenText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
   readonly #model: CatalogueModel;
-  /** By choice: tokens are counted on joined texts. */
+  /** Pieces of text by choice. They are joined before they are counted, because tokens can span pieces. */
   readonly #pieces = new Map<number, string[]>();
   #bytes = 0;
   #counted = 0;
-  /** Bytes that no tokenizer counts, and those of an unfinished event. */
+  /** Bytes that no tokenizer counts. */
   #unknownBytes = 0;
-  #underWayBytes = 0;
+  /** Bytes of an event that is not complete yet. */
+  #partialBytes = 0;
   #firstAt: number | undefined;
   #lastAt = 0;
 
@@ -39,21 +43,24 @@ export class WrittenText {
   }
 
   inFlight(bytes: number): void {
-    if (bytes > this.#underWayBytes) this.#note();
-    this.#underWayBytes = bytes;
+    if (bytes > this.#partialBytes) this.#note();
+    this.#partialBytes = bytes;
   }
 
-  /** Tokens that no further count reduces: by the tokenizer, scaled up where it is not the model's own, else by bytes. */
+  /**
+   * Tokens that another count cannot reduce: counted tokens, scaled up if the tokenizer is not the model's own, and a
+   * bound for bytes that cannot be counted.
+   */
   get counted(): number {
-    return this.#counted + scaleTokens(this.#unknownBytes + this.#underWayBytes, this.#model.tokensPerByte);
+    return this.#counted + scaleTokens(this.#unknownBytes + this.#partialBytes, this.#model.tokensPerByte);
   }
 
-  /** Most tokens that the output since the last count can be. */
+  /** Largest number of tokens in the output since the last count. */
   get uncounted(): number {
     return scaleTokens(this.#bytes, this.#model.tokensPerByte);
   }
 
-  /** Counts what was added before this call. If the counter is busy, the bound by bytes remains. */
+  /** Counts the text that was added before this call. If the counter is busy, uses the bound by bytes instead. */
   async count(): Promise<void> {
     const { encoding, errorFactor, tokensPerByte } = this.#model;
     const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
@@ -78,7 +85,7 @@ export class WrittenText {
     this.#firstAt ??= this.#lastAt;
   }
 
-  /** Milliseconds since the last output; null before the first. */
+  /** Milliseconds since the last output; null before the first output. */
   get silentMs(): number | null {
     return this.#firstAt === undefined ? null : this.#clock.monotonic() - this.#lastAt;
   }

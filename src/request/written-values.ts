@@ -1,50 +1,43 @@
 import { LRUCache } from "lru-cache";
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Exchange } from "../ports/exchange.ts";
+import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
-import type { Endpoint } from "../wire/endpoint.ts";
+import type { HoldBasis } from "../core/bounds.ts";
+import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
 import { unnamedModel } from "../wire/form.ts";
 import { isObject, parseJson } from "../wire/json.ts";
-import { withHeadersAndQuery } from "../wire/headers.ts";
+import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
-import { headersWithoutUsage, idempotencyOf } from "./gateway-headers.ts";
 import type { FittedRequest, Held } from "./hold.ts";
-import {
-  basisOf,
-  fitted,
-  notCapped,
-  rewritten,
-  underCap,
-  type Limited,
-  type LimitParams,
-  type Sending,
-  type WrittenMaximum,
-} from "./output-limit.ts";
-import type { Pricer, Quote } from "./price.ts";
+import type { Pricer, Pricing, Quote } from "./price.ts";
+import { createHash } from "node:crypto";
 
-/** Deps of what Farebox writes into a request. */
+/** Dependencies for the values that Farebox writes into a request. */
 export interface WriteSteps {
   readonly pricer: Pick<Pricer, "quote">;
   readonly ledger: Charging;
-  /** The output cap of all keys; null for none. */
+  /** Output cap of all keys; null for none. */
   readonly outputCap: number | null;
-  /** Policy for asking for stream usage where the client did not; `auto`: where the gateway does not refuse it. */
+  /**
+   * Policy for a stream whose client does not ask for usage. `inject`: Farebox asks for it. `auto`: Farebox asks unless
+   * the gateway has refused it. `pass`: Farebox does not ask.
+   */
   readonly streamUsage: "auto" | "pass" | "inject";
   readonly usageRefusals: UsageRefusals;
 }
 
 export interface Limiting {
   readonly ok: true;
-  /** The request as it is held for first. */
+  /** Request for which the first hold is tried. */
   readonly first: Sending;
-  /** Null where the answer is no text that a field limits. */
+  /** Inputs for writing a maximum; null if the endpoint has no field that limits the output. */
   readonly params: LimitParams | null;
-  /** Headers that the gateway gets. */
+  /** Headers to send to the gateway. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Identifies its retries; null where it has no idempotency key. */
+  /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
   readonly idempotency: string | null;
-  /** Decisions of an earlier try; null for the first. */
+  /** Values of an earlier try with the same idempotency key; null for the first try. */
   readonly earlier: { readonly usage: boolean } | null;
 }
 
@@ -63,7 +56,7 @@ export function limitOutput(
 ): LimitResult | Promise<LimitResult> {
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
-  if (maximum === null) {
+  if (maximum === undefined) {
     const { model } = given.quote.request;
     if (cap !== null && endpoint.isOpen === true && model !== unnamedModel)
       return { ok: false, refusal: notCapped(model) };
@@ -101,22 +94,18 @@ async function repeated(
   const withoutUsage = usage ? withoutUsageOf(endpoint.route, limiting.headers) : null;
   if (withoutUsage?.idempotency != null) {
     const { idempotency: secondTry, headers } = withoutUsage;
-    // The gateway had refused the usage, and was sent the request once more: only that one may be repeated.
+    // If the gateway refused usage, Farebox sent the request again without asking for usage. Only this second try may
+    // then be repeated.
     const second = await ledger.writtenFor(secondTry, null, given.quote.at);
     if (!second.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
     if (second.written !== null)
       return repeated(steps, endpoint, { ...limiting, headers, idempotency: secondTry }, cap);
   }
-  const before = maximumIn(earlier.written);
-  if (before === null ? first.written !== null : before.tokens > (cap ?? Infinity))
+  const earlierMaximum = maximumIn(earlier.written);
+  if (earlierMaximum === null ? first.written !== null : earlierMaximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: writtenOtherwise };
-  const again: Limited = before === null ? { ok: true, sending: given } : rewritten(params, before);
-  return again.ok ? { ...limiting, first: again.sending, earlier: { usage } } : again;
-}
-
-export function fittedRequest(params: LimitParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
-  const next = fitted(params, sending, tokens);
-  return next && { ...next, basis: basisOf(next, params.maximum) };
+  const limited: Limited = earlierMaximum === null ? { ok: true, sending: given } : rewritten(params, earlierMaximum);
+  return limited.ok ? { ...limiting, first: limited.sending, earlier: { usage } } : limited;
 }
 
 /** Returns the values to write into a request in addition to a maximum. */
@@ -130,13 +119,16 @@ export function additionsTo(
     earlier?.usage ??
     (streamUsage === "inject" || (streamUsage === "auto" && !usageRefusals.has(route, request.model)));
   return {
-    // Under a hard budget no more calls may be made than are held for.
+    // Under a hard budget, the model must not make more calls than the hold covers.
     toolCalls: held.room === null ? null : toolCalls,
-    usage: isAsked && request.stream && !request.wantsStreamUsage && askForUsage !== null,
+    usage: isAsked && request.stream && !request.wantsStreamUsage && askForUsage !== undefined,
   };
 }
 
-/** Remembers written values for retries with the same idempotency key. Returns a refusal if another try has written others. */
+/**
+ * Stores written values for retries with the same idempotency key. Returns a refusal if another try has stored other
+ * values.
+ */
 export async function rememberWritten(
   { ledger }: WriteSteps,
   idempotency: string,
@@ -149,13 +141,16 @@ export async function rememberWritten(
   return result.written === text ? null : writtenOtherwise;
 }
 
-/** Returns the headers of the second try, without usage, and the digest that its retries share. */
+/**
+ * Returns the headers of the second try, which does not ask for usage, and the digest that all retries of that try
+ * share.
+ */
 export function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
   const headers = headersWithoutUsage(given);
   return { headers, idempotency: idempotencyOf(route, headers) };
 }
 
-/** Values written into a request, as they are remembered under its idempotency key. */
+/** Values written into a request. They are stored under its idempotency key. */
 export interface WrittenValues {
   readonly maximum: WrittenMaximum | null;
   readonly toolCalls: number | null;
@@ -170,13 +165,13 @@ function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
   });
 }
 
-/** Reports whether stored values include usage. */
+/** Returns true if the stored values ask for usage. */
 function asksForUsage(text: string): boolean {
   const values = parseJson(text);
   return isObject(values) && values["include_usage"] === true;
 }
 
-/** Returns the maximum in stored values. */
+/** Returns the maximum in stored values; null if they contain none. */
 function maximumIn(text: string): WrittenMaximum | null {
   const values = parseJson(text);
   if (!isObject(values) || typeof values["tokens"] !== "number") return null;
@@ -187,21 +182,20 @@ function maximumIn(text: string): WrittenMaximum | null {
   };
 }
 
-/** Refuses a retry that would be another request at the gateway. */
+/** Refusal of a retry that would differ from the earlier try at the gateway. */
 const writtenOtherwise: Refusal = {
   code: "conflict",
-  message:
-    "An earlier request with this idempotency key was sent with other limits than this one would be; send a new idempotency key.",
+  message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
 };
 
-/** Time for which a model is not asked for stream usage after its gateway refused it, in milliseconds. */
+/** Time for which a model is not asked for stream usage after the gateway refused it, in milliseconds. */
 const refusedMs = 3_600_000;
-/** Far more models than anyone uses; the oldest is forgotten. */
+/** Largest number of stored models. The oldest is removed first. */
 const modelsMax = 1000;
-/** Longer names are not remembered, so that names cannot fill the memory. */
+/** Longest name that is stored, in UTF-16 units. Prevents long names from filling the memory. */
 const nameUnitsMax = 256;
 
-/** Models whose gateway answers without usage alone: it refused a request for it, and took the same request without. */
+/** Models for which the gateway refused a request with stream usage and accepted the same request without it. */
 interface UsageRefusals {
   has(route: string, model: string): boolean;
   add(route: string, model: string): void;
@@ -212,7 +206,7 @@ export function createUsageRefusals(clock: Clock): UsageRefusals {
     max: modelsMax,
     ttl: refusedMs,
     ttlResolution: 0,
-    // lru-cache takes a time of 0 for none.
+    // lru-cache treats the time 0 as missing.
     perf: { now: () => clock.monotonic() + 1 },
   });
   return {
@@ -221,4 +215,159 @@ export function createUsageRefusals(clock: Clock): UsageRefusals {
       if (model.length <= nameUnitsMax) refused.set(`${route} ${model}`, true);
     },
   };
+}
+
+/** Maximum that Farebox wrote into a request. It applies to each choice. */
+export interface WrittenMaximum {
+  readonly field: string;
+  readonly tokens: number;
+  readonly why: "output_cap" | "fitted";
+}
+
+/** Request as it is sent. Its quote is for the bytes that are sent. */
+export interface Sending {
+  readonly quote: Quote;
+  readonly body: BodyBytes;
+  /** Maximum that Farebox wrote; null if the client's own bytes are sent. */
+  readonly written: WrittenMaximum | null;
+}
+
+type Limited = OrRefused<{ sending: Sending }>;
+
+/** Inputs for a limit on a request. */
+interface LimitParams {
+  readonly maximum: OutputMaximum;
+  /** The request as the client sent it. */
+  readonly given: Sending;
+  /** Prices a changed body. */
+  readonly price: (bytes: Buffer) => Pricing;
+}
+
+/** Writes the output cap into a request that states no maximum or a larger one. */
+export function underCap(params: LimitParams, cap: number): Limited {
+  const { maximum, given } = params;
+  const field = maximumField(given.quote, maximum);
+  if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
+  const most = Math.min(...given.quote.models.flatMap(({ model }) => model?.outputTokensMax ?? []));
+  const unstated = Math.min(most, maximum.absent ?? Infinity);
+  const stated = given.body.whole;
+  const body = withOutputMaximum(stated, maximum, { field, most: cap, unstated });
+  if (body === stated) return { ok: true, sending: given };
+  const isStated = given.quote.request.maximumField !== undefined;
+  const tokens = isStated ? cap : Math.min(cap, unstated);
+  return written(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+}
+
+/**
+ * Writes a maximum that fits the budget into a request whose client states none. `sending`: the request that did not
+ * fit. Returns null if the field is not known, if the output cap already allows no more than `tokens`, or if the
+ * changed request cannot be priced.
+ */
+export function fittedRequest(params: LimitParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
+  const field = maximumField(params.given.quote, params.maximum);
+  if (field === null || tokens >= (sending.written?.tokens ?? Infinity)) return null;
+  const limited = rewritten(params, { field, tokens, why: "fitted" });
+  return limited.ok ? { ...limited.sending, basis: basisOf(limited.sending, params.maximum) } : null;
+}
+
+/** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
+export function mayBeFitted({ maximum, given }: LimitParams): boolean {
+  return maximum.absent === null && given.quote.request.size.outputLimit === null;
+}
+
+/** Writes a given maximum into a request, such as that of an earlier try. */
+function rewritten(params: LimitParams, maximum: WrittenMaximum): Limited {
+  const { tokens: most, field } = maximum;
+  const body = withOutputMaximum(params.given.body.whole, params.maximum, { field, most, unstated: most });
+  return written(params, body, maximum);
+}
+
+function written(params: LimitParams, bytes: Buffer, maximum: WrittenMaximum): Limited {
+  const pricing = params.price(bytes);
+  if (!pricing.ok) return pricing;
+  return { ok: true, sending: { quote: pricing.quote, body: new BodyBytes([bytes]), written: maximum } };
+}
+
+/**
+ * Returns the field that limits the output of every model that may answer. Returns null if a field is unknown or the
+ * fields differ.
+ */
+function maximumField({ models }: Quote, { api }: OutputMaximum): string | null {
+  const fields = new Set(models.map(({ model }) => model?.maxOutputField[api]));
+  const [field] = fields;
+  return fields.size === 1 ? (field ?? null) : null;
+}
+
+function fieldUnknown({ models }: Quote, { api }: OutputMaximum): Refusal {
+  const unknown = models.find(({ model }) => model?.maxOutputField[api] === undefined);
+  const why =
+    unknown === undefined
+      ? "the models that the request names limit their output by different fields"
+      : `no price file names the field that limits the output of ${unknown.name} (max_output_field)`;
+  return invalid("model", `an output cap applies to this key, and ${why}; use another model`).refusal;
+}
+
+/**
+ * Returns the refusal of a request to an unknown path while an output cap applies. On such a path, Farebox knows no
+ * field for the cap.
+ */
+export function notCapped(model: string): Refusal {
+  return invalid(
+    "model",
+    `an output cap applies to this key, and this path has no known field that limits the output of ${model}; use a documented path`,
+  ).refusal;
+}
+
+/** Returns the output that a hold covers, and the reason for that number. */
+export function basisOf({ quote, written: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
+  const { outputTokens, request } = quote;
+  return {
+    by: limitedBy(quote, maximum, request.maximumField === undefined ? absent : null),
+    outputTokens,
+    outputCap: maximum?.why === "output_cap" ? maximum.tokens : null,
+    fitted: maximum?.why === "fitted" ? maximum.tokens : null,
+  };
+}
+
+function limitedBy(
+  { request, outputTokens, models }: Quote,
+  maximum: WrittenMaximum | null,
+  byDefault: number | null,
+): string {
+  const { outputLimit, unboundedFields } = request.size;
+  const [hidden] = unboundedFields;
+  if (outputTokens === null) return "request_price";
+  // The name of an unknown field is text of the client, so it is not stored.
+  if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
+  const most = Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
+  if (outputLimit === null || outputLimit > most) return "model";
+  if (byDefault !== null) return "default";
+  return maximum?.why ?? request.maximumField ?? "model";
+}
+
+/**
+ * Returns the headers for a second try without stream usage. The body of that try differs, so it needs another
+ * idempotency key.
+ */
+function headersWithoutUsage(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, isIdempotencyHeader(name) ? derivedKey(value) : value]),
+  );
+}
+
+function derivedKey(value: string): string {
+  return createHash("sha256").update(`${value}\0without stream usage`).digest("hex");
+}
+
+/**
+ * Returns a digest of the route and the idempotency headers. All retries of a request have the same digest. Returns
+ * null if there is no idempotency key.
+ */
+function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
+  const keys: string[][] = [];
+  for (const name in headers) if (isIdempotencyHeader(name)) keys.push([name, headers[name] ?? ""]);
+  if (keys.length === 0) return null;
+  return createHash("sha256")
+    .update(JSON.stringify([route, ...keys]))
+    .digest("hex");
 }

@@ -4,7 +4,7 @@ import { faultOf, serveFault } from "./faults.ts";
 import { numberOf } from "./scenarios.ts";
 
 /**
- * Serves `GET /account/info`: the whole account record (section 2.4 of the interface). The balance falls as calls are billed.
+ * Serves `GET /account/info`: the whole account record. The balance falls as calls are billed.
  */
 export async function serveAccount(call: Call): Promise<void> {
   const { options } = call.shared;
@@ -25,7 +25,7 @@ export async function serveAccount(call: Call): Promise<void> {
   return sendJson(call, 200, answer);
 }
 
-/** Largest numbers of parallel tasks. */
+/** Largest numbers of parallel tasks: of all tasks, and of each family. */
 export const sandboxCeilings = { all: 20, suno: 3, luma: 3, kling: 3, flux: 10 } as const;
 
 const accountId = 40_213;
@@ -39,10 +39,10 @@ function credits(amount: bigint): number {
 
 function accountRecord(call: Call): Record<string, unknown> {
   const { billing, options } = call.shared;
-  const total = credits(billing.purse.credited);
+  const total = credits(billing.account.credited);
   const remaining = credits(billing.balance);
-  const frozen = credits(billing.purse.frozen);
-  const expired = credits(billing.purse.expired);
+  const frozen = credits(billing.account.frozen);
+  const expired = credits(billing.account.expired);
   const sums = { total, remaining, frozen, expired, used: total - remaining - frozen - expired };
   return {
     id: accountId,
@@ -94,7 +94,7 @@ interface Sums {
 }
 
 function wallet({ remaining, frozen, used }: Sums): Record<string, unknown> {
-  const purse = (name: string) => ({ [`${name}_remain`]: 0, [`${name}_frozen`]: 0, [`${name}_used`]: 0 });
+  const counters = (name: string) => ({ [`${name}_remain`]: 0, [`${name}_frozen`]: 0, [`${name}_used`]: 0 });
   return {
     id: 39_877,
     account_id: accountId,
@@ -104,12 +104,12 @@ function wallet({ remaining, frozen, used }: Sums): Record<string, unknown> {
     credit_remain: remaining,
     credit_used: used,
     credit_frozen: frozen,
-    ...purse("point"),
-    ...purse("mj"),
-    ...purse("sd"),
-    ...purse("gpts"),
-    ...purse("suno"),
-    ...purse("luma"),
+    ...counters("point"),
+    ...counters("mj"),
+    ...counters("sd"),
+    ...counters("gpts"),
+    ...counters("suno"),
+    ...counters("luma"),
     llm_remain: 0,
     llm_used: used,
     auto_recharge_enabled: false,

@@ -1,14 +1,15 @@
+import { isObject } from "../wire/json.ts";
 import type { Call } from "./call.ts";
-import { isFields, type ChatRequest, type Fields } from "./chat-request.ts";
+import { type ChatRequest, type Fields } from "./chat-request.ts";
 import { digest, randomFrom, type Random } from "./random.ts";
 import { numberOf, type Scenario } from "./scenarios.ts";
 import { countTokens, prose, tokenPieces, type Piece } from "./text.ts";
 
 export interface Choice {
   readonly index: number;
-  /** Text of the choice, or arguments of its tool call. */
+  /** Text of the choice, or arguments of its tool call, or input of its custom tool. */
   readonly pieces: readonly Piece[];
-  readonly tool: { readonly id: string; readonly name: string } | undefined;
+  readonly tool: { readonly id: string; readonly name: string; readonly isCustom: boolean } | undefined;
   readonly finishReason: "stop" | "length" | "tool_calls";
 }
 
@@ -19,8 +20,7 @@ export interface Answer {
   readonly created: number;
   /** Model named in the answer. */
   readonly model: string;
-  /** Model that is billed. */
-  readonly askedModel: string;
+  readonly billedModel: string;
   readonly choices: readonly Choice[];
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -43,7 +43,7 @@ export function composeAnswer(call: Call, request: ChatRequest): Answer {
     id: `chatcmpl-${digest(shared.options.seed, "completion", call.number).slice(0, 29)}`,
     created: Math.floor(shared.options.now() / 1000),
     model: scenario.served ?? request.model,
-    askedModel: request.model,
+    billedModel: "bill-served" in scenario ? (scenario.served ?? request.model) : request.model,
     choices,
     ...figures,
     usage: usageOf(scenario, figures),
@@ -66,11 +66,15 @@ function composeChoice(call: Call, request: ChatRequest, index: number): Choice 
   const beyond = numberOf(scenario, "over-limit");
   const most = beyond === undefined ? limit : Math.min(limit, 1_000_000) + beyond;
   if (request.tool !== undefined) {
-    const pieces = upTo(tokenPieces(JSON.stringify(argumentsFor(request.tool.parameters, random))), most);
+    const { name, parameters } = request.tool;
+    const text =
+      parameters === null
+        ? prosePieces(scenario, random, naturalLength(scenario, random))
+        : tokenPieces(JSON.stringify(argumentsFor(parameters, random)));
     return {
       index,
-      pieces,
-      tool: { id: `call_${seed.slice(0, 24)}`, name: request.tool.name },
+      pieces: upTo(text, most),
+      tool: { id: `call_${seed.slice(0, 24)}`, name, isCustom: parameters === null },
       finishReason: "tool_calls",
     };
   }
@@ -104,7 +108,7 @@ function closed(pieces: Piece[]): Piece[] {
   return [...pieces, { text: afterWord ? "." : " indeed", tokens: 1 }];
 }
 
-/** Builds `{"answer":"…"}` of exactly this many tokens, at least five. */
+/** Builds `{"answer":"…"}` with `length` tokens, at least 5 and at most 10,000. */
 function jsonPieces(random: Random, length: number): Piece[] {
   const frame = ['{"', "answer", '":"'].map((text) => ({ text, tokens: 1 }));
   const words = prose(random)
@@ -119,7 +123,7 @@ function echo(call: Call): Piece[] {
   return [{ text, tokens: countTokens(text) }];
 }
 
-/** Returns the first pieces whose tokens fit into the number. */
+/** Returns the first pieces, with at most `tokens` tokens in total. */
 function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
   const kept: Piece[] = [];
   let left = tokens;
@@ -133,11 +137,11 @@ function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
 
 /** Generates arguments that roughly match the function's schema. */
 function argumentsFor(schema: Fields, random: Random): Fields {
-  const properties = isFields(schema["properties"]) ? schema["properties"] : {};
+  const properties = isObject(schema["properties"]) ? schema["properties"] : {};
   return Object.fromEntries(
     Object.entries(properties).map(([name, property]) => [
       name,
-      isFields(property) ? valueFor(property, random) : "value",
+      isObject(property) ? valueFor(property, random) : "value",
     ]),
   );
 }
@@ -156,11 +160,8 @@ function usageOf(
   scenario: Scenario,
   figures: Pick<Answer, "promptTokens" | "cachedTokens" | "visibleTokens" | "reasoningTokens">,
 ): Fields | undefined {
-  if ("no-usage" in scenario) return undefined;
-  if ("empty-usage" in scenario) return {};
-  if (scenario.usage !== undefined) return JSON.parse(scenario.usage);
   const { promptTokens, cachedTokens, visibleTokens, reasoningTokens } = figures;
-  return {
+  return reportedUsage(scenario, {
     prompt_tokens: promptTokens,
     completion_tokens: "reasoning-outside" in scenario ? visibleTokens : visibleTokens + reasoningTokens,
     total_tokens: promptTokens + visibleTokens + reasoningTokens,
@@ -171,5 +172,12 @@ function usageOf(
       accepted_prediction_tokens: 0,
       rejected_prediction_tokens: 0,
     },
-  };
+  });
+}
+
+/** Returns the usage that an answer reports under a scenario; undefined if it reports none. */
+export function reportedUsage(scenario: Scenario, usage: Fields): Fields | undefined {
+  if ("no-usage" in scenario) return undefined;
+  if ("empty-usage" in scenario) return {};
+  return scenario.usage === undefined ? usage : JSON.parse(scenario.usage);
 }

@@ -1,4 +1,4 @@
-import { textOf } from "./answer.ts";
+import { reportedUsage, textOf } from "./answer.ts";
 import type { Consumption } from "./billing.ts";
 import { charge, type Call } from "./call.ts";
 import { accept, answerOrFault } from "./chat.ts";
@@ -6,15 +6,15 @@ import type { Fields } from "./chat-request.ts";
 import { plainConsumption } from "./consumption.ts";
 import { readForm } from "./form.ts";
 import { writeMediaEvents } from "./media-events.ts";
-import { writeAnswer } from "./plain.ts";
+import { writeAnswer, writeJson } from "./plain.ts";
 import { digest, randomFrom } from "./random.ts";
 import { numberOf } from "./scenarios.ts";
 import { countTokens, prose } from "./text.ts";
 
-const bytesOfCharacter = 600;
+const bytesPerCharacter = 600;
 /** Number of bytes in one second of audio, in any format. */
-const bytesOfSecond = 16_000;
-const tokensOfSecond = 10;
+const bytesPerSecond = 16_000;
+const tokensPerSecond = 10;
 
 /** Serves `POST /v1/audio/speech`: answers with noise whose length depends on the text. */
 export async function serveSpeech(asked: Call): Promise<void> {
@@ -29,11 +29,12 @@ export async function serveSpeech(asked: Call): Promise<void> {
     output_tokens: characters,
     total_tokens: countTokens(input) + characters,
   };
+  // tts is priced per character, so the token fields of its bill contain characters.
   const used = isByCharacter
     ? { promptTokens: characters }
     : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
   const consumption = plainConsumption(call, { model: request.model, ...used });
-  const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.shared.options.seed, input));
+  const sound = Buffer.alloc(characters * bytesPerCharacter, digest(call.shared.options.seed, input));
   const isStream = request.fields["stream_format"] === "sse";
   return answerOrFault(call, isStream, consumption, () => {
     if (isStream) return writeMediaEvents(call, consumption, speechEvents(sound, tokens));
@@ -48,7 +49,9 @@ function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
   yield { type: "speech.audio.done", usage };
 }
 
-/** Serves `POST /v1/audio/transcriptions` and `translations`: answers with prose whose length depends on the recording. */
+/**
+ * Serves `POST /v1/audio/transcriptions` and `translations`: answers with prose whose length depends on the recording.
+ */
 export async function serveTranscription(asked: Call): Promise<void> {
   const accepted = accept(asked, () => {
     const form = readForm(asked, "prompt");
@@ -58,13 +61,13 @@ export async function serveTranscription(asked: Call): Promise<void> {
   });
   if (accepted === undefined) return undefined;
   const { call, request } = accepted;
-  const heard = hear(call, request.model, request.file.bytes.length);
-  return answerOrFault(call, heard.isStream(request.fields), heard.consumption, () =>
-    writeTranscript(call, request.fields, heard),
+  const transcript = transcribe(call, request.model, request.file.bytes.length);
+  return answerOrFault(call, transcript.isStream(request.fields), transcript.consumption, () =>
+    writeTranscript(call, request.fields, transcript),
   );
 }
 
-interface Heard {
+interface Transcript {
   readonly text: string;
   readonly seconds: number;
   readonly usage: Fields;
@@ -72,24 +75,25 @@ interface Heard {
   isStream(fields: Fields): boolean;
 }
 
-function hear(call: Call, model: string, bytes: number): Heard {
-  const seconds = Math.ceil(bytes / bytesOfSecond);
-  const words = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
+function transcribe(call: Call, model: string, bytes: number): Transcript {
+  const seconds = Math.ceil(bytes / bytesPerSecond);
+  const outputTokens = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
   const pieces = prose(randomFrom(digest(call.shared.options.seed, call.seen.body)))
-    .take(words)
+    .take(outputTokens)
     .toArray();
   const text = textOf({ pieces });
   const isByDuration = model.startsWith("whisper");
-  const audio = seconds * tokensOfSecond;
+  const audioTokens = seconds * tokensPerSecond;
+  // whisper is priced per second, so the token fields of its bill contain seconds.
   const used = isByDuration
     ? { promptTokens: seconds, partTokens: seconds }
-    : { promptTokens: audio, partTokens: audio, completionTokens: words };
+    : { promptTokens: audioTokens, partTokens: audioTokens, completionTokens: outputTokens };
   const tokens = {
     type: "tokens",
-    input_tokens: audio,
-    input_token_details: { text_tokens: 0, audio_tokens: audio },
-    output_tokens: words,
-    total_tokens: audio + words,
+    input_tokens: audioTokens,
+    input_token_details: { text_tokens: 0, audio_tokens: audioTokens },
+    output_tokens: outputTokens,
+    total_tokens: audioTokens + outputTokens,
   };
   return {
     text,
@@ -103,17 +107,22 @@ function hear(call: Call, model: string, bytes: number): Heard {
 function writeTranscript(
   call: Call,
   fields: Fields,
-  { text, seconds, usage, consumption, isStream }: Heard,
+  { text, seconds, usage, consumption, isStream }: Transcript,
 ): Promise<void> {
   if (isStream(fields)) return writeMediaEvents(call, consumption, transcriptEvents(text, usage));
   charge(call, consumption);
-  const told = "no-usage" in call.scenario ? {} : { usage };
+  const reported = reportedUsage(call.scenario, usage);
   const format = String(fields["response_format"] ?? "json");
-  if (format === "json") return writeAnswer(call, "application/json", Buffer.from(JSON.stringify({ text, ...told })));
-  if (format === "verbose_json") {
-    const verbose = { task: "transcribe", language: "english", duration: seconds, text, segments: [], ...told };
-    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(verbose)));
-  }
+  if (format === "json") return writeJson(call, { text, usage: reported });
+  if (format === "verbose_json")
+    return writeJson(call, {
+      task: "transcribe",
+      language: "english",
+      duration: seconds,
+      text,
+      segments: [],
+      usage: reported,
+    });
   const timed = `1\n00:00:00,000 --> 00:00:${String(seconds).padStart(2, "0")},000\n${text}\n`;
   return writeAnswer(call, "text/plain; charset=utf-8", Buffer.from(format === "text" ? `${text}\n` : timed));
 }

@@ -19,23 +19,23 @@ const cache = new Map<string, Prepared>();
 const cacheMax = 64;
 
 /**
- * Answers from memory and needs hardly any CPU: `bench:200` in one burst, `bench:200+slow:5` with pauses. Parses and counts
- * nothing: the prompt has 100 tokens, or N with `prompt:N`. A stream always has a usage chunk.
+ * Sends a prepared answer with little CPU: `bench:200` in one burst, `bench:200+slow:5` with pauses. Does not parse the
+ * request or count tokens: the prompt has 100 tokens, or N with `prompt:N`. A stream always has a usage chunk.
  */
 export function serveBench(call: Call, request?: ChatRequest): Promise<void> {
-  const size = numberOf(call.scenario, "bench") ?? 200;
+  const outputTokens = numberOf(call.scenario, "bench") ?? 200;
   const model = request?.model ?? modelIn(call.seen.body);
-  const ready = prepared(model, size, numberOf(call.scenario, "prompt") ?? 100);
+  const ready = prepared(model, outputTokens, numberOf(call.scenario, "prompt") ?? 100);
   if (!(request?.stream ?? asksForStream(call.seen.body))) {
-    bill(call, ready, size, null);
+    bill(call, ready, outputTokens, null);
     writeHead(call, 200, { "content-type": "application/json", "content-length": String(ready.body.length) });
     call.response.end(ready.body);
     return Promise.resolve();
   }
   writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
   const delayMs = numberOf(call.scenario, "slow") ?? call.shared.options.chunkDelayMs;
-  if (delayMs > 0) return paced(call, ready, size, delayMs);
-  bill(call, ready, size, size);
+  if (delayMs > 0) return paced(call, ready, outputTokens, delayMs);
+  bill(call, ready, outputTokens, outputTokens);
   const { response } = call;
   response.flushHeaders();
   if (response.socket === null) for (const event of ready.events) response.write(event);
@@ -44,7 +44,7 @@ export function serveBench(call: Call, request?: ChatRequest): Promise<void> {
   return Promise.resolve();
 }
 
-function paced(call: Call, ready: Prepared, size: number, delayMs: number): Promise<void> {
+function paced(call: Call, ready: Prepared, outputTokens: number, delayMs: number): Promise<void> {
   const { response, gone, seen, shared } = call;
   response.flushHeaders();
   shared.observer.activeStreams += 1;
@@ -59,7 +59,7 @@ function paced(call: Call, ready: Prepared, size: number, delayMs: number): Prom
       resolve();
     };
     const timer = setInterval(() => {
-      if (seen.deltas < size) {
+      if (seen.deltas < outputTokens) {
         seen.deltas += 1;
         response.write(ready.events[next++] ?? "");
         return;
@@ -87,7 +87,10 @@ function bill(call: Call, ready: Prepared, completionTokens: number, deliveredTo
   });
 }
 
-/** Searches the raw bytes without parsing, because prompts of benchmarks never contain this text. */
+/**
+ * Returns true if the body asks for a stream. Searches the raw bytes without parsing them: a benchmark's prompt never
+ * contains this text.
+ */
 function asksForStream(body: Buffer): boolean {
   return body.includes('"stream":true') || body.includes('"stream": true');
 }
@@ -99,22 +102,26 @@ function modelIn(body: Buffer): string {
 
 const benchId = "chatcmpl-bench";
 
-function prepared(model: string, size: number, promptTokens: number): Prepared {
-  const key = `${model} ${size} ${promptTokens}`;
+function prepared(model: string, outputTokens: number, promptTokens: number): Prepared {
+  const key = `${model} ${outputTokens} ${promptTokens}`;
   const known = cache.get(key);
   if (known !== undefined) return known;
   if (cache.size >= cacheMax) cache.clear();
-  const made = prepare(model, size, promptTokens);
+  const made = prepare(model, outputTokens, promptTokens);
   cache.set(key, made);
   return made;
 }
 
-function prepare(model: string, size: number, promptTokens: number): Prepared {
+function prepare(model: string, outputTokens: number, promptTokens: number): Prepared {
   const words = prose(randomFrom(digest("bench")))
-    .take(size)
+    .take(outputTokens)
     .map((piece) => piece.text)
     .toArray();
-  const usage = { prompt_tokens: promptTokens, completion_tokens: size, total_tokens: promptTokens + size };
+  const usage = {
+    prompt_tokens: promptTokens,
+    completion_tokens: outputTokens,
+    total_tokens: promptTokens + outputTokens,
+  };
   const head = { id: benchId, created: 1_760_000_000, model };
   const choice = { index: 0, message: { role: "assistant", content: words.join("") }, finish_reason: "stop" };
   const chunk = (choices: unknown[], more = {}) =>

@@ -1,7 +1,5 @@
-import type { PicoUsd } from "../core/money.ts";
-import { misbilled, type BillingError } from "./billing-errors.ts";
-import { listPrices, type ModelPrice } from "./prices.ts";
-import { picoUsd, Purse } from "./purse.ts";
+import { parseUsd, type PicoUsd } from "../core/money.ts";
+import { sandboxPrices, type ModelPrice } from "./prices.ts";
 
 /** Billed quantities of one call. */
 export interface Consumption {
@@ -16,7 +14,7 @@ export interface Consumption {
   readonly promptTokens: number;
   /** Number of cached tokens, included in promptTokens. */
   readonly cachedTokens: number;
-  /** Number of tokens of images or audio, included in promptTokens. They have their own price. */
+  /** Number of tokens of images or audio, included in promptTokens. These tokens have a separate price. */
   readonly partTokens?: number;
   /** Consumption of a task, in ten-millionths of a US dollar. A task has no tokens. */
   readonly units?: number;
@@ -34,8 +32,8 @@ export interface BilledCall extends Consumption {
   readonly cost: PicoUsd;
   readonly minimumApplied: boolean;
   /**
-   * True if the client left before the end of the answer. A plain answer is billed before it is written, so the value may
-   * become true later.
+   * True if the client left before the end of the answer. A plain answer is billed before it is written, so the value
+   * may become true later.
    */
   abortedByClient: boolean;
 }
@@ -47,7 +45,10 @@ export interface BilledTotals {
   readonly cost: PicoUsd;
 }
 
-/** Smallest bill for one completion. Missing tokens are charged at the output rate; a cost below `usd` is raised to it. */
+/**
+ * Smallest bill for one completion. A call with fewer than `tokens` tokens pays the output rate for the missing ones. A
+ * cost below `usd` is raised to `usd`.
+ */
 export interface Minimum {
   readonly tokens?: number;
   readonly usd?: string;
@@ -59,11 +60,13 @@ export interface BillingOptions {
   readonly prices: Readonly<Record<string, ModelPrice>>;
   readonly minimum: Minimum;
   readonly errors: readonly BillingError[];
-  /** Number of calls kept in the ledger. The totals include all calls. */
+  /** Number of latest calls that the ledger keeps at least. The totals include all calls. */
   readonly keepCalls: number;
 }
 
-/** Prices in pico-USD per token. USD per 1M tokens with six decimals converts to whole numbers. */
+/**
+ * Prices in pico-USD per token. They are whole numbers because a price in USD per 1M tokens has at most six decimals.
+ */
 interface Rate {
   readonly input: bigint;
   readonly cachedInput: bigint;
@@ -73,10 +76,10 @@ interface Rate {
   readonly minimumPicoUsd: bigint;
 }
 
-/** Bill of the gateway. It does not share Farebox's arithmetic, so that comparing the two finds errors in either. */
+/** Bill of the gateway. Does not use Farebox's arithmetic, so that a comparison of the two finds errors in either. */
 export class Billing {
   readonly ledger: BilledCall[] = [];
-  readonly purse: Purse;
+  readonly account: AccountBalance;
   readonly #rates = new Map<string, Rate>();
   readonly #keepCalls: number;
   readonly #minimum: Minimum;
@@ -90,8 +93,8 @@ export class Billing {
     this.#keepCalls = options.keepCalls;
     this.#minimum = options.minimum;
     this.#errors = options.errors;
-    this.purse = new Purse(options.startingBalanceUsd);
-    for (const [model, price] of Object.entries({ ...listPrices(), ...options.prices })) {
+    this.account = new AccountBalance(options.startingBalanceUsd);
+    for (const [model, price] of Object.entries({ ...sandboxPrices(), ...options.prices })) {
       this.#rates.set(model, this.#rateFrom(price));
     }
   }
@@ -136,7 +139,7 @@ export class Billing {
   }
 
   get balance(): PicoUsd {
-    return this.purse.balance(this.#cost);
+    return this.account.balance(this.#cost);
   }
 
   get totals(): BilledTotals {
@@ -153,8 +156,8 @@ export class Billing {
   }
 
   /**
-   * Returns the price of a model by its name, then by the name without a date ("gpt-4o-2024-11-20"), then that of unknown
-   * models.
+   * Returns the rate of a model. Searches for its name, then for its name without a date ("gpt-4o-2024-11-20"), and
+   * then returns the rate of unknown models.
    */
   #rateOf(model: string): Rate {
     const rate =
@@ -182,6 +185,80 @@ const picoUsdPerUnit = 100_000n;
 /** Converts USD per 1M tokens to pico-USD per token. */
 function perToken(usdPerMillion: string): bigint {
   const amount = picoUsd(usdPerMillion);
-  if (amount % 1_000_000n !== 0n) throw new RangeError(`finer than six decimals: ${usdPerMillion}`);
+  if (amount % 1_000_000n !== 0n)
+    throw new RangeError(`a price per 1M tokens may have at most six decimals, not ${usdPerMillion}`);
   return amount / 1_000_000n;
 }
+
+/** Converts a decimal string of USD to pico-USD. Throws RangeError if the string is malformed. */
+export function picoUsd(text: string): bigint {
+  const amount = parseUsd(text);
+  if (amount === undefined) throw new RangeError(`"${text}" is not an amount of USD; write a decimal such as 25.00`);
+  return amount;
+}
+
+/** Balance of the account before billed calls: credits, expiries, and spending by other clients. */
+export class AccountBalance {
+  credited: bigint;
+  expired = 0n;
+  frozen = 0n;
+  #usedByOthers = 0n;
+
+  constructor(startingBalanceUsd: string) {
+    this.credited = picoUsd(startingBalanceUsd);
+  }
+
+  topUp(amountUsd: string): void {
+    this.credited += picoUsd(amountUsd);
+  }
+
+  expire(amountUsd: string): void {
+    this.expired += picoUsd(amountUsd);
+  }
+
+  freeze(amountUsd: string): void {
+    this.frozen += picoUsd(amountUsd);
+  }
+
+  unfreeze(amountUsd: string): void {
+    this.frozen -= picoUsd(amountUsd);
+  }
+
+  /** Spends an amount as another client of the account would. */
+  useByOthers(amountUsd: string): void {
+    this.#usedByOthers += picoUsd(amountUsd);
+  }
+
+  /** Returns the balance after billed calls with this total cost. */
+  balance(cost: bigint): PicoUsd {
+    return (this.credited - this.expired - this.frozen - this.#usedByOthers - cost) as PicoUsd;
+  }
+}
+
+/** Ways in which the sandbox can bill wrongly, to test `reconcile`. */
+export const billingErrors = {
+  "wrong-fraction": "bills 1% too much, as with a wrong fraction of the official price",
+  "no-minimum": "forgets the minimum charge",
+  "uncounted-streams": "does not bill streams",
+  "rounded-up": "rounds each call up to a tenth of a cent",
+} as const;
+
+export type BillingError = keyof typeof billingErrors;
+
+/**
+ * Applies billing errors to the right cost, and returns the cost in pico-USD. `beforeMinimum` is the cost without a
+ * minimum charge.
+ */
+export function misbilled(
+  errors: readonly BillingError[],
+  call: Pick<Consumption, "stream">,
+  right: { readonly cost: bigint; readonly beforeMinimum: bigint },
+): bigint {
+  if (errors.includes("uncounted-streams") && call.stream) return 0n;
+  let cost = errors.includes("no-minimum") ? right.beforeMinimum : right.cost;
+  if (errors.includes("wrong-fraction")) cost = (cost * 101n) / 100n;
+  if (errors.includes("rounded-up")) cost += (tenthOfACent - (cost % tenthOfACent)) % tenthOfACent;
+  return cost;
+}
+
+const tenthOfACent = 1_000_000_000n;

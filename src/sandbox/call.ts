@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout } from "node:timers/promises";
 import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
@@ -19,7 +21,10 @@ export interface SharedState {
   /** Tasks by their ids. */
   readonly tasks: Map<string, SandboxTask>;
   readonly webhooks: Webhooks;
-  /** Tasks to bill. Each function returns true once its task needs no further attempt. */
+  /**
+   * One function for each task that is not billed yet. It tries to bill the task, and returns true if no further
+   * attempt is needed.
+   */
   readonly unbilled: Set<() => boolean>;
   /** Address of the sandbox, for redirects. */
   url(): URL;
@@ -90,16 +95,41 @@ export function sendEnvelope(call: Call, status: number, message: string): void 
   sendJson(call, status, { code: status, data: null, message });
 }
 
-/** Returns true if a call of the gateway's own interface has the right key. Otherwise answers it with an error. */
+/**
+ * Returns true if a call of the gateway's own interface has the right key. Otherwise sends an error and returns false.
+ */
 export function hasApiKey(call: Call): boolean {
   const isRight = call.head.headers["x-api-key"] === call.shared.options.apiKey;
   if (!isRight) sendEnvelope(call, 401, "unauthorized: invalid api key");
   return isRight;
 }
 
-/** Answers an unknown scenario with an error, so that the user notices a typing error. */
+/** Returns true if a call of OpenAI's endpoints has the right key. Otherwise sends an error and returns false. */
+export function hasBearerKey(call: Call): boolean {
+  const { authorization = "" } = call.head.headers;
+  if (authorization === `Bearer ${call.shared.options.apiKey}`) return true;
+  const given = /^Bearer (.+)$/.exec(authorization)?.[1];
+  const message =
+    given === undefined
+      ? "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth."
+      : `Incorrect API key provided: ${masked(given)}.`;
+  sendError(call, 401, "invalid_request_error", given === undefined ? null : "invalid_api_key", message);
+  return false;
+}
+
+function masked(key: string): string {
+  return key.length < 12 ? "***" : `${key.slice(0, 3)}***${key.slice(-4)}`;
+}
+
+/** Sends an error for a request with an unknown scenario, so that the user notices a mistyped name. */
 export function refuseScenario(call: Call): void {
-  sendError(call, 400, "invalid_request_error", "unknown_scenario", "The sandbox has no such scenario.");
+  sendError(
+    call,
+    400,
+    "invalid_request_error",
+    "unknown_scenario",
+    `The sandbox does not have the scenario of this request; farebox sandbox --help lists all.`,
+  );
 }
 
 /** Ends the connection at once. `reset` sends a RST; `close` still delivers what was written. */
@@ -109,28 +139,15 @@ export function breakOff(call: Call, how: "reset" | "close"): void {
   else call.request.socket.destroy();
 }
 
-/** Waits, and then returns true. Returns false as soon as the client is gone. */
-export function pause(ms: number, gone: AbortSignal): Promise<boolean> {
-  if (gone.aborted) return Promise.resolve(false);
-  if (ms <= 0) return Promise.resolve(true);
-  return new Promise((resolve) => {
-    const end = (elapsed: boolean) => {
-      clearTimeout(timer);
-      gone.removeEventListener("abort", leave);
-      resolve(elapsed);
-    };
-    const leave = () => end(false);
-    const timer = setTimeout(end, ms, true);
-    gone.addEventListener("abort", leave);
-  });
+/** Resolves to true after a delay, or to false as soon as the client is gone. */
+export async function pause(ms: number, gone: AbortSignal): Promise<boolean> {
+  if (ms > 0) await setTimeout(ms, undefined, { signal: gone }).catch(() => undefined);
+  return !gone.aborted;
 }
 
 /** Resolves when the client is gone. */
-export function departure(gone: AbortSignal): Promise<void> {
-  if (gone.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    gone.addEventListener("abort", () => resolve(), { once: true });
-  });
+export async function untilGone(gone: AbortSignal): Promise<void> {
+  if (!gone.aborted) await once(gone, "abort");
 }
 
 /** Bills the call, except in the scenario `free`. If the client leaves later, marks the billed call. */

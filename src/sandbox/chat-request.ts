@@ -1,3 +1,4 @@
+import { isObject } from "../wire/json.ts";
 import { countTokens } from "./text.ts";
 
 /** Fields of a chat request that the sandbox uses. */
@@ -10,16 +11,22 @@ export interface ChatRequest {
   readonly maxTokens: number | undefined;
   readonly json: boolean;
   readonly logprobs: boolean;
-  /** Function that tool_choice forces. */
-  readonly tool: { readonly name: string; readonly parameters: Fields } | undefined;
+  readonly tool: ForcedTool | undefined;
   readonly promptTokens: number;
-  /** Scenario named in the last message as `#sandbox cut:5`. Proxies pass it on unchanged. */
+  /** Scenario that the last message states as `#sandbox cut:5`. Proxies pass the message on unchanged. */
   readonly scenario: string | undefined;
+}
+
+/** Tool that tool_choice forces. */
+export interface ForcedTool {
+  readonly name: string;
+  /** Schema of a function's arguments; null for a custom tool, whose input is free text. */
+  readonly parameters: Fields | null;
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Parses a JSON object that names a model. Returns an error message if the body is not one. */
+/** Parses a JSON object that names a model. Returns an error message if the body is not such an object. */
 export function readBody(body: Buffer): (Fields & { readonly model: string }) | string {
   let parsed: unknown;
   try {
@@ -27,7 +34,7 @@ export function readBody(body: Buffer): (Fields & { readonly model: string }) | 
   } catch {
     return "We could not parse the JSON body of your request.";
   }
-  if (!isFields(parsed)) return "The request body must be a JSON object.";
+  if (!isObject(parsed)) return "The request body must be a JSON object.";
   const { model } = parsed;
   if (typeof model !== "string" || model === "") return "you must provide a model parameter";
   return { ...parsed, model };
@@ -39,47 +46,47 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   if (typeof parsed === "string") return parsed;
   const { model, messages } = parsed;
   if (!Array.isArray(messages) || messages.length === 0) return "[] is too short - 'messages'";
-  if (!messages.every(isFields)) return "each of 'messages' must be an object";
+  if (!messages.every(isObject)) return "each of 'messages' must be an object";
   const { tool_choice: choice } = parsed;
-  const functions = fieldsIn(fieldsIn(parsed["tools"]).map((tool) => tool["function"]));
+  const tools = fieldsIn(parsed["tools"]).map((tool) => ({
+    type: tool["type"],
+    ...fieldsIn([tool["function"] ?? tool["custom"]])[0],
+  }));
   const streamOptions = parsed["stream_options"];
   return {
     model,
     stream: parsed["stream"] === true,
-    includeUsage: isFields(streamOptions) && streamOptions["include_usage"] === true,
+    includeUsage: isObject(streamOptions) && streamOptions["include_usage"] === true,
     choices: count(parsed["n"]) ?? 1,
     maxTokens: count(parsed["max_completion_tokens"]) ?? count(parsed["max_tokens"]),
     json: asksForJson(parsed["response_format"]),
     logprobs: parsed["logprobs"] === true,
     tool: forcedTool(
-      functions,
+      tools,
       choice,
-      isFields(choice) && isFields(choice["function"]) ? choice["function"]["name"] : undefined,
+      isObject(choice) ? fieldsIn([choice["function"] ?? choice["custom"]])[0]?.["name"] : undefined,
     ),
     promptTokens: promptTokens(messages, parsed["tools"]),
     scenario: body.includes("#sandbox") ? marker(messages.at(-1)?.["content"]) : undefined,
   };
 }
 
-export function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
+/** Returns a positive whole number; undefined for any other value. */
 export function count(value: unknown): number | undefined {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
 }
 
 /** Tokens for each message, each name and the whole prompt, from OpenAI's published example of counting. */
-const aroundMessage = 3;
-const aroundName = 1;
-const aroundPrompt = 3;
+const tokensOfMessage = 3;
+const tokensOfName = 1;
+const tokensOfPrompt = 3;
 
 export function promptTokens(messages: readonly Fields[], tools: unknown): number {
-  let total = aroundPrompt + (Array.isArray(tools) ? countTokens(JSON.stringify(tools)) : 0);
+  let total = tokensOfPrompt + (Array.isArray(tools) ? countTokens(JSON.stringify(tools)) : 0);
   for (const message of messages) {
-    total += aroundMessage + countTokens(String(message["role"] ?? ""));
+    total += tokensOfMessage + countTokens(String(message["role"] ?? ""));
     const { name, content, tool_calls: calls } = message;
-    if (typeof name === "string") total += aroundName + countTokens(name);
+    if (typeof name === "string") total += tokensOfName + countTokens(name);
     if (Array.isArray(calls)) total += countTokens(JSON.stringify(calls));
     if (typeof content === "string") total += countTokens(content);
     else if (Array.isArray(content)) for (const part of content) total += partTokens(part);
@@ -87,33 +94,39 @@ export function promptTokens(messages: readonly Fields[], tools: unknown): numbe
   return total;
 }
 
-/** Counts the tokens of a part. A part other than text counts by its kind, whatever the size of its data. */
+/**
+ * Counts the tokens of a part of a message. For a part other than text, the number depends only on its type and detail,
+ * not on the size of its data.
+ */
 function partTokens(part: unknown): number {
-  if (!isFields(part)) return 0;
+  if (!isObject(part)) return 0;
   if (typeof part["text"] === "string") return countTokens(part["text"]);
   const image = part["image_url"];
-  if (part["type"] === "image_url") return isFields(image) && image["detail"] === "low" ? 85 : 765;
+  if (part["type"] === "image_url") return isObject(image) && image["detail"] === "low" ? 85 : 765;
   return 500;
 }
 
 /** Returns the objects of a list; an empty list for any other value. */
 export function fieldsIn(list: unknown): readonly Fields[] {
-  return Array.isArray(list) ? list.filter(isFields) : [];
+  return Array.isArray(list) ? list.filter(isObject) : [];
 }
 
-/** Finds the function that tool_choice forces: the first one for `required`, otherwise the named one. */
-export function forcedTool(functions: readonly Fields[], choice: unknown, named: unknown): ChatRequest["tool"] {
-  const found =
-    choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
+/** Finds the function or custom tool that tool_choice forces: the first one for `required`, otherwise the named one. */
+export function forcedTool(tools: readonly Fields[], choice: unknown, named: unknown): ForcedTool | undefined {
+  const found = tools.find(
+    ({ type, name }) =>
+      (type === "function" || type === "custom") && (choice === "required" || (named !== undefined && name === named)),
+  );
   if (typeof found?.["name"] !== "string") return undefined;
-  return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
+  const { name, type, parameters } = found;
+  return { name, parameters: type === "custom" ? null : isObject(parameters) ? parameters : {} };
 }
 
 export function asksForJson(format: unknown): boolean {
-  return isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema");
+  return isObject(format) && (format["type"] === "json_object" || format["type"] === "json_schema");
 }
 
-/** Returns the scenario that a text names. */
+/** Returns the scenario that a text states as `#sandbox cut:5`; undefined if it states none. */
 export function marker(text: unknown): string | undefined {
   return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(text ?? ""))?.[1];
 }

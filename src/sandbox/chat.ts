@@ -1,6 +1,6 @@
 import { composeAnswer, type Answer } from "./answer.ts";
 import { serveBench } from "./bench.ts";
-import { charge, pause, refuseScenario, sendError, withScenario, type Call } from "./call.ts";
+import { charge, hasBearerKey, pause, refuseScenario, sendError, withScenario, type Call } from "./call.ts";
 import { readChatRequest, type ChatRequest, type Fields } from "./chat-request.ts";
 import { completionOf } from "./completion.ts";
 import type { Consumption } from "./billing.ts";
@@ -23,10 +23,11 @@ const chatForm: TextForm = { read: readChatRequest, body: completionOf, events: 
 
 /** Serves `POST /v1/chat/completions`. */
 export function serveChat(asked: Call): Promise<void> {
-  return "bench" in asked.scenario && hasKey(asked) ? serveBench(asked) : serveText(asked, chatForm);
+  if (!("bench" in asked.scenario)) return serveText(asked, chatForm);
+  return hasBearerKey(asked) ? serveBench(asked) : Promise.resolve();
 }
 
-/** Serves any text endpoint in its form. */
+/** Serves a text endpoint. `form` reads its requests and writes its answers. */
 export async function serveText(asked: Call, form: TextForm): Promise<void> {
   const accepted = accept(asked, () => form.read(asked.seen.body));
   if (accepted === undefined) return undefined;
@@ -55,13 +56,16 @@ export async function answerOrFault(
   return stayed ? serveFault(call, fault) : undefined;
 }
 
-/** Request with the scenario named in its text. */
+/** Request with the scenario that its text states. */
 interface Marked {
   readonly model: string;
   readonly scenario: string | undefined;
 }
 
-/** Applies the scenarios in the model's suffix and the last message. Returns no call if one of them is unknown. */
+/**
+ * Applies the scenarios that the model's suffix and the request's text state, and removes the suffix from the model.
+ * The call is undefined if a scenario is unknown.
+ */
 export function settleScenario<Request extends Marked>(
   asked: Call,
   read: Request,
@@ -87,7 +91,7 @@ export function accept<Request extends Marked>(
   asked: Call,
   read: () => Request | string,
 ): Accepted<Request> | undefined {
-  if (!hasKey(asked)) return refuseKey(asked);
+  if (!hasBearerKey(asked)) return undefined;
   const given = read();
   if (typeof given === "string") return refused(sendError(asked, 400, "invalid_request_error", null, given));
   const { call, request } = settleScenario(asked, given);
@@ -95,20 +99,3 @@ export function accept<Request extends Marked>(
 }
 
 function refused(_sent: void): undefined {}
-
-function hasKey({ head, shared }: Call): boolean {
-  return head.headers.authorization === `Bearer ${shared.options.apiKey}`;
-}
-
-function refuseKey(call: Call): undefined {
-  const given = /^Bearer (.+)$/.exec(call.head.headers.authorization ?? "")?.[1];
-  const message =
-    given === undefined
-      ? "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth."
-      : `Incorrect API key provided: ${masked(given)}.`;
-  sendError(call, 401, "invalid_request_error", given === undefined ? null : "invalid_api_key", message);
-}
-
-function masked(key: string): string {
-  return key.length < 12 ? "***" : `${key.slice(0, 3)}***${key.slice(-4)}`;
-}

@@ -25,7 +25,7 @@ function choiceOf(choice: Choice, request: ChatRequest): Fields {
     index: choice.index,
     message: {
       role: "assistant",
-      ...(choice.tool === undefined ? { content: text } : toolCall(choice.tool, text)),
+      ...(choice.tool === undefined ? { content: text } : { content: null, tool_calls: [toolCall(choice.tool, text)] }),
       refusal: null,
     },
     logprobs: request.logprobs ? { content: choice.pieces.map(logprobOf), refusal: null } : null,
@@ -33,11 +33,17 @@ function choiceOf(choice: Choice, request: ChatRequest): Fields {
   };
 }
 
-function toolCall(tool: { id: string; name: string }, args: string): Fields {
-  return {
-    content: null,
-    tool_calls: [{ id: tool.id, type: "function", function: { name: tool.name, arguments: args } }],
-  };
+/** Builds a tool call as an answer of `/v1/chat/completions` contains it. */
+export function toolCall(tool: NonNullable<Choice["tool"]>, text: string): Fields {
+  const { id, name, isCustom } = tool;
+  return isCustom
+    ? { id, type: "custom", custom: { name, input: text } }
+    : { id, type: "function", function: { name, arguments: text } };
+}
+
+/** Builds the part of a tool call that a delta adds. */
+export function toolText({ isCustom }: NonNullable<Choice["tool"]>, text: string): Fields {
+  return isCustom ? { custom: { input: text } } : { function: { arguments: text } };
 }
 
 /** Generates the log probability of one token. */

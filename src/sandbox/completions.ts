@@ -1,5 +1,6 @@
+import { isObject } from "../wire/json.ts";
 import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
-import { count, isFields, marker, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
+import { count, marker, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
 import type { TextForm } from "./chat.ts";
 import { systemFingerprint } from "./completion.ts";
 import type { Scenario } from "./scenarios.ts";
@@ -9,8 +10,8 @@ import { countTokens } from "./text.ts";
 /** Form of `POST /v1/completions`, which continues a text. */
 export const completionsForm: TextForm = { read, body, events };
 
-/** Number of output tokens for a request that states no maximum. */
-const defaultTokens = 16;
+/** Maximum number of output tokens for a request that states none. */
+const defaultMaxTokens = 16;
 
 function read(bytes: Buffer): ChatRequest | string {
   const parsed = readBody(bytes);
@@ -20,9 +21,9 @@ function read(bytes: Buffer): ChatRequest | string {
   return {
     model: parsed.model,
     stream: parsed["stream"] === true,
-    includeUsage: isFields(options) && options["include_usage"] === true,
+    includeUsage: isObject(options) && options["include_usage"] === true,
     choices: prompts.length * (count(parsed["n"]) ?? 1),
-    maxTokens: count(parsed["max_tokens"]) ?? defaultTokens,
+    maxTokens: count(parsed["max_tokens"]) ?? defaultMaxTokens,
     json: false,
     logprobs: false,
     tool: undefined,

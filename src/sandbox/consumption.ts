@@ -3,7 +3,7 @@ import type { Consumption } from "./billing.ts";
 import type { Call } from "./call.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** Returns the billed quantities of an answer other than text. */
+/** Returns the billed quantities of an answer. */
 export function plainConsumption(
   call: Call,
   used: Pick<Consumption, "model" | "promptTokens"> & Partial<Consumption>,
@@ -23,8 +23,9 @@ export function plainConsumption(
 }
 
 /**
- * Returns the billed quantities of a text answer. A complete answer is billed in full. A stream that ended early is billed for
- * the prompt and the written tokens. Hidden tokens precede the first visible token, so they are billed with it.
+ * Returns the billed quantities of a text answer. A complete answer is billed in full. A stream that ended early is
+ * billed for the prompt and the written tokens. Hidden tokens precede the first visible token, so they are billed with
+ * it.
  */
 export function consumptionOf(
   call: Call,
@@ -36,17 +37,14 @@ export function consumptionOf(
   const delivered = stream?.delivered ?? null;
   const visible = whole && !endless ? answer.visibleTokens : (delivered ?? answer.visibleTokens);
   const hidden = visible > 0 ? answer.reasoningTokens : 0;
-  return {
-    requestId: call.requestId,
+  return plainConsumption(call, {
     completionId: answer.id,
-    at: call.shared.options.now(),
-    model: answer.askedModel,
-    scenario: call.seen.scenario,
+    model: answer.billedModel,
     stream: stream !== undefined,
     promptTokens: answer.promptTokens,
     cachedTokens: answer.cachedTokens,
-    completionTokens: visible + hidden + (numberOf(call.scenario, "overbill") ?? 0),
+    completionTokens: visible + hidden,
     deliveredTokens: delivered,
     cutByGateway: stream?.cutByGateway ?? false,
-  };
+  });
 }

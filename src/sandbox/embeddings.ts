@@ -1,16 +1,20 @@
+import { reportedUsage } from "./answer.ts";
 import { accept, answerOrFault } from "./chat.ts";
 import { charge, type Call } from "./call.ts";
 import { count, type Fields } from "./chat-request.ts";
 import { readForm } from "./form.ts";
 import { inputTokens } from "./completions.ts";
 import { plainConsumption } from "./consumption.ts";
-import { writeAnswer } from "./plain.ts";
+import { writeJson } from "./plain.ts";
 import { digest, randomFrom } from "./random.ts";
 import { numberOf } from "./scenarios.ts";
 
 const defaultDimensions = 1536;
 
-/** Serves `POST /v1/embeddings`: answers with vectors that depend only on the seed and the bytes of the request. */
+/**
+ * Serves `POST /v1/embeddings`. Each vector depends only on the seed, the bytes of the request and the position of the
+ * vector.
+ */
 export async function serveEmbeddings(asked: Call): Promise<void> {
   const accepted = accept(asked, () => readForm(asked, "input"));
   if (accepted === undefined) return undefined;
@@ -27,8 +31,8 @@ export async function serveEmbeddings(asked: Call): Promise<void> {
       index,
       embedding: vectorOf(call, request.fields, index),
     }));
-    const body = { object: "list", data, model: call.scenario.served ?? request.model, ...usageOf(call, promptTokens) };
-    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
+    const usage = reportedUsage(call.scenario, { prompt_tokens: promptTokens, total_tokens: promptTokens });
+    return writeJson(call, { object: "list", data, model: call.scenario.served ?? request.model, usage });
   });
 }
 
@@ -40,11 +44,4 @@ function vectorOf(
   const random = randomFrom(digest(call.shared.options.seed, call.seen.body, index));
   const vector = Float32Array.from({ length: count(dimensions) ?? defaultDimensions }, () => random() * 0.1 - 0.05);
   return format === "base64" ? Buffer.from(vector.buffer).toString("base64") : [...vector];
-}
-
-function usageOf({ scenario }: Call, promptTokens: number): Fields {
-  if ("no-usage" in scenario) return {};
-  if ("empty-usage" in scenario) return { usage: {} };
-  if (scenario.usage !== undefined) return { usage: JSON.parse(scenario.usage) };
-  return { usage: { prompt_tokens: promptTokens, total_tokens: promptTokens } };
 }

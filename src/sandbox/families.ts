@@ -1,4 +1,4 @@
-/** Path of a task family, in use by such gateways before `/api/v1/task`. */
+/** Path that belongs to one task family. Gateways used such paths before `/api/v1/task`. */
 export interface FamilyPath {
   readonly does: "create" | "show" | "cancel";
   readonly model: string;
@@ -8,10 +8,11 @@ export interface FamilyPath {
   readonly taskType: string;
   /** Field that contains the input. Default: the whole body. */
   readonly input?: string;
-  /** Place of the id in the answer to a creation: at the root or in an envelope. `form` is the form of the task's record. */
+  /** Place of the id in the answer to a creation. */
   readonly answer: "root" | "envelope";
+  /** Form of the task's record. `SandboxTask` describes each form. */
   readonly form: "answer" | "conversation" | "root";
-  /** Id in the path: the task itself, or the task that a new one is based on. */
+  /** Id in the path: the id of the task, or of the task that a new one is based on. Null if the path has no id. */
   readonly taskId: string | null;
 }
 

@@ -1,4 +1,4 @@
-import { breakOff, departure, send, sendError, sendJson, type Call } from "./call.ts";
+import { breakOff, untilGone, send, sendError, sendJson, type Call } from "./call.ts";
 import { numberOf, type Scenario, type ScenarioName } from "./scenarios.ts";
 
 const faults = [
@@ -14,21 +14,24 @@ const faults = [
   "bad-json",
 ] as const satisfies readonly ScenarioName[];
 
-/** Returns the scenario that replaces the answer, if any. A single redirect applies only to the first request. */
+/**
+ * Returns the scenario that replaces the answer; undefined if none does. `redirect-307` and `redirect-foreign` redirect
+ * only once.
+ */
 export function faultOf(scenario: Scenario, redirects: number): (typeof faults)[number] | undefined {
   return faults.find(
     (name) => name in scenario && !(redirects > 0 && (name === "redirect-307" || name === "redirect-foreign")),
   );
 }
 
-/** Sends the fault instead of the answer. */
+/** Serves a fault in place of the answer. */
 export async function serveFault(call: Call, fault: (typeof faults)[number]): Promise<void> {
   const { scenario } = call;
   switch (fault) {
     case "reset-before":
       return breakOff(call, "reset");
     case "silent":
-      return departure(call.gone);
+      return untilGone(call.gone);
     case "redirect-307":
     case "redirect-loop":
       return redirect(call, `/moved/${call.redirects + 1}${call.path}`);
@@ -78,13 +81,13 @@ const errors: Readonly<Record<number, readonly [type: string, code: string | nul
 export function sendStatus(call: Call, status: number): void {
   const [type, code, message] = errors[status] ?? ["server_error", null, `The request failed with status ${status}.`];
   if (status === 524) return send(call, 524, { "content-type": "text/plain; charset=UTF-8" }, "error code: 524");
-  const said =
+  const text =
     "echo-key" in call.scenario ? `${message} You called with ${call.head.headers.authorization ?? ""}` : message;
-  if (call.path.startsWith("/account")) return sendJson(call, status, { code: status, data: null, message: said });
+  if (call.path.startsWith("/account")) return sendJson(call, status, { code: status, data: null, message: text });
   if (status === 429) {
-    return sendJson(call, 429, { error: { message: said, type, param: null, code } }, { "retry-after": "1" });
+    return sendJson(call, 429, { error: { message: text, type, param: null, code } }, { "retry-after": "1" });
   }
-  return sendError(call, status, type, code, said);
+  return sendError(call, status, type, code, text);
 }
 
 function sendHtml(call: Call, status: number): void {

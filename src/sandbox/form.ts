@@ -4,12 +4,15 @@ import { marker, readBody, type Fields } from "./chat-request.ts";
 export interface Form {
   readonly model: string;
   readonly fields: Fields;
-  /** Scenario named in one of the fields. */
+  /** Scenario that a field states. */
   readonly scenario: string | undefined;
   readonly files: readonly { readonly name: string; readonly bytes: Buffer }[];
 }
 
-/** Reads a JSON or form body. Returns an error message if it names no model. `marked` is the field that may name a scenario. */
+/**
+ * Reads a JSON or form body. Returns an error message if the body is not valid or names no model. `marked` is the field
+ * that may state a scenario.
+ */
 export function readForm({ head, seen }: Call, marked: string): Form | string {
   const [, boundary] = /boundary="?([^";]+)/.exec(head.headers["content-type"] ?? "") ?? [];
   if (boundary === undefined) {

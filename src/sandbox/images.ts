@@ -1,9 +1,10 @@
 import { charge, type Call } from "./call.ts";
+import { reportedUsage } from "./answer.ts";
 import { accept, answerOrFault } from "./chat.ts";
 import type { Fields } from "./chat-request.ts";
 import { plainConsumption } from "./consumption.ts";
 import { readForm } from "./form.ts";
-import { writeAnswer } from "./plain.ts";
+import { writeJson } from "./plain.ts";
 import { numberOf } from "./scenarios.ts";
 import { writeMediaEvents } from "./media-events.ts";
 import { countTokens } from "./text.ts";
@@ -33,7 +34,12 @@ export async function serveImages(asked: Call): Promise<void> {
     completionTokens: count * perImage,
   };
   const consumption = plainConsumption(call, used);
-  const usage = usageOf(call, { textTokens, imageTokens, outputTokens: count * perImage });
+  const usage = reportedUsage(call.scenario, {
+    total_tokens: textTokens + imageTokens + count * perImage,
+    input_tokens: textTokens + imageTokens,
+    output_tokens: count * perImage,
+    input_tokens_details: { text_tokens: textTokens, image_tokens: imageTokens },
+  });
   const image = pixel + "A".repeat(numberOf(call.scenario, "big") ?? 0);
   const facts = {
     created: Math.floor(call.shared.options.now() / 1000),
@@ -52,34 +58,18 @@ export async function serveImages(asked: Call): Promise<void> {
       );
     charge(call, consumption);
     const data = Array.from({ length: count }, () => ({ b64_json: image }));
-    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify({ ...facts, data, ...usage })));
+    return writeJson(call, { ...facts, data, usage });
   });
-}
-
-function usageOf(
-  { scenario }: Call,
-  used: { readonly textTokens: number; readonly imageTokens: number; readonly outputTokens: number },
-): Fields {
-  if ("no-usage" in scenario) return {};
-  const input = used.textTokens + used.imageTokens;
-  return {
-    usage: {
-      total_tokens: input + used.outputTokens,
-      input_tokens: input,
-      output_tokens: used.outputTokens,
-      input_tokens_details: { text_tokens: used.textTokens, image_tokens: used.imageTokens },
-    },
-  };
 }
 
 function* streamOf(
   call: Call,
-  of: { readonly image: string; readonly usage: Fields; readonly partial: number },
+  of: { readonly image: string; readonly usage: Fields | undefined; readonly partial: number },
 ): Generator<Fields> {
   const kind = call.path.endsWith("/generations") ? "image_generation" : "image_edit";
   for (let index = 0; index < of.partial; index++) {
     yield { type: `${kind}.partial_image`, partial_image_index: index, b64_json: of.image };
   }
   if ("no-finish" in call.scenario) return;
-  yield { type: `${kind}.completed`, b64_json: of.image, ...of.usage };
+  yield { type: `${kind}.completed`, b64_json: of.image, usage: of.usage };
 }

@@ -1,23 +1,26 @@
 import type { Consumption } from "./billing.ts";
 import { breakOff, charge, writeHead, type Call } from "./call.ts";
 import type { Fields } from "./chat-request.ts";
-import { afterHeaders, Outlet } from "./outlet.ts";
+import { pauseAfterHeaders, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame } from "./stream-events.ts";
 
-/** Writes a stream of typed events. Bills it in full before the first event, because media is not delivered by the token. */
+/**
+ * Writes a stream of typed events. Bills the answer in full before the first event, because media is not delivered
+ * token by token.
+ */
 export async function writeMediaEvents(call: Call, consumption: Consumption, events: Iterable<Fields>): Promise<void> {
   writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
   const { observer } = call.shared;
   observer.activeStreams += 1;
   charge(call, { ...consumption, stream: true });
   try {
-    const outlet = new Outlet(call, undefined);
-    if (!(await afterHeaders(call))) return;
+    const writer = new BodyWriter(call, undefined);
+    if (!(await pauseAfterHeaders(call))) return;
     const cutAfter = numberOf(call.scenario, "cut");
     for (const event of events) {
       if (call.seen.deltas === cutAfter) {
-        await outlet.flush();
+        await writer.flush();
         return breakOff(call, "close");
       }
       call.seen.deltas += 1;
@@ -26,9 +29,9 @@ export async function writeMediaEvents(call: Call, consumption: Consumption, eve
         { kind: "delta", name: String(event["type"]), data: JSON.stringify(event), tokens: 0 },
         call.scenario,
       );
-      if (!(await outlet.write(text))) return;
+      if (!(await writer.write(text))) return;
     }
-    await outlet.end();
+    await writer.end();
   } finally {
     observer.activeStreams -= 1;
     observer.changed();

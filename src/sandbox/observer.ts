@@ -9,15 +9,18 @@ interface Waiter {
   readonly fail: (reason: Error) => void;
 }
 
-/** Records events, and resolves `waitFor` when its condition holds. */
+/** Records requests and other events. Resolves each `waitFor` when its condition is true. */
 export class Observer {
   readonly requests: OpenRequest[] = [];
-  /** Requests for the account record. They have their own list because a proxy sends them on a timer. */
+  /** Requests for the account record. They are in a separate list, because a proxy sends them on a timer. */
   readonly accountRequests: OpenRequest[] = [];
   activeStreams = 0;
   openConnections = 0;
   readonly webhookTries: WebhookTry[] = [];
-  /** Number of requests ever added to `requests`. Answers are numbered by it. */
+  /**
+   * Number of requests so far, without those for the account record, but with those no longer in `requests`. A
+   * call's number is the value at its arrival.
+   */
   count = 0;
   readonly #keep: number;
   readonly #waiters = new Set<Waiter>();
@@ -26,7 +29,7 @@ export class Observer {
     this.#keep = keepRequests;
   }
 
-  see(request: SandboxRequest, at: number): OpenRequest {
+  record(request: SandboxRequest, at: number): OpenRequest {
     const seen: OpenRequest = { ...request, at, scenario: "", status: null, deltas: 0, ended: "open" };
     if (request.path.endsWith("/account/info")) this.#keepIn(this.accountRequests, seen);
     else {
@@ -42,8 +45,8 @@ export class Observer {
     if (list.length > 2 * this.#keep) list.splice(0, list.length - this.#keep);
   }
 
-  triedWebhook(tried: WebhookTry): void {
-    this.webhookTries.push(tried);
+  recordWebhookTry(attempt: WebhookTry): void {
+    this.webhookTries.push(attempt);
     this.changed();
   }
 
@@ -74,7 +77,7 @@ export class Observer {
     return promise;
   }
 
-  giveUp(): void {
+  failWaiters(): void {
     for (const waiter of this.#waiters) waiter.fail(new Error("the sandbox was closed"));
   }
 }

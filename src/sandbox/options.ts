@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { PicoUsd } from "../core/money.ts";
-import type { BillingError } from "./billing-errors.ts";
-import type { BilledCall, BilledTotals, Minimum } from "./billing.ts";
+import type { BilledCall, BilledTotals, BillingError, Minimum } from "./billing.ts";
 import type { WebhookTry } from "./webhooks.ts";
 import type { ModelPrice } from "./prices.ts";
 
@@ -17,7 +16,7 @@ export interface SandboxRequest extends RequestHead {
   readonly body: Buffer;
 }
 
-/** Request as the sandbox recorded it. It is recorded once its headers are read. */
+/** Recorded request. The sandbox records a request when it has read the headers. */
 export interface SeenRequest extends SandboxRequest {
   /** Unix time in milliseconds. */
   readonly at: number;
@@ -31,7 +30,7 @@ export interface SeenRequest extends SandboxRequest {
   readonly ended: "open" | "answered" | "brokenOff" | "clientLeft";
 }
 
-/** Returns scenarios such as `cut:5+slow:20`. */
+/** Returns scenarios such as `cut:5+slow:20`; undefined for none. */
 type Choose<Request> = (request: Request) => string | undefined;
 
 export interface SandboxOptions {
@@ -58,13 +57,13 @@ export interface SandboxOptions {
   /** Time after which idle sockets are closed, in milliseconds. Default: 65,000. */
   readonly keepAliveMs?: number;
   /**
-   * Chooses the scenarios of a request, once its body is read. Those of the header, the model suffix and the message also
-   * apply.
+   * Chooses the scenarios of a request once its body is read. The scenarios of the header, the model suffix and the
+   * message also apply.
    */
   readonly scenario?: Choose<SandboxRequest>;
   /** Chooses the scenarios of a request once its headers are read, for `early-response`. */
   readonly scenarioAtHeaders?: Choose<RequestHead>;
-  /** Member of the account record that contains `equivalent_in_usd`. Default `data`. */
+  /** Member of the account record that contains `equivalent_in_usd`. Default: `data`. */
   readonly equivalentInUsd?: "data" | "root" | "wallet" | "credit_pack_info" | "absent";
   /** Number of newest requests to keep, with their bodies. Default: 1,000; 0 keeps none. */
   readonly keepRequests?: number;
@@ -102,10 +101,10 @@ export interface Sandbox extends AsyncDisposable {
   /** Spends an amount as another client of the account would. */
   useByOthers(amountUsd: string): void;
   /**
-   * Resolves as soon as the condition is true: checks it now and after every event. Rejects after the timeout (default 15 s)
-   * and when the sandbox closes.
+   * Resolves as soon as the condition is true: checks it now and after every event. Rejects after the timeout (default
+   * 45 s) and when the sandbox closes.
    */
-  waitFor(holds: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
+  waitFor(condition: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
   /** Closes every socket, including those with an answer in progress. */
   close(): Promise<void>;
 }

@@ -1,12 +1,17 @@
 import type { Answer } from "./answer.ts";
 import { breakOff, charge, pause, writeHead, type Call } from "./call.ts";
 import { consumptionOf } from "./consumption.ts";
-import { afterHeaders, compress, encodingOf, Outlet } from "./outlet.ts";
+import { pauseAfterHeaders, compress, encodingOf, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** Answers with one JSON object. Bills it in full before writing, even if the client leaves. */
+/** Sends an answer as one JSON object. Bills the answer in full before writing, even if the client leaves. */
 export function sendAnswer(call: Call, answer: Answer, body: unknown): Promise<void> {
   charge(call, consumptionOf(call, answer));
+  return writeJson(call, body);
+}
+
+/** Writes a billed answer as one JSON object. */
+export function writeJson(call: Call, body: unknown): Promise<void> {
   return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
 }
 
@@ -22,40 +27,40 @@ export async function writeAnswer(call: Call, contentType: string, plain: Buffer
     ...(encoding === undefined ? {} : { "content-encoding": encoding }),
   };
   writeHead(call, 200, headers);
-  if (isOrdinary(call)) {
+  if (isWrittenAtOnce(call)) {
     response.end(body);
     return;
   }
-  await writeSpecially(call, body);
+  await writeByScenario(call, body);
 }
 
-/** Returns true if the scenario writes the body at once. */
-function isOrdinary({ scenario }: Call): boolean {
+/** Returns true if no scenario delays, splits or breaks off the body. */
+function isWrittenAtOnce({ scenario }: Call): boolean {
   return !["cut", "reset-after-headers", "silent-stream", "wrong-length", "slow", "split", "headers-first"].some(
     (name) => name in scenario,
   );
 }
 
-async function writeSpecially(call: Call, body: Buffer): Promise<void> {
+async function writeByScenario(call: Call, body: Buffer): Promise<void> {
   const { scenario, gone, response } = call;
-  const outlet = new Outlet(call, undefined);
+  const writer = new BodyWriter(call, undefined);
   response.flushHeaders();
-  if ("silent-stream" in scenario || !(await afterHeaders(call))) return;
+  if ("silent-stream" in scenario || !(await pauseAfterHeaders(call))) return;
   if ("reset-after-headers" in scenario) {
-    await outlet.flush();
+    await writer.flush();
     breakOff(call, "reset");
     return;
   }
   const delayMs = numberOf(scenario, "slow") ?? 0;
   for (const part of inParts("cut" in scenario ? body.subarray(0, body.length / 2) : body, delayMs > 0 ? 5 : 1)) {
-    if (!(await pause(delayMs, gone)) || !(await outlet.write(part))) return;
+    if (!(await pause(delayMs, gone)) || !(await writer.write(part))) return;
   }
   if ("cut" in scenario || "wrong-length" in scenario) {
-    await outlet.flush();
+    await writer.flush();
     if (!gone.aborted) breakOff(call, "close");
     return;
   }
-  await outlet.end();
+  await writer.end();
 }
 
 function* inParts(body: Buffer, parts: number): Generator<Buffer> {

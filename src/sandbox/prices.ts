@@ -6,15 +6,15 @@ export interface ModelPrice {
   /** Price of images or audio in the prompt. Default: the price of input. */
   readonly partInput?: string;
   readonly output: string;
-  /** Minimum that replaces the sandbox's general minimum. */
+  /** Minimum charge of a call, in tokens and in USD. Default: the sandbox's general minimum. */
   readonly minimumTokens?: number;
   readonly minimumUsd?: string;
 }
 
 /**
- * Official prices (input, output) and the percentage that the group charges. Prices follow the public price tables of 2026-08,
- * percentages the gateway's group list: half for large general models, three quarters for smaller and premium models, a quarter
- * for the fast model.
+ * Official prices (input, output) and the percentage of them that the price group charges. Prices come from the public
+ * tables of August 2026. Percentages come from the gateway's group list: 50 for large general models, 75 for smaller
+ * and premium ones, 100 for embeddings, and 25 for the fast model.
  */
 const official: Readonly<Record<string, readonly [input: string, output: string, percent: number]>> = {
   "gpt-4o": ["2.50", "10.00", 50],
@@ -46,7 +46,7 @@ const media: Readonly<Record<string, ModelPrice>> = {
 const unknownModel: ModelPrice = { input: "2.00", output: "8.00" };
 
 /** Returns the sandbox's prices by model; "*" applies to any other model. */
-export function listPrices(): Record<string, ModelPrice> {
+export function sandboxPrices(): Record<string, ModelPrice> {
   const prices: Record<string, ModelPrice> = { "*": unknownModel };
   for (const [model, [input, output, percent]] of Object.entries(official)) {
     prices[model] = { input: percentOf(input, percent), output: percentOf(output, percent) };
@@ -54,7 +54,7 @@ export function listPrices(): Record<string, ModelPrice> {
   return { ...prices, ...media };
 }
 
-/** Returns a percentage of a price with two decimals. The result is exact, because it has at most four decimals. */
+/** Returns a percentage of a price. The price must have two decimals, so four decimals state the result exactly. */
 function percentOf(price: string, percent: number): string {
   const product = (BigInt(price.replace(".", "")) * BigInt(percent)).toString().padStart(5, "0");
   return `${product.slice(0, -4)}.${product.slice(-4)}`;

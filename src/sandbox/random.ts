@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 /** Returns a number from 0 to 1, excluding 1. */
 export type Random = () => number;
 
-/** Returns the hex digest of these parts. Everything random in the sandbox is derived from it. */
+/** Returns the hex digest of these parts. All random values in the sandbox are derived from such digests. */
 export function digest(...parts: readonly (string | number | Uint8Array)[]): string {
   const hash = createHash("sha256");
   for (const part of parts) hash.update(typeof part === "number" ? `${part};` : part);

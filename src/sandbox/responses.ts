@@ -1,10 +1,10 @@
+import { isObject } from "../wire/json.ts";
 import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
 import {
   asksForJson,
   count,
   fieldsIn,
   forcedTool,
-  isFields,
   marker,
   promptTokens,
   readBody,
@@ -15,7 +15,7 @@ import type { TextForm } from "./chat.ts";
 import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
 
-/** Form of `POST /v1/responses`, with items as input and output and typed events. */
+/** Form of `POST /v1/responses`, which has items as input and output, and typed events. */
 export const responsesForm: TextForm = { read, body: (answer) => responseOf(answer, whole(answer)), events };
 
 function read(bytes: Buffer): ChatRequest | string {
@@ -24,8 +24,7 @@ function read(bytes: Buffer): ChatRequest | string {
   const { model, input, instructions, tools, text, tool_choice: choice } = parsed;
   const items: readonly Fields[] = typeof input === "string" ? [{ role: "user", content: input }] : fieldsIn(input);
   const system = typeof instructions === "string" ? [{ role: "system", content: instructions }] : [];
-  const functions = fieldsIn(tools).filter(({ type }) => type === "function");
-  const format = isFields(text) ? text["format"] : undefined;
+  const format = isObject(text) ? text["format"] : undefined;
   return {
     model,
     stream: parsed["stream"] === true,
@@ -34,8 +33,8 @@ function read(bytes: Buffer): ChatRequest | string {
     maxTokens: count(parsed["max_output_tokens"]),
     json: asksForJson(format),
     logprobs: false,
-    // In this interface a tool is the function's definition itself.
-    tool: forcedTool(functions, choice, isFields(choice) ? choice["name"] : undefined),
+    // In this interface, an entry of `tools` is itself the definition of the function.
+    tool: forcedTool(fieldsIn(tools), choice, isObject(choice) ? choice["name"] : undefined),
     promptTokens: promptTokens([...system, ...items], tools),
     scenario: bytes.includes("#sandbox") ? marker(items.at(-1)?.["content"]) : undefined,
   };
@@ -85,14 +84,11 @@ function responseOf(answer: Answer, { status, output, usage }: Progress): Fields
 
 function itemOf(answer: Answer, choice: Choice, status: Progress["status"], text = textOf(choice)): Fields {
   if (choice.tool !== undefined) {
-    return {
-      type: "function_call",
-      id: choice.tool.id.replace("call", "fc"),
-      call_id: choice.tool.id,
-      name: choice.tool.name,
-      arguments: text,
-      status,
-    };
+    const { id, name, isCustom } = choice.tool;
+    const call = { call_id: id, name, status };
+    return isCustom
+      ? { type: "custom_tool_call", id: id.replace("call", "ctc"), ...call, input: text }
+      : { type: "function_call", id: id.replace("call", "fc"), ...call, arguments: text };
   }
   const content = status === "in_progress" ? [] : [partOf(text)];
   return { type: "message", id: answer.id.replace("chatcmpl-", "msg_"), role: "assistant", status, content };
@@ -114,9 +110,9 @@ function usageOf({ usage }: Answer): Fields | null {
   } = usage;
   return {
     input_tokens: prompt_tokens,
-    input_tokens_details: { cached_tokens: isFields(given) ? given["cached_tokens"] : 0 },
+    input_tokens_details: { cached_tokens: isObject(given) ? given["cached_tokens"] : 0 },
     output_tokens: completion_tokens,
-    output_tokens_details: { reasoning_tokens: isFields(made) ? made["reasoning_tokens"] : 0 },
+    output_tokens_details: { reasoning_tokens: isObject(made) ? made["reasoning_tokens"] : 0 },
     total_tokens,
   };
 }
@@ -137,7 +133,12 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   const item = itemOf(answer, choice, "in_progress", "");
   yield event("role", "response.output_item.added", { output_index: 0, item });
   const at = { item_id: item["id"], output_index: 0, ...(choice.tool === undefined && { content_index: 0 }) };
-  const what = choice.tool === undefined ? "output_text" : "function_call_arguments";
+  const what =
+    choice.tool === undefined
+      ? "output_text"
+      : choice.tool.isCustom
+        ? "custom_tool_call_input"
+        : "function_call_arguments";
   if (choice.tool === undefined) yield event("role", "response.content_part.added", { ...at, part: partOf("") });
   for (const [, pieces] of interleaved(answer, scenario)) {
     yield event(
@@ -153,7 +154,9 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   yield event(
     "role",
     `response.${what}.done`,
-    choice.tool === undefined ? { ...at, text, logprobs: [] } : { ...at, arguments: text },
+    choice.tool === undefined
+      ? { ...at, text, logprobs: [] }
+      : { ...at, [choice.tool.isCustom ? "input" : "arguments"]: text },
   );
   if (choice.tool === undefined) yield event("role", "response.content_part.done", { ...at, part: partOf(text) });
   yield event("role", "response.output_item.done", { output_index: 0, item: output[0] });

@@ -1,10 +1,20 @@
+import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
+import { bracketed } from "../core/addresses.ts";
 import { formatUsd } from "../core/money.ts";
 import { serveAccount } from "./account.ts";
 import { serveSpeech, serveTranscription } from "./audio.ts";
 import { Billing } from "./billing.ts";
-import { refuseScenario, sendError, sendJson, withScenario, type Call, type SharedState } from "./call.ts";
+import {
+  hasBearerKey,
+  refuseScenario,
+  sendError,
+  sendJson,
+  withScenario,
+  type Call,
+  type SharedState,
+} from "./call.ts";
 import { serveChat, serveText } from "./chat.ts";
 import { completionsForm } from "./completions.ts";
 import { serveEmbeddings } from "./embeddings.ts";
@@ -29,7 +39,7 @@ export type {
   SeenRequest,
 } from "./options.ts";
 
-/** Starts a fake gateway on a TCP port. Throws if the port is taken. */
+/** Starts a fake gateway on a TCP port. Rejects if the port is taken. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();
   const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? defaults.keepAliveMs });
@@ -48,7 +58,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   });
   server.on("request", (request, response) => void answer(shared, request, response));
   countTokens("Builds the tokenizer before the first request.");
-  await listen(server, shared.options.port, shared.options.host);
+  server.listen(shared.options.port, shared.options.host, 4096);
+  await once(server, "listening");
   return sandboxOf(shared, server, sockets);
 }
 
@@ -79,7 +90,11 @@ function sharedStateOf(given: SandboxOptions, url: () => URL): SharedState {
     billing: new Billing({ ...options, prices, minimum, errors }),
     observer,
     tasks: new Map(),
-    webhooks: new Webhooks({ now, retryMs: options.webhookRetryMs, onTry: (tried) => observer.triedWebhook(tried) }),
+    webhooks: new Webhooks({
+      now,
+      retryMs: options.webhookRetryMs,
+      onTry: (attempt) => observer.recordWebhookTry(attempt),
+    }),
     unbilled: new Set(),
     idPrefix: digest(options.seed, "request").slice(0, 20),
     url,
@@ -88,17 +103,7 @@ function sharedStateOf(given: SandboxOptions, url: () => URL): SharedState {
 
 function urlOf(server: Server, host = "127.0.0.1"): string {
   const { port } = server.address() as AddressInfo;
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-}
-
-function listen(server: Server, port: number, host: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, 4096, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
+  return `http://${bracketed(host)}:${port}`;
 }
 
 function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Socket>): Sandbox {
@@ -106,7 +111,7 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
   const address = server.address() as AddressInfo;
   let closed: Promise<void> | undefined;
   const close = () => {
-    closed ??= shut(server, sockets, shared);
+    closed ??= closeServer(server, sockets, shared);
     return closed;
   };
   const balance = () => {
@@ -133,12 +138,12 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
     webhookTries: observer.webhookTries,
     balanceUsd: () => formatUsd(balance()),
     balance,
-    topUp: (amountUsd) => billing.purse.topUp(amountUsd),
-    expire: (amountUsd) => billing.purse.expire(amountUsd),
-    freeze: (amountUsd) => billing.purse.freeze(amountUsd),
-    unfreeze: (amountUsd) => billing.purse.unfreeze(amountUsd),
-    useByOthers: (amountUsd) => billing.purse.useByOthers(amountUsd),
-    waitFor: (holds, timeoutMs = 15_000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
+    topUp: (amountUsd) => billing.account.topUp(amountUsd),
+    expire: (amountUsd) => billing.account.expire(amountUsd),
+    freeze: (amountUsd) => billing.account.freeze(amountUsd),
+    unfreeze: (amountUsd) => billing.account.unfreeze(amountUsd),
+    useByOthers: (amountUsd) => billing.account.useByOthers(amountUsd),
+    waitFor: (holds, timeoutMs = 45_000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
     close,
     [Symbol.asyncDispose]: close,
   };
@@ -146,13 +151,17 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
 }
 
 /** Closes the server. Resolves when all sockets are closed and no stream runs. */
-async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, webhooks }: SharedState): Promise<void> {
+async function closeServer(
+  server: Server,
+  sockets: ReadonlySet<Socket>,
+  { observer, webhooks }: SharedState,
+): Promise<void> {
   await webhooks.stop();
-  observer.giveUp();
+  observer.failWaiters();
   server.close();
   for (const socket of sockets) socket.destroy();
-  const quiet = () => sockets.size === 0 && observer.activeStreams === 0;
-  await observer.waitFor(quiet, 15_000, "its sockets to close");
+  const isIdle = () => sockets.size === 0 && observer.activeStreams === 0;
+  await observer.waitFor(isIdle, 15_000, "its sockets to close");
 }
 
 const nothing = Buffer.alloc(0);
@@ -169,10 +178,10 @@ async function answer(shared: SharedState, request: IncomingMessage, response: S
     if (body === undefined) return undefined;
     call.seen.body = body;
     shared.observer.changed();
-    const settled = scenarioOf(call, shared.options.scenario?.(call.seen));
-    if (settled === undefined) return refuseScenario(call);
-    moveAccount(settled);
-    return await route(settled);
+    const ready = scenarioOf(call, shared.options.scenario?.(call.seen));
+    if (ready === undefined) return refuseScenario(call);
+    changeBalance(ready);
+    return await route(ready);
   } catch (error) {
     if (!response.headersSent) sendError(call, 500, "sandbox_error", null, String(error));
     else response.destroy();
@@ -182,7 +191,7 @@ async function answer(shared: SharedState, request: IncomingMessage, response: S
 
 function open(shared: SharedState, request: IncomingMessage, response: ServerResponse, head: RequestHead): Call {
   const { options, observer } = shared;
-  const seen = observer.see({ ...head, body: nothing }, options.now());
+  const seen = observer.record({ ...head, body: nothing }, options.now());
   const [, redirects = "0", path = ""] = /^(?:\/moved\/(\d{1,9}))?([^?]*)/.exec(head.path) ?? [];
   const ended = new AbortController();
   response.once("close", () => {
@@ -226,13 +235,13 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
 }
 
 /** Applies the scenario's changes to the account balance, before the request is answered. */
-function moveAccount({ scenario, shared }: Call): void {
-  const { purse } = shared.billing;
-  if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);
-  if (scenario.expire !== undefined) purse.expire(scenario.expire);
-  if (scenario.freeze !== undefined) purse.freeze(scenario.freeze);
-  if (scenario.unfreeze !== undefined) purse.unfreeze(scenario.unfreeze);
-  if (scenario.others !== undefined) purse.useByOthers(scenario.others);
+function changeBalance({ scenario, shared }: Call): void {
+  const { account } = shared.billing;
+  if (scenario["top-up"] !== undefined) account.topUp(scenario["top-up"]);
+  if (scenario.expire !== undefined) account.expire(scenario.expire);
+  if (scenario.freeze !== undefined) account.freeze(scenario.freeze);
+  if (scenario.unfreeze !== undefined) account.unfreeze(scenario.unfreeze);
+  if (scenario.others !== undefined) account.useByOthers(scenario.others);
 }
 
 function route(call: Call): Promise<void> | void {
@@ -255,10 +264,12 @@ function route(call: Call): Promise<void> | void {
 }
 
 function sendModels(call: Call): void {
-  const { billing, options } = call.shared;
-  if (call.head.headers.authorization !== `Bearer ${options.apiKey}`) {
-    return sendError(call, 401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided.");
-  }
-  const data = billing.models.map((id) => ({ id, object: "model", created: 1_700_000_000, owned_by: "gateway" }));
+  if (!hasBearerKey(call)) return undefined;
+  const data = call.shared.billing.models.map((id) => ({
+    id,
+    object: "model",
+    created: 1_700_000_000,
+    owned_by: "gateway",
+  }));
   return sendJson(call, 200, { object: "list", data });
 }

@@ -1,6 +1,6 @@
 import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
 import type { ChatRequest, Fields } from "./chat-request.ts";
-import { logprobOf, systemFingerprint } from "./completion.ts";
+import { logprobOf, systemFingerprint, toolCall, toolText } from "./completion.ts";
 import { randomFrom, digest } from "./random.ts";
 import { numberOf, type Scenario } from "./scenarios.ts";
 import { prose, type Piece } from "./text.ts";
@@ -16,23 +16,23 @@ export interface StreamEvent {
   readonly tokens: number;
 }
 
-/** Yields the events of an answer in order. The events never end if the scenario asks for that. */
+/** Yields the events of an answer in order. With the scenario `endless`, the events never end. */
 export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
   const chunk = chunkWriter(answer, request, scenario);
   for (const choice of answer.choices) yield chunk("role", choice.index, openingDelta(choice));
   for (const [choice, pieces] of interleaved(answer, scenario)) {
     const text = textOf({ pieces });
     const delta =
-      choice.tool === undefined ? { content: text } : { tool_calls: [{ index: 0, function: { arguments: text } }] };
+      choice.tool === undefined ? { content: text } : { tool_calls: [{ index: 0, ...toolText(choice.tool, text) }] };
     const logprobs = request.logprobs ? { content: pieces.map(logprobOf), refusal: null } : null;
     yield chunk("delta", choice.index, delta, { logprobs }, tokensOf(pieces));
   }
   if ("no-finish" in scenario) return;
   const usage = answer.usage;
-  const last = answer.choices.length - 1;
+  const lastIndex = answer.choices.length - 1;
   const unasked = !request.includeUsage && "empty-usage" in scenario;
   for (const choice of answer.choices) {
-    const carried = choice.index === last && ("usage-last" in scenario || unasked) ? { usage } : {};
+    const carried = choice.index === lastIndex && ("usage-last" in scenario || unasked) ? { usage } : {};
     yield chunk("finish", choice.index, {}, { finish_reason: choice.finishReason }, 0, carried);
   }
   const asked = request.includeUsage || "usage-always" in scenario || "usage" in scenario;
@@ -42,12 +42,7 @@ export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Sc
 
 function openingDelta(choice: Choice): Fields {
   if (choice.tool === undefined) return { role: "assistant", content: "", refusal: null };
-  const { id, name } = choice.tool;
-  return {
-    role: "assistant",
-    content: null,
-    tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }],
-  };
+  return { role: "assistant", content: null, tool_calls: [{ index: 0, ...toolCall(choice.tool, "") }] };
 }
 
 type ChunkWriter = (

@@ -1,14 +1,14 @@
 import type { Answer } from "./answer.ts";
-import { breakOff, charge, departure, pause, writeHead, type Call } from "./call.ts";
+import { breakOff, charge, untilGone, pause, writeHead, type Call } from "./call.ts";
 import { consumptionOf } from "./consumption.ts";
-import { afterHeaders, delayOf, encodingOf, Outlet } from "./outlet.ts";
+import { pauseAfterHeaders, delayOf, encodingOf, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame, type StreamEvent } from "./stream-events.ts";
 
 /** Way in which a stream ended. A complete stream is billed in full, any other for the written tokens. */
 type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
 
-/** Answers with server-sent events and bills what was delivered. */
+/** Sends the answer as server-sent events, and bills it as `StreamEnd` states. */
 export async function streamAnswer(call: Call, answer: Answer, events: Iterable<StreamEvent>): Promise<void> {
   const encoding = encodingOf(call.scenario);
   writeHead(call, 200, {
@@ -24,10 +24,10 @@ export async function streamAnswer(call: Call, answer: Answer, events: Iterable<
     meter.billed = true;
   };
   try {
-    const outlet = new Outlet(call, encoding);
-    const end = await writeEvents(call, events, outlet, meter, () => bill(true, false));
+    const writer = new BodyWriter(call, encoding);
+    const end = await writeEvents(call, events, writer, meter, () => bill(true, false));
     bill(end === "whole", end === "error" || end === "cut" || end === "reset");
-    if (end === "whole" || end === "error") await outlet.end();
+    if (end === "whole" || end === "error") await writer.end();
     if (end === "cut" || end === "reset") breakOff(call, end === "cut" ? "close" : "reset");
   } finally {
     observer.activeStreams -= 1;
@@ -38,29 +38,29 @@ export async function streamAnswer(call: Call, answer: Answer, events: Iterable<
 async function writeEvents(
   call: Call,
   events: Iterable<StreamEvent>,
-  outlet: Outlet,
+  writer: BodyWriter,
   meter: { delivered: number },
   beforeDone: () => void,
 ): Promise<StreamEnd> {
   const { scenario, gone, seen, shared } = call;
   if ("silent-stream" in scenario || "reset-after-headers" in scenario) {
     call.response.flushHeaders();
-    await outlet.flush();
+    await writer.flush();
     if ("reset-after-headers" in scenario) return "reset";
-    await departure(gone);
+    await untilGone(gone);
     return "clientLeft";
   }
-  if (!(await afterHeaders(call))) return "clientLeft";
+  if (!(await pauseAfterHeaders(call))) return "clientLeft";
   const delayMs = delayOf(call);
   const cutAfter = numberOf(scenario, "cut");
   const errorAfter = numberOf(scenario, "stream-error");
   for (const event of events) {
     if (event.kind === "delta" || event.kind === "finish") {
       if (seen.deltas === cutAfter) {
-        await outlet.flush();
+        await writer.flush();
         return "cut";
       }
-      if (seen.deltas === errorAfter) return (await outlet.write(errorEvent)) ? "error" : "clientLeft";
+      if (seen.deltas === errorAfter) return (await writer.write(errorEvent)) ? "error" : "clientLeft";
     }
     if (event.kind === "delta" && delayMs > 0 && !(await pause(delayMs, gone))) return "clientLeft";
     if (event.kind === "done") beforeDone();
@@ -70,7 +70,7 @@ async function writeEvents(
       meter.delivered += event.tokens;
       shared.observer.changed();
     }
-    if (!(await outlet.write(frame(event, scenario)))) return "clientLeft";
+    if (!(await writer.write(frame(event, scenario)))) return "clientLeft";
   }
   return "whole";
 }

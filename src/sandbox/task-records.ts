@@ -12,8 +12,8 @@ export interface SandboxTask {
   readonly input: unknown;
   readonly config: TaskConfig;
   /**
-   * Form of the record. `conversation`: an envelope with `task_info` and `task_result`. `root`: no envelope, as on Midjourney's
-   * own paths.
+   * Form of the record. `answer`: an envelope with the unified data. `unified`: a timestamp and the unified data.
+   * `conversation`: an envelope with `task_info` and `task_result`. `root`: no envelope, as on Midjourney's own paths.
    */
   readonly form: "answer" | "unified" | "conversation" | "root";
   readonly createdAt: number;
@@ -28,9 +28,9 @@ export interface SandboxTask {
   billed: boolean;
 }
 
-type TaskWord = "pending" | "processing" | "completed" | "failed" | "cancelled";
+type TaskStatus = "pending" | "processing" | "completed" | "failed" | "cancelled";
 
-export function wordOf(task: SandboxTask, now: number): TaskWord {
+export function statusOf(task: SandboxTask, now: number): TaskStatus {
   if (task.cancelledAt !== null) return "cancelled";
   if (now >= task.endsAt) return task.failsWith === null ? "completed" : "failed";
   return now >= task.startsAt ? "processing" : "pending";
@@ -49,7 +49,7 @@ export function enveloped(data: object): Record<string, unknown> {
   return { code: 200, data, message: "success" };
 }
 
-/** Builds the webhook's payload for a task. */
+/** Builds a task's `data` for webhooks and for the history. */
 export function dataOf(task: SandboxTask, now: number): object {
   return task.form === "conversation" ? conversationData(task, now) : unifiedData(task, now);
 }
@@ -60,7 +60,7 @@ export function creationAnswer(task: SandboxTask, now: number): Record<string, u
 }
 
 /** Builds the answer to a creation on a family's own path: only the id. */
-export function takenAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
+export function acceptedAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
   return where === "root" ? { task_id: task.id, status: "success", message: "" } : enveloped({ task_id: task.id });
 }
 
@@ -88,29 +88,35 @@ function timesOf(task: SandboxTask, now: number) {
   };
 }
 
-/** Returns the frozen and consumed units. Units are frozen until the end. A failed task consumes them only if it is billed. */
-function unitsOf(task: SandboxTask, word: TaskWord) {
-  const isOver = word === "completed" || (word === "failed" && task.billed);
-  return { frozen: word === "pending" || word === "processing" ? task.units : 0, consume: isOver ? task.units : 0 };
+/**
+ * Returns the frozen and consumed units. Units are frozen until the end. A failed task consumes them only if it is
+ * billed.
+ */
+function unitsOf(task: SandboxTask, status: TaskStatus) {
+  const isConsumed = status === "completed" || (status === "failed" && task.billed);
+  return {
+    frozen: status === "pending" || status === "processing" ? task.units : 0,
+    consume: isConsumed ? task.units : 0,
+  };
 }
 
 function unifiedData(task: SandboxTask, now: number) {
-  const word = wordOf(task, now);
+  const status = statusOf(task, now);
   const { created, started, ended } = timesOf(task, now);
-  const message = word === "failed" ? (task.failsWith ?? "") : "";
+  const message = status === "failed" ? (task.failsWith ?? "") : "";
   return {
     task_id: task.id,
     model: task.model,
     task_type: task.taskType,
-    status: word,
+    status,
     config: task.config,
     input: task.input,
-    output: word === "completed" ? outputOf(task) : null,
+    output: status === "completed" ? outputOf(task) : null,
     meta: {
       created_at: created,
       started_at: started,
       ended_at: ended,
-      usage: { type: task.usageType, ...unitsOf(task, word) },
+      usage: { type: task.usageType, ...unitsOf(task, status) },
       is_using_private_pool: false,
     },
     detail: null,
@@ -120,13 +126,13 @@ function unifiedData(task: SandboxTask, now: number) {
 }
 
 function conversationData(task: SandboxTask, now: number) {
-  const word = wordOf(task, now);
+  const status = statusOf(task, now);
   const { created, started, ended } = timesOf(task, now);
-  const { frozen, consume } = unitsOf(task, word);
+  const { frozen, consume } = unitsOf(task, status);
   return {
     task_id: task.id,
     task_type: task.taskType,
-    status: `${word.charAt(0).toUpperCase()}${word.slice(1)}`,
+    status: `${status.charAt(0).toUpperCase()}${status.slice(1)}`,
     task_info: {
       created_at: created,
       started_at: started,
@@ -136,8 +142,8 @@ function conversationData(task: SandboxTask, now: number) {
     },
     task_result: {
       used_credits: consume,
-      error_messages: word === "failed" ? [task.failsWith ?? ""] : [],
-      task_output: { image_base64: "", image_url: word === "completed" ? mediaUrl(task.id, "png") : "" },
+      error_messages: status === "failed" ? [task.failsWith ?? ""] : [],
+      task_output: { image_base64: "", image_url: status === "completed" ? mediaUrl(task.id, "png") : "" },
     },
   };
 }

@@ -1,4 +1,4 @@
-import { ceilingMet, countTasks } from "../core/tasks.ts";
+import { exceededCeiling, countTasks } from "../core/tasks.ts";
 import { sandboxCeilings } from "./account.ts";
 import { charge, hasApiKey, pause, refuseScenario, sendEnvelope, sendJson, type Call } from "./call.ts";
 import { settleScenario } from "./chat.ts";
@@ -12,19 +12,20 @@ import {
   dataOf,
   enveloped,
   recordOf,
-  takenAnswer,
-  wordOf,
+  acceptedAnswer,
+  statusOf,
   type SandboxTask,
   type TaskConfig,
 } from "./task-records.ts";
 
 /** Largest number of tasks to keep. The oldest are dropped first. */
 const tasksMax = 10_000;
-/** Default time that a task is pending, in milliseconds. `runMs` is the default time that it runs. */
+/** Default time for which a task is pending, in milliseconds. */
 const waitMs = 500;
+/** Default time for which a task runs, in milliseconds. */
 const runMs = 3_000;
 
-/** Parses a request about tasks. Returns undefined for any other path. */
+/** Returns the action and the task of a request about tasks. Returns undefined for any other path. */
 export function taskPath({ head: { method }, path }: Call): FamilyPath | undefined {
   if (method === "POST" && path === "/api/v1/task") return { ...unified, does: "create", taskId: null };
   const [, taskId] = /^\/api\/v1\/task\/([^/]+)$/.exec(path) ?? [];
@@ -58,13 +59,13 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const form = isUnified ? null : path.form;
   if (fault !== undefined && "billed" in call.scenario && isCreation) create(call, request, form);
   if (fault !== undefined) return serveFault(call, fault);
-  const passed = isCreation && "ceilings" in call.scenario ? ceilingPassed(call, request) : null;
-  if (passed !== null) return sendEnvelope(call, 429, passed);
+  const exceeded = isCreation && "ceilings" in call.scenario ? ceilingMessage(call, request) : null;
+  if (exceeded !== null) return sendEnvelope(call, 429, exceeded);
   const refused = call.scenario["task-refused"];
   if (isCreation && refused !== undefined) return sendJson(call, 200, { code: 10_001, data: null, message: refused });
   if (!isCreation) return answerFor(call, path);
   const task = create(call, request, form);
-  return sendJson(call, 200, isUnified ? creationAnswer(task, options.now()) : takenAnswer(task, path.answer));
+  return sendJson(call, 200, isUnified ? creationAnswer(task, options.now()) : acceptedAnswer(task, path.answer));
 }
 
 /** Serves `GET /api/open/tasks/histories`: all tasks of the account, newest first. */
@@ -101,7 +102,10 @@ interface Creation {
   readonly config: TaskConfig;
 }
 
-/** Parses a creation. Returns an error message if it is not valid. */
+/**
+ * Reads the creation of a task. Returns an error message if it is not valid. For other actions, returns an empty
+ * creation.
+ */
 function readCreation(call: Call, path: FamilyPath, isUnified: boolean): Creation | string {
   if (path.does !== "create") return { model: "", taskType: "", input: {}, config: noConfig };
   try {
@@ -154,42 +158,43 @@ function create(
     if (shared.tasks.size <= tasksMax) break;
     shared.tasks.delete(oldest);
   }
-  billWhenOver(call, task);
-  notifyWhenOver(call, task);
+  billAtEnd(call, task);
+  notifyAtEnd(call, task);
   return task;
 }
 
 /** Calls the webhook when the task ends, unless it was cancelled. */
-function notifyWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
+function notifyAtEnd({ shared, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
   const { webhooks, options } = shared;
   const { endpoint, secret } = task.config.webhook_config;
   // Use the planned instant: the timer may fire a little early or late.
-  const tell = (at: number) =>
-    task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve();
+  const send = (at: number) =>
+    task.cancelledAt === null ? webhooks.send({ endpoint, secret }, dataOf(task, at)) : Promise.resolve();
   let begun = Promise.resolve();
-  if ("webhook-begins" in scenario) webhooks.after(task.startsAt - options.now(), () => (begun = tell(task.startsAt)));
+  if ("webhook-begins" in scenario) webhooks.after(task.startsAt - options.now(), () => (begun = send(task.startsAt)));
   if (task.endsAt === Infinity) return;
   webhooks.after(task.endsAt - options.now(), async () => {
     await begun;
-    await tell(task.endsAt);
-    if ("webhook-twice" in scenario) await tell(task.endsAt);
+    await send(task.endsAt);
+    if ("webhook-twice" in scenario) await send(task.endsAt);
   });
 }
 
 /** Returns the gateway's message about the ceiling that this task would exceed; null if it exceeds none. */
-function ceilingPassed({ shared }: Call, creation: Creation): string | null {
+function ceilingMessage({ shared }: Call, creation: Creation): string | null {
   const now = shared.options.now();
   const running = [...shared.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
-  const met = ceilingMet(sandboxCeilings, countTasks(running), creation);
+  const exceeded = exceededCeiling(sandboxCeilings, countTasks(running), creation);
   return (
-    met &&
-    `failed to create task: ${met.family === "all" ? "account" : met.family} concurrency limit ${met.limit} reached`
+    exceeded &&
+    `failed to create task: ${exceeded.family === "all" ? "account" : exceeded.family} concurrency limit ${exceeded.limit} reached`
   );
 }
 
 /**
- * Returns the price of a task, in ten-millionths of a US dollar: USD 0.05 per second of video, 0.10 for music, 0.02 otherwise.
+ * Returns the price of a task, in ten-millionths of a US dollar: USD 0.05 per second of video, 0.10 for music, 0.02
+ * otherwise.
  */
 function unitsFor(taskType: string, input: unknown): number {
   const duration = Number((input as { duration?: unknown } | null)?.duration ?? 5);
@@ -197,8 +202,8 @@ function unitsFor(taskType: string, input: unknown): number {
   return /music/.test(taskType) ? 1_000_000 : 200_000;
 }
 
-/** Adds the task to those that are billed when they end. */
-function billWhenOver(call: Call, task: SandboxTask): void {
+/** Registers the task for billing. The first call of `billEndedTasks` after the end of the task bills it. */
+function billAtEnd(call: Call, task: SandboxTask): void {
   call.shared.unbilled.add(() => {
     if (task.cancelledAt !== null) return true;
     if (call.shared.options.now() < task.endsAt) return false;
@@ -219,7 +224,7 @@ function answerFor(call: Call, path: FamilyPath): void {
   if (task === undefined) return sendEnvelope(call, 404, "task not found");
   const now = options.now();
   if (path.does === "cancel") {
-    if (wordOf(task, now) !== "pending") return sendEnvelope(call, 400, "failed to cancel: the task is not pending");
+    if (statusOf(task, now) !== "pending") return sendEnvelope(call, 400, "failed to cancel: the task is not pending");
     task.cancelledAt = now;
   }
   return sendJson(call, 200, recordOf(task, now));

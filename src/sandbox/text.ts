@@ -10,8 +10,8 @@ export interface Piece {
 type Words = readonly [string, ...string[]];
 
 /*
- * Each entry below is one token of o200k_base, also next to the other entries. So a text of n entries has n tokens and need not
- * be tokenised. Some entries have characters of several bytes, to test cuts within a character.
+ * Each entry below is one token of o200k_base, even next to other entries. So a text of n entries has n tokens and need
+ * not be tokenized. Some entries have characters of several bytes, to test cuts within a character.
  */
 const opening = words("", "The A Every This One Each Some Our Their Another");
 const determiner = words(" ", "the a every this one each our their another its");
@@ -34,7 +34,7 @@ const verb = words(
 const link = words(" ", "and while because before after until where but so");
 const preposition = words(" ", "near beyond under along behind across beside toward past");
 
-/** Splits a list at its spaces. Each word starts with `lead`. */
+/** Splits a list at its spaces, and puts `lead` before each word. */
 function words(lead: "" | " ", list: string): Words {
   return list.split(/\s+/).map((word) => lead + word) as unknown as Words;
 }
@@ -72,8 +72,8 @@ function o200k(): Tiktoken {
 }
 
 /*
- * The tokenizer takes quadratic time on a long word. Cutting after a letter or digit at the end of a word does not change the
- * count. Words of more than 1,024 characters are cut anywhere.
+ * The tokenizer takes quadratic time on a long word. Cutting after a letter or digit at the end of a word does not
+ * change the count. Words of more than 1,024 characters are cut anywhere.
  */
 const safeLength = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
 

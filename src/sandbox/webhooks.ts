@@ -24,11 +24,11 @@ export interface WebhookTry {
 }
 
 const triesMax = 3;
-const patienceMs = 10_000;
+const timeoutMs = 10_000;
 
 /**
- * Sends events as the gateway does: `{timestamp, data}` with the secret in a header. Makes at most three attempts and follows
- * no redirects.
+ * Sends events as the gateway does: `{timestamp, data}` with the secret in a header. Makes at most three attempts and
+ * follows no redirects.
  */
 export class Webhooks {
   readonly #options: WebhookOptions;
@@ -40,19 +40,22 @@ export class Webhooks {
     this.#options = options;
   }
 
-  /** Sends an event. Resolves when it was delivered or abandoned, and at once without a webhook. Never rejects. */
-  tell({ endpoint, secret }: Webhook, data: object): Promise<void> {
+  /**
+   * Sends an event. Resolves when the event was delivered or abandoned, or at once if there is no webhook. Never
+   * rejects.
+   */
+  send({ endpoint, secret }: Webhook, data: object): Promise<void> {
     if (!URL.canParse(endpoint) || this.#ending.signal.aborted) return Promise.resolve();
     const body = JSON.stringify({ timestamp: Math.floor(this.#options.now() / 1000), data });
     return this.#run(this.#sendUntilAccepted(endpoint, secret, body));
   }
 
-  /** Calls `tell` after a delay, unless the sender is stopped before. */
-  after(ms: number, tell: () => Promise<void>): void {
+  /** Calls `send` after a delay, unless `stop` is called before. */
+  after(ms: number, send: () => Promise<void>): void {
     const timer = setTimeout(
       () => {
         this.#timers.delete(timer);
-        void this.#run(tell());
+        void this.#run(send());
       },
       Math.max(ms, 0),
     );
@@ -65,7 +68,7 @@ export class Webhooks {
     return work;
   }
 
-  /** Abandons all events. */
+  /** Abandons all events. Resolves when no attempt is running. */
   async stop(): Promise<void> {
     this.#ending.abort();
     for (const timer of this.#timers) clearTimeout(timer);
@@ -83,7 +86,7 @@ export class Webhooks {
 
   async #try(endpoint: string, secret: string, body: string): Promise<number | null> {
     try {
-      const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(patienceMs)]);
+      const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(timeoutMs)]);
       const headers = { "content-type": "application/json", ...(secret !== "" && { "x-webhook-secret": secret }) };
       const answer = await fetch(endpoint, { method: "POST", headers, body, redirect: "manual", signal });
       await answer.body?.cancel();

@@ -1,15 +1,14 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { storeProblem } from "../cli/tools.ts";
 import { refusal } from "../cli/io.ts";
-import { isSame, placeProblem } from "../cli/out-file.ts";
+import { isSameFile, outFileProblem } from "../cli/out-file.ts";
 import { shownDatabase, type DatabaseSetting } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { RowDifference } from "../ledger/copy/copy.ts";
-import type { MoveFailure } from "../ledger/copy/move.ts";
+import type { MoveFailure, RowDifference } from "../ledger/copy/copy.ts";
 import { backUp, restore, type CopyFailure } from "../ledger/sqlite/backup.ts";
-import { pruneFile } from "../ledger/sqlite/prune.ts";
-import { repair, type RepairOptions } from "../ledger/sqlite/repair.ts";
+import { prune, repair, type OpenLedger, type RepairOptions } from "../ledger/maintenance.ts";
+import { ledgerIn } from "../ledger/sqlite/maintenance.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { tuneRuntime } from "./runtime.ts";
 import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
@@ -24,13 +23,13 @@ export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
 export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
 
-/** Operations on the whole ledger that the settings name. */
+/** Operations on the whole ledger. The settings name the ledger. */
 export class Maintenance {
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    // A verification creates millions of short-lived objects. The young generation must not grow with them.
+    // A verification creates millions of short-lived objects, which V8 must not allocate in the old generation.
     tuneRuntime();
   }
 
@@ -49,17 +48,17 @@ export class Maintenance {
   ) {
     if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
     const { path } = database;
-    const problem = placeProblem(file, path, "backup", replace);
+    const problem = outFileProblem(file, path, "backup", replace);
     if (problem !== null) return refusal(problem);
     const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
     return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
   }
 
-  /** Replaces the ledger by a checked copy of `file`. `replaced` is the new path of the previous ledger. */
+  /** Replaces the ledger with a checked copy of `file`. Returns the new path of the old ledger as `replaced`. */
   async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
     if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
     const { path } = database;
-    if (isSame(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
+    if (isSameFile(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
     const result = await restore({
       path,
       file,
@@ -72,13 +71,16 @@ export class Maintenance {
     return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
   }
 
-  /** Moves a ledger file into an empty PostgreSQL database and compares every row. No proxy may be running on the ledger. */
+  /**
+   * Moves a ledger file into an empty PostgreSQL database and compares every row. No proxy may be running on the
+   * ledger.
+   */
   async move(
     from: string,
     to: PostgresSetting,
     on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
   ) {
-    const { moveToPostgres } = await import("../ledger/copy/move.ts");
+    const { moveToPostgres } = await import("../ledger/copy/copy.ts");
     const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
     return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
   }
@@ -86,42 +88,41 @@ export class Maintenance {
   /** Rebuilds derived sums that differ from the charges. `onRepaired` receives each change once it is durable. */
   async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
     const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...on };
-    const result =
-      database.kind === "postgres"
-        ? await (await import("../ledger/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how })
-        : await repair({ path: database.path, ...how });
+    const result = await repair(await ledgerOf(database), how);
     return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
   }
 
-  /** Replaces the charges of past days by their sums. With `dryRun` it only counts them. */
+  /** Replaces the charges of past days with their sums. With `dryRun`, only counts the charges. */
   async prune(
     { database, timeZone }: Settings,
     options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },
   ) {
     const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...options };
-    const result =
-      database.kind === "postgres"
-        ? await (await import("../ledger/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
-        : await pruneFile({ path: database.path, ...how });
+    const result = await prune(await ledgerOf(database), how);
     return result.ok ? { ok: true as const, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
   }
+}
+
+async function ledgerOf(database: DatabaseSetting): Promise<OpenLedger> {
+  if (database.kind === "sqlite") return ledgerIn(database.path);
+  return (await import("../ledger/postgres/maintenance.ts")).ledgerOn(serverOf(database));
 }
 
 function copiedByServer(how: string): string {
   return `a ledger in PostgreSQL is ${how}, as docs/backup.md says; this command is for a ledger in an SQLite file`;
 }
 
-/** Returns one sentence with the reason why the command failed on the ledger. */
+/** Returns the reason why a command failed on the ledger, in one sentence. */
 export function ledgerProblem(failure: CopyFailure, path: string): string {
   switch (failure.kind) {
     case "in_use":
-      return `a farebox serve runs on the ledger at ${path}; stop it first`;
+      return `farebox serve is using the ledger at ${path}; stop it first`;
     case "busy":
-      return `another process has the ledger at ${path} open; let it end first`;
+      return `another process has the ledger at ${path} open; stop that process first`;
     case "corrupt":
-      return `the copy of the ledger at ${path} is damaged, and so may be the ledger: ${failure.message}`;
+      return `the copy of the ledger at ${path} is damaged, and the ledger may be damaged too: ${failure.message}`;
     case "no_room":
-      return `the ledger at ${path} is not upgraded: its backup needs ${megabytes(failure.needed)} next to it, and ${megabytes(failure.free)} are free; make room, or back it up elsewhere and run farebox db migrate --no-backup`;
+      return `the ledger at ${path} was not migrated: its backup needs ${megabytes(failure.needed)} in the same folder, but only ${megabytes(failure.free)} are free; free disk space, or back up the ledger elsewhere and run farebox db migrate --no-backup`;
     case "missing":
     case "newer_schema":
     case "unusable":
@@ -142,18 +143,18 @@ function movingProblem(failure: MoveFailure, from: string, to: string): string {
     case "target":
       return storeProblem(failure.failure, to);
     case "target_in_use":
-      return `another farebox db copy into ${to} runs; let it end first`;
+      return `another farebox db copy into ${to} is running; wait until it ends`;
     case "target_not_empty":
-      return `${to} is not empty: it has rows in its table ${failure.table}; a ledger is copied into an empty database (or schema) only`;
+      return `${to} is not empty: its table ${failure.table} has rows; copy the ledger into an empty database or schema`;
     case "lost":
-      return `the copy to ${to} stopped: ${failure.message}; the same command continues where it stopped`;
+      return `the copy to ${to} stopped: ${failure.message}; run the same command again to continue`;
     case "differs":
-      return `the copy in ${to} is not the ledger in ${from}, and no farebox uses it: ${failure.differences.map(differenceText).join(", ")}; the same command copies everything again`;
+      return `the copy in ${to} differs from the ledger in ${from}, so farebox refuses to use it: ${failure.differences.map(differenceText).join(", ")}; run the same command again to copy everything`;
   }
 }
 
 function differenceText({ table, row, column }: RowDifference): string {
-  return column === null ? `${table} ${row} is on one side only` : `${column} of ${table} ${row} differs`;
+  return column === null ? `${table} ${row} is in only one of them` : `${column} of ${table} ${row} differs`;
 }
 
 function backupProblem(failure: CopyFailure, file: string): string {
@@ -163,19 +164,19 @@ function backupProblem(failure: CopyFailure, file: string): string {
     case "newer_schema":
       return `${file} was written by a newer farebox; restore it with that version or a later one`;
     case "corrupt":
-      return `${file} is damaged: ${failure.message}; the ledger stays as it is`;
+      return `${file} is damaged: ${failure.message}; the ledger is unchanged`;
     case "in_use":
     case "busy":
-      return `another process has ${file} open; let it end first`;
+      return `another process has ${file} open; stop that process first`;
     case "unusable":
       return `${file} cannot be restored: ${failure.message}`;
     case "no_room":
-      return `${file} cannot be restored: the disk has no room`;
+      return `${file} cannot be restored: the disk is full`;
   }
 }
 
 function unsound(file: string, differences: number): string {
-  return `${file} is inconsistent (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
+  return `${file} is inconsistent (${differences} differences; farebox verify --database shows them); the ledger is unchanged`;
 }
 
 function ledgerRefused(failure: CopyFailure, path: string) {

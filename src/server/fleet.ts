@@ -1,37 +1,41 @@
 import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
-import type { FleetGauges } from "./metrics/fleet-gauges.ts";
+import type { FleetGauges } from "./metrics/job-metrics.ts";
 import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
 import type { PeerUsage } from "../request/limits.ts";
 
-/** State of the other proxies, as `/readyz` shows it. */
+/** State of the peers, as `/readyz` shows it. */
 export interface PeersStanding {
+  /** Number of live peers. */
   readonly live: number;
-  /** Content ids of their prices that differ from this proxy's. */
+  /** Digests of peers' prices that differ from the digest of this proxy's prices. */
   readonly otherCatalogues: readonly string[];
 }
 
-/** This proxy as one of those that share the ledger. Disposing of it releases its jobs, so dispose of the jobs' work first. */
+/**
+ * Membership of this proxy in the fleet that shares the ledger. Disposal releases the proxy's jobs, so stop their work
+ * first.
+ */
 export interface FleetMember extends AsyncDisposable {
   readonly jobs: ClaimedJobs;
-  /** Usage of limits by peers; undefined if the ledger has only this proxy. */
+  /** Returns the usage that peers reported; undefined if the ledger cannot be shared. */
   readonly peerUsage: PeerUsage | undefined;
-  /** Reports work of this proxy to its own listeners at once, and to peers with the next beat. */
-  did(work: keyof WorkDone): void;
-  /** Calls back after such work in this proxy or in a peer. */
+  /** Reports work of this proxy to its own listeners at once, and to peers with the next heartbeat at the latest. */
+  readonly did: Readonly<Record<keyof WorkDone, () => void>>;
+  /** Adds a listener for this kind of work, by this proxy or a peer. */
   on(work: keyof WorkDone, listener: () => void): void;
   /** Starts to exchange reports with peers. `used` returns this proxy's usage of limits. */
   join(used: () => Readonly<Record<string, LimitUse>>): void;
-  /** Returns the state of peers; null if the ledger has only this proxy. */
+  /** Returns the state of the peers; null if the ledger cannot be shared. */
   standing(): PeersStanding | null;
 }
 
 interface Prices {
-  readonly current: { readonly digest: string };
+  current(): { readonly digest: string };
   reload(): Promise<void>;
-  onTaken(listener: () => void): void;
+  onApplied(listener: () => void): void;
 }
 
 interface MemberDeps {
@@ -42,7 +46,7 @@ interface MemberDeps {
   readonly prices: Prices;
 }
 
-/** Time for which proxies may have different prices during a rollout, in milliseconds. A longer difference is logged. */
+/** Time for which proxies may have different prices without a warning, as in a rollout, in milliseconds. */
 const differsQuietMs = 5_000;
 
 const jobOf = { queued: "deliveries", tasks: "tasks" } as const;
@@ -60,7 +64,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
     return {
       ...own,
       peerUsage: undefined,
-      did: notify,
+      did: byWork(notify),
       join() {},
       standing: () => null,
       [Symbol.asyncDispose]: () => jobs[Symbol.asyncDispose](),
@@ -70,20 +74,20 @@ export function fleetMember(deps: MemberDeps): FleetMember {
   const done = { posted: 0, queued: 0, tasks: 0 };
   const standing = () => standingOf(peers, prices);
   const stops: (() => void)[] = [peers.onBeat(followPrices(deps, standing))];
-  prices.onTaken(() => peers.beatNow());
+  prices.onApplied(() => peers.beatNow());
   return {
     ...own,
     peerUsage: peerUsageOf(peers),
-    did(work) {
+    did: byWork((work) => {
       done[work]++;
-      // Messages and tasks are reported at once because a client waits for them. Posted charges are reported with the next
-      // beat.
+      // Messages and tasks are reported at once, because a client waits for them. Posted charges wait for the next
+      // heartbeat.
       const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
       if (isElsewhere) peers.beatNow();
       notify(work);
-    },
+    }),
     join(used) {
-      peers.publish(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
+      peers.publish(() => ({ catalogue: prices.current().digest, used: used(), done: { ...done } }));
       stops.push(peers.onBeat(followWork(peers, notify)));
     },
     standing,
@@ -94,39 +98,47 @@ export function fleetMember(deps: MemberDeps): FleetMember {
   };
 }
 
+function byWork(did: (work: keyof WorkDone) => void): FleetMember["did"] {
+  return { posted: () => did("posted"), queued: () => did("queued"), tasks: () => did("tasks") };
+}
+
 function standingOf(peers: Peers, prices: Prices): PeersStanding {
   const live = peers.live();
   const theirs = new Set(live.flatMap(({ report }) => (report === null ? [] : [report.catalogue])));
-  theirs.delete(prices.current.digest);
+  theirs.delete(prices.current().digest);
   return { live: live.length, otherCatalogues: [...theirs].sort() };
 }
 
-/** Reads the price files again when a peer has new prices, and logs a difference that lasts. */
+/**
+ * Returns a listener for heartbeats. It reloads the price files if a peer has new prices, and logs a lasting
+ * difference.
+ */
 function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () => PeersStanding): () => void {
   let known = new Set<string>();
-  let apart: { readonly since: number; isLogged: boolean } | null = null;
+  let difference: { readonly since: number; isLogged: boolean } | null = null;
   return () => {
     const { live, otherCatalogues } = standing();
     gauges.onBeat(live, otherCatalogues.length > 0);
     if (otherCatalogues.some((digest) => !known.has(digest))) void prices.reload();
-    const { digest } = prices.current;
-    // This includes the proxy's own digest, so that a peer with the previous prices does not cause a reload.
+    const { digest } = prices.current();
+    // The set includes this proxy's digest, so that a peer with the previous prices does not cause a reload.
     known = new Set([...otherCatalogues, digest]);
     if (otherCatalogues.length === 0) {
-      if (apart?.isLogged === true) log.info({ digest }, "all proxies of this ledger have the same prices again");
-      apart = null;
+      if (difference?.isLogged === true) log.info({ digest }, "all proxies on this ledger use the same prices again");
+      difference = null;
       return;
     }
-    apart ??= { since: clock.monotonic(), isLogged: false };
-    if (apart.isLogged || clock.monotonic() - apart.since < differsQuietMs) return;
-    apart.isLogged = true;
-    log.warn({ digest, others: otherCatalogues }, "other proxies of this ledger have other prices in force");
+    difference ??= { since: clock.monotonic(), isLogged: false };
+    if (difference.isLogged || clock.monotonic() - difference.since < differsQuietMs) return;
+    difference.isLogged = true;
+    log.warn({ digest, others: otherCatalogues }, "other proxies on this ledger use different prices");
   };
 }
 
 /**
- * Calls `notify` for work that peers did since the last beat. If a peer appeared or disappeared, calls it for all kinds of
- * work, since that peer may have done work or left it unfinished.
+ * Returns a listener for heartbeats that calls `notify` for work that peers did since the last heartbeat. If a peer
+ * appeared or disappeared, it calls `notify` for all kinds of work, because that peer may have done work or left it
+ * unfinished.
  */
 function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () => void {
   let known = new Map<number, WorkDone>();
@@ -142,7 +154,10 @@ function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () =>
   };
 }
 
-/** Returns the usage that live peers reported with their last beats, summed once for each beat of this proxy. */
+/**
+ * Returns a function that sums what live peers last reported for a key or team. The sums are updated with each
+ * heartbeat of this proxy.
+ */
 export function peerUsageOf(peers: Peers): PeerUsage {
   let sums = new Map<string, LimitUse>();
   peers.onBeat(() => {

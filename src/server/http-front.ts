@@ -1,25 +1,20 @@
 import type { RequestListener, Server as HttpServer } from "node:http";
-import type { AddressInfo, Server } from "node:net";
-import { isLoopback } from "../config/addresses.ts";
+import { createServer, type AddressInfo, type Server } from "node:net";
 import type { Settings } from "../config/settings.ts";
+import { isLoopbackHost } from "../core/addresses.ts";
 import { BodyAllowance, type BodyMemory } from "./http/body.ts";
-import { createHttpApp, type Route } from "./http/http-app.ts";
-import { hostName } from "./http/origins.ts";
-import { createHttpServer } from "./http/server.ts";
+import { createHttpApp, type HttpAppOptions, createHttpServer, type Work } from "./http/http-app.ts";
+import { hostName } from "./http/exchange.ts";
 import type { ProcessMetric } from "./metrics/process-metrics.ts";
-import type { Clock } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
-import type { Log } from "../ports/log.ts";
 import { sleep } from "../platform/loop.ts";
-import type { Work } from "./work.ts";
 
 /** Server for the proxy's clients, in this process or in its workers. */
 export interface Front {
   /** Address of the server, such as "http://127.0.0.1:4000". */
   readonly url: string;
   /**
-   * Stops accepting connections after two seconds. Resolves when every request is settled. Requests that take too long are
-   * cut off.
+   * Stops accepting connections after at most two seconds. Resolves when every request is settled. Requests that take too long
+   * are cut off.
    */
   drain(): Promise<void>;
   /** Closes all connections and ends all calls at once. Settles the requests in flight. */
@@ -38,12 +33,8 @@ export type FrontResult =
   /** `problem` is one sentence. */
   | { readonly ok: false; readonly problem: string };
 
-export interface HttpFrontDeps {
-  readonly routes: readonly Route[];
-  readonly events: Events;
-  readonly log: Log;
-  readonly clock: Clock;
-  /** Work in progress that a shutdown must wait for. */
+export interface HttpFrontDeps extends Pick<HttpAppOptions, "routes" | "events" | "log" | "clock"> {
+  /** Work that a shutdown must wait for. */
   readonly work: Work;
   /** Memory for bodies. By default, this process may use all memory that the settings allow. */
   readonly bodyMemory?: BodyMemory;
@@ -55,15 +46,15 @@ export interface HttpFrontDeps {
 }
 
 /**
- * Time for which a draining proxy still accepts new requests, in milliseconds. Load balancers notice the drain before it
- * ends.
+ * Time for which a draining proxy still accepts new requests, in milliseconds. Load balancers notice the drain within
+ * this time.
  */
-export const lameDuckMs = 2_000;
+export const drainAcceptingMs = 2_000;
 /** Time to send error events to streams that are cut off at the end of the drain, in milliseconds. */
-export const lastWordsMs = 1_000;
+export const errorEventsMs = 1_000;
 /**
- * Interval for checking the ledger while the last settlements are pending, in milliseconds. They may be waiting because it
- * cannot be written.
+ * Interval for checks of the ledger while a shutdown waits for settlements, in milliseconds. Settlements may be pending
+ * because the ledger cannot be written.
  */
 const stuckMs = 1_000;
 
@@ -81,22 +72,19 @@ export function buildHttpFront(
 ): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
   const { events, clock, work, stopForwarding, gateway } = deps;
   const app: RequestListener = createHttpApp({
-    routes: deps.routes,
-    events,
-    log: deps.log,
-    clock,
-    loopbackOnly: isLoopback(settings.host),
+    ...deps,
+    loopbackOnly: isLoopbackHost(settings.host),
     publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
     corsOrigins: settings.corsOrigins,
     bodyBytesMax: settings.bodyBytesMax,
     bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
-    running: (running) => work.add(running),
+    running: work.add,
   });
-  const server = createHttpServer(app, { onRefusal: (refusal) => events.refused(refusal) });
+  const server = createHttpServer(app, { onRefusal: (refusal) => events.refused({ refusal, request: null }) });
 
   let draining = false;
   server.prependListener("request", (_request, response) => {
-    // A connection that stays open would carry further requests and be cut off in the middle of one.
+    // A client could send a further request on an open connection, and the end of the drain would interrupt it.
     if (draining) response.shouldKeepAlive = false;
   });
   /** Closes the connections to clients and to the gateway, so that every waiting request ends and is settled. */
@@ -112,19 +100,22 @@ export function buildHttpFront(
     cutOff,
     async drain() {
       draining = true;
-      const takingMs = Math.min(lameDuckMs, settings.drainMs);
-      await sleep(clock, takingMs);
+      const acceptingMs = Math.min(drainAcceptingMs, settings.drainMs);
+      await sleep(clock, acceptingMs);
       server.close();
       server.closeIdleConnections();
-      await Promise.race([work.done(), sleep(clock, settings.drainMs - takingMs)]);
+      await Promise.race([work.done(), sleep(clock, settings.drainMs - acceptingMs)]);
       stopForwarding();
-      await Promise.race([work.done(), sleep(clock, lastWordsMs)]);
+      await Promise.race([work.done(), sleep(clock, errorEventsMs)]);
       await cutOff();
     },
   };
 }
 
-/** Waits for settlements, unless the ledger cannot be written. In that case the next start posts their holds. */
+/**
+ * Waits until all requests are settled. Stops waiting if the ledger cannot be written; the next start then posts the
+ * open holds.
+ */
 export async function settledOrStuck({
   work,
   clock,
@@ -144,8 +135,17 @@ const listenProblems: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "this machine has no such address; choose another --host",
 };
 
-/** Largest number of connections that wait to be accepted. In a larger burst, clients wait a second before they try again. */
+/** Largest number of connections that wait to be accepted. Clients beyond it try again after a second. */
 const backlogMax = 4096;
+
+/** Returns the problem if nothing can listen at this address now; null if something can. */
+export async function listenProblem(settings: Settings["listen"]): Promise<string | null> {
+  const server = createServer((socket) => socket.destroy());
+  const listening = await listen(server, settings);
+  if (!listening.ok) return listening.problem;
+  await new Promise((resolve) => server.close(resolve));
+  return null;
+}
 
 export function listen(
   server: Server,

@@ -3,11 +3,12 @@ import { parsePostgresUrl, type PostgresServer } from "../core/postgres-url.ts";
 import { invariant } from "../core/assert.ts";
 import type { Secret } from "../config/secret.ts";
 import type { CopyFailure } from "../ledger/sqlite/backup.ts";
+import type { SchemaUpgrade } from "../ledger/migrations.ts";
 import type { OpenResult, StoreOptions } from "../ledger/store.ts";
 
-export type { OpenFailure, OpenResult, Store } from "../ledger/store.ts";
+export type { OpenFailure, OpenResult } from "../ledger/store.ts";
 
-/** Opens the ledger that the settings name. Modules of the other database are not loaded. */
+/** Opens the ledger that the settings name. Loads only the modules for this kind of database. */
 export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {
   if (database.kind === "sqlite") {
     const { openSqlite } = await import("../ledger/sqlite/open.ts");
@@ -24,31 +25,21 @@ export function serverOf({ url }: { readonly url: Secret }): PostgresServer {
   return parsed.server;
 }
 
-type LedgerMigration =
-  | {
-      readonly ok: true;
-      readonly from: number;
-      readonly to: number;
-      /** False if the ledger already had this schema. */
-      readonly changed: boolean;
-      /** File, or schema of the database, with the ledger as it was before; null if none was created. */
-      readonly backup: string | null;
-    }
-  | { readonly ok: false; readonly failure: CopyFailure };
-
 interface MigrateLedgerOptions {
-  /** Time of the migration, for the name of the backup. */
+  /** Time of the migration in milliseconds since 1970 UTC, for the name of the backup. */
   readonly at: number;
   /** True to create a missing ledger on a server. */
   readonly create?: boolean;
   readonly backup?: boolean;
 }
 
-/** Migrates a ledger of an earlier release to this one's schema, after a backup. */
+/**
+ * Migrates a ledger of an earlier release to this release's schema. Creates a backup first, unless `backup` is false.
+ */
 export async function migrateLedger(
   database: DatabaseSetting,
   { at, create = false, backup = true }: MigrateLedgerOptions,
-): Promise<LedgerMigration> {
+): Promise<SchemaUpgrade<CopyFailure>> {
   if (database.kind === "sqlite") {
     const { migrateFile } = await import("../ledger/sqlite/backup.ts");
     return migrateFile({ path: database.path, stamp: stampOf(at), backup });
@@ -57,7 +48,7 @@ export async function migrateLedger(
   return migrateServer(serverOf(database), { create, backup });
 }
 
-/** Returns instructions to go back to the earlier release. */
+/** Returns instructions for a return to the earlier release. */
 export function restoreHint(database: DatabaseSetting, backup: string): string {
   if (database.kind === "sqlite") {
     const [path, file] = [database.path, backup].map((name) =>
@@ -66,10 +57,10 @@ export function restoreHint(database: DatabaseSetting, backup: string): string {
     return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
   }
   const address = `${database.shown}?options=-c%20search_path%3D${backup}`;
-  return `to go back, stop every farebox, install the earlier release and set its database to ${address}, with the password and the other parameters of the present address`;
+  return `to go back, stop all proxies, install the earlier release and set its database to ${address}; add the password and the other parameters of the current address`;
 }
 
-/** "2026-11-20T120000Z": an instant as part of a file's name. */
+/** Formats an instant for the name of a file: "2026-11-20T120000Z". */
 export function stampOf(at: number): string {
   return new Date(at).toISOString().replace(/\.\d+/, "").replaceAll(":", "");
 }

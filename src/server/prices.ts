@@ -4,20 +4,23 @@ import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import { formatFault } from "../core/fault.ts";
 import type { PriceImportParams, PriceImportResult } from "../ports/price-import.ts";
 
-/** The shipped price files. */
+/** Shipped price files, and the function that builds a catalogue. */
 export interface PriceFiles {
   readonly shipped: URL;
-  /** As `buildCatalogue`, for a process that loads the same files again and again. */
+  /** Replacement for `buildCatalogue`, for a process that loads the same files repeatedly. */
   readonly build?: CatalogueBuilder;
 }
 
-/** Loads the shipped price files, then those of the folder where one is given. A fault is one line with its file and place. */
+/**
+ * Loads the shipped price files, then the price files of `folder` if it is not null. Each fault is one line with its
+ * file and position.
+ */
 export async function loadPrices({ shipped, build = buildCatalogue }: PriceFiles, folder: string | null) {
   const loaded = await loadCatalogue({ shipped, user: folder ?? undefined }, build);
   return loaded.ok ? loaded : ({ ok: false, faults: loaded.faults.map(formatFault) } as const);
 }
 
-/** Explains a model's price; `explained` is undefined for a model without one, `near` are the names it may have meant. */
+/** Explains a model's price. `explained` is undefined if no price file covers the name; `near` has similar names. */
 export async function explainModel(files: PriceFiles, folder: string | null, model: string, at: number) {
   const loaded = await loadPrices(files, folder);
   return loaded.ok
@@ -25,15 +28,15 @@ export async function explainModel(files: PriceFiles, folder: string | null, mod
     : loaded;
 }
 
-/** Compares other projects' tables with the price files, as a price file that is valid together with those of `loadPrices`. */
+/** Compares price tables of other projects with the price files. Proposes new and edited price files. */
 export async function importTables(
   { shipped, build = buildCatalogue }: PriceFiles,
   folder: string | null,
-  order: PriceImportParams,
+  params: PriceImportParams,
 ): Promise<PriceImportResult> {
   const { importPrices } = await import("../catalogue/import/import.ts");
   const read = await readPriceTexts({ shipped, user: folder ?? undefined });
   return read.ok
-    ? importPrices(read.layers, order, build)
+    ? importPrices(read.layers, params, build)
     : { ok: false, problems: read.faults.map(formatFault), usage: false };
 }

@@ -3,10 +3,10 @@ import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
 import { adminRoutes } from "./http/admin/routes.ts";
 import { serveAdmin } from "./http/admin/serve-route.ts";
-import { dashboardRoutes } from "./http/dashboard/files.ts";
+import { dashboardRoutes, frontRoute } from "./http/dashboard/files.ts";
 import { sessionRoutes } from "./http/dashboard/session-routes.ts";
-import { createDashboardSessions } from "./http/dashboard/signed-in.ts";
-import type { Route } from "./http/http-app.ts";
+import { BrowserSessions } from "./http/dashboard/signed-in.ts";
+import type { Route, Work } from "./http/http-app.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "./http/operations.ts";
 import { runSessionRoutes } from "./http/run-sessions.ts";
 import { selfServiceRoutes } from "./http/self-service.ts";
@@ -18,23 +18,23 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import type { Tracing } from "../ports/tracing.ts";
 import { accountInfo, createAccount, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
-import { createBalanceGuard } from "../request/balance-guard.ts";
-import { createTaskClaims, type TaskOwner } from "../request/task-ownership.ts";
-import { createMask } from "../request/mask.ts";
+import { createBalanceGuard, createLimiter, type ProcessLimiter } from "../request/limits.ts";
+import { createTaskClaims } from "../request/task-ownership.ts";
+import { type TaskOwner, createMask } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
 import { settleCharge, type SettleParams } from "../request/settle.ts";
-import { createLimiter, type ProcessLimiter, type PeerUsage } from "../request/limits.ts";
+import type { StoredUser } from "../wire/headers.ts";
 import type { GatewayHealth } from "../reporting/health.ts";
-import { newestReview } from "../reporting/price-review.ts";
+import { newestReview } from "../reporting/prices.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
-import type { Store } from "../ledger/store.ts";
-import type { PeersStanding } from "./fleet.ts";
+import type { Store } from "../ports/store.ts";
+import type { FleetMember } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
 import { buildTaskRoutes } from "./tasks.ts";
-import type { Work } from "./work.ts";
 
 interface RouteDeps {
   readonly clock: Clock;
@@ -44,26 +44,24 @@ interface RouteDeps {
   readonly store: Store;
   readonly gateway: Gateway;
   readonly tokens: TokenCounter;
-  /** Returns the prices in force, for each request. */
+  readonly tracing: Tracing | null;
+  readonly storedUser: StoredUser | null;
+  /** Returns the prices in force. Called for each request. */
   readonly catalogue: () => Catalogue;
   readonly metrics: Pick<Metrics, "events" | "scrape">;
   readonly work: Work;
-  /** Spend for a page with many readers; no long query of others delays it. */
+  /** Cached spend, for pages with many readers. Such a page does not wait for the long queries of other pages. */
   readonly memory: SpendMemory;
   readonly gatewayHealth: () => GatewayHealth;
   readonly startedAt: number;
-  /** Reports a task that the poller is to follow. */
-  readonly wakePoller: () => void;
-  /** Something was put into the outbox. */
-  readonly wakeDelivery: () => void;
+  /** Writes the refusals that are still in memory. */
+  readonly flushRefusals: () => Promise<void>;
   readonly seal: Seal;
-  /** Usage of limits by peers, where there are any. */
-  readonly peerUsage?: PeerUsage | undefined;
-  /** Returns the state of peers for `/readyz`; null where there are none. */
-  readonly peers?: () => PeersStanding | null;
-  /** At least 0, below 1. */
+  /** Receives reports of work for the jobs, and knows the peers. */
+  readonly fleet: Pick<FleetMember, "did" | "peerUsage" | "standing">;
+  /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
-  /** Keys remembered between requests; as many as the authenticator pleases unless given. */
+  /** Largest number of cached keys; the keyring's default if missing. */
   readonly keysRemembered?: number;
 }
 
@@ -74,24 +72,27 @@ export interface BuiltRoutes {
     settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
+  /** Makes `/readyz` answer that this proxy is not ready. */
   stopBeingReady(): void;
-  /** The account record as the gateway has it now; undefined where it gives none. */
+  /** Returns a code that stands for this token, for one sign-in in a browser. */
+  readonly signInCode: (token: string) => string;
+  /** Fetches the account record from the gateway. Returns undefined if it cannot be read. */
   freshAccount(): Promise<unknown>;
   /** Fetches and applies a task's record. */
   pollTask(task: Task): Promise<void>;
-  /** Ends every running call at the gateway; each is settled. */
+  /** Ends every running call to the gateway. Each of them is settled. */
   stopForwarding(): void;
-  /** Returns the usage here of limits of keys and teams. */
+  /** Returns the usage of the limits of keys and teams in this proxy. */
   limitsUsed: ProcessLimiter["used"];
 }
 
-/** Builds the request path and all routes: each step with its own dependencies. */
+/** Builds the steps of requests and all routes. */
 export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
-  const { clock, log, store, gateway, catalogue, wakePoller, random } = deps;
+  const { clock, log, store, gateway, catalogue, fleet, random } = deps;
   const { events } = deps.metrics;
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock, peerUsage: deps.peerUsage });
+  const limiter = createLimiter({ clock, peerUsage: fleet.peerUsage });
   const access = buildAccess(settings, deps);
   const { authenticate } = access;
   const account = createAccount({
@@ -105,6 +106,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
   const readiness = () => readinessOf(deps, !draining);
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
+  const { tasks: wakePoller, queued: wakeDelivery } = fleet.did;
   const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
   const shared = { limiter, balanceGuard, taskOwner, claimTask };
   const { steps, forwarder, limits } = buildSteps(settings, {
@@ -116,7 +118,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
     keys,
     mask,
   });
-  const tasks = buildTaskRoutes(settings, { ...deps, ...steps, mask, limits, account });
+  const tasks = buildTaskRoutes(settings, { ...deps, ...steps, mask, limits, account, wakePoller, wakeDelivery });
   const routes: Route[] = [
     ...meteredRoutes(steps),
     ...modelRoutes({ authenticate, catalogue, clock }),
@@ -137,8 +139,9 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
       forwarder.stopAll();
       tasks.stop();
     },
-    shared: { ...shared, settle: (params) => settleCharge(steps, params) },
+    shared: { ...shared, settle: async (params) => void (await settleCharge(steps, params)) },
     pollTask: tasks.poll,
+    signInCode: (token) => access.browserSessions.code(token),
     stopBeingReady: () => (draining = true),
     limitsUsed: limiter.used,
   };
@@ -146,7 +149,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
 
 type Access = ReturnType<typeof buildAccess>;
 
-/** Builds what says who a request is from: a key, an administrator, or a session of the dashboard. */
+/** Builds the authentication of requests: by key, by admin token, or by a session of the dashboard. */
 function buildAccess({ access }: Settings, { clock, store, metrics, keysRemembered }: RouteDeps) {
   const { keys, teams, sessions, changes, admins } = store;
   const keyring = createKeyring({ keys, teams, sessions, changes, clock, rememberedMax: keysRemembered });
@@ -160,11 +163,11 @@ function buildAccess({ access }: Settings, { clock, store, metrics, keysRemember
     keyring,
     gate,
     authenticate: createAuthenticator({ keyring, mode: access.auth }),
-    dashboardSessions: createDashboardSessions({ gate, keyring, clock }),
+    browserSessions: new BrowserSessions({ gate, keyring, clock, changes, stored: store.dashboardSessions }),
   };
 }
 
-async function readinessOf({ store, catalogue, clock, peers }: RouteDeps, accepting: boolean): Promise<Readiness> {
+async function readinessOf({ store, catalogue, clock, fleet }: RouteDeps, accepting: boolean): Promise<Readiness> {
   const checks = { accepting, ledger: await store.ledger.isWritable(), prices: true };
   const prices = newestReview(catalogue(), clock.now());
   return {
@@ -172,7 +175,7 @@ async function readinessOf({ store, catalogue, clock, peers }: RouteDeps, accept
     checks,
     catalogue: catalogue().digest,
     prices,
-    peers: peers?.() ?? null,
+    peers: fleet.standing(),
   };
 }
 
@@ -183,45 +186,39 @@ interface OwnDeps {
   readonly readiness: () => Promise<Readiness>;
 }
 
-/** Routes that Farebox answers itself, without the gateway. */
+/** Returns the routes that Farebox answers without the gateway. */
 function ownRoutes(
   settings: Settings,
   deps: RouteDeps,
-  { access: { authenticate, keyring, gate, dashboardSessions }, account, limiter, readiness }: OwnDeps,
+  { access: { authenticate, keyring, gate, browserSessions }, account, limiter, readiness }: OwnDeps,
 ): readonly Route[] {
-  const { clock, store, calendar, catalogue, memory, metrics, version, startedAt } = deps;
-  const { ledger, keys, sessions } = store;
-  const latest = store.figures.ledger;
+  const { clock, calendar, catalogue, memory, storedUser, metrics, version, startedAt } = deps;
+  const shared = { ...deps.store, clock, calendar, catalogue, memory, storedUser };
   return [
     ...selfServiceRoutes({
-      authenticate: dashboardSessions.own(authenticate),
+      ...shared,
+      authenticate: browserSessions.own(authenticate),
       limiter,
-      ledger,
-      latest,
-      keys,
-      memory,
-      calendar,
-      clock,
+      onRaiseRequest: deps.fleet.did.posted,
+      flushRefusals: deps.flushRefusals,
       outputCap: settings.output.cap,
+      ownView: settings.access.ownView,
     }),
-    ...runSessionRoutes({ authenticate, keyring, sessions, keys, latest, clock }),
+    ...runSessionRoutes({ ...shared, authenticate, keyring }),
     ...serveAdmin(adminRoutes(version), {
-      ...store,
-      latest,
-      calendar,
-      clock,
-      catalogue,
+      ...shared,
       account: async () => {
         const found = await account.lookUp();
         return found.ok ? found.record : undefined;
       },
       gate,
-      dashboardSessions,
+      browserSessions,
+      hasSettingsToken: settings.access.adminToken !== null,
       accountTtlMs: settings.balance.ttlMs,
-      memory,
       process: { version, startedAt, gateway: deps.gatewayHealth, ready: async () => (await readiness()).ready },
     }),
-    ...sessionRoutes({ sessions: dashboardSessions, clock, timeZone: calendar.timeZone, version }),
+    ...sessionRoutes({ sessions: browserSessions, clock, timeZone: calendar.timeZone, version }),
+    frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },

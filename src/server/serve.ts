@@ -2,31 +2,51 @@ import { migrationText } from "../cli/db.ts";
 import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
+import { isLive } from "../core/keys.ts";
 import { createLog } from "../platform/log.ts";
 import { systemClock } from "../platform/clock.ts";
+import { listenProblem } from "./http-front.ts";
 import { ledgerProblem } from "./database.ts";
 import { migrateLedger, restoreHint } from "./ledger.ts";
 import { packageVersion } from "./package.ts";
-import { tuneRuntime } from "./runtime.ts";
-import { startServing } from "./serving.ts";
+import { growUnderLoad, tuneRuntime } from "./runtime.ts";
+import { startServing, type Serving } from "./serving.ts";
 import { firstSignal } from "./signals.ts";
 
-/** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
+/** Returns the next step for the user, depending on what the ledger still lacks. */
+async function nextStep({ access }: Settings, { keys, admins }: Serving, now: number): Promise<string> {
+  if (access.auth === "keys" && !(await keys.list()).some((key) => isLive(key, now)))
+    return "create a key for requests with farebox keys create NAME";
+  if (access.adminToken === null && !(await admins.list()).some((admin) => isLive(admin, now)))
+    return "create a token for the dashboard with farebox admins create NAME --role editor";
+  return "sign in to the dashboard with an admin token, or with an internal key for its own requests";
+}
+
+/** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends the process at once. */
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
-  // From the start: a signal while the ledger is opened is not lost, even for a process with id 1.
+  // Waits for signals from the start, so that one that arrives while the ledger opens is not lost, even if the process
+  // has id 1.
   const stopping = firstSignal();
+  io.continueWithoutStdout?.();
   let readPrices = (): void => undefined;
   process.on("SIGHUP", () => readPrices());
   tuneRuntime();
-  const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
+  const log = await createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const place = shownDatabase(settings.database);
   const clock = systemClock();
   const migrated = await migrateLedger(settings.database, { at: clock.now() });
-  if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
-  if (migrated.ok && migrated.changed) {
+  if (!migrated.ok) {
+    if (migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
+    // A proxy that cannot listen must not leave a new ledger behind.
+    const problem = await listenProblem(settings.listen);
+    if (problem !== null) return fail(io, problem);
+  } else if (migrated.changed) {
     note(io, migrationText(place, migrated));
     if (migrated.backup !== null)
-      note(io, `as it was before: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`);
+      note(
+        io,
+        `backup from before the migration: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`,
+      );
   }
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) {
@@ -37,8 +57,12 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (serving.created) note(io, `created the ledger at ${place}`);
   if (serving.recovered > 0)
     log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
+  growUnderLoad();
   readPrices = () => void serving.reloadPrices();
-  printLine(io, `farebox listening on ${serving.url}`);
+  const { url } = serving;
+  const next = await nextStep(settings, serving, clock.now());
+  for (const line of [`farebox listening on ${url}`, `dashboard: ${url}/dashboard`, `next step: ${next}`])
+    printLine(io, line);
   const end = await Promise.race([
     stopping.then((signal) => ({ signal })),
     serving.failed.then((problem) => ({ problem })),

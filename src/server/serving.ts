@@ -7,52 +7,64 @@ import { formatFault } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
+import { unboundUserScopes } from "../admin/scopes.ts";
+import { startRefusalRecorder, type RefusalRecorder } from "../jobs/refusal-recorder.ts";
 import { startRecovery } from "../jobs/recovery.ts";
 import { startSessionTidying } from "../jobs/session-tidying.ts";
 import { startTaskPoller } from "../jobs/task-poller.ts";
 import { createMetrics, type Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
+import { combineEvents } from "../ports/events.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
-import type { QueuedStore, Store } from "../ledger/store.ts";
+import type { QueuedStore } from "../ledger/store.ts";
+import type { Store } from "../ports/store.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { createTokenCounter } from "../platform/tokens/token-counter.ts";
 import { createSeal } from "../gateway/webhooks/seal.ts";
-import { startAlerting, withAlerts } from "./alerting.ts";
-import { startDelivering } from "./delivering.ts";
+import type { SentTracing } from "../tracing/tracing.ts";
+import { startAlerting, startDelivering, type JobDeps } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
-import { fleetMember, type FleetMember } from "./fleet.ts";
+import { fleetMember } from "./fleet.ts";
 import { openLedger } from "./ledger.ts";
-import { GatewayWatch } from "./gateway-health.ts";
+import { GatewayWatch } from "../reporting/health.ts";
 import { openHttpFront, type Front, type FrontResult } from "./http-front.ts";
 import { shippedPrices } from "./package.ts";
-import { logReload } from "./price-reloads.ts";
+import { logReload, logStoreEvent } from "./logged-events.ts";
 import { buildRoutes, type BuiltRoutes } from "./routes.ts";
-import { spendByTeam } from "./spend.ts";
-import { logStoreEvent } from "./store-events.ts";
-import { Work } from "./work.ts";
+import { readStoredUsers } from "../wire/headers.ts";
+import { openTracing, spanLog } from "./tracing.ts";
+import { Work } from "./http/http-app.ts";
 import type { WorkerPoolDeps } from "./workers/worker-pool.ts";
 import { workerCount } from "./workers/settings.ts";
 
-/** The running proxy. Disposing of it ends it at once; `drain` first lets running requests finish. */
-export interface Serving
-  extends AsyncDisposable, Pick<Store, "ledger" | "keys" | "teams" | "tasks" | "sessions" | "created"> {
-  /** "http://127.0.0.1:4000" */
+/** Running proxy. Disposal ends it at once. `drain` first lets running requests finish. */
+export interface Serving extends Store {
+  /** Address of the server, such as "http://127.0.0.1:4000". */
   readonly url: string;
   readonly sampler: BalanceSampler;
   readonly alerts: Alerts;
-  /** Number of holds of a proxy that died, posted at the start. */
+  readonly recorder: RefusalRecorder;
+  /** Number of holds that a crashed proxy left pending. They were posted at the start of this proxy. */
   readonly recovered: number;
-  /** Resolves when no request runs and every one is settled. */
+  /**
+   * Returns an address of the dashboard that signs a browser in with this token. The address works once, within ten
+   * minutes.
+   */
+  signInLink(token: string): string;
+  /** Resolves once no request is running and every request is settled. */
   settled(): Promise<void>;
-  /** Reads the price files now. Wrong files are not taken over. */
+  /** Reads the price files now. Files with faults do not replace the prices in force. */
   reloadPrices(): Promise<void>;
-  /** Not ready at once, not accepting connections after two seconds. Resolves when every request is settled, cut off if it takes too long. */
+  /**
+   * Makes `/readyz` answer at once that the proxy is not ready. Stops accepting connections after at most two seconds,
+   * and aborts requests that take too long. Resolves when every request is settled.
+   */
   drain(): Promise<void>;
-  /** Resolves with one sentence where workers answer the requests and none can be kept running. */
+  /** Resolves with one sentence if no worker can be kept running. */
   readonly failed: Promise<string>;
 }
 
@@ -67,116 +79,115 @@ interface ServingOptions {
   readonly version: string;
   /** False keeps an SQLite ledger on this thread. */
   readonly ledgerThreads?: boolean;
-  /** A counter that proxies of one process share; its own unless given. */
+  /** Token counter that proxies of one process share; a new one by default. */
   readonly tokens?: TokenCounter;
-  /** Builds the catalogue; for proxies of one process that share it. */
+  /** Function that builds the catalogue, for proxies of one process that share the function's cache. */
   readonly buildCatalogue?: CatalogueBuilder;
-  /** Number of keys remembered between requests, for which memory is taken at the start. */
+  /** Largest number of cached keys. Their memory is allocated at the start. */
   readonly keysRemembered?: number;
 }
 
-/** Time that a settlement waits for a hold to share its transaction. After a crash meanwhile the hold is posted as assumed. Milliseconds. */
+/**
+ * Longest time that a settlement waits to share the transaction of another request's hold, in milliseconds. If the
+ * proxy crashes during this wait, the hold of the settlement is posted as assumed.
+ */
 const settlePauseMs = 10;
 
-/** Builds a running proxy, and listens. */
+/** Starts a proxy. Returns it once it listens, or the problems that prevented the start. */
 export async function startServing(settings: Settings, options: ServingOptions): Promise<ServingResult> {
   const { clock, log, version } = options;
   const { address, apiKey } = settings.gateway;
-  if (address === null || apiKey === null) return failure("serve needs a gateway address and its key");
+  if (address === null || apiKey === null)
+    return failure("serve needs FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY; set both");
   await using owned = new AsyncDisposableStack();
   const calendar = calendarOf(settings.timeZone);
-  const { keysMax, otel } = settings.metrics;
-  const metrics = createMetrics({ keysMax, otel, version, clock, pricesLoadedAt: clock.now() });
+  const metrics = createMetrics({ ...settings.metrics, version, clock, pricesLoadedAt: clock.now() });
   const opened = await openPrices(settings, options, metrics);
   if (!opened.ok) return failure(...opened.faults.map(formatFault));
   const prices = owned.use(opened.prices);
   const opening = await openStore(settings, options, calendar, metrics);
   if (!opening.ok) return failure(opening.problem);
   const store = owned.use(opening.store);
-  const drift = differenceOfDay(store.figures);
-  const spend = spendByTeam({ atOnce: store.figures.ledger, later: store.ledger }, calendar);
-  metrics.showLedger(() => ledgerFigures(store, { at: clock.now(), spend, difference: drift }));
+  await warnOfUnboundUsers(store, settings, log);
 
+  const drift = differenceOfDay(store.figures);
+  const figures = ledgerFigures(store, { calendar, byUserOrTag: settings.metrics.subjectsMax > 0, drift });
+  metrics.showLedger(() => figures(clock.now()));
   const fleet = owned.use(fleetMember({ fleet: store.fleet, clock, log, gauges: metrics.fleet, prices }));
   const baseUrl = address.origin + address.basePath;
-  const gateway = owned.use(createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock }));
-  const tokens = options.tokens ?? owned.use(createTokenCounter());
+  const gateway = owned.use(await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock }));
+  const tokens = options.tokens ?? owned.use(createTokenCounter({ log }));
   const seal = createSeal(apiKey.reveal());
-  owned.use(startDelivering(settings, { outbox: store.outbox, seal, clock, log, metrics, fleet }));
-  const alerts = owned.use(startAlerting(settings, { store, calendar, clock, log, metrics, drift, fleet }));
+  const jobDeps = { store, calendar, clock, log, metrics, fleet };
+  owned.use(startDelivering(settings, jobDeps, seal));
+  const alerts = owned.use(startAlerting(settings, jobDeps, drift));
+  const recorder = owned.use(startRefusalRecorder({ refusals: store.refusals, clock, log }));
   const watch = new GatewayWatch(clock);
-  const spent = () => fleet.did("posted");
-  const events = watch.watching(withAlerts(metrics.events, { spent, refused: alerts.refused }));
+  const events = combineEvents(metrics.events, spanLog(log), watch.events, {
+    posted: fleet.did.posted,
+    refused(event) {
+      alerts.refused(event.refusal);
+      recorder.record(event);
+    },
+  });
+  const tracing = await openTracing(settings, { version, clock, onSent: events.spansSent });
   const work = new Work();
-  const common = { ...options, store, gateway, work, catalogue: () => prices.current };
+  const common = { ...options, store, gateway, work, catalogue: prices.current };
   const built = buildRoutes(settings, {
     ...common,
     calendar,
     tokens,
+    tracing,
+    storedUser: await readStoredUsers(settings.access.users, store.sessions),
     metrics: { events, scrape: metrics.scrape },
-    wakePoller: () => fleet.did("tasks"),
-    wakeDelivery: () => fleet.did("queued"),
+    flushRefusals: () => recorder.flushSoon(),
     seal,
     random: Math.random,
-    peerUsage: fleet.peerUsage,
-    peers: fleet.standing,
+    fleet,
     memory: new SpendMemory(store.figures.ledger, clock),
     gatewayHealth: () => watch.health(),
     startedAt: clock.now(),
   });
-  const sampler = startJobs(settings, { clock, log, store, fleet, built }, owned);
+  const sampler = startJobs(settings, jobDeps, built, owned);
   fleet.join(built.limitsUsed);
   const fronting = await openFront(settings, {
     ...common,
     ...built,
     events,
     isLedgerWritable: () => store.ledger.isWritable(),
-    onPrices: (listener) => prices.onTaken(listener),
+    onPrices: (listener) => prices.onApplied(listener),
     lost: metrics.lost,
   });
   if (!fronting.ok) return failure(fronting.problem);
   const { front } = fronting;
   metrics.showWorkers(front.processMetrics ?? null);
-  const { recovered } = opening;
-  return {
-    ok: true,
-    serving: servingOf({ store, prices, sampler, alerts, recovered, work, built, front }, owned.move()),
-  };
+  const running = { ...store, sampler, alerts, recorder, recovered: opening.recovered };
+  return { ok: true, serving: { ...running, ...controls({ prices, work, built, front, tracing }, owned.move()) } };
 }
 
-interface Running extends Pick<Serving, "sampler" | "alerts" | "recovered"> {
-  readonly store: Store;
+interface Running {
   readonly prices: WatchedPrices;
   readonly work: Work;
   readonly built: BuiltRoutes;
   readonly front: Front;
+  readonly tracing: SentTracing | null;
 }
 
-function servingOf(
-  { store, prices, sampler, alerts, recovered, work, built, front }: Running,
-  owned: AsyncDisposableStack,
-): Serving {
-  const { ledger, keys, teams, tasks, sessions, created } = store;
+/** Returns the functions that control and end a running proxy. */
+function controls({ prices, work, built, front, tracing }: Running, owned: AsyncDisposableStack) {
   return {
     url: front.url,
-    ledger,
-    keys,
-    teams,
-    tasks,
-    sessions,
-    sampler,
-    alerts,
-    created,
-    recovered,
+    signInLink: (token: string) => `${front.url}/dashboard#sign-in=${built.signInCode(token)}`,
     settled: () => work.done(),
     reloadPrices: () => prices.reload(),
-    failed: front.failed ?? new Promise(() => undefined),
+    failed: front.failed ?? new Promise<never>(() => undefined),
     async drain() {
       built.stopBeingReady();
       await front.drain();
     },
     async [Symbol.asyncDispose]() {
       await front.cutOff();
+      await tracing?.flush();
       await owned.disposeAsync();
     },
   };
@@ -186,7 +197,7 @@ function failure(...problems: readonly string[]): ServingResult & { readonly ok:
   return { ok: false, problems };
 }
 
-/** Loads the prices, and logs and counts their reloads. */
+/** Loads the prices and watches their files. Logs and counts reloads. */
 function openPrices(
   settings: Settings,
   { clock, log, buildCatalogue }: ServingOptions,
@@ -200,13 +211,24 @@ function openPrices(
   });
 }
 
+/** Logs a warning if budgets on users have no effect, because FAREBOX_USERS was changed. The log names no users. */
+async function warnOfUnboundUsers({ ledger }: Store, { access }: Settings, log: Log): Promise<void> {
+  const scopes = (await ledger.budgets()).map(({ scope }) => scope);
+  const budgets = unboundUserScopes(scopes, access.users).length;
+  if (budgets > 0)
+    log.warn(
+      { budgets, users: access.users },
+      "budgets on users have no effect, because FAREBOX_USERS was changed and charges now state users differently; farebox doctor names one of them",
+    );
+}
+
 type StoreOpening =
   | { readonly ok: true; readonly store: QueuedStore; readonly recovered: number }
   | { readonly ok: false; readonly problem: string };
 
-/** Opens the ledger and posts the holds of a proxy that died. */
+/** Opens the ledger and posts the holds of a proxy that crashed. */
 async function openStore(
-  { database, gateway }: Settings,
+  { database, gateway, subjectsMax }: Settings,
   { clock, log, version, ledgerThreads }: ServingOptions,
   calendar: Calendar,
   metrics: Metrics,
@@ -216,10 +238,11 @@ async function openStore(
     calendar,
     clock,
     access: "serve",
-    onWrite: (seconds, calls) => metrics.events.ledgerWrote(seconds, calls),
+    onWrite: metrics.events.ledgerWrote,
     onEvent: (event) => logStoreEvent(event, place, log),
     settlePauseMs,
     requestLifeMs: gateway.streamMs + gateway.silenceMs,
+    subjectsMax,
     version,
     ...(ledgerThreads === false && { threads: false }),
   });
@@ -234,18 +257,11 @@ async function openStore(
   }
 }
 
-interface JobDeps {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly store: Store;
-  readonly fleet: FleetMember;
-  readonly built: BuiltRoutes;
-}
-
-/** Starts the jobs that ask the gateway or maintain the ledger. */
+/** Starts the jobs that poll the gateway or maintain the ledger. Returns the balance sampler. */
 function startJobs(
   settings: Settings,
-  { clock, log, store, fleet, built }: JobDeps,
+  { store, clock, log, fleet }: JobDeps,
+  built: BuiltRoutes,
   owned: AsyncDisposableStack,
 ): BalanceSampler {
   const { ledger, samples, tasks, sessions } = store;
@@ -268,7 +284,7 @@ function startJobs(
   return sampler;
 }
 
-/** Opens the server: in this process, or in workers of it. */
+/** Opens the server in this process, or in worker processes. */
 async function openFront(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
   if (workerCount(settings) === 1) return await openHttpFront(settings, deps);
   const { openWorkerPool } = await import("./workers/worker-pool.ts");

@@ -1,7 +1,10 @@
-/** Exit code of a process that a signal ended, as in shells. */
+/** Exit code after a second signal. Shells use the same code for a process that SIGINT ended. */
 const endedBySignal = 130;
 
-/** Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. Does not keep the process alive. */
+/**
+ * Resolves at the first SIGTERM or SIGINT. A second signal ends the process at once. Waiting does not keep the process
+ * alive.
+ */
 export function firstSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let seen = false;

@@ -9,7 +9,7 @@ import { parseUsd, type PicoUsd } from "../core/money.ts";
 import type { CeilingName, TaskCeilings } from "../core/tasks.ts";
 import { objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
 
-/** Part of the gateway's account record that Farebox uses. Null means unknown, never 0. */
+/** Values that Farebox reads from the gateway's account record. Null means unknown, never 0. */
 export interface Account {
   /** May be below zero. */
   readonly balance: PicoUsd | null;
@@ -21,17 +21,17 @@ export interface Account {
 }
 
 /**
- * Reads an account record of any shape. The position of `equivalent_in_usd` is not documented, so it is searched in `data`,
- * at the root, and in the wallet and the credit packs of both. The first amount counts.
+ * Reads an account record of any shape. The gateway does not document the position of `equivalent_in_usd`. Farebox
+ * searches `data` and the root, then the wallets and credit packs of both. The first amount counts.
  */
 export function readAccount(record: unknown): Account {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
-  const packs = [data, root].map((place) => objectOr(place["credit_pack_info"]));
+  const packs = [data, root].map((holder) => objectOr(holder["credit_pack_info"]));
   const creditsOf = (kind: CreditKind) => first(packs.map((pack) => readNumber(pack[`${kind}_credits`])));
-  const textOf = (name: string) => first([data, root].map((place) => readText(place[name])));
+  const textOf = (name: string) => first([data, root].map((holder) => readText(holder[name])));
   return {
-    balance: first(placesIn(root).map((place) => readUsd(place["equivalent_in_usd"]))),
+    balance: first(figureObjects(root).map((object) => readUsd(object["equivalent_in_usd"]))),
     credits: {
       total: creditsOf("total"),
       used: creditsOf("used"),
@@ -44,13 +44,13 @@ export function readAccount(record: unknown): Account {
   };
 }
 
-/** Returns the objects of an account record that can state figures. Earlier objects take precedence. */
-function placesIn(root: JsonObject): readonly JsonObject[] {
+/** Returns the objects in an account record that can contain figures. Earlier objects take precedence. */
+function figureObjects(root: JsonObject): readonly JsonObject[] {
   const outer = [objectOr(root["data"]), root];
   return [
     ...outer,
-    ...outer.map((place) => objectOr(place["wallet"])),
-    ...outer.map((place) => objectOr(place["credit_pack_info"])),
+    ...outer.map((object) => objectOr(object["wallet"])),
+    ...outer.map((object) => objectOr(object["credit_pack_info"])),
   ];
 }
 
@@ -62,8 +62,8 @@ const ceilingFields: Readonly<Record<CeilingName, string>> = {
   flux: "max_flux_concurrency",
 };
 
-function readCeilings(...places: readonly JsonObject[]): TaskCeilings {
-  const ceilingOf = (name: CeilingName) => first(places.map((place) => readNumber(place[ceilingFields[name]])));
+function readCeilings(...objects: readonly JsonObject[]): TaskCeilings {
+  const ceilingOf = (name: CeilingName) => first(objects.map((object) => readNumber(object[ceilingFields[name]])));
   return {
     all: ceilingOf("all"),
     suno: ceilingOf("suno"),
@@ -81,17 +81,20 @@ function readText(value: unknown): string | null {
   return typeof value === "string" && value !== "" ? storedText(value) : null;
 }
 
-/** Returns the account's id and the figures to store. The first object that states a figure as a number counts. */
+/**
+ * Returns the account's id and the figures to store. The id is null if it is missing. If several objects state a
+ * figure, the first one counts.
+ */
 export function readAccountFigures(record: unknown): {
   readonly account: string | null;
   readonly figures: AccountFigures;
 } {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
-  const places = placesIn(root);
+  const objects = figureObjects(root);
   const figures: Partial<Record<AccountFigure, string>> = {};
   for (const name of accountFigures) {
-    const text = places.map((place) => decimalText(place[name])).find((each) => each !== null && decimal.test(each));
+    const text = objects.map((object) => decimalText(object[name])).find((each) => each !== null && decimal.test(each));
     if (typeof text === "string") figures[name] = text;
   }
   const account = [data["id"], root["id"]].map(decimalText).find((id) => id !== null && /^\d{1,20}$/.test(id));
@@ -101,8 +104,8 @@ export function readAccountFigures(record: unknown): {
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/;
 
 /**
- * Returns the text of a JSON number or string; null if it is too long to store.
- * Only tiny numbers need `toFixed`, because JavaScript writes them with an exponent.
+ * Returns a JSON number or string as text; null for any other value, or if the text is too long to store. Only tiny
+ * numbers need `toFixed`, because JavaScript writes them with an exponent.
  */
 function decimalText(value: unknown): string | null {
   if (typeof value !== "string" && typeof value !== "number") return null;
@@ -111,7 +114,7 @@ function decimalText(value: unknown): string | null {
   return text.length > storedCharsMax ? null : text;
 }
 
-/** Reads an amount. Digits below one pico-USD are cut off. */
+/** Reads an amount in USD; null if the value is not a decimal. Cuts off digits below one pico-USD. */
 function readUsd(value: unknown): PicoUsd | null {
   const match = decimal.exec(decimalText(value) ?? "");
   if (match === null) return null;
@@ -121,7 +124,7 @@ function readUsd(value: unknown): PicoUsd | null {
   return sign === "-" ? (-amount as PicoUsd) : amount;
 }
 
-/** Reads a number, or a string that contains a decimal. */
+/** Reads a number, or a string that contains a decimal; null for any other value. */
 function readNumber(value: unknown): number | null {
   const text = decimalText(value);
   const number = text !== null && (typeof value === "number" || decimal.test(text)) ? Number(text) : NaN;

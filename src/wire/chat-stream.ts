@@ -1,8 +1,18 @@
 import type { Usage } from "../core/usage.ts";
-import { answerTerms, citesPages, withCitations, type AnswerTerms, type ToolCalls } from "./model-answer.ts";
+import {
+  answerTerms,
+  citesPages,
+  latestTerms,
+  withCitations,
+  type AnswerTerms,
+  CollectedOutput,
+  type Written,
+  walkMembers,
+  walkOutput,
+  type OutputSink,
+} from "./model-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { chatAnswer, chunkChoice, message } from "./output-members.ts";
-import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";
 import {
   DeltaSink,
   EnvelopeSink,
@@ -15,22 +25,28 @@ import {
 } from "./stream-output.ts";
 import { readUsageOf } from "./usage.ts";
 
-/** Form of a chat stream: chunks of choices with deltas or plain texts. A finish reason or `[DONE]` completes it. */
+/**
+ * Reads chat streams, whose chunks contain choices with deltas or plain texts. A finish reason or `[DONE]` completes a
+ * stream.
+ */
 const chatForm: StreamForm = {
   lastEvents: lastUsage,
   reading: (listener) => new ChatEventReader(listener),
 };
 
 /** Returns a transcript for a stream of chat completions, or of the older completions. */
-export function chatTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
-  return new StreamTranscript(chatForm, listener, unreadBytes);
+export function chatTranscript(listener?: OutputListener): StreamTranscript {
+  return new StreamTranscript(chatForm, listener);
 }
 
-/** Searches backwards for the last usage. Returns undefined if output follows it, which the usage does not cover. */
+/**
+ * Returns the content that the last events state, with the last usage among them. Returns undefined if they do not
+ * state everything, for example if output follows the usage, which does not cover such output.
+ */
 function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   let finished = false;
-  // Terms of the last event, if it follows the usage. The caller searches the bytes for terms in earlier events.
-  let later: AnswerTerms | undefined;
+  // Terms in the events after the usage. The caller searches the bytes for terms in earlier events.
+  let later: AnswerTerms = { servedModel: null };
   for (const data of events.toReversed()) {
     if (isDone(data)) {
       finished = true;
@@ -41,18 +57,18 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
     finished ||= finishes(event);
     const usage = readUsageOf(event);
     if (usage === undefined) {
-      if (writes(event)) return undefined;
-      later ??= answerTerms(event);
+      if (hasOutput(event)) return undefined;
+      later = latestTerms(answerTerms(event), later);
       continue;
     }
-    const { servedModel, serviceTier, toolCalls } = answerTerms(event);
-    if (servedModel === null || (!finished && !isUsageAlone(event))) return undefined;
-    return { usage, servedModel, serviceTier: later?.serviceTier ?? serviceTier, toolCalls, texts: [], finished: true };
+    const terms = answerTerms(event);
+    if (terms.servedModel === null || (!finished && !isUsageAlone(event))) return undefined;
+    return { usage, ...latestTerms(terms, later), texts: [], finished: true };
   }
   return undefined;
 }
 
-function writes(event: JsonObject): boolean {
+function hasOutput(event: JsonObject): boolean {
   const written = new CollectedOutput();
   walkOutput(event["choices"], chunkChoice, "", written);
   walkMembers(event, chatAnswer, "", written);
@@ -64,23 +80,21 @@ function writes(event: JsonObject): boolean {
   );
 }
 
-/** Returns true for the end of a stream, as OpenAI's clients recognize it. No JSON begins like this. */
+/** Returns true for `[DONE]`, the event that ends a stream. OpenAI's clients check only the beginning of its data. */
 function isDone(data: string): boolean {
   return data.startsWith("[DONE]");
 }
 
-/** Reads the output by choice, the usage and the finish reasons of every event. */
+/** Reads the output, usage and finish reasons of every event. Keeps the output separate by choice. */
 class ChatEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
   #usage: Usage | undefined;
   #usageIsFinal = false;
-  /** Amount of output before the usage. The usage does not cover later output. */
+  /** Value of `output.amount` when the usage arrived. The usage does not cover later output. */
   #usageAmount = 0;
-  #servedModel: string | null = null;
-  #serviceTier: unknown;
-  #toolCalls: ToolCalls | undefined;
+  #terms: AnswerTerms = { servedModel: null };
   #citesPages = false;
   #finished = false;
 
@@ -93,11 +107,7 @@ class ChatEventReader implements EventReader {
   answer(): Omit<StreamAnswer, keyof Written> {
     const covered = this.#usageAmount === this.output.amount ? this.#usage : undefined;
     const finished = this.#finished || (covered !== undefined && this.#usageIsFinal);
-    const terms = withCitations(
-      { servedModel: this.#servedModel, serviceTier: this.#serviceTier, toolCalls: this.#toolCalls },
-      this.#citesPages,
-    );
-    return { usage: finished ? covered : undefined, ...terms, finished };
+    return { usage: finished ? covered : undefined, ...withCitations(this.#terms, this.#citesPages), finished };
   }
 
   event(data: string): boolean {
@@ -110,7 +120,8 @@ class ChatEventReader implements EventReader {
       walkOutput(event, undefined, "", this.#envelope);
       return event !== undefined;
     }
-    this.#takeTerms(event);
+    this.#terms = latestTerms(this.#terms, answerTerms(event));
+    this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
     if (finishes(event)) this.#finished = true;
     const usage = readUsageOf(event);
     this.#write(event);
@@ -119,15 +130,6 @@ class ChatEventReader implements EventReader {
     this.#usageAmount = this.output.amount;
     this.#usageIsFinal = isUsageAlone(event);
     return true;
-  }
-
-  /** Keeps the last stated value of each term, because a gateway may learn late which model answers. */
-  #takeTerms(event: JsonObject): void {
-    const { servedModel, serviceTier, toolCalls } = answerTerms(event);
-    this.#servedModel = servedModel ?? this.#servedModel;
-    this.#serviceTier = serviceTier ?? this.#serviceTier;
-    this.#toolCalls = toolCalls ?? this.#toolCalls;
-    this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
   }
 
   #write(event: JsonObject): void {
@@ -144,7 +146,10 @@ class ChatEventReader implements EventReader {
     if (whole !== undefined && whole !== null) this.#repeatMessage(whole, key);
   }
 
-  /** Adds the new part of a message. Some gateways repeat the whole text of a choice in each chunk, or in the last chunk. */
+  /**
+   * Adds the text of a message that earlier chunks do not contain. Some gateways repeat the whole text of a choice in
+   * each chunk, or in the last chunk.
+   */
   #repeatMessage(whole: unknown, key: number): void {
     const { output } = this;
     let text = "";
@@ -160,14 +165,13 @@ class ChatEventReader implements EventReader {
 
 function finishes(event: JsonObject): boolean {
   return listOr(event["choices"]).some((choice) => {
+    // Some gateways state an empty reason in each chunk before the last.
     const reason = objectOr(choice)["finish_reason"];
-    return reason !== undefined && reason !== null;
+    return reason !== undefined && reason !== null && reason !== "";
   });
 }
 
-/**
- * Returns true if an event has no part of the answer. Gemini's chunks state the usage so far next to their candidates.
- */
+/** Returns true if an event contains no output. A usage next to output, as in Gemini's chunks, may not be final. */
 function isUsageAlone(event: JsonObject): boolean {
   return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }

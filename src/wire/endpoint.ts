@@ -7,46 +7,55 @@ import type { OutputListener, Transcript } from "./stream-output.ts";
 import type { TextApi } from "../core/bounds.ts";
 import { jsonMembers, parseJson, replaced, withMember } from "./json.ts";
 
-/** Description of one kind of request: the readers of its bytes and of its answers. */
+/** Describes one kind of request: how Farebox reads its bytes and its answers. */
 export interface Endpoint {
-  /** Path, which also names the route in rows and metrics: "/v1/chat/completions". */
+  /** Path. Ledger rows and metrics use it as the name of the route: "/v1/chat/completions". */
   readonly route: string;
-  /** Fields with their meanings, which also apply to query parameters. */
+  /** Table of known fields. Farebox also looks up query parameters in it. */
   readonly fields: RequestFields;
   /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
-  /** Reader of a form with files, which is forwarded without being stored; null if the endpoint takes no form. */
-  readonly form: FormReader | null;
-  /** True if any body is forwarded without being stored. Farebox then reads only its first bytes. */
+  /**
+   * Reads forms with files; absent if the endpoint does not accept forms. Farebox forwards forms without keeping them.
+   */
+  readonly form?: FormReader;
+  /** True if Farebox forwards every body without keeping it. Farebox then reads only the first bytes of a body. */
   readonly isOpen?: boolean;
   /** True if an answer may name a task that the request created. */
   readonly mayMakeTasks?: boolean;
-  /** True if an answer may be other than JSON. Such an answer is forwarded unread. */
-  readonly answersMedia: boolean;
+  /**
+   * True if an answer may have a format other than JSON. Farebox forwards an answer in another format without reading
+   * it.
+   */
+  readonly answersMedia?: boolean;
   answerReader(): AnswerReader;
-  /** `unreadBytes`: bytes that may collect before the listener is called. */
-  transcript(listener?: OutputListener, unreadBytes?: number): Transcript;
-  /** Limit of the answer's text in a request; null if the answer is not text, or its limit is unknown. */
-  readonly maximum: OutputMaximum | null;
-  /** Adds a request for stream usage if the client made none; null if streams never need one. */
-  readonly askForUsage: ((body: Buffer) => Buffer) | null;
-  /** Returns the event that ends a broken stream, so that no client takes it for a whole answer. */
+  transcript(listener?: OutputListener): Transcript;
+  /** Fields of a request that limit the answer's text; absent if the answer is not text, or the fields are unknown. */
+  readonly maximum?: OutputMaximum;
+  /**
+   * Returns the body with a request for stream usage; absent if the endpoint's streams always or never report usage.
+   */
+  readonly askForUsage?: (body: Buffer) => Buffer;
+  /**
+   * Returns the event that ends a broken stream. Without the event, clients would mistake the stream for a complete
+   * answer.
+   */
   breakEvent(refusal: Refusal): string;
 }
 
-/** Limit of the answer's text in requests of an endpoint. */
+/** Fields that limit the answer's text in the requests of an endpoint. */
 export interface OutputMaximum {
   readonly api: TextApi;
   /** Fields of the request that state a maximum for each choice. */
   readonly fields: readonly string[];
-  /** Tokens of each choice if the request states no maximum; null if the model's own maximum applies. */
+  /** Maximum of each choice if the request states none, in tokens; null if the model's maximum applies. */
   readonly absent: number | null;
 }
 
 /**
- * Returns the body with at most `most` output tokens for each choice. All other bytes stay the same. A stated maximum
- * becomes `most` if it is larger or not a positive whole number. If none is stated, `field` is set to the smaller of
- * `most` and `unstated`, the maximum that applies without a stated one.
+ * Limits the output in a request to `most` tokens for each choice. All other bytes stay the same. Replaces a stated
+ * maximum that is larger or not valid. If the request states none, sets `field` to the smaller of `most` and
+ * `unstated`. `unstated` is the maximum that applies to a request without a stated maximum.
  */
 export function withOutputMaximum(
   body: Buffer,

@@ -1,8 +1,8 @@
 import { RequestFields, type Expensive, type FieldMeaning } from "./findings.ts";
 
 /**
- * Every request field that Farebox knows, of every endpoint, with its meaning: the one place for that. Headers and query
- * parameters that may change a price are at the end.
+ * Lists all request fields that Farebox knows, for all endpoints, with their meanings. The tables of headers and query
+ * parameters are at the end.
  */
 
 type Fields = Readonly<Record<string, FieldMeaning>>;
@@ -11,7 +11,7 @@ function expensive(why: string, more: Omit<Expensive, "expensive"> = {}): Expens
   return { expensive: why, ...more };
 }
 
-/** The same meaning for several names. */
+/** Returns a table in which all names have the same meaning. White space separates the names. */
 function all(meaning: FieldMeaning, names: string): Fields {
   return Object.fromEntries(
     names
@@ -28,7 +28,7 @@ const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
   ...(otherwise !== undefined && { otherwise }),
 });
 
-/** Controls of a cached part of the prompt. */
+/** Members of `cache_control`, which marks a part of the prompt for a cache. */
 export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
 const cacheBreakpoint = members({
   mode: "free",
@@ -41,29 +41,29 @@ const cacheOptions = members({
   ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
 });
 
-/** Chooses the model, and further work of the gateway; the same in every JSON request. */
+/** Fields that choose the model or request more work from the gateway. Every JSON request may have them. */
 const routing: Fields = {
   ...all(
     "models",
     "models fallbacks context_window_fallbacks context_window_fallback_dict content_policy_fallbacks preset",
   ),
-  route: expensive("it chooses who answers", { unless: ["fallback", "sort"] }),
-  provider: expensive("it chooses who answers, each at a price of its own"),
-  plugins: expensive("plugins have fees of their own"),
-  speed: expensive("a faster answer has a price of its own", { unless: ["standard"] }),
-  inference_geo: expensive("an answer from one region has a price of its own", { unless: ["global"] }),
+  route: expensive("it can choose another model", { unless: ["fallback", "sort"] }),
+  provider: expensive("it chooses the provider, and providers have different prices"),
+  plugins: expensive("plugins have additional fees"),
+  speed: expensive("a faster answer has a different price", { unless: ["standard"] }),
+  inference_geo: expensive("an answer from one region has a different price", { unless: ["global"] }),
   extra_body: members({ google: "context" }, expensive("it can set any other field")),
   ...all(
     expensive("it runs tools at the gateway"),
     "mcp_servers container search_parameters compound_custom search_options enable_search enable_code_interpreter",
   ),
-  deferred: expensive("the answer comes before its cost is known", { unless: [false] }),
+  deferred: expensive("the answer arrives before its cost is known", { unless: [false] }),
   use_beam_search: expensive("each beam may be billed", { unless: [false] }),
   cache_control: cacheControl,
-  ...free("timeout transforms session_id trace usage debug cache_salt request_id"),
+  ...free("timeout transforms session_id trace usage debug cache_salt request_id safety_identifier user"),
 };
 
-/** Controls of sampling and display; they add no text. */
+/** Fields that control sampling and display. They add no text. */
 const sampling = free(`
   allowed_token_ids bad_words early_stopping frequency_penalty guided_choice guided_decoding_backend guided_grammar guided_json guided_regex
   guided_whitespace_pattern ignore_eos include_stop_str_in_output length_penalty logit_bias logprobs min_p min_tokens presence_penalty
@@ -84,11 +84,11 @@ export const chatFields = new RequestFields({
     response_format safe_prompt safety_identifier stop_sequences store system tool_choice top_logprobs verbosity
   `),
   prompt_cache_options: cacheOptions,
-  // Text that is not in the body, and reasoning that a stated maximum may not bound.
+  // These fields add text from outside the body, or reasoning that a stated maximum may not limit.
   ...context(
     "chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode",
   ),
-  best_of: expensive("every choice is billed, and the best alone is shown", { shown: true }),
+  best_of: expensive("every choice is billed, but only the best is shown", { inUsage: true }),
   web_search_options: expensive("each search has a fee"),
 });
 
@@ -99,13 +99,14 @@ export const messageMembers = new RequestFields({
     tool_call_id tool_calls
   `),
   cache_control: cacheControl,
-  // An earlier answer in sound, by its id.
+  // Refers to an earlier audio answer by its id.
   audio: "context",
 });
 
 /**
- * Members of objects by the object's `type`. `context`: a type that is known and whose members bound nothing. `history`: the same for
- * what a model or a tool said before, whose texts ask for no model.
+ * Members of objects by the object's `type`. `context`: a known type whose members do not bound its tokens. `history`:
+ * a type of earlier output of a model or a tool, whose members do not bound its tokens either. Farebox does not take
+ * texts in such output for names of requested models.
  */
 export type Kinds = ReadonlyMap<string, RequestFields | "context" | "history">;
 
@@ -118,7 +119,8 @@ function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Ki
   );
 }
 
-function kindOf(kind: "context" | "history", types: string): Readonly<Record<string, "context" | "history">> {
+/** Returns a table in which all types have the same kind. White space separates the types. */
+function sameKind(kind: "context" | "history", types: string): Readonly<Record<string, "context" | "history">> {
   return Object.fromEntries(
     types
       .trim()
@@ -136,7 +138,7 @@ export const chatParts = kinds({
   image_url: { ...free("image_url"), ...cached },
   input_audio: { ...free("input_audio"), ...cached },
   file: { ...free("file"), ...cached },
-  // Earlier turns in Anthropic's form, which some clients send back.
+  // Earlier turns in Anthropic's format, which some clients send again.
   thinking: { ...free("thinking signature"), ...cached },
   redacted_thinking: { ...free("data"), ...cached },
   tool_use: { ...free("id name input"), ...cached },
@@ -144,7 +146,7 @@ export const chatParts = kinds({
   video_url: "context",
 });
 
-/** Members of a predicted answer, and of its parts. */
+/** Members of a predicted answer. `predictionParts` lists its content parts. */
 export const predictionMembers = new RequestFields(free("type content"));
 export const predictionParts = kinds({ text: { ...free("text"), ...cached } });
 
@@ -162,10 +164,10 @@ export const responsesFields = new RequestFields({
   }),
   // Content that the gateway has stored becomes a part of the prompt.
   ...context("conversation previous_response_id context_management"),
-  prompt: expensive("a stored prompt can bring a model's tools with it", { shown: true }),
+  prompt: expensive("a stored prompt can contain hosted tools", { inUsage: true }),
 });
 
-/** Data that an answer may include beside its text; none of it is billed. */
+/** Data that an answer may include in addition to its text. None of it is billed. */
 export const includedData: ReadonlySet<unknown> = new Set([
   "code_interpreter_call.outputs",
   "computer_call_output.output.image_url",
@@ -177,19 +179,19 @@ export const includedData: ReadonlySet<unknown> = new Set([
   "web_search_call.results",
 ]);
 
-/** A machine on which commands run: only the client's own costs nothing more. */
+/** Machine on which commands run. Only the client's machine has no extra cost. */
 const environment = members({
   type: expensive("its commands run at the gateway", { unless: ["local"] }),
   skills: "free",
 });
 
-/** Members of tools that run at the client, by their type. Functions have whatever members they have: all are text. */
+/** Members of tools that run at the client, by the tool's type. `text`: all members count as text. */
 export const clientTools: ReadonlyMap<string, RequestFields | "text"> = new Map<string, RequestFields | "text">([
   ["function", "text"],
   ["custom", "text"],
 ]);
 
-/** The same for responses. */
+/** Members of tools that run at the client, for the Responses API. */
 export const responseTools: ReadonlyMap<string, RequestFields | "text"> = new Map<string, RequestFields | "text">([
   ...clientTools,
   ["namespace", new RequestFields(free("type name description tools"))],
@@ -199,12 +201,15 @@ export const responseTools: ReadonlyMap<string, RequestFields | "text"> = new Ma
   ["tool_search", new RequestFields(free("type description execution parameters"))],
 ]);
 
-/** Codex's notes on its own items; they reach no model. */
+/** Member in which Codex keeps notes on its items. Models do not receive it. */
 export const itemMetadata = "internal_chat_message_metadata_passthrough";
 
 const item = (names: string) => free(`${itemMetadata} ${names}`);
 
-/** Items of the input of a response. What the gateway made or has stored is not bounded by its text. */
+/**
+ * Items in the input of the Responses API. If the gateway created or stored an item, its text does not bound its
+ * tokens.
+ */
 export const responseItems = kinds({
   message: item("content id phase role status"),
   function_call: item("arguments async call_id caller id name namespace status"),
@@ -221,8 +226,8 @@ export const responseItems = kinds({
   tool_search_call: item("arguments call_id created_by execution id status"),
   tool_search_output: item("call_id created_by execution id status tools"),
   additional_tools: item("id role tools"),
-  ...kindOf("context", "item_reference compaction compaction_trigger configuration_update program"),
-  ...kindOf(
+  ...sameKind("context", "item_reference compaction compaction_trigger configuration_update program"),
+  ...sameKind(
     "history",
     `
     file_search_call computer_call computer_call_output web_search_call image_generation_call code_interpreter_call mcp_list_tools
@@ -231,10 +236,13 @@ export const responseItems = kinds({
   ),
 });
 
-/** Members of the result of one command of a shell. */
+/** Members of the result of one shell command. */
 export const shellResultMembers = new RequestFields(free("created_by outcome stderr stdout"));
 
-/** Content parts of a response's input; what a part names by an id or an address is not seen. */
+/**
+ * Content parts in the input of the Responses API. Farebox does not see content that a part names by an id or an
+ * address.
+ */
 export const responseParts = kinds({
   input_text: { ...free("text"), ...cached },
   output_text: free("text annotations logprobs"),
@@ -262,7 +270,7 @@ export const embeddingFields = new RequestFields({
   `),
 });
 
-/** Requests for images, in JSON or as a form. */
+/** Fields of requests for images, in JSON or as a form. */
 export const imageFields = new RequestFields({
   ...routing,
   ...all("priced", "model n"),
@@ -271,20 +279,20 @@ export const imageFields = new RequestFields({
     response_format safety_identifier size stream style user
   `),
   frame_count: expensive("each frame may be billed"),
-  output_format: expensive("each frame, and a model that writes the drawing, may be billed", {
+  output_format: expensive("each frame of an animation may be billed, and another model may write a drawing", {
     unless: ["png", "jpeg", "webp"],
   }),
   svg: expensive("another model writes the drawing"),
 });
 
-/** Requests for speech: here `speed` is that of the voice. */
+/** Fields of requests for speech. Here, `speed` is the speed of the voice. */
 export const speechFields = new RequestFields({
   ...routing,
   ...all("priced", "model input instructions"),
   ...free("response_format speed stream_format voice"),
 });
 
-/** Requests to write down what is said. */
+/** Fields of requests for transcriptions and translations of speech. */
 export const transcriptionFields = new RequestFields({
   ...routing,
   ...all("priced", "model"),
@@ -294,7 +302,7 @@ export const transcriptionFields = new RequestFields({
   `),
 });
 
-/** Requests to other paths (`FAREBOX_PASSTHROUGH=all`): nothing is known of them but where models may be named. */
+/** Fields of requests to other paths (`FAREBOX_PASSTHROUGH=all`). Only the fields that may name models matter. */
 export const passthroughFields = new RequestFields({
   ...routing,
   ...all("priced", "model"),
@@ -306,7 +314,10 @@ interface HeaderValues {
   readonly expensive: readonly (readonly [value: RegExp, why: string])[];
 }
 
-/** Forwarded headers that may change a price: "free", or the values that do not and those that do. */
+/**
+ * Headers that Farebox forwards and that may change a price. "free": no value changes the price. An object: patterns of
+ * the values that are free, and of the values that are expensive.
+ */
 export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<string, "free" | HeaderValues>([
   ["openai-organization", "free"],
   ["openai-project", "free"],
@@ -317,18 +328,18 @@ export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<
   [
     "anthropic-beta",
     {
-      // The features that they permit are in the body, where their price is read.
+      // These values only permit features. The body shows whether the request uses a feature, and at what price.
       free: [
         /^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/,
       ],
       expensive: [
-        [/^context-1m-/, "a longer context has a price of its own"],
-        [/^output-/, "a longer output than the catalogue states"],
-        [/^fast-mode-/, "a faster answer has a price of its own"],
+        [/^context-1m-/, "a longer context has a different price"],
+        [/^output-/, "the output may be longer than the catalogue states"],
+        [/^fast-mode-/, "a faster answer has a different price"],
       ],
     },
   ],
 ]);
 
-/** Query parameters that change no price. */
+/** Query parameters that do not change a price. */
 export const freeParameters: ReadonlySet<string> = new Set(["api-version", "beta"]);

@@ -3,79 +3,83 @@ import { isObject, listOr, objectOr, parseJson, skipString } from "./json.ts";
 import type { Kinds } from "./field-table.ts";
 
 /**
- * Meaning of a request's field for its price and for the model that answers. A field that is not in the table is
- * unknown: it holds the model's whole context, and its charge has the doubt `unknown_field`.
+ * Effect of a request field on the price and on the model that answers. A field that is not in the table is unknown.
+ * Farebox holds the model's whole context for an unknown field, and the charge has the doubt `unknown_field`.
  *
- * - `priced`: read when the request is priced; refused when given twice or in another letter case.
- * - `free`: cannot raise the cost beyond the text it adds to the prompt.
- * - `context`: may add tokens that the body does not show; holds the model's whole context.
- * - `models`: names models that may answer; each must be allowed and priced, and the most expensive one is held.
- * - `cache_lifetime`: how long a prompt cache is kept; an hour is billed as a class of its own.
+ * - `priced`: Farebox reads the field to price the request. It refuses a request that repeats the field or writes the
+ *   name in another letter case.
+ * - `free`: cannot raise the cost beyond the text that it adds to the prompt.
+ * - `context`: may add tokens that the body does not show; Farebox holds the model's whole context for it.
+ * - `models`: names models that may answer. Each must be allowed and priced. The most expensive model decides the hold.
+ * - `cache_lifetime`: lifetime of a prompt cache; a lifetime of an hour is billed as a separate class.
  */
 export type FieldMeaning = "priced" | "free" | "context" | "models" | "cache_lifetime" | Expensive | Members;
 
-/** May cost more than any number of tokens at the model's rates; refused under a hard budget. */
+/**
+ * Meaning of a field that may cost more than any number of tokens at the model's rates. A hard budget refuses such a
+ * field.
+ */
 export interface Expensive {
-  /** Why, as the end of a sentence: "it chooses who answers". */
+  /** Reason why the field is expensive. It follows a colon in the refusal: "it can choose another model". */
   readonly expensive: string;
-  /** Values that cost nothing more. */
+  /** Values without an extra cost. */
   readonly unless?: readonly unknown[];
-  /** True if the answer's usage shows the cost, so that the charge is not in doubt. */
-  readonly shown?: true;
+  /** True if the answer's usage shows the cost. The field then adds no doubt to the charge. */
+  readonly inUsage?: true;
 }
 
-/** An object whose members have meanings of their own. */
+/** Meaning of an object for which each member has a meaning. */
 export interface Members {
   readonly members: RequestFields;
-  /** Meaning of a member that is not listed; unknown unless given. */
+  /** Meaning of a member that is not listed; such a member is unknown by default. */
   readonly otherwise?: FieldMeaning;
 }
 
-/** The fields of one kind of request, or the members of one kind of object, looked up by the names that came. */
+/** Table of the fields of one kind of request, or of the members of one kind of object. */
 export class RequestFields {
   readonly #meanings: ReadonlyMap<string, FieldMeaning>;
-  readonly #pricedByFold: ReadonlyMap<string, string>;
+  readonly #notFreeByFolded: ReadonlyMap<string, string>;
 
   constructor(meanings: Readonly<Record<string, FieldMeaning>>) {
     this.#meanings = new Map(Object.entries(meanings));
-    const priced = [...this.#meanings].filter(([, meaning]) => meaning !== "free");
-    this.#pricedByFold = new Map(priced.map(([name]) => [fold(name), name]));
+    const notFree = [...this.#meanings].filter(([, meaning]) => meaning !== "free");
+    this.#notFreeByFolded = new Map(notFree.map(([name]) => [fold(name), name]));
   }
 
-  /** Every field with its meaning. */
+  /** Returns every field with its meaning. */
   entries(): Iterable<readonly [name: string, meaning: FieldMeaning]> {
     return this.#meanings;
   }
 
-  /** Returns the meaning of a field by its exact name; undefined for an unknown one. */
+  /** Returns the meaning of a field by its exact name; undefined for an unknown field. */
   meaningOf(field: string): FieldMeaning | undefined {
     return this.#meanings.get(field);
   }
 
-  /** Returns the meaning of a form's part: `name[]` and `name[member]` belong to `name`. */
+  /** Returns the meaning of a part of a form. The parts `name[]` and `name[member]` belong to the field `name`. */
   meaningOfPart(part: string): FieldMeaning | undefined {
     return this.#meanings.get(part) ?? this.#meanings.get(baseOf(part));
   }
 
   /**
-   * Returns the field, other than a free one, that a case-insensitive reader would see in this name; undefined for
-   * none.
+   * Returns the field that a case-insensitive reader would see in this name; undefined if there is none or if the field
+   * is free.
    */
   pricedFieldFor(name: string): string | undefined {
     const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
-    return this.#pricedByFold.get(fold(name));
+    return this.#notFreeByFolded.get(fold(name));
   }
 
-  /** Reports that a form may have several parts of this name. */
-  repeats(part: string): boolean {
+  /** Returns true if a form may have several parts of this name. */
+  mayRepeat(part: string): boolean {
     return part.endsWith("]") || this.#meanings.get(part) === "free";
   }
 }
 
-/** Reports that texts in a field of this meaning may be names of models. */
+/** Returns true if texts in a field with this meaning may be names of models. */
 export function mayNameModels(meaning: FieldMeaning): boolean {
-  return meaning === "models" || (typeof meaning === "object" && !("shown" in meaning));
+  return meaning === "models" || (typeof meaning === "object" && !("inUsage" in meaning));
 }
 
 /** Returns the field that a part of a form belongs to: "include" for "include[]". */
@@ -84,52 +88,58 @@ export function baseOf(part: string): string {
   return bracket === -1 ? part : part.slice(0, bracket);
 }
 
-/** Reports that a case-insensitive reader would take one of these members for `name`. */
+/** Returns true if a case-insensitive reader would mistake another member of the object for `name`. */
 export function hasVariantOf(name: string, members: object): boolean {
   return Object.keys(members).some((member) => member !== name && fold(member) === name);
 }
 
-/** Reports that a case-insensitive reader would see one name in both. */
+/** Returns true if a case-insensitive reader would read both texts as the same name. */
 export function equalFolded(one: string, other: string): boolean {
   return fold(one) === fold(other);
 }
 
-/** Simple case folding as Go's JSON reader does it: the long s and the Kelvin sign fold to s and k. */
+/** Folds letter case like Go's JSON reader: the long s and the Kelvin sign become s and k. */
 function fold(name: string): string {
   return name.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
 }
 
-/** Meaning of a request's fields other than its price: models that may answer, and unknown fields. */
+/** Findings about a request's fields: models that may answer, and unknown fields. */
 export interface FieldFindings {
-  /** Models named in addition to `model`: each must be allowed and priced. */
+  /** Models that the request names in addition to `model`. Each must be allowed and priced. */
   readonly models: readonly string[];
-  /** Texts in fields that are unknown or choose the model. A text that names a catalogue model counts as requested. */
+  /**
+   * Texts in unknown fields and in fields that may name models. If such a text is the name of a catalogue model, the
+   * model counts as requested.
+   */
   readonly mentions: readonly string[];
   /** Unknown fields by their path: "messages.images", "header anthropic-beta", "query x". */
   readonly unknown: readonly string[];
-  /** Why the first unbounded field is expensive; null for none. */
+  /** Reason why the first unbounded field is expensive; null if there is none. */
   readonly why: string | null;
   /** Reasons why the amount may differ from the bill. */
   readonly doubts: readonly Doubt[];
+  /** User that the body names; null for none. */
+  readonly user: string | null;
 }
 
 const unknownField: readonly Doubt[] = ["unknown_field"];
 
-/** Longer than any name of a model. */
+/** Longest text that may be a model's name, in UTF-16 units. Real names are shorter. */
 const nameMax = 256;
-/** Most models, and most texts in unknown fields, of an honest request. */
+/** Largest number of models, and of texts in unknown fields. Legitimate requests have fewer. */
 export const mentionsMax = { models: 100, texts: 10_000 } as const;
-/** Depth to which models are searched in nested lists and objects. */
+/** Largest depth of nested lists and objects that is searched for models. */
 const modelsDepthMax = 8;
 
-/** Collects the fields of a request that are neither free nor plainly read. */
+/** Collects the fields of a request that are neither `free` nor `priced`. */
 export class Findings implements FieldFindings {
-  /** Fields that may add tokens which the body does not show, known and unknown ones. */
+  /** Known and unknown fields that may add tokens which the body does not show. */
   readonly context: string[] = [];
-  /** Fields with no bound on their cost. */
+  /** Fields whose cost is not bounded. */
   readonly expensive: string[] = [];
   readonly unknown: string[] = [];
   why: string | null = null;
+  user: string | null = null;
   /** True if a part of the prompt is written to a cache for an hour. */
   cachesForHour = false;
   readonly #models = new Set<string>();
@@ -155,48 +165,49 @@ export class Findings implements FieldFindings {
     );
   }
 
-  /** True if it names more models or texts than an honest request. */
+  /** True if the request names more models or texts than `mentionsMax` allows. */
   get isTooMuch(): boolean {
     return this.#models.size > mentionsMax.models || this.#mentions.size > mentionsMax.texts;
   }
 
-  /** Records one field that is set; `meaning` is undefined for an unknown field. */
+  /** Records a field that is set. `meaning` is undefined for an unknown field. */
   field(path: string, value: unknown, meaning: FieldMeaning | undefined): void {
     if (meaning === "free" || meaning === "priced") return;
     if (meaning === undefined) this.unknownField(path, value);
     else if (meaning === "context") this.#add(this.context, path);
     else if (meaning === "models") this.#namesModels(path, value);
     else if (meaning === "cache_lifetime") this.#cacheLifetime(path, value);
-    else if ("members" in meaning) this.#members(path, value, meaning);
-    else this.#expensive(path, value, meaning);
+    else if ("expensive" in meaning) this.#expensive(path, value, meaning);
+    else if (isObject(value)) this.members(path, value, meaning.members, meaning.otherwise);
+    else this.unknownField(path, value);
   }
 
-  /** Records a form's part by its texts, null for one too long to read; no texts for a file. */
+  /** Records the parts of a form with this name. A text is null if it is too long to read; a file has no text. */
   part(name: string, texts: readonly (string | null)[], meaning: FieldMeaning | undefined): void {
     if (meaning === "free" || meaning === "priced") return;
     if (meaning === "models") {
       for (const text of texts) for (const model of namesIn(text ?? "")) this.model(model);
     } else if (typeof meaning === "object" && "members" in meaning)
-      this.#expensive(name, texts, { expensive: "it is read from JSON alone" });
+      this.#expensive(name, texts, { expensive: "it can only be read in JSON" });
     else this.field(name, texts.length === 1 ? texts[0] : texts, meaning);
     for (const text of texts) for (const piece of namesIn(text ?? "")) this.mention(piece);
-    if (texts.includes(null)) this.tooExpensive(name, "it is too long to be read");
+    if (texts.includes(null)) this.tooExpensive(name, "it is too long to read");
   }
 
-  /** Records an object's members by their table. */
-  members(path: string, object: object, fields: RequestFields): void {
+  /** Records the members of an object, with their meanings in `fields`. `otherwise`: meaning of all other members. */
+  members(path: string, object: object, fields: RequestFields, otherwise?: FieldMeaning): void {
     for (const name in object) {
-      const meaning = fields.meaningOf(name);
+      const meaning = fields.meaningOf(name) ?? otherwise;
       if (meaning === "free") continue;
       const value = (object as Record<string, unknown>)[name];
       if (value !== null) this.field(`${path}.${name}`, value, meaning);
     }
   }
 
-  /** Records an object by its `type`, or `unsaid` if it states none. */
-  kind(path: string, value: unknown, kinds: Kinds, unsaid = ""): void {
+  /** Records an object according to its `type`. `defaultType` applies to an object without a type. */
+  kind(path: string, value: unknown, kinds: Kinds, defaultType = ""): void {
     const object = objectOr(value);
-    const type = object["type"] ?? unsaid;
+    const type = object["type"] ?? defaultType;
     const known = typeof type === "string" ? kinds.get(type) : undefined;
     if (known === undefined)
       return this.unknownField(`${path}.${typeof type === "string" && type !== "" ? type : "type"}`, value);
@@ -211,13 +222,13 @@ export class Findings implements FieldFindings {
     this.mentionIn(value);
   }
 
-  /** Records a field with no bound on its cost; `why` ends the sentence of its refusal. */
+  /** Records a field whose cost is not bounded. `why` follows a colon in the refusal. */
   tooExpensive(path: string, why: string): void {
     this.#add(this.expensive, path);
     this.why ??= why;
   }
 
-  /** Records every text in a value as a possible model name, names of members included. */
+  /** Records every text in a value, including member names, as a possible model name. */
   mentionIn(value: unknown): void {
     const open = [value];
     while (open.length > 0) {
@@ -233,7 +244,10 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** Does what `mentionIn` does for the bytes of a value, so that both of two equal members count. */
+  /**
+   * Records every text in the bytes of a JSON value as a possible model name. Unlike `mentionIn`, also finds the values
+   * of repeated members.
+   */
   mentionInBytes(json: Buffer): void {
     for (let start = json.indexOf(0x22); start !== -1;) {
       const after = skipString(json, start);
@@ -245,7 +259,7 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** Records a text that may be a model's name, or several separated by commas. */
+  /** Records a text that may contain one model name, or several names with separators between them. */
   mention(text: string): void {
     if (text.length > nameMax || this.#mentions.size > mentionsMax.texts) return;
     if (text !== "") this.#mentions.add(text.trim());
@@ -258,7 +272,10 @@ export class Findings implements FieldFindings {
     if (trimmed !== "" && this.#models.size <= mentionsMax.models) this.#models.add(trimmed);
   }
 
-  /** Records a text that names a model, or several separated by commas: each of them may answer and be billed. */
+  /**
+   * Records the models that a text names. If commas separate several models, each of them may answer. Ignores a single
+   * name in the field `model`.
+   */
   modelsIn(path: string, text: string): void {
     if (!text.includes(",")) return path === "model" ? undefined : this.model(text);
     for (const name of text.split(",")) this.model(name);
@@ -276,12 +293,12 @@ export class Findings implements FieldFindings {
     }
     this.#namesModels(path, value["model"], depth + 1);
     if (Object.keys(value).length > 1)
-      this.#expensive(path, value, { expensive: "another model may be asked with fields of its own" });
+      this.#expensive(path, value, { expensive: "another model may receive different fields" });
   }
 
-  /** Returns the named models of a request whose fields are not known, so that none is unknown. */
+  /** Returns the findings without unknown fields, for paths whose fields Farebox does not know. */
   withoutUnknown(): FieldFindings {
-    return { models: this.models, mentions: this.mentions, unknown: [], why: null, doubts: noDoubts };
+    return { models: this.models, mentions: this.mentions, unknown: [], why: null, doubts: noDoubts, user: this.user };
   }
 
   #cacheLifetime(path: string, value: unknown): void {
@@ -290,16 +307,10 @@ export class Findings implements FieldFindings {
       this.#expensive(path, value, { expensive: "a cache that is kept for longer may cost more" });
   }
 
-  #members(path: string, value: unknown, { members, otherwise }: Members): void {
-    if (!isObject(value)) return this.unknownField(path, value);
-    for (const name in value)
-      if (value[name] !== null) this.field(`${path}.${name}`, value[name], members.meaningOf(name) ?? otherwise);
-  }
-
-  #expensive(path: string, value: unknown, { expensive, unless, shown }: Expensive): void {
+  #expensive(path: string, value: unknown, { expensive, unless, inUsage }: Expensive): void {
     if (unless?.includes(value) === true) return;
     this.tooExpensive(path, expensive);
-    if (shown === true) return;
+    if (inUsage === true) return;
     this.#isHidden = true;
     this.mentionIn(value);
   }
@@ -309,7 +320,7 @@ export class Findings implements FieldFindings {
   }
 }
 
-/** Returns the pieces of any text that could be names of models. */
+/** Returns the pieces of a text that could be names of models. */
 export function namesIn(text: string): string[] {
   return text.split(/[^\w.\-:@/+]+/).filter((piece) => piece !== "");
 }
@@ -322,5 +333,6 @@ export function mergeFindings(a: FieldFindings, b: FieldFindings): FieldFindings
     unknown: [...a.unknown, ...b.unknown],
     why: a.why ?? b.why,
     doubts: mergeDoubts(a.doubts, b.doubts),
+    user: a.user ?? b.user,
   };
 }

@@ -1,40 +1,38 @@
 import type { FormListener, FormPart } from "./multipart.ts";
-import { ambiguousField, invalid, modelFault, type ModelRequestResult } from "./model-request.ts";
+import { ambiguousField, modelFault, type ModelRequestResult } from "./model-request.ts";
 import { baseOf, Findings, mayNameModels, type RequestFields } from "./findings.ts";
-import type { Refusal } from "../core/refusals.ts";
+import { userInBody } from "./headers.ts";
+import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 
-/** Content of a form's first bytes, before it is priced. */
+/** Content of the first bytes of a form, which decides the price of the request. */
 export interface FormHead {
-  /** Complete fields that are no files, the first of each name; null for a value too long to be looked at. */
+  /** Values of the first complete field of each name, without files. A value is null if it is too long to read. */
   readonly values: ReadonlyMap<string, string | null>;
-  /** All complete fields that are no files and are not free. */
+  /** All complete fields that are neither files nor free. */
   readonly texts: readonly (readonly [name: string, value: string | null])[];
-  /** Names of all parts in their order, files too. */
+  /** Names of all parts in their order, including files. */
   readonly names: readonly string[];
   /** True if more bytes follow. */
   readonly isOpen: boolean;
-  /** True if every reader reads it alike. */
+  /** True if all readers would read the same content. */
   readonly isClear: boolean;
-  /** Bytes that were seen. */
+  /** Number of bytes that were read. */
   readonly bytes: number;
 }
 
-/** Reader of the forms of one kind of request. */
+/** Reads the forms of one kind of request. */
 export interface FormReader {
   readonly fields: RequestFields;
   read(form: FormHead): ModelRequestResult;
 }
 
-/** The name under which a request is written down whose model did not come with its first bytes. */
+/** Model name for a request whose first bytes do not name a model. */
 export const unnamedModel = "unnamed";
 
-/** The model of a form, `unnamed` where it has not come; or what is wrong with its fields. */
-export function modelOf(
-  form: FormHead,
-  fields: RequestFields,
-): { readonly ok: true; readonly model: string } | { readonly ok: false; readonly refusal: Refusal } {
+/** Returns the model of a form, or `unnamedModel` if it has not arrived. Refuses ambiguous fields and invalid names. */
+export function modelOf(form: FormHead, fields: RequestFields): OrRefused<{ model: string }> {
   const ambiguous = ambiguousField(
-    form.names.filter((name) => !fields.repeats(name)),
+    form.names.filter((name) => !fields.mayRepeat(name)),
     fields,
   );
   if (ambiguous !== undefined) return ambiguous;
@@ -46,15 +44,30 @@ export function modelOf(
 }
 
 /**
- * Returns the meaning of a form's parts; parts that still follow may add to the prompt. Undefined for too many models.
+ * Returns the refusal of a form in which another reader could see another model; undefined for any other form. The
+ * refusal applies to keys that may use only certain models.
+ */
+export function modelDoubtOf(form: FormHead): Refusal | undefined {
+  if (!form.isClear) return invalid(null, "the form can be read in several ways, so it may name another model").refusal;
+  const list = form.names.find((name) => name !== "model" && baseOf(name) === "model");
+  return list === undefined ? undefined : invalid(list, `'${list}' can be read as 'model'`).refusal;
+}
+
+/**
+ * Returns the findings about a form's parts; undefined if there are too many. If more bytes follow, the findings cover
+ * the parts that may still arrive.
  */
 export function formFindings(form: FormHead, fields: RequestFields): Findings | undefined {
   const findings = new Findings();
   const { model } = Object.fromEntries(form.values);
   if (typeof model === "string") findings.modelsIn("model", model);
+  findings.user = userInBody({
+    safety_identifier: form.values.get("safety_identifier"),
+    user: form.values.get("user"),
+  });
   for (const name of new Set(form.names)) {
     const meaning = fields.meaningOfPart(name);
-    // To some readers "n[]" is "n".
+    // Some readers treat "n[]" as "n".
     if (meaning === "priced" && fields.meaningOf(name) === undefined)
       findings.tooExpensive(name, `it can be read as '${baseOf(name)}'`);
     else
@@ -68,7 +81,9 @@ export function formFindings(form: FormHead, fields: RequestFields): Findings | 
   return findings.isTooMuch ? undefined : findings;
 }
 
-/** Keeps what a form says while it passes; its first bytes for the price, the names of all its parts to the end. */
+/**
+ * Watches a form while it is forwarded. Keeps its first fields for the price, and checks the names of all later parts.
+ */
 export class FormWatch implements FormListener {
   readonly #fields: RequestFields;
   readonly #values = new Map<string, string | null>();
@@ -84,7 +99,8 @@ export class FormWatch implements FormListener {
   }
 
   /**
-   * True once the model and the beginning of a file have arrived: fields that decide the price must come before files.
+   * True if enough of the form has arrived to price it: the model and the start of a file. Also true if the form is
+   * unclear. Fields that decide the price must come before files.
    */
   get isEnough(): boolean {
     return !this.#isClear || (this.#hasFile && this.#values.has("model"));
@@ -100,12 +116,14 @@ export class FormWatch implements FormListener {
     };
   }
 
-  /** Unknown parts that came after the request was priced. */
+  /** Unknown parts that arrived after the request was priced. */
   get lateUnknown(): readonly string[] {
     return [...this.#late];
   }
 
-  /** The request is priced: from now on a second field of a name that prices depend on is refused, and more by the seal. */
+  /**
+   * Marks the request as priced. From then on, refuses repeated priced fields, and other fields according to `seal`.
+   */
   seal(seal: FormSeal, refuse: (refusal: Refusal) => void): void {
     this.#sealed = { ...seal, refuse };
   }
@@ -113,7 +131,7 @@ export class FormWatch implements FormListener {
   part({ name, isFile }: FormPart): void {
     this.#hasFile ||= isFile;
     const priced = this.#fields.pricedFieldFor(name);
-    if (this.#sealed !== undefined) this.#judgeLate(name, priced, this.#sealed);
+    if (this.#sealed !== undefined) this.#checkLate(name, priced, this.#sealed);
     if (this.#sealed === undefined || priced !== undefined) this.#names.push(name);
   }
 
@@ -125,46 +143,45 @@ export class FormWatch implements FormListener {
 
   unclear(): void {
     this.#isClear = false;
-    if (this.#sealed?.isFirm === true)
-      this.#sealed.refuse(
-        invalid(null, "the form can be read in several ways, so nothing bounds what it costs").refusal,
-      );
+    if (this.#sealed?.isFirm !== true && this.#sealed?.isClosed !== true) return;
+    const consequence = this.#sealed.isFirm ? "its cost cannot be bounded" : "it may name another model";
+    this.#sealed.refuse(invalid(null, `the form can be read in several ways, so ${consequence}`).refusal);
   }
 
-  #judgeLate(
+  #checkLate(
     name: string,
     priced: string | undefined,
     { isFirm, isClosed, refuse }: FormSeal & { readonly refuse: (refusal: Refusal) => void },
   ): void {
-    if (priced !== undefined && !this.#fields.repeats(name)) {
+    if (priced !== undefined && !this.#fields.mayRepeat(name)) {
       if (this.#names.includes(name)) return refuse(invalid(name, `'${name}' is given twice`).refusal);
       if (name !== priced) return refuse(invalid(priced, `'${name}' must be written '${priced}'`).refusal);
       if (isFirm) return refuse(sendBeforeFile(name));
     }
     const meaning = this.#fields.meaningOfPart(name);
     const isPricedList = meaning === "priced" && priced === undefined;
-    if (isFirm && isPricedList) return refuse(sendBeforeFile(name));
+    if ((isFirm || isClosed) && isPricedList) return refuse(sendBeforeFile(name));
     if (meaning !== undefined && !mayNameModels(meaning)) return;
     if (isClosed) return refuse(sendBeforeFile(name));
     if (this.#late.size < lateMax) this.#late.add(name);
   }
 }
 
-/** Unknown parts that are remembered after the request was priced. */
+/** Largest number of unknown parts that are recorded after the request was priced. */
 const lateMax = 100;
 
-/** Fields that a form may no longer send after its request was priced. */
+/** Rules for fields that arrive after the request was priced. */
 export interface FormSeal {
-  /** A first field that prices depend on, which could make it more expensive than what is held. */
+  /** True if even an unrepeated priced field is refused, because the field could raise the cost above the hold. */
   readonly isFirm: boolean;
-  /** A field that may name another model, or that is not known. */
+  /** True if fields that are unknown or may name another model are refused. */
   readonly isClosed: boolean;
 }
 
-/** Refuses a field that came, or may come, too late for its price. */
+/** Returns the refusal of a field that arrives, or may arrive, too late to be priced. */
 export function sendBeforeFile(name: string): Refusal {
   return invalid(
     name,
-    `send '${name}' before the file: the price, this key's budget or its models ask for it before the file passes`,
+    `send '${name}' before the file: the request's price, the key's budget or its allowed models depend on it`,
   ).refusal;
 }

@@ -1,31 +1,56 @@
+import { isUtf8 } from "node:buffer";
 import type { Transform } from "node:stream";
-import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createInflateRaw,
+  createZstdDecompress,
+} from "node:zlib";
 import { freeParameters, headerValues } from "./field-table.ts";
 import { Findings, mergeFindings, namesIn } from "./findings.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ModelRequest } from "./model-request.ts";
-import type { Refusal } from "../core/refusals.ts";
-import { isTagName, runSessionOf, sessionTag, tagsMax, tagValueBytesMax, type RunSession } from "../core/keys.ts";
+import { invalid, type OrRefused } from "../core/refusals.ts";
+import {
+  isTagName,
+  isTagValue,
+  runSessionOf,
+  sessionTag,
+  tagsMax,
+  tagValueBytesMax,
+  type RunSession,
+  type Values,
+  userPattern,
+  type UserMode,
+} from "../core/keys.ts";
+import { createHmac } from "node:crypto";
 
-/** Request headers that reach the gateway, by exact name or by prefix. All others stay here. */
-const requestNames = new Set([
+/** Headers of a trace, by the W3C's recommendation. */
+// cspell:ignore tracestate
+export const traceHeaders = ["traceparent", "tracestate"] as const;
+
+/** Request headers that Farebox forwards, by exact name or by prefix. Farebox drops all others. */
+const requestNames = new Set<string>([
   "accept",
   "accept-language",
   "content-type",
   "idempotency-key",
   "user-agent",
   "x-client-request-id",
+  ...traceHeaders,
 ]);
 const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 
-/** Reports that a gateway may read a header as an idempotency key, whatever prefix it has. */
+/** Returns true if a gateway may read a header with this name as an idempotency key. */
 export function isIdempotencyHeader(name: string): boolean {
   return name.includes("idempoten");
 }
 
 /**
- * Returns the client's headers that may reach the gateway; credentials, cookies and forwarding headers never do.
- * `idempotencyKey` gives the value to forward in place of the client's: the gateway knows one account, not our keys.
+ * Returns the client's headers that may reach the gateway, never credentials, cookies or forwarding headers.
+ * `idempotencyKey` replaces the client's value, because all keys of Farebox share one account at the gateway.
  */
 export function forwardableHeaders(
   headers: Iterable<readonly [string, string]>,
@@ -35,15 +60,15 @@ export function forwardableHeaders(
   for (const [name, value] of headers) {
     if (!requestNames.has(name) && !requestPrefixes.some((prefix) => name.startsWith(prefix))) continue;
     if (!isIdempotencyHeader(name)) kept[name] = value;
-    // An empty value is no key; its digest would be one, the same for every request.
+    // An empty value is not a key, but its digest would be the same key for every request.
     else if (value.trim() !== "") kept[name] = idempotencyKey(value);
   }
   return kept;
 }
 
 /**
- * Headers of one connection (RFC 9110, 7.6.1), cookies, which belong to the shared key, and headers about the gateway's
- * own origin, which do not apply to Farebox's.
+ * Headers of the gateway that Farebox drops. Some apply to a single connection (RFC 9110, 7.6.1). Cookies belong to the
+ * gateway key that all clients share. The others describe the gateway's origin, not Farebox's.
  */
 const droppedFromAnswers = new Set([
   "alt-svc",
@@ -60,19 +85,22 @@ const droppedFromAnswers = new Set([
   "x-content-type-options",
 ]);
 
-/** Only Farebox sets these: two of a kind make a browser refuse the answer. */
+/** Prefixes of headers that only Farebox sets. Browsers reject an answer with two CORS headers of the same kind. */
 const [ownPrefix, corsPrefix] = ["x-farebox-", "access-control-"] as const;
 
 /**
- * Answers come from the dashboard's origin. A browser that opens one as a page must give it neither scripts nor that
- * origin. The gateway's own policy stays too: a browser applies both.
+ * Headers that make an answer harmless if a browser opens it as a page. The page would have the dashboard's origin, so
+ * the browser must not run its scripts. The gateway's policy is forwarded too, because browsers apply both.
  */
-const harmless = [
+const browserProtection = [
   ["x-content-type-options", "nosniff"],
   ["content-security-policy", "sandbox"],
 ] as const;
 
-/** Returns the gateway's headers for the client, in their order and spelling, and ours for browsers. `raw` is name, value, name, value … */
+/**
+ * Returns the gateway's headers for the client in their original order and spelling, followed by the headers that
+ * protect browsers. `raw` contains names and values alternately.
+ */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
   const kept: (readonly [string, string])[] = [];
   const named = connectionOptions(raw);
@@ -83,50 +111,57 @@ export function answerHeaders(raw: readonly string[]): (readonly [string, string
     if (lower.startsWith(ownPrefix) || lower.startsWith(corsPrefix)) continue;
     kept.push([name, raw[index + 1] ?? ""]);
   }
-  kept.push(...harmless);
+  kept.push(...browserProtection);
   return kept;
 }
 
-/** Names that the `connection` header declares to be of this connection only. */
+/** Returns the names of headers that apply only to this connection, according to the `connection` header. */
 function connectionOptions(raw: readonly string[]): readonly string[] {
   let names: string[] = [];
   for (let index = 0; index + 1 < raw.length; index += 2) {
     const name = raw[index] ?? "";
     if (name.length !== "connection".length || name.toLowerCase() !== "connection") continue;
     const options = (raw[index + 1] ?? "").toLowerCase();
-    // These name no header; they are nearly all that is ever stated.
+    // The two most common values need no list: `keep-alive` is dropped anyway, and `close` is not a header.
     if (options === "keep-alive" || options === "close") continue;
     names = names.concat(options.split(",").map((option) => option.trim()));
   }
   return names;
 }
 
-/** The most that an answer may unpack to; a larger one is settled at its hold. */
+/** Largest decoded size of an answer, in bytes. A larger answer is settled at its hold. */
 export const decodedBytesMax = 32 * 1024 * 1024;
 
-/** Decoded bytes handed over at a time: other requests are served between two pieces. */
+/** Size of a decoded piece, in bytes. Other requests are served between two pieces. */
 const chunkSize = 64 * 1024;
 
-/** An answer that was cut is decoded up to where it was cut. */
+/** Options for decoding a truncated answer up to its last byte. */
 const zlibOptions = { chunkSize, finishFlush: constants.Z_SYNC_FLUSH };
-const decoders: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+const decoders: ReadonlyMap<string, (bytes: Buffer) => Transform> = new Map<string, (bytes: Buffer) => Transform>([
   ["gzip", () => createGunzip(zlibOptions)],
-  ["deflate", () => createInflate(zlibOptions)],
+  ["deflate", (bytes) => (hasZlibHeader(bytes) ? createInflate(zlibOptions) : createInflateRaw(zlibOptions))],
   ["br", () => createBrotliDecompress({ chunkSize, finishFlush: constants.BROTLI_OPERATION_FLUSH })],
   ["zstd", () => createZstdDecompress({ chunkSize, finishFlush: constants.ZSTD_e_flush })],
 ]);
 
-/** Reports that a body with this `content-encoding` is plain bytes. */
+/** Returns false for a raw deflate stream, which some servers send as `deflate` and most clients accept. */
+function hasZlibHeader(bytes: Buffer): boolean {
+  return ((bytes[0] ?? 0) & 0x0f) === 0x08;
+}
+
+/** Returns true if a body with this `content-encoding` is not encoded. */
 export function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding === "" || contentEncoding.toLowerCase() === "identity";
 }
 
-/** Decodes one body at a time: a few kilobytes can become as much as is permitted. */
+/**
+ * The previous decoding. Farebox decodes bodies one at a time, because a few kilobytes can decode to a very large body.
+ */
 let previous: Promise<unknown> = Promise.resolve();
 
 /**
- * Decodes a copy of a body, also of one that was cut, and hands it to `into` piece by piece. Resolves to false where it
- * cannot be decoded or has more than `bytesMax`: what `into` has then received is a part.
+ * Decodes a copy of a body, even if it is truncated, and calls `into` with each piece. Resolves to false if the body
+ * cannot be decoded or has more than `bytesMax` bytes. In that case, `into` has received only a part of the body.
  */
 export function decodeInto(
   bytes: Buffer,
@@ -136,7 +171,7 @@ export function decodeInto(
 ): Promise<boolean> {
   const decoder = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
   if (decoder === undefined) return Promise.resolve(false);
-  const result = previous.then(() => pipeInto(decoder().end(bytes), bytesMax, into));
+  const result = previous.then(() => pipeInto(decoder(bytes).end(bytes), bytesMax, into));
   previous = result;
   return result;
 }
@@ -155,7 +190,10 @@ async function pipeInto(decoding: Transform, bytesMax: number, into: (piece: Buf
   }
 }
 
-/** Returns a decoded copy of a body, also of one that was cut; undefined where it cannot be decoded or has more than `bytesMax`. */
+/**
+ * Returns a decoded copy of a body, even if it is truncated. Returns undefined if the body cannot be decoded or has
+ * more than `bytesMax` bytes.
+ */
 export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: number): Promise<Buffer | undefined> {
   const pieces: Buffer[] = [];
   return (await decodeInto(bytes, contentEncoding, bytesMax, (piece) => pieces.push(piece)))
@@ -163,7 +201,7 @@ export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: 
     : undefined;
 }
 
-/** Adds what the headers and the query say of the price; returns the same request if they say nothing. */
+/** Returns the request with the findings from its headers and query. Returns the same object if there are none. */
 export function withHeadersAndQuery(
   request: ModelRequest,
   { fields, isOpen = false }: Pick<Endpoint, "fields" | "isOpen">,
@@ -173,23 +211,24 @@ export function withHeadersAndQuery(
   let findings: Findings | undefined;
   for (const [name, value] of headers) {
     if (name.startsWith("openai-") || name.startsWith("anthropic-"))
-      judgeHeader((findings ??= new Findings()), name, value);
+      checkHeader((findings ??= new Findings()), name, value);
   }
   for (const [name, value] of query === "" ? [] : new URLSearchParams(query)) {
-    if (!freeParameters.has(name)) judgeParameter((findings ??= new Findings()), name, value, fields);
+    if (!freeParameters.has(name)) checkParameter((findings ??= new Findings()), name, value, fields);
   }
   if (findings === undefined || findings.isEmpty) return request;
-  // Parameters of other paths are not known, so none is reported as unknown; models that they name count.
-  const facts = isOpen ? findings.withoutUnknown() : findings;
+  // A path of an open endpoint may have any parameters, so none is reported as unknown. Models that they name still
+  // count.
+  const added = isOpen ? findings.withoutUnknown() : findings;
   return {
     ...request,
     size: { ...request.size, unboundedFields: [...request.size.unboundedFields, ...findings.context] },
     unboundedFields: [...request.unboundedFields, ...findings.expensive],
-    fields: mergeFindings(request.fields, facts),
+    fields: mergeFindings(request.fields, added),
   };
 }
 
-function judgeHeader(findings: Findings, name: string, value: string): void {
+function checkHeader(findings: Findings, name: string, value: string): void {
   const known = headerValues.get(name);
   if (known === "free") return;
   const path = `header ${name}`;
@@ -201,12 +240,12 @@ function judgeHeader(findings: Findings, name: string, value: string): void {
   }
 }
 
-/** A gateway may read a parameter as the field of its name. */
-function judgeParameter(findings: Findings, name: string, value: string, fields: Endpoint["fields"]): void {
+/** Records a query parameter. A gateway may read it as the request's field of the same name. */
+function checkParameter(findings: Findings, name: string, value: string, fields: Endpoint["fields"]): void {
   const path = `query ${name}`;
-  const twin = fields.pricedFieldFor(name);
-  const meaning = twin === undefined ? undefined : fields.meaningOf(twin);
-  if (twin === "model" || meaning === "models") {
+  const field = fields.pricedFieldFor(name);
+  const meaning = field === undefined ? undefined : fields.meaningOf(field);
+  if (field === "model" || meaning === "models") {
     for (const model of namesIn(value)) findings.model(model);
     return;
   }
@@ -214,7 +253,7 @@ function judgeParameter(findings: Findings, name: string, value: string, fields:
   findings.field(
     path,
     value,
-    typeof meaning === "object" && "expensive" in meaning ? meaning : { expensive: `it may be read as '${twin}'` },
+    typeof meaning === "object" && "expensive" in meaning ? meaning : { expensive: `it may be read as '${field}'` },
   );
   for (const piece of namesIn(value)) findings.mention(piece);
 }
@@ -225,8 +264,8 @@ function unknown(findings: Findings, path: string, value: string): void {
 }
 
 /**
- * Reads `x-stainless-retry-count`, in which the SDKs of OpenAI and Anthropic count how often they have sent a request
- * before: 0 for a first try, and for whatever is not a whole number up to 1000.
+ * Reads `x-stainless-retry-count`, in which the SDKs of OpenAI and Anthropic count the earlier attempts of a request.
+ * Returns 0 for a first attempt, and for any value that is not a whole number up to 1000.
  */
 export function readRetry(header: string | undefined): number {
   if (header === undefined || !/^\d{1,4}$/.test(header)) return 0;
@@ -234,50 +273,136 @@ export function readRetry(header: string | undefined): number {
   return retry > 1000 ? 0 : retry;
 }
 
-type TagsResult =
-  | { readonly ok: true; readonly tags: Readonly<Record<string, string>> }
-  | { readonly ok: false; readonly refusal: Refusal };
+type TagsResult = OrRefused<{ tags: Values }>;
 
-/** Reads `x-farebox-tag: name=value, name=value`: up to 8 tags, which attribute the charge. */
+/** Returns the text of a header in UTF-8 or Latin-1. Node.js reads all headers as Latin-1. */
+function textOfHeader(header: string): string {
+  const bytes = Buffer.from(header, "latin1");
+  return isUtf8(bytes) ? bytes.toString("utf8") : header;
+}
+
+/** Reads the tags in the header `x-farebox-tag: name=value, name=value`. */
 export function readTags(header: string | undefined): TagsResult {
   if (header === undefined || header.trim() === "") return { ok: true, tags: {} };
   const tags = new Map<string, string>();
-  for (const piece of header.split(",")) {
+  for (const piece of textOfHeader(header).split(",")) {
     const equals = piece.indexOf("=");
     const name = piece.slice(0, equals === -1 ? undefined : equals).trim();
     const value = equals === -1 ? "" : piece.slice(equals + 1).trim();
-    if (!isTagName(name) || value === "" || Buffer.byteLength(value) > tagValueBytesMax) return malformed();
+    if (!isTagName(name) || !isTagValue(value)) return malformed();
     if (tags.has(name)) return malformed();
     tags.set(name, value);
   }
   return tags.size > tagsMax ? malformed() : { ok: true, tags: Object.fromEntries(tags) };
 }
 
-/** The tags of a request: those of its session of `farebox run` cannot be changed, and no one else has them. */
-export function readPinnedTags(header: string | undefined, session: RunSession | undefined): TagsResult {
+/**
+ * Reads the tags of a request. Refuses a request that changes the tags of its `farebox run` session or has the tag of
+ * another session. The key's tags replace all other tags of the same name.
+ */
+export function readPinnedTags(
+  header: string | undefined,
+  session: RunSession | undefined,
+  ofKey: Values = noTags,
+): TagsResult {
   const read = readTags(header);
   if (!read.ok) return read;
   const { tags } = read;
-  if (session === undefined)
-    return runSessionOf(tags) === null
-      ? read
-      : refused(`the tag ${sessionTag}=${runSessionOf(tags)} is for requests with that session's own credential`);
-  const pinned: Readonly<Record<string, string>> = { ...session.tags, [sessionTag]: session.id };
-  const changed = Object.keys(pinned).find((name) => Object.hasOwn(tags, name) && tags[name] !== pinned[name]);
+  if (session === undefined) {
+    const named = runSessionOf(tags);
+    if (named !== null)
+      return invalid(
+        null,
+        `only requests with the credential of session ${named} may have the tag ${sessionTag}=${named}`,
+      );
+    return ofKey === noTags || isEmpty(ofKey) ? read : withPinned(tags, ofKey, "key");
+  }
+  const pinned: Values = { ...session.tags, ...ofKey, [sessionTag]: session.id };
+  const changed = Object.keys(pinned).find(
+    (name) => Object.hasOwn(tags, name) && tags[name] !== pinned[name] && !Object.hasOwn(ofKey, name),
+  );
   if (changed !== undefined)
-    return refused(`this session has the tag ${changed}=${pinned[changed]}, which no request changes`);
+    return invalid(null, `this session has the tag ${changed}=${pinned[changed]}, which requests cannot change`);
+  return withPinned(tags, pinned, "session");
+}
+
+const noTags: Values = {};
+
+function isEmpty(values: Values): boolean {
+  for (const _name in values) return false;
+  return true;
+}
+
+function withPinned(tags: Values, pinned: Values, by: "key" | "session"): TagsResult {
   const all = { ...tags, ...pinned };
   const count = Object.keys(all).length;
   return count > tagsMax
-    ? refused(`a request has at most ${tagsMax} tags, and with those of its session this one has ${count}`)
+    ? invalid(null, `a request may have at most ${tagsMax} tags; with the tags of its ${by}, this request has ${count}`)
     : { ok: true, tags: all };
 }
 
 function malformed(): TagsResult {
-  const message = `x-farebox-tag takes up to ${tagsMax} 'name=value' pairs with commas between them, each name once; names of up to 63 of a-z, 0-9, '.', '_' and '-', values of 1 to ${tagValueBytesMax} bytes without a comma`;
-  return refused(message);
+  return invalid(
+    null,
+    `x-farebox-tag must have at most ${tagsMax} 'name=value' pairs, separated by commas, with each name once; names have up to 63 characters of a-z, 0-9, '.', '_' and '-'; values have 1 to ${tagValueBytesMax} bytes, no commas and no control characters`,
+  );
 }
 
-function refused(message: string): TagsResult {
-  return { ok: false, refusal: { code: "invalid_request", param: null, message } };
+/** Function that returns the stored form of a user's name. */
+export type StoredUser = (name: string) => string;
+
+export const plainUser: StoredUser = (name) => name;
+
+/**
+ * Returns the function that converts users' names to their stored form; null if names are not stored. `secret` is the
+ * ledger's secret in hex, so all proxies on a ledger store the same digest of a name.
+ */
+export function storedUsers(mode: UserMode, secret: string): StoredUser | null {
+  if (mode === "off") return null;
+  if (mode === "plain") return plainUser;
+  const key = Buffer.from(secret, "hex");
+  return (name) => `hash_${createHmac("sha256", key).update(`farebox user\n${name}`).digest("hex").slice(0, 32)}`;
+}
+
+/** Calls `storedUsers` with the ledger's secret. Reads the secret only if names are hashed. */
+export async function readStoredUsers(
+  mode: UserMode,
+  sessions: { secret(): Promise<string> },
+): Promise<StoredUser | null> {
+  return storedUsers(mode, mode === "hash" ? await sessions.secret() : "");
+}
+
+/** Returns true for the stored form of a hashed name. */
+export function isHashedUser(name: string): boolean {
+  return /^hash_[0-9a-f]{32}$/.test(name);
+}
+
+/**
+ * Returns the stored form of a name from a filter or a scope. A digest stays unchanged, because reports show digests.
+ */
+export function userAsStored(name: string, stored: StoredUser | null): string {
+  return stored === null || isHashedUser(name) ? name : stored(name);
+}
+
+/** Returns the user that a request's body names; null for none. An invalid name counts as missing. */
+export function userInBody({ safety_identifier: identifier, user }: UserFields): string | null {
+  if (typeof identifier === "string" && userPattern.test(identifier)) return identifier;
+  return typeof user === "string" && userPattern.test(user) ? user : null;
+}
+
+interface UserFields {
+  readonly safety_identifier?: unknown;
+  readonly user?: unknown;
+}
+
+type UserResult = OrRefused<{ user: string | null }>;
+
+const noUser: UserResult = { ok: true, user: null };
+
+/** Reads the user in the header `x-farebox-user`, in UTF-8 or Latin-1. An empty header counts as missing. */
+export function readUserHeader(header: string | undefined): UserResult {
+  if (header === undefined || header === "") return noUser;
+  const user = textOfHeader(header);
+  if (userPattern.test(user)) return { ok: true, user };
+  return invalid(null, "x-farebox-user must be a name of at most 128 characters without control characters");
 }

@@ -1,4 +1,4 @@
-import { parseJson } from "./json.ts";
+import { parseJson, withoutByteOrderMark } from "./json.ts";
 import type { AnswerReader, ModelAnswer } from "./model-answer.ts";
 
 const quote = 0x22;
@@ -6,16 +6,17 @@ const backslash = 0x5c;
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
-/** Strings of more bytes than this are left empty. */
+/** Longest string in an outline, in bytes. Longer strings are left empty. */
 const stringBytesMax = 1024;
-/** Objects and lists within so many others are left empty. */
+/** Largest depth of an outline. Deeper objects and lists are left empty. */
 const depthMax = 3;
-/** A larger outline is dropped: an answer that is priced has little text next to its data. */
+/** Largest memory for an outline, in bytes, including `pieceBytes` for each piece. A larger outline is discarded. */
 const outlineBytesMax = 4 * 1024 * 1024;
 
 /**
- * Makes the outline of a JSON text while it passes: the text without long strings and deep nesting, so that reading a
- * large answer of images or vectors takes a few bytes. Bytes may be cut anywhere. With `lines`, each line is a new text.
+ * Writes the outline of a JSON text while Farebox forwards the text. In the outline, long strings and deep objects and
+ * lists are empty. The outline is therefore small even if the text contains large images or vectors. Chunks may end
+ * anywhere. With `lines`, each line is a separate text.
  */
 export class JsonOutline {
   readonly #lines: boolean;
@@ -25,7 +26,10 @@ export class JsonOutline {
   #escaped = false;
   #stringBytes = 0;
   #kept: Buffer[] = [];
-  /** End of the line in the current chunk; searched once a line, because a line may have any number of strings. */
+  /**
+   * End of the current line in the chunk; -1 if not searched yet. Stored because Farebox would otherwise search a line
+   * again for each of its strings.
+   */
   #lineEnd = -1;
 
   constructor(write: (bytes: Buffer) => void, options: { readonly lines: boolean } = { lines: false }) {
@@ -39,12 +43,12 @@ export class JsonOutline {
     while (at < bytes.length) at = this.#inString ? this.#string(bytes, at) : this.#structure(bytes, at);
   }
 
-  /** Up to the next string, or what is nested too deep. Answers where to go on. */
+  /** Reads to the start of the next string, or to the end of the bytes. Returns the offset at which to continue. */
   #structure(bytes: Buffer, from: number): number {
-    let kept = from;
+    let unwritten = from;
     let at = from;
     const flush = (end: number) => {
-      if (this.#depth <= depthMax && end > kept) this.#write(bytes.subarray(kept, end));
+      if (this.#depth <= depthMax && end > unwritten) this.#write(bytes.subarray(unwritten, end));
     };
     for (; at < bytes.length; at++) {
       const byte = bytes[at];
@@ -57,25 +61,25 @@ export class JsonOutline {
         return at + 1;
       }
       if (byte === 0x7b || byte === 0x5b) {
-        // Its bracket is part of the outline, its content may not be.
+        // The outline includes the bracket even if it omits the content.
         flush(at + 1);
         this.#depth++;
-        kept = at + 1;
+        unwritten = at + 1;
       } else if ((byte === 0x7d || byte === 0x5d) && this.#depth > 0) {
         flush(at);
         this.#depth--;
-        kept = at;
+        unwritten = at;
       } else if (this.#depth > 0 && this.#endsLine(byte)) {
         flush(at);
         this.#depth = 0;
-        kept = at;
+        unwritten = at;
       }
     }
     flush(at);
     return at;
   }
 
-  /** Up to the string's end, jumping from quote to quote. Answers where to go on. */
+  /** Reads to the end of a string or of the bytes. Returns the offset at which to continue. */
   #string(bytes: Buffer, from: number): number {
     const start = this.#escaped && !this.#endsLine(bytes[from]) ? from + 1 : from;
     this.#escaped = false;
@@ -91,7 +95,7 @@ export class JsonOutline {
       return end;
     }
     this.#inString = false;
-    // A line break within a string is no JSON: what comes next is a line of its own.
+    // A line break within a string is not valid JSON. The text after it is a new line.
     if (bytes[end] !== quote) return end;
     if (this.#depth <= depthMax) this.#write(Buffer.concat([...this.#kept, bytes.subarray(end, end + 1)]));
     return end + 1;
@@ -117,7 +121,10 @@ export class JsonOutline {
     return this.#lineEnd;
   }
 
-  /** A string is kept until it turns out to be long. The bytes are copied: a piece must not keep its whole chunk. */
+  /**
+   * Keeps a part of a string until the string ends. Drops all parts of a string that is too long. Copies the bytes,
+   * because a reference would keep the whole chunk in memory.
+   */
   #keep(bytes: Buffer): void {
     this.#stringBytes += bytes.length;
     if (this.#stringBytes <= stringBytesMax) this.#kept.push(Buffer.from(bytes));
@@ -135,22 +142,25 @@ function firstOf(a: number, b: number, none: number): number {
   return Math.min(a === -1 ? none : a, b === -1 ? none : b);
 }
 
-/** Memory of a piece in addition to its bytes. */
+/** Memory of a piece in addition to its content, in bytes. */
 const pieceBytes = 32;
 
-/** Reads an answer by its outline. */
+/** Returns a reader that passes only the outline of an answer to `read`. */
 export function outlineReader(read: (body: unknown) => ModelAnswer | undefined): AnswerReader {
   const pieces: Buffer[] = [];
   let bytes = 0;
   const outline = new JsonOutline((piece) => {
     bytes += piece.length + pieceBytes;
-    // A copy: what is kept of a large chunk must not keep all of it.
+    // Copies the piece, because a reference would keep the whole chunk in memory.
     if (bytes <= outlineBytesMax) pieces.push(Buffer.from(piece));
   });
   return {
     push(chunk) {
       if (bytes <= outlineBytesMax) outline.push(chunk);
     },
-    end: () => (bytes > outlineBytesMax ? undefined : read(parseJson(Buffer.concat(pieces).toString("utf8")))),
+    end: () =>
+      bytes > outlineBytesMax
+        ? undefined
+        : read(parseJson(withoutByteOrderMark(Buffer.concat(pieces)).toString("utf8"))),
   };
 }

@@ -14,22 +14,22 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The object, or an empty one in place of anything else. */
+/** Returns the object; an empty object for any other value. */
 export function objectOr(value: unknown): JsonObject {
   return isObject(value) ? value : {};
 }
 
-/** The list, or an empty one in place of anything else. */
+/** Returns the list; an empty list for any other value. */
 export function listOr(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The text, or an empty one in place of anything else. */
+/** Returns the text; an empty text for any other value. */
 export function textOr(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** The value as JSON; undefined where it is nested deeper than the stack. */
+/** Returns the value as JSON; undefined if its nesting overflows the stack. */
 export function jsonOf(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
@@ -38,12 +38,12 @@ export function jsonOf(value: unknown): string | undefined {
   }
 }
 
-/** Shorter texts are parsed at once, whatever they are. */
-const cheapUnits = 64 * 1024;
+/** Longest text that is parsed without checking `jsonBounds`, in UTF-16 units. */
+const uncheckedUnitsMax = 64 * 1024;
 
-/** Parses a text; undefined if it is no JSON, or beyond `jsonBounds`. */
+/** Parses a text. Returns undefined if it is not JSON or exceeds `jsonBounds`. */
 export function parseJson(text: string): unknown {
-  if (text.length > cheapUnits && jsonSkeleton(Buffer.from(text)) === undefined) return undefined;
+  if (text.length > uncheckedUnitsMax && jsonSkeleton(Buffer.from(text)) === undefined) return undefined;
   try {
     return JSON.parse(text);
   } catch {
@@ -51,7 +51,15 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Position of one top-level member of a JSON object in its bytes. Offsets are half-open. */
+const byteOrderMark = Buffer.from("\ufeff");
+
+/** Returns an answer without the byte order mark at its start, which clients skip. */
+export function withoutByteOrderMark(answer: Buffer): Buffer {
+  const { length } = byteOrderMark;
+  return answer.subarray(0, length).equals(byteOrderMark) ? answer.subarray(length) : answer;
+}
+
+/** A member of a JSON object, with the position of its value in the bytes. `valueEnd` is the offset after the value. */
 export interface JsonMember {
   readonly name: string;
   readonly valueStart: number;
@@ -59,8 +67,8 @@ export interface JsonMember {
 }
 
 /**
- * Returns the top-level members of a parsed JSON object in their order, repeated names included; none for any other
- * value. `most`: the largest number of members to return.
+ * Returns the members of a JSON object in their order, including repeated names; none for any other value. The bytes
+ * must be valid JSON. `most` is the largest number of members to return.
  */
 export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   const members: JsonMember[] = [];
@@ -69,10 +77,7 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   at = skipSpace(bytes, at + 1);
   while (bytes[at] === quote && members.length < most) {
     const nameEnd = skipString(bytes, at);
-    const written = bytes.toString("utf8", at, nameEnd);
-    const parsed = parseJson(written);
-    // The inside of a long string was not checked: a name that cannot be parsed is no known field.
-    const name = typeof parsed === "string" ? parsed : written;
+    const name = memberName(bytes.toString("utf8", at, nameEnd));
     at = skipSpace(bytes, nameEnd);
     if (bytes[at] !== colon) break;
     const valueStart = skipSpace(bytes, at + 1);
@@ -85,7 +90,15 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   return members;
 }
 
-/** Returns the bytes of each element of a parsed JSON list, at most `most`; undefined for any other value. */
+/** Returns the name of a member. Only a name with escapes needs a parser. */
+function memberName(written: string): string {
+  if (!written.includes("\\")) return written.slice(1, -1);
+  const parsed = parseJson(written);
+  // A long name may be invalid, because Farebox does not check long strings. Such a name counts as written.
+  return typeof parsed === "string" ? parsed : written;
+}
+
+/** Returns the bytes of each element of a JSON list, up to `most` elements; undefined for any other value. */
 export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined {
   let at = skipSpace(bytes, 0);
   if (bytes[at] !== openBracket) return undefined;
@@ -102,8 +115,8 @@ export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined 
 }
 
 /**
- * Reports that an object within a JSON value has a member twice: readers differ on which they take. `value`: the parsed
- * JSON.
+ * Returns true if any object in a JSON value repeats a member name. Readers differ on which of the repeated members
+ * counts. `value` is the parsed `json`.
  */
 export function repeatsMember(json: Buffer, value: unknown): boolean {
   let names = 0;
@@ -127,14 +140,14 @@ function membersIn(value: unknown): number {
   return count;
 }
 
-/** The first byte from there on that is no white space. */
+/** Returns the offset of the first byte at or after `from` that is not white space. */
 function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at++;
   return at;
 }
 
-/** Returns the offset after the value that begins there. */
+/** Returns the offset after the value that begins at `from`. */
 function skipValue(bytes: Buffer, from: number): number {
   const first = bytes[from];
   if (first === quote) return skipString(bytes, from);
@@ -165,20 +178,26 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Strings of more bytes than this are cut out. No field that Farebox reads is that long. */
+/**
+ * Longest string that `jsonSkeleton` keeps, in bytes. Farebox needs only the length of longer strings.
+ */
 const stringBytesMax = 1024;
-/** Longer than any string that is left, so that none can be taken for a placeholder. */
-const filler = "x".repeat(stringBytesMax + 1);
+/**
+ * Start of every placeholder. It is longer than every string that stays in a skeleton, so no such string looks like a
+ * placeholder.
+ */
+const filler = Buffer.alloc(stringBytesMax + 1, "x");
 
-/** Limits of a readable body: no model takes more, and reading it would delay all other requests. */
+/** Limits of a body that Farebox reads. No model accepts more, and reading a larger body would delay other requests. */
 export const jsonBounds = { values: 500_000, skeletonBytes: 8 * 1024 * 1024, names: 10_000 } as const;
 
 /**
- * Replaces every long string of a JSON text by a short placeholder with its length; the structure stays the same.
- * Parsing a prompt of 100 kB for a few fields would cost more than the rest of the request. The inside of a long string
- * is not checked. Returns the same bytes if no string is long, and undefined beyond `jsonBounds`.
+ * Replaces every long string of a JSON text with a placeholder that states its length. Otherwise parsing a prompt of
+ * 100 kB for a few fields would cost more than all other work on the request. Does not check the content of long
+ * strings. Returns the same bytes if no string is long, and undefined if the text exceeds `jsonBounds`.
  */
 export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
+  if (bytes.length <= stringBytesMax) return bytes;
   const pieces: Buffer[] = [];
   let copied = 0;
   let keptBytes = 0;
@@ -188,9 +207,9 @@ export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
     const closing = after - 1;
     const length = closing - start - 1;
     if (length > stringBytesMax && bytes[closing] === quote) {
-      const placeholder = Buffer.from(filler + String(length));
-      pieces.push(bytes.subarray(copied, start + 1), placeholder);
-      keptBytes += start + 1 - copied + placeholder.length;
+      const stated = Buffer.from(String(length));
+      pieces.push(bytes.subarray(copied, start + 1), filler, stated);
+      keptBytes += start + 1 - copied + filler.length + stated.length;
       copied = closing;
     }
     start = bytes.indexOf(quote, after);
@@ -200,7 +219,10 @@ export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
   return hasTooManyValues(skeleton) ? undefined : skeleton;
 }
 
-/** Counts the signs before values, also those inside short strings. */
+/**
+ * Returns true if a skeleton has too many values. Counts commas, colons and opening brackets, because one of them
+ * precedes each value.
+ */
 function hasTooManyValues(skeleton: Buffer): boolean {
   if (skeleton.length <= jsonBounds.values) return false;
   let signs = 0;
@@ -211,15 +233,17 @@ function hasTooManyValues(skeleton: Buffer): boolean {
   return signs > jsonBounds.values;
 }
 
-/** Returns the length of a skeleton's string in the whole text: in bytes for a placeholder, else in characters. */
+/** Returns the original length of a skeleton's string: in bytes for a placeholder, otherwise in UTF-16 units. */
 export function lengthInFull(text: string): number {
   return text.length > stringBytesMax ? Number(text.slice(filler.length)) : text.length;
 }
 
-/** Between escaped quotes that stand closer than this each byte is looked at: a search for each would cost more. */
+/**
+ * Largest distance between escaped quotes, in bytes, at which reading each byte is faster than searching for quotes.
+ */
 const denseBytes = 16;
 
-/** Returns the offset after the string that begins there, or the end. Jumps from quote to quote, so long texts cost little. */
+/** Returns the offset after the string that begins at `from`; the end of the bytes if the string does not end. */
 export function skipString(bytes: Buffer, from: number): number {
   let at = from;
   for (;;) {
@@ -239,22 +263,25 @@ export function skipString(bytes: Buffer, from: number): number {
   }
 }
 
-/* Changes to JSON text that leave every other byte as it was. The text must have been parsed before. */
+/* The following functions change only a part of a JSON text. The text must be valid JSON. */
 
-/** The same bytes with one span of them replaced. */
+/** Returns the bytes with the span from `start` to `end` replaced by a text. */
 export function replaced(bytes: Buffer, start: number, end: number, text: string): Buffer {
   return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
 }
 
-/** Yields every member with a wanted name at any depth, repeated ones too, but none inside the value of another. */
+/**
+ * Yields every member with a wanted name, at any depth, including repeated names. Skips the members inside the value of
+ * another wanted member.
+ */
 export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean): Generator<JsonMember> {
-  // In JSON, quotes are only around strings, and a colon follows only a name.
+  // In JSON, only strings have quotes, and only names are followed by a colon.
   for (let start = bytes.indexOf(quote); start !== -1;) {
     const after = skipString(bytes, start);
     const mark = skipSpace(bytes, after);
     let next = after;
     if (bytes[mark] === colon) {
-      const name = nameIn(bytes.subarray(start, after));
+      const name = parsedString(bytes.subarray(start, after));
       if (isWanted(name)) {
         const valueStart = skipSpace(bytes, mark + 1);
         next = skipValue(bytes, valueStart);
@@ -265,7 +292,10 @@ export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean
   }
 }
 
-/** Replaces the value of every secret member, at any depth, by a text. Returns the same bytes where there is none. */
+/**
+ * Replaces the value of every secret member, at any depth, with the text `shown`. Returns the same bytes if there are
+ * no secret members.
+ */
 export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
   const replacement = Buffer.from(JSON.stringify(shown));
   const pieces: Buffer[] = [];
@@ -277,11 +307,14 @@ export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boo
   return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);
 }
 
-function nameIn(written: Buffer): string {
+function parsedString(written: Buffer): string {
   return String(parseJson(written.toString("utf8")));
 }
 
-/** Returns the position of the value at a path of names. Of two equal names, the last counts, as for `JSON.parse`. */
+/**
+ * Returns the position of the value at a path of names; undefined if a member is missing. If a name is repeated, the
+ * last counts, as in `JSON.parse`.
+ */
 export function valueAt(
   bytes: Buffer,
   path: readonly string[],
@@ -296,7 +329,7 @@ export function valueAt(
   return found;
 }
 
-/** Sets one member of an object: in its place, or before the others if it is new. */
+/** Sets one member of an object. `value` is JSON. Adds a missing member at the start. */
 export function withMember(object: Buffer, name: string, value: string): Buffer {
   const members = jsonMembers(object);
   const stated = members.findLast((member) => member.name === name);
@@ -305,11 +338,13 @@ export function withMember(object: Buffer, name: string, value: string): Buffer 
   return replaced(object, brace, brace, `${JSON.stringify(name)}:${value}${members.length === 0 ? "" : ","}`);
 }
 
-/** Rewrites every string that contains one of the texts; `rewrite` receives its meaning. The others stay as they are. */
+/**
+ * Replaces every string that contains one of the texts with the result of `rewrite`, which receives the parsed string.
+ */
 export function withStringsRewritten(
   bytes: Buffer,
   texts: readonly string[],
-  rewrite: (meaning: string) => string,
+  rewrite: (parsed: string) => string,
 ): Buffer {
   const needles = texts.filter((text) => text !== "");
   if (!needles.some((text) => bytes.includes(text))) return bytes;
@@ -319,7 +354,7 @@ export function withStringsRewritten(
     const after = skipString(bytes, start);
     const written = bytes.subarray(start, after);
     if (needles.some((text) => written.includes(text))) {
-      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(nameIn(written)))));
+      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(parsedString(written)))));
       copied = after;
     }
     start = bytes.indexOf(quote, after);
@@ -327,10 +362,10 @@ export function withStringsRewritten(
   return Buffer.concat([...pieces, bytes.subarray(copied)]);
 }
 
-/** Longest text of the gateway that is stored, in UTF-16 units. */
+/** Longest text from the gateway that Farebox stores, in UTF-16 units. */
 export const storedCharsMax = 256;
 
-/** The text as it may be stored: cut to `storedCharsMax`, never inside a surrogate pair. */
+/** Cuts a text to `storedCharsMax`, but never inside a surrogate pair. */
 export function storedText(text: string): string {
   if (text.length <= storedCharsMax) return text;
   const cut = text.slice(0, storedCharsMax);

@@ -1,23 +1,32 @@
-import { isObject, listOr, objectOr, storedText, textOr, type JsonObject } from "./json.ts";
+import {
+  isObject,
+  listOr,
+  objectOr,
+  storedText,
+  textOr,
+  withoutByteOrderMark,
+  type JsonObject,
+  jsonOf,
+} from "./json.ts";
 import type { Usage } from "../core/usage.ts";
-import type { Written } from "./output-walk.ts";
+import type { Known, Meaning, Shape } from "./output-members.ts";
 
 /** Terms of an answer that decide its cost, in addition to its usage. */
 export interface AnswerTerms {
-  /** Name of the model that answered, in its stored form; null where none is named. */
+  /** Name of the model that answered, cut to the length that Farebox stores; null if the answer names none. */
   readonly servedModel: string | null;
-  /** The service tier as it is stated, null included; undefined where nothing states one. */
+  /** Service tier as stated, which may be null; undefined if the answer states none. */
   readonly serviceTier?: unknown;
-  /** Calls of hosted tools by the type of their items, zeros included; undefined where nothing states them. */
+  /** Number of calls of hosted tools by item type, including zeros; undefined if the answer states none. */
   readonly toolCalls?: ToolCalls | undefined;
 }
 
 export type ToolCalls = Readonly<Record<string, number>>;
 
-/** Kind of the calls whose number the answer does not state. */
+/** Kind of calls whose number the answer does not state. */
 const unstatedCall = "unstated_call";
 
-/** Calls that run at the client, so that nothing but their tokens is billed. */
+/** Types of calls that run at the client. Only their tokens are billed. */
 const clientCalls: ReadonlySet<string> = new Set([
   "function_call",
   "custom_tool_call",
@@ -26,20 +35,32 @@ const clientCalls: ReadonlySet<string> = new Set([
   "computer_call",
 ]);
 
-/** More kinds in one answer are counted as one. */
+/**
+ * Largest number of kinds of calls that Farebox counts separately in an answer. Calls of further kinds count as
+ * `other_call`.
+ */
 const kindsMax = 32;
 
 const callType = /^[a-z][a-z0-9_]{0,58}_call$/;
 
 const callsMax = 1_000_000;
 
-/** The terms that a whole answer, or an event of a stream, states outside of its content. */
+/** Returns the terms that a whole answer, or an event of a stream, states outside its content. */
 export function answerTerms(body: JsonObject): AnswerTerms {
   const { model, usage, service_tier } = body;
   return {
     servedModel: typeof model === "string" && model !== "" ? storedText(model) : null,
     serviceTier: service_tier ?? objectOr(usage)["service_tier"] ?? service_tier,
     toolCalls: statedCalls(usage),
+  };
+}
+
+/** Returns the last stated value of each term, because a gateway may find out late which model answers. */
+export function latestTerms(before: AnswerTerms, { servedModel, serviceTier, toolCalls }: AnswerTerms): AnswerTerms {
+  return {
+    servedModel: servedModel ?? before.servedModel,
+    serviceTier: serviceTier ?? before.serviceTier,
+    toolCalls: toolCalls ?? before.toolCalls,
   };
 }
 
@@ -57,7 +78,7 @@ function statedCalls(usage: unknown): ToolCalls | undefined {
   return Object.fromEntries(calls);
 }
 
-/** Calls of hosted tools among the items of an output; undefined where it is no list. */
+/** Counts the calls of hosted tools among the items of an output; undefined if the output is not a list. */
 export function callsIn(output: unknown): ToolCalls | undefined {
   if (!Array.isArray(output)) return undefined;
   const calls = new Map<string, number>();
@@ -68,11 +89,11 @@ export function callsIn(output: unknown): ToolCalls | undefined {
   return Object.fromEntries(calls);
 }
 
-/** The type of an item that is a call of a hosted tool; null for any other. */
+/** Returns the type of an item that is a call of a hosted tool; null for any other item. */
 export function hostedCall(item: unknown): string | null {
   const { type, action, environment } = objectOr(item);
   if (typeof type !== "string" || !type.endsWith("_call") || clientCalls.has(type)) return null;
-  // Reading a page that a search has found is not charged as a search.
+  // Opening a page that a search found is not charged as a search.
   if (type === "web_search_call" && pageActions.has(textOr(objectOr(action)["type"]))) return null;
   if (type === "shell_call" && objectOr(environment)["type"] === "local") return null;
   return type;
@@ -81,12 +102,12 @@ export function hostedCall(item: unknown): string | null {
 const pageActions: ReadonlySet<string> = new Set(["open_page", "find_in_page"]);
 
 function addCalls(calls: Map<string, number>, type: string, count: number): void {
-  const isOwn = callType.test(type) && (calls.has(type) || calls.size < kindsMax);
-  const kind = isOwn ? type : "other_call";
+  const isSeparate = callType.test(type) && (calls.has(type) || calls.size < kindsMax);
+  const kind = isSeparate ? type : "other_call";
   calls.set(kind, (calls.get(kind) ?? 0) + count);
 }
 
-/** Returns the larger count of each kind. */
+/** Returns the largest count of each kind of call; undefined if no argument states any. */
 export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
   const known = stated.filter((calls) => calls !== undefined);
   if (known.length <= 1) return known[0];
@@ -96,37 +117,37 @@ export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolC
   return Object.fromEntries(all);
 }
 
-/** Reports that a choice of a chat cites pages: a search was made for it. */
+/** Returns true if a choice of a chat cites pages, which shows that the gateway searched the web. */
 export function citesPages(choice: unknown, where: "message" | "delta"): boolean {
   return listOr(objectOr(objectOr(choice)[where])["annotations"]).some((note) => objectOr(note)["type"] === citation);
 }
 
-export const citation = "url_citation";
+const citation = "url_citation";
 
-/** Adds a call of unstated number if pages are cited and no count is stated. */
+/** Adds an `unstated_call` if the answer cites pages but states no number of calls. */
 export function withCitations(terms: AnswerTerms, cites: boolean): AnswerTerms {
   return cites && terms.toolCalls === undefined ? { ...terms, toolCalls: { [unstatedCall]: 1 } } : terms;
 }
 
 /** Content of an answer that matters for its price. */
 export interface ModelAnswer extends Written, AnswerTerms {
-  /** Undefined when the gateway reported none that can be believed. */
+  /** Undefined if the gateway reported no credible usage. */
   readonly usage: Usage | undefined;
-  /** True if it is an answer of its kind; an error page is not. */
+  /** True if the body is an answer of the endpoint; false for an error page. */
   readonly isAnswer: boolean;
 }
 
-/** Reads an answer as its bytes come, plain ones, and says at its end what was in it. */
+/** Reads the decoded bytes of an answer as they arrive, and returns the content at the end. */
 export interface AnswerReader {
   push(bytes: Buffer): void;
-  /** Undefined where it is no JSON object, or too large to be read. Never throws. */
+  /** Returns the content; undefined if the answer is not a JSON object or is too large. Never throws. */
   end(): ModelAnswer | undefined;
 }
 
-/** Up to here an answer is kept for metering while it passes; a larger one is settled at its hold. */
+/** Largest answer that Farebox keeps for metering, in bytes. A larger answer is settled without its usage. */
 export const keptBytesMax = 16 * 1024 * 1024;
 
-/** The bytes of an answer for as long as they are not too many. */
+/** Keeps the bytes of an answer. Discards them if there are more than `keptBytesMax`. */
 export class KeptBytes {
   #chunks: Buffer[] = [];
   #bytes = 0;
@@ -137,21 +158,200 @@ export class KeptBytes {
     else this.#chunks = [];
   }
 
-  /** All of them; undefined where they were too many. */
+  /** Returns all bytes; undefined if there were too many. */
   whole(): Buffer | undefined {
     if (this.#bytes > keptBytesMax) return undefined;
     return this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks);
   }
 }
 
-/** Keeps the whole answer and reads it after its last byte. */
+/** Returns a reader that keeps the whole answer and reads it after the last byte. */
 export function bufferedReader(read: (bytes: Buffer) => ModelAnswer | undefined): AnswerReader {
   const kept = new KeptBytes();
   return {
     push: (bytes) => kept.push(bytes),
     end() {
       const bytes = kept.whole();
-      return bytes === undefined ? undefined : read(bytes);
+      return bytes === undefined ? undefined : read(withoutByteOrderMark(bytes));
     },
   };
+}
+
+/** Output that no tokenizer counts. */
+interface Uncountable {
+  /** Bytes of unknown meaning. */
+  readonly unknownBytes: number;
+  /** Bytes of encrypted reasoning and signatures. */
+  readonly sealedBytes: number;
+  /** True if the output contains images or sound. */
+  readonly hasMedia: boolean;
+}
+
+export const nothingUncountable: Uncountable = { unknownBytes: 0, sealedBytes: 0, hasMedia: false };
+
+/** Collects the output of a whole answer. */
+export class CollectedOutput implements OutputSink {
+  readonly texts: string[] = [];
+  readonly #uncountable = { ...nothingUncountable };
+
+  text(text: string): void {
+    this.texts.push(text);
+  }
+
+  unknown(bytes: number): void {
+    this.#uncountable.unknownBytes += bytes;
+  }
+
+  sealed(bytes: number): void {
+    this.#uncountable.sealedBytes += bytes;
+  }
+
+  media(): void {
+    this.#uncountable.hasMedia = true;
+  }
+
+  get found(): Written {
+    return writtenOf(this.texts, { ...this.#uncountable });
+  }
+}
+
+/** Output of an answer. `uncountable` is absent if the output is only text. */
+export interface Written {
+  readonly texts: readonly string[];
+  readonly uncountable?: Uncountable;
+}
+
+export function writtenOf(texts: readonly string[], uncountable: Uncountable): Written {
+  const { unknownBytes, sealedBytes, hasMedia } = uncountable;
+  return unknownBytes > 0 || sealedBytes > 0 || hasMedia ? { texts, uncountable } : { texts };
+}
+
+/** Returns true if a usage covers the output. A usage in seconds does not cover a text. */
+export function coversOutput(usage: Usage | undefined): boolean {
+  return usage !== undefined && (usage.unit ?? "token") === "token";
+}
+
+/** Receives the output of an answer. `at` is the path of the member, with dots between names. */
+export interface OutputSink {
+  text(text: string, at: string): void;
+  /** Called for an unknown member, or for a member of an unexpected type. */
+  unknown(bytes: number, at: string, value: unknown): void;
+  sealed(bytes: number, at: string): void;
+  media(): void;
+}
+
+/** Reports the output in a value, according to the meaning of its member. For a list, reports each element. */
+export function walkOutput(value: unknown, known: Known | undefined, at: string, sink: OutputSink): void {
+  if (known === "free" || value === null || value === undefined) return;
+  if (typeof value === "string") {
+    if (value !== "") walkString(value, typeof known === "object" ? known.string : known, at, sink);
+  } else if (typeof value === "object") {
+    if (known === undefined) sink.unknown(bytesOf(value), at, value);
+    else if (known === "json") walkJson(value, at, sink);
+    else if (Array.isArray(value)) walkList(value, known, at, sink);
+    else if (typeof known === "object") walkMembers(value as JsonObject, known, at, sink);
+    else if (known === "media") sink.media();
+    else if (known === "sealed") sink.sealed(bytesOf(value), at);
+    else sink.unknown(bytesOf(value), at, value);
+  }
+}
+
+/** Reports the members of an object. */
+export function walkMembers(object: JsonObject, { members, copies }: Shape, at: string, sink: OutputSink): void {
+  let once: CopyFilter | undefined;
+  for (const name in object) {
+    const value = object[name];
+    const known = members[name];
+    if (known === "free" || value === null || value === "") continue;
+    const path = at === "" ? name : `${at}.${name}`;
+    if (copies?.has(name) === true) (once ??= new CopyFilter(sink)).member(value, known, path);
+    else walkOutput(value, known, path, sink);
+  }
+}
+
+function walkString(value: string, meaning: Meaning | undefined, at: string, sink: OutputSink): void {
+  switch (meaning) {
+    case "text":
+    case "json":
+      return sink.text(value, at);
+    case "media":
+      return sink.media();
+    case "sealed":
+      return sink.sealed(Buffer.byteLength(value), at);
+    case "free":
+      return;
+    case undefined:
+      return sink.unknown(Buffer.byteLength(value), at, value);
+  }
+}
+
+/**
+ * Reports the elements of a list. A list in a list counts as unknown, because deep nesting could overflow the stack.
+ */
+function walkList(list: readonly unknown[], known: Known, at: string, sink: OutputSink): void {
+  list.forEach((element, index) =>
+    walkOutput(element, Array.isArray(element) ? undefined : known, `${at}.${index}`, sink),
+  );
+}
+
+/** Reports an object as its JSON text. */
+function walkJson(value: object, at: string, sink: OutputSink): void {
+  const text = jsonOf(value);
+  if (text === undefined) sink.unknown(bytesOf(value), at, value);
+  else sink.text(text, at);
+}
+
+/** Returns the number of bytes of all strings, member names and numbers in a value; 0 if it contains no string. */
+function bytesOf(value: unknown): number {
+  let strings = 0;
+  let others = 0;
+  const open = [value];
+  for (let next = open.pop(); open.length > 0 || next !== undefined; next = open.pop()) {
+    if (typeof next === "string") strings += Buffer.byteLength(next);
+    else if (typeof next === "number") others += String(next).length;
+    else if (Array.isArray(next)) for (const element of next) open.push(element);
+    else if (isObject(next)) {
+      for (const name in next) {
+        others += Buffer.byteLength(name);
+        open.push(next[name]);
+      }
+    }
+  }
+  return strings === 0 ? 0 : strings + others;
+}
+
+/**
+ * Reports members that may repeat each other. Ignores a member whose joined text was already reported. If several
+ * members contain a text, reports it as many times as it occurs in the member with the most occurrences.
+ */
+class CopyFilter {
+  readonly #sink: OutputSink;
+  readonly #reported = new Map<string, number>();
+  readonly #wholes = new Set<string>();
+
+  constructor(sink: OutputSink) {
+    this.#sink = sink;
+  }
+
+  member(value: unknown, known: Known | undefined, at: string): void {
+    const sink = this.#sink;
+    const texts: [string, string][] = [];
+    walkOutput(value, known, at, {
+      text: (text, path) => void texts.push([text, path]),
+      unknown: (bytes, path, found) => sink.unknown(bytes, path, found),
+      sealed: (bytes, path) => sink.sealed(bytes, path),
+      media: () => sink.media(),
+    });
+    const whole = texts.length === 1 ? (texts[0]?.[0] ?? "") : texts.map(([text]) => text).join("");
+    if (texts.length === 0 || this.#wholes.has(whole)) return;
+    this.#wholes.add(whole);
+    const here = new Map<string, number>();
+    for (const [text, path] of texts) {
+      const times = (here.get(text) ?? 0) + 1;
+      here.set(text, times);
+      if (times <= (this.#reported.get(text) ?? 0)) continue;
+      this.#reported.set(text, times);
+      sink.text(text, path);
+    }
+  }
 }

@@ -1,13 +1,14 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { serviceTierOf, type HostedTools, type RequestSize, type RequestTerms } from "../core/bounds.ts";
 import type { PromptText } from "../core/prompt-text.ts";
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused, type Refusal, type Refused } from "../core/refusals.ts";
 import type { TokenClass } from "../core/usage.ts";
 import {
   isObject,
   jsonBounds,
   jsonMembers,
   jsonSkeleton,
+  lengthInFull,
   listOr,
   objectOr,
   parseJson,
@@ -25,79 +26,84 @@ import {
   type RequestFields,
 } from "./findings.ts";
 import { cacheControl, clientTools } from "./field-table.ts";
+import { userInBody } from "./headers.ts";
 
-/** Content of a request that matters for its price and forwarding. The bytes themselves never change. */
+/** Properties of a request that decide its price and how Farebox forwards it. */
 export interface ModelRequest {
   readonly model: string;
   readonly stream: boolean;
   /** True if the client asked for a usage chunk in its stream. */
   readonly wantsStreamUsage: boolean;
-  /** True if the model is marked for the key: its whole answer is held. */
+  /** True if Farebox holds the cost of the whole answer at once, because the model's streams arrive all at once. */
   readonly isHeldWhole?: boolean;
   readonly size: RequestSize;
-  /** Fields with no bound on their cost; a hard budget refuses such a request. */
+  /** Fields whose cost is not bounded. A hard budget refuses a request that has any. */
   readonly unboundedFields: readonly string[];
   /** Models that may answer, and unknown fields. */
   readonly fields: FieldFindings;
-  /** Classes that a token of the prompt or of the completion can be billed as. */
+  /** Token classes in which the prompt and the completion can be billed. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
   readonly prompt: PromptReader;
-  /** True if its output cannot be counted: images or sound. */
+  /** True if Farebox cannot count the output, because it is not text or its kind is unknown. */
   readonly isUnseen?: boolean;
-  /** True if its cost is unknown, whatever its model costs elsewhere. */
+  /** True if the cost is unknown, even if the model has a price. */
   readonly isUnpriced?: boolean;
-  /** Refusal for keys with allowed models: another reader could see another model. */
+  /**
+   * Refusal for keys that may use only certain models; present if the gateway might read a model that Farebox does not
+   * read.
+   */
   readonly modelDoubt?: Refusal | undefined;
   /**
-   * Terms that decide its price, in addition to its size; absent for the standard service tier without hosted tools.
+   * Terms that decide the price, in addition to the size; absent for the standard service tier without hosted tools.
    */
   readonly terms?: RequestTerms;
-  /** Pieces that a price of requests is charged for; 1 unless given. */
+  /** Number of pieces, such as images, to charge if the price is per request; 1 by default. */
   readonly pieces?: number;
-  /** Characters of its text, for a model billed by them. */
+  /** Number of characters of the text, for a model that is billed by characters. */
   readonly characters?: number;
-  /** Field with the largest stated maximum of the output; absent for none. */
+  /** Field with the largest stated maximum of the output; absent if the request states no maximum. */
   readonly maximumField?: string;
-  /** True if a truncated answer is worthless: it calls tools, or is JSON. */
+  /** True if a truncated answer would be useless, because it may call tools or must be JSON. */
   readonly isCutWorthless?: boolean;
-  /** True if it states a thinking budget, which counts as output. */
+  /** True if the request states a thinking budget, which counts as output. */
   readonly hasThinkingBudget?: boolean;
 }
 
-/** Reader of a prompt for counting; the request must have been read before. */
+/** Reads a prompt for counting. The endpoint must already have accepted the request. */
 export interface PromptReader {
-  /** The texts that a tokenizer counts. Never a data URL. */
+  /** Returns the texts that a tokenizer counts, without data URLs. */
   text(body: Buffer): PromptText;
-  /** Returns the bytes outside those texts: a bound for what tools, schemas and other fields add to the prompt. */
+  /**
+   * Returns the number of bytes outside the texts that `text` returns: an upper bound for the tokens of tools, schemas
+   * and other fields.
+   */
   bytesOutside(body: Buffer): number;
 }
 
-export type ModelRequestResult =
-  | { readonly ok: true; readonly request: ModelRequest }
-  | { readonly ok: false; readonly refusal: Refusal };
+export type ModelRequestResult = OrRefused<{ request: ModelRequest }>;
 
-/** A stated maximum above this is absurd. */
+/** Largest valid output maximum of a request, in tokens. */
 const outputLimitMax = 100_000_000;
 
 /** Pattern of a model's name, which is stored with the charge. */
 const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
-/** An inspected request body: its long strings are placeholders that state their length. */
+/** Inspected request body. Each long string is replaced by a placeholder that states its length. */
 interface InspectedBody {
   readonly body: JsonObject & { readonly model: string };
-  /** Top-level fields that are neither free nor plainly read. */
+  /** Findings from top-level fields that are neither `free` nor `priced`. */
   readonly findings: Findings;
 }
 
-type InspectResult = ({ readonly ok: true } & InspectedBody) | { readonly ok: false; readonly refusal: Refusal };
-
-/** An inspected JSON object, with the positions of its members in its skeleton. */
-type InspectedObjectResult =
-  | { readonly ok: true; readonly body: JsonObject; readonly skeleton: Buffer; readonly members: readonly JsonMember[] }
-  | { readonly ok: false; readonly refusal: Refusal };
+/** Inspected JSON object, with the positions of its members in the skeleton. */
+interface InspectedObject {
+  readonly body: JsonObject;
+  readonly skeleton: Buffer;
+  readonly members: readonly JsonMember[];
+}
 
 /** Inspects a JSON body. Refuses a body that the gateway might read differently. */
-export function inspectObject(bytes: Buffer, fields: RequestFields): InspectedObjectResult {
+export function inspectObject(bytes: Buffer, fields: RequestFields): OrRefused<InspectedObject> {
   const skeleton = jsonSkeleton(bytes);
   if (skeleton === undefined) return tooMuch;
   const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
@@ -113,7 +119,7 @@ export function inspectObject(bytes: Buffer, fields: RequestFields): InspectedOb
 }
 
 /** Inspects a request that names a model. */
-export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult {
+export function inspectBody(bytes: Buffer, fields: RequestFields): OrRefused<InspectedBody> {
   const inspected = inspectObject(bytes, fields);
   if (!inspected.ok) return inspected;
   const { body, skeleton, members } = inspected;
@@ -121,36 +127,43 @@ export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult
   if (fault !== undefined) return fault;
   const findings = new Findings();
   findings.modelsIn("model", String(body["model"]));
+  findings.user = userInBody(body);
   for (const member of members) {
     const { name, valueStart, valueEnd } = member;
     if (nestedFields.has(name) && repeatsMember(skeleton.subarray(valueStart, valueEnd), body[name]))
-      return invalid(name, `'${name}' has an object with a member that is given twice`);
+      return invalid(name, `'${name}' contains an object with two members of the same name`);
     const meaning = fields.meaningOf(name);
     if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
     findings.field(name, body[name], meaning);
-    // Searches the bytes, because readers differ on which of two equal names they take.
+    // Searches the bytes, because JSON parsers differ on which of two members with the same name counts.
     if (meaning === undefined || mayNameModels(meaning))
       findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
   return findings.isTooMuch ? tooManyNames : { ok: true, body: body as InspectedBody["body"], findings };
 }
 
-/** Fields whose objects decide the price; a member that is given twice in one could be read either way. */
+/**
+ * Fields whose objects decide the price. Such an object must not have two members of the same name, because JSON
+ * parsers differ on which member counts.
+ */
 const nestedFields: ReadonlySet<string> = new Set(["messages", "input", "tools", "prediction"]);
 
-/** Refuses a request that names more models than any honest one. */
+/** Refusal of a request that names too many models, or has too many texts in unknown fields. */
 export const tooManyNames = invalid(
   null,
   `the request names more than ${mentionsMax.models} models, or has more than ${mentionsMax.texts} texts in fields that Farebox does not know`,
 );
 
-/** Returns the refusal of a model's name; undefined for a valid one. */
+/** Returns the refusal of a model's name; undefined for a valid name. */
 export function modelFault(model: unknown, field = "model"): Refused | undefined {
   if (typeof model !== "string" || model === "") return invalid(field, `you must provide a ${field} parameter`);
   return modelName.test(model) ? undefined : invalid(field, `'${field}' must be a name of at most 256 characters`);
 }
 
-/** Refuses a priced field that is given twice, or under a name that another reader would treat as it. */
+/**
+ * Returns the refusal of a priced field that is repeated or written in another letter case; undefined if there is none.
+ * JSON parsers differ on how they read such fields.
+ */
 export function ambiguousField(names: readonly string[], fields: RequestFields): Refused | undefined {
   const seen = new Set<string>();
   for (const name of names) {
@@ -163,7 +176,7 @@ export function ambiguousField(names: readonly string[], fields: RequestFields):
   return undefined;
 }
 
-/** A field that is null is not set, whatever it is. */
+/** Returns true if a field is null, which means that it is not set. */
 function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
   return valueEnd - valueStart === 4 && bytes.toString("latin1", valueStart, valueEnd) === "null";
 }
@@ -176,13 +189,19 @@ export function choicesOf(value: unknown): number | undefined {
     : undefined;
 }
 
-/** Returns the largest stated maximum; null for none, infinite when one is malformed or absurd. */
+/**
+ * Returns the largest stated maximum and its field. The maximum is null if none is stated, and Infinity if one is
+ * malformed or above `outputLimitMax`.
+ */
 export function outputLimitOf(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
-  const stated = fields.flatMap((name) => (body[name] == null ? [] : [{ name, value: body[name] }]));
-  const [first] = stated;
-  if (first === undefined) return { outputLimit: null, maximumField: {} };
-  const top = stated.reduce((most, each) => (limitOf(each.value) > limitOf(most.value) ? each : most));
-  return { outputLimit: limitOf(top.value), maximumField: { maximumField: top.name } };
+  let top: StatedMaximum = unstatedMaximum;
+  for (const name of fields) {
+    if (body[name] == null) continue;
+    const outputLimit = limitOf(body[name]);
+    if (top.outputLimit === null || outputLimit > top.outputLimit)
+      top = { outputLimit, maximumField: { maximumField: name } };
+  }
+  return top;
 }
 
 interface StatedMaximum {
@@ -190,57 +209,56 @@ interface StatedMaximum {
   readonly maximumField: { readonly maximumField?: string };
 }
 
+const unstatedMaximum: StatedMaximum = { outputLimit: null, maximumField: {} };
+
 function limitOf(value: unknown): number {
   return isOutputLimit(value) ? value : Infinity;
 }
 
-/** Reports that a gateway can obey a stated maximum. */
+/** Returns true if a stated maximum is valid. A gateway can obey only a valid maximum. */
 export function isOutputLimit(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax;
 }
 
-/** The body parsed whole; undefined where it is no JSON in UTF-8. */
+/** Parses the whole body; undefined if it is not JSON in UTF-8. */
 export function parseBody(bytes: Buffer): unknown {
   if (isAscii(bytes)) return parseJson(bytes.toString("latin1"));
   if (!isUtf8(bytes)) return undefined;
   return parseJson(bytes.toString("utf8"));
 }
 
-/** The members of a body that was read before, long strings whole. */
+/** Parses a body, including its long strings. The endpoint must already have accepted the body. */
 export function objectInFull(bytes: Buffer): JsonObject {
   return objectOr(parseBody(bytes));
 }
 
-/** Returns the bytes of the request outside one field; all bytes if it has none. */
+/** Returns the number of bytes outside the value of one field; the whole length if the request lacks the field. */
 export function bytesOutside(bytes: Buffer, field: string): number {
   const found = jsonMembers(bytes).find((member) => member.name === field);
   return found === undefined ? bytes.length : bytes.length - (found.valueEnd - found.valueStart);
 }
 
-type Refused = { readonly ok: false; readonly refusal: Refusal };
-
 function invalidJson(message: string): Refused {
   return { ok: false, refusal: { code: "invalid_json", message } };
 }
 
-export function invalid(param: string | null, message: string): Refused {
-  return { ok: false, refusal: { code: "invalid_request", param, message } };
-}
-
 const tooMuch = invalid(
   null,
-  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes next to its long texts`,
+  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes outside long texts`,
 );
 
-/** A tool that a request declares, with its position: "tools[3]", "tools[3].tools[0]" within a namespace. */
+/** Tool that a request declares, with its position: "tools[3]", or "tools[3].tools[0]" in a namespace. */
 interface ListedTool {
   readonly path: string;
   readonly tool: JsonObject;
-  /** Table of its members; undefined for a tool that may run at the gateway. */
+  /** Table of the tool's members; undefined for a tool that may run at the gateway. */
   readonly members: RequestFields | "text" | undefined;
 }
 
-/** Returns every tool of a list; tools of a namespace follow it. `known`: tools that may run at the client, by type. */
+/**
+ * Returns the tools of a list. The tools of a namespace follow the namespace. `known` contains the types that may run
+ * at the client.
+ */
 export function listedTools(
   list: unknown,
   path: string,
@@ -248,15 +266,18 @@ export function listedTools(
 ): ListedTool[] {
   return partsOf(list).flatMap((item, index) => {
     const tool = objectOr(item);
-    const place = `${path}[${index}]`;
-    const listed = { path: place, tool, members: runsAtClient(tool) ? known.get(textOr(tool["type"])) : undefined };
+    const toolPath = `${path}[${index}]`;
+    const listed = { path: toolPath, tool, members: runsAtClient(tool) ? known.get(textOr(tool["type"])) : undefined };
     if (listed.members === undefined || tool["type"] !== "namespace") return [listed];
-    // A namespace has functions; one within another is none that is known.
-    return [listed, ...listedTools(tool["tools"], `${place}.tools`, clientTools)];
+    // A namespace contains only functions, so a namespace in a namespace is an unknown tool.
+    return [listed, ...listedTools(tool["tools"], `${toolPath}.tools`, clientTools)];
   });
 }
 
-/** Returns fields with no bound on their cost. Tools that the gateway runs may name models. */
+/**
+ * Records tools in `findings`, because a tool of the gateway may name models. Returns all fields whose cost is not
+ * bounded.
+ */
 export function unboundedFields(tools: readonly ListedTool[], findings: Findings): string[] {
   for (const { tool, members } of tools) {
     if (members === undefined) findings.mentionIn(tool);
@@ -268,15 +289,15 @@ export function unboundedFields(tools: readonly ListedTool[], findings: Findings
   return findings.expensive;
 }
 
-/** Fields that ask for a hosted tool by themselves. */
+/** Fields that request a hosted tool without declaring it. */
 const toolFields: readonly (readonly [name: string, call: string])[] = [
   ["web_search_options", "web_search_call"],
   ["plugins", "plugin_call"],
 ];
 
 /**
- * Returns the terms that decide a request's price, in addition to its size; none for the standard service tier without
- * hosted tools.
+ * Returns the terms that decide a request's price, in addition to its size. Returns none for the standard service tier
+ * without hosted tools.
  */
 export function requestTerms(
   body: JsonObject,
@@ -292,8 +313,8 @@ export function requestTerms(
   return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
 }
 
-/** No field bounds calls of hosted tools, and not every answer shows them. */
-export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
+/** Terms of hosted tools at endpoints where no field limits the calls, and an answer may not show every call. */
+export const unlimitedTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
 
 /** Returns the item type of a hosted tool's calls: "web_search_call" for "web_search_2025_08_26". */
 function callOf({ tool }: ListedTool): string {
@@ -301,20 +322,20 @@ function callOf({ tool }: ListedTool): string {
   return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasVariants(tool) ? `${name}_call` : "other_call";
 }
 
-/** A tool as a refusal names it: "tools[3] (web_search)". */
+/** Returns the name of a tool for a refusal: "tools[3] (web_search)". */
 function nameOf({ path, tool }: ListedTool): string {
   const type = textOr(tool["type"]);
   return /^\w{1,64}$/.test(type) && !hasVariants(tool) ? `${path} (${type})` : path;
 }
 
 /** Members that decide where a tool runs. */
-const deciding = ["type", "environment", "execution", "tools"] as const;
+const placementMembers = ["type", "environment", "execution", "tools"] as const;
 
 function hasVariants(tool: JsonObject): boolean {
-  return deciding.some((name) => hasVariantOf(name, tool));
+  return placementMembers.some((name) => hasVariantOf(name, tool));
 }
 
-/** Reports that a tool of a known type runs at the client: not a shell in a container, nor a search by the gateway. */
+/** Returns true if a tool of a known type runs at the client. A shell in a container, for example, does not. */
 function runsAtClient(tool: JsonObject): boolean {
   if (hasVariants(tool)) return false;
   switch (tool["type"]) {
@@ -334,16 +355,33 @@ export interface PromptParts {
   readonly images: number;
   readonly audios: number;
   readonly files: number;
-  /** Bytes of payloads that the catalogue bounds by the part, never by length. */
+  /** Bytes of all payloads. They do not count as text, because the catalogue bounds the tokens of each part. */
   readonly payloadBytes: number;
 }
 
-/** The parts of a content that is no text. Gateways take a single part without a list around it. */
+/** Counts the parts of a prompt. */
+export class CountedParts implements PromptParts {
+  images = 0;
+  audios = 0;
+  files = 0;
+  payloadBytes = 0;
+
+  /** Counts a part. `payloadBytes` is exact for ASCII payloads (base64, addresses), otherwise a lower bound. */
+  add(kind: "images" | "audios" | "files", payload: unknown): void {
+    this[kind]++;
+    if (typeof payload === "string") this.payloadBytes += lengthInFull(payload);
+  }
+}
+
+/** Returns the parts of a content. Accepts a single part that is not in a list, as gateways do. */
 export function partsOf(content: unknown): readonly unknown[] {
   return isObject(content) ? [content] : listOr(content);
 }
 
-/** Returns the classes that a token of a prompt can be billed as. Content outside the body may be images or sound. */
+/**
+ * Returns the token classes in which the prompt can be billed. Content to which the body only refers may be images or
+ * audio.
+ */
 export function promptClasses(
   { images, audios }: Pick<PromptParts, "images" | "audios">,
   { context, cachesForHour }: Findings,
@@ -359,5 +397,5 @@ export function promptClasses(
   ];
 }
 
-/** The size of a request that has neither messages nor parts, beside its text. */
+/** Size of a request without messages, tools or parts. Its text is counted separately. */
 export const noParts = { messages: 0, tools: 0, imageParts: 0, audioParts: 0, fileParts: 0 } as const;

@@ -1,16 +1,16 @@
-/** A part of a form. */
+/** Part of a form. */
 export interface FormPart {
   readonly name: string;
   readonly isFile: boolean;
 }
 
-/** Receives a form's parts while its bytes pass. */
+/** Receives the parts of a form while the form is forwarded. */
 export interface FormListener {
-  /** A part has begun. */
+  /** Called when a part begins. */
   part(part: FormPart): void;
-  /** A field is complete; null for a value too long to be kept. */
+  /** Called when a field is complete. The value is null if it is too long to keep. */
   field(name: string, value: string | null): void;
-  /** The form is not in the plain shape that every reader reads alike; no more calls follow. */
+  /** Called when readers could disagree on the form's content. No more calls follow. */
   unclear(): void;
 }
 
@@ -20,7 +20,9 @@ const lineEnd = Buffer.from("\r\n");
 const headersEnd = Buffer.from("\r\n\r\n");
 const disposition = /^form-data; *name="([^"\\\r\n]*)"(; *filename\*?=[^\r\n]*)?$/i;
 
-/** The boundary of a multipart form by its content type; undefined where it has none that is plain. */
+/**
+ * Returns the boundary in the content type of a multipart form; undefined if it is missing or has an unusual syntax.
+ */
 export function boundaryOf(contentType: string): string | undefined {
   const [, quoted, bare] =
     /^multipart\/form-data\s*;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"]{1,70}))\s*$/i.exec(contentType) ?? [];
@@ -28,14 +30,17 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Scans a multipart form (RFC 7578) while it passes, without keeping its files. Reads only the plain shape that clients
- * write. A form that another reader could read differently, by a preamble, folded headers, bare line feeds or other
- * spellings, is unclear.
+ * Scans a multipart form (RFC 7578) while it is forwarded, without keeping its files. Reads only the usual syntax of
+ * clients. A form is unclear if another reader could read it differently, for example if it has a preamble, folded
+ * headers or bare line feeds.
  */
 export class FormScanner {
   readonly #listener: FormListener;
   readonly #delimiter: Buffer;
-  /** Bytes that may be the beginning of a delimiter, or of what follows one. */
+  /**
+   * Bytes that cannot be read yet, because they may be the start of a delimiter or belong to incomplete headers. Starts
+   * with a line end, because the first delimiter has none before it.
+   */
   #rest: Buffer = lineEnd;
   #state: "start" | "delimiter" | "headers" | "body" | "over" = "start";
   #part: FormPart | undefined;
@@ -58,7 +63,7 @@ export class FormScanner {
     }
   }
 
-  /** Returns the bytes left after one step; undefined when more must arrive. */
+  /** Returns the remaining bytes after one step; undefined if more bytes must arrive or the scan has ended. */
   #step(bytes: Buffer): Buffer | undefined {
     switch (this.#state) {
       case "start":
@@ -90,7 +95,7 @@ export class FormScanner {
     }
     if (what !== "\r\n") return this.#unclear();
     this.#state = "headers";
-    // Its line end is kept before the headers, so that a part without any is seen too.
+    // Keeps the line end before the headers, because the end of empty headers begins with it.
     return bytes;
   }
 
@@ -104,7 +109,7 @@ export class FormScanner {
     this.#valueBytes = 0;
     this.#state = "body";
     this.#listener.part(part);
-    // The line end before a delimiter may be the one that ends the headers: an empty value.
+    // Keeps the line end after the headers, because it is part of the delimiter if the value is empty.
     return bytes.subarray(end + lineEnd.length);
   }
 
@@ -128,7 +133,7 @@ export class FormScanner {
     else this.#value = [];
   }
 
-  /** Without the line end that ends the headers. */
+  /** Returns the value of the current part, without the line end that follows the headers; null if it is too long. */
   #valueText(): string | null {
     if (this.#valueBytes > valueBytesMax) return null;
     return Buffer.concat(this.#value).toString("utf8").slice(lineEnd.length);
@@ -144,7 +149,7 @@ export class FormScanner {
   }
 }
 
-/** A part by its headers; undefined where they are not plain. */
+/** Reads the headers of a part; undefined if they have an unusual syntax or name no field. */
 function partOf(text: string): FormPart | undefined {
   let part: FormPart | undefined;
   for (const line of text.split("\r\n")) {

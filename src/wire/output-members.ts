@@ -1,26 +1,27 @@
 /*
- * What each known member of an answer is to its cost. A string in a member that is not here is unknown output: it counts by its
- * bytes. Sources: the published interfaces of OpenAI, and the members that gateways and other providers add to them.
+ * Lists the known members of answers with their effect on the cost. A string in any other member is unknown output and
+ * counts by its bytes. Sources: OpenAI's published interfaces, and members that gateways and other providers add.
  */
 
 /**
- * `text`: written by the model, counted with a tokenizer. `json`: the same, also where it comes as an object. `media`: an image
- * or sound, which no text bounds. `sealed`: encrypted reasoning or a signature. `free`: costs nothing (ids, types, echoes).
+ * `text`: text of the model, counted with a tokenizer. `json`: text of the model that may also be an object. `media`:
+ * an image or audio, whose tokens cannot be counted from text. `sealed`: encrypted reasoning or a signature. `free`:
+ * costs nothing (ids, types, repetitions of the request).
  */
 export type Meaning = "text" | "json" | "media" | "sealed" | "free";
 
-/** Members of an object, or of each object of a list. */
+/** Meanings of the members of an object, or of each object in a list. */
 export interface Shape {
-  /** Meaning of a string in place of the object; unknown output if absent. */
+  /** Meaning of a string in place of the object; if absent, such a string is unknown output. */
   readonly string?: Meaning;
   readonly members: Readonly<Record<string, Known>>;
-  /** Members that say the same thing: what two of them repeat counts once. */
+  /** Members that may contain the same text. A text that several of them contain counts once. */
   readonly copies?: ReadonlySet<string>;
 }
 
 export type Known = Meaning | Shape;
 
-/** No prototype: an answer may have a member of any name. */
+/** Merges tables into an object without a prototype, because an answer may have a member of any name. */
 function members(...tables: readonly Record<string, Known>[]): Shape["members"] {
   return Object.assign(Object.create(null) as Record<string, Known>, ...tables);
 }
@@ -29,7 +30,7 @@ function all(meaning: Meaning, names: string): Record<string, Known> {
   return Object.fromEntries(names.split(" ").map((name) => [name, meaning]));
 }
 
-/** A text, or an object around one. */
+/** Text, or an object that contains a text. */
 const textMember: Shape = {
   string: "text",
   members: members(all("text", "text content"), all("free", "type id format")),
@@ -58,7 +59,7 @@ const image: Shape = {
   members: members(all("media", "image_url url b64_json"), all("free", "type media_type mime_type detail id")),
 };
 
-/** Members of a part of a message, in a chat and in a response. */
+/** Part of a message, in a chat or in a response. */
 const part: Shape = {
   members: members(
     {
@@ -105,13 +106,13 @@ const sealedReasoning = all(
   "signature encrypted_content reasoning_opaque reasoning_encrypted thought_signature reasoning_signature",
 );
 
-/** Members of the provider's own answer that gateways repeat. */
+/** Members of the provider's original answer that gateways repeat. */
 const providerFields: Shape = {
   members: members(reasoningMembers, sealedReasoning, { refusal: "text" }, all("free", "citations annotations")),
   copies: new Set(reasoningNames),
 };
 
-/** A message or a delta of a chat. */
+/** Message or delta of a chat. */
 export const message: Shape = {
   members: members(
     reasoningMembers,
@@ -131,7 +132,7 @@ export const message: Shape = {
   copies: new Set([...reasoningNames, "provider_specific_fields"]),
 };
 
-/** A choice of a chat or of an older completion. */
+/** Choice of a chat or of an older completion. */
 export const choice: Shape = {
   members: members(
     { message, delta: message, text: "text" },
@@ -141,14 +142,14 @@ export const choice: Shape = {
     ),
     all("free", "content_filter_results content_filter_result content_filter_offsets token_ids prompt_token_ids"),
   ),
-  // Some gateways repeat the text of a delta beside it.
+  // Some gateways repeat the text of a delta next to it.
   copies: new Set(["text", "delta"]),
 };
 
-/** A choice in a chunk: a message in it repeats what the deltas wrote. */
+/** Choice in a chunk. Its message is free, because it repeats the text of the deltas. */
 export const chunkChoice: Shape = { ...choice, members: members(choice.members, { message: "free" }) };
 
-/** A part of what Gemini's own interface writes. */
+/** Part of an answer in Gemini's own format. */
 const geminiPart: Shape = {
   members: members(
     {
@@ -172,7 +173,7 @@ const candidate: Shape = {
   ),
 };
 
-/** A chat answer or one chunk of it, beside its choices. */
+/** Chat answer or one chunk of it, without its choices. */
 export const chatAnswer: Shape = {
   members: members(
     { choices: "free", candidates: candidate, gateway: { members: members(all("free", "node")) } },
@@ -198,7 +199,7 @@ const action: Shape = {
   copies: new Set(["query", "queries"]),
 };
 
-/** An item of a response's output, of any type. What a tool answered is no output of the model. */
+/** Item of a response's output, of any type. Results of tools are free, because the model did not write them. */
 export const responseItem: Shape = {
   members: members(
     {
@@ -226,7 +227,7 @@ export const responseItem: Shape = {
   ),
 };
 
-/** A response beside its output: what it says of itself, and what it repeats of the request. */
+/** Response without its output. The other members are metadata, or repeat the request. */
 export const response: Shape = {
   members: members(
     all("free", "output output_text"),
@@ -242,15 +243,18 @@ export const response: Shape = {
   ),
 };
 
-/** A member of a response event, and the position of its content within the item; `#` is the index of its part. */
+/** Member of a response event. `at` is the path of its content in the item, with `#` for the index of the part. */
 export interface EventMember {
   readonly known: Known;
   readonly at: string;
-  /** True if it adds to the text there; false if it repeats it. */
+  /** True if the member adds to the text at that path; false if it states the whole text. */
   readonly isDelta: boolean;
 }
 
-/** Kinds of text that come in deltas: the event's name, where the text belongs, and the member of `*.done` that repeats it. */
+/**
+ * Texts that arrive in deltas. Each entry has a part of the event's type, and the path of the text in the item. `whole`
+ * is the member of the `*.done` event that contains the whole text.
+ */
 const deltaTexts: readonly (readonly [name: string, at: string, whole: string])[] = [
   ["output_text", "content.#.text", "text"],
   ["refusal", "content.#.refusal", "refusal"],
@@ -281,7 +285,7 @@ const textEvents = deltaTexts.flatMap(([name, at, whole]) => [
 
 const whole = (known: Known, at: string): EventMember => ({ known, at, isDelta: false });
 
-/** The members of each type of event beside those that all of them have. Other types have none that is known. */
+/** Members of each type of event, in addition to `everyEvent`. Events of other types have no further known members. */
 export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMember>>> = new Map<
   string,
   Record<string, EventMember>

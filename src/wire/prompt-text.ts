@@ -2,7 +2,7 @@ import type { ChatText, ImagePart, ImageSize, OutputSchema, ToolTurn } from "../
 import { isObject, jsonOf, objectOr, textOr, type JsonObject } from "./json.ts";
 import { partsOf } from "./model-request.ts";
 
-/** A chat of nothing. */
+/** Chat without any content. */
 export const noChat: ChatText = {
   api: "chat",
   texts: [],
@@ -17,7 +17,7 @@ export const noChat: ChatText = {
   images: [],
 };
 
-/** Adds the texts of a content, which is a text or a list of parts. */
+/** Adds all texts in a content to `into`. A content is a text or a list of parts. */
 export function addTexts(content: unknown, into: string[]): void {
   if (typeof content === "string") into.push(content);
   for (const part of partsOf(content).map(objectOr)) {
@@ -39,7 +39,7 @@ function textsOf({ type, text, refusal, thinking, signature, data, name, input }
   }
 }
 
-/** The images of a content, by the type that its parts have: their size from the header of a data URL. */
+/** Returns the images in a content: its parts of the given type. Reads the size of an image from its data URL. */
 export function imagesIn(content: unknown, type: "image_url" | "input_image"): ImagePart[] {
   return partsOf(content)
     .map(objectOr)
@@ -51,7 +51,7 @@ export function imagesIn(content: unknown, type: "image_url" | "input_image"): I
     });
 }
 
-/** Calls and results in the order in which they come: a result belongs to the calls before it. */
+/** Collects calls and results in their order. A result belongs to the calls before it. */
 export class ToolTurns {
   readonly turns: ToolTurn[] = [];
   #results: string[] = [];
@@ -74,7 +74,10 @@ export class ToolTurns {
   }
 }
 
-/** The tool that a request demands by name, in the form of either endpoint. */
+/**
+ * Returns the tool that a request requires by name; "none" if it forbids tools; null for any other choice. Accepts the
+ * forms of chats and of the Responses API.
+ */
 export function toolChoiceOf(stated: unknown): ChatText["toolChoice"] {
   if (stated === "none") return "none";
   const { name, function: named } = objectOr(stated);
@@ -82,17 +85,17 @@ export function toolChoiceOf(stated: unknown): ChatText["toolChoice"] {
   return text === "" ? null : { name: text };
 }
 
-/** The schema of a response format. */
+/** Returns the schema of a response format; null if the format has no schema. */
 export function outputSchemaOf(stated: unknown): OutputSchema | null {
   const { name, description, schema, strict } = objectOr(stated);
   if (schema === undefined) return null;
   return { name: textOr(name), description: textOr(description), schema, isStrict: strict === true };
 }
 
-/** Segments of a JPEG that are walked in search of its size; real ones have some tens. */
+/** Largest number of JPEG segments to search for the size. Real images have a few dozen. */
 const segmentsMax = 500;
 
-/** The size of an image in a data URL, from its header: PNG, JPEG, GIF or WebP. Null for any other text. */
+/** Reads the size of a PNG, JPEG, GIF or WebP image from the header in a data URL; null for any other text. */
 export function imageSizeOf(url: unknown): ImageSize | null {
   if (typeof url !== "string" || !/^data:/i.test(url.slice(0, 5))) return null;
   const comma = url.slice(0, 256).indexOf(",");
@@ -100,16 +103,16 @@ export function imageSizeOf(url: unknown): ImageSize | null {
   return sizeIn(base64Bytes(url, comma + 1));
 }
 
-/** Reads some bytes at an offset; fewer where the data ends, none where it is no base64. */
+/** Reads `length` bytes at an offset. Returns fewer at the end of the data, and none if the data is not base64. */
 type ReadBytes = (offset: number, length: number) => Buffer;
 
-/** Decodes only the groups of base64 that hold the bytes asked for. */
+/** Returns a function that decodes only the base64 groups with the requested bytes. */
 function base64Bytes(text: string, start: number): ReadBytes {
   return (offset, length) => {
     const group = Math.floor(offset / 3);
     const groups = Math.ceil((offset + length) / 3) - group;
     const encoded = text.slice(start + group * 4, start + (group + groups) * 4);
-    // Line breaks and other characters would move every byte after them.
+    // Line breaks and other characters would shift every later byte.
     if (!/^[A-Za-z0-9+/_-]*=*$/.test(encoded)) return Buffer.alloc(0);
     const skipped = offset - group * 3;
     return Buffer.from(encoded, "base64").subarray(skipped, skipped + length);
@@ -141,7 +144,7 @@ function webpSize(head: Buffer, kind: string): ImageSize | null {
   }
 }
 
-/** The first segment that begins a frame states the size. */
+/** Returns the size in the first segment that begins a frame; null if there is no such segment. */
 function jpegSize(read: ReadBytes): ImageSize | null {
   let offset = 2;
   for (let segment = 0; segment < segmentsMax; segment++) {
@@ -157,7 +160,7 @@ function jpegSize(read: ReadBytes): ImageSize | null {
   return null;
 }
 
-/** SOF0 to SOF15; the other three in that range are tables. */
+/** Returns true for the markers SOF0 to SOF15. Three values in that range are markers that do not begin a frame. */
 function startsFrame(marker: number): boolean {
   return marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
 }

@@ -1,11 +1,13 @@
 import { assertNever } from "../core/assert.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
-import type { Period, Scope, Shortage } from "../core/budget.ts";
-import type { LimitMet } from "../core/limits.ts";
-import type { CeilingMet } from "../core/tasks.ts";
-import type { Affordable, Refusal } from "../core/refusals.ts";
+import { isoTime, isoTimeOrNull } from "../core/time.ts";
+import { limitOf, type Period, type Shortage } from "../core/budget.ts";
+import { isOfSession, keyOfScope, parseScope, type Condition, type Dimension, type Scope } from "../core/scope.ts";
+import type { ExceededLimit } from "../core/limits.ts";
+import type { ExceededCeiling } from "../core/tasks.ts";
+import type { Affordable, BudgetRefusal, Refusal } from "../core/refusals.ts";
 
-/** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
+/** Answer to a refused request. Its body has OpenAI's error format with all four fields, and `metadata` for figures. */
 interface RefusalAnswer {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
@@ -14,17 +16,17 @@ interface RefusalAnswer {
 
 interface ErrorParams {
   readonly status: number;
-  readonly type: string;
-  readonly code: string;
   readonly message: string;
+  /** Code of the error; the refusal's code by default. */
+  readonly code?: string;
   readonly param?: string | null;
   readonly metadata?: Readonly<Record<string, string | number | null>>;
   readonly headers?: readonly (readonly [string, string])[];
 }
 
-/** The whole answer to a refused request. */
+/** Returns the whole answer to a refused request. */
 export function refusalAnswer(refusal: Refusal): RefusalAnswer {
-  const error = errorParams(refusal);
+  const error = errorOf(refusal);
   return {
     status: error.status,
     headers: [["content-type", "application/json"], ["x-farebox-error", error.code], ...(error.headers ?? [])],
@@ -32,14 +34,19 @@ export function refusalAnswer(refusal: Refusal): RefusalAnswer {
   };
 }
 
-/** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */
+/**
+ * Returns the event that ends a broken stream. Without the event, clients would mistake the stream for a complete
+ * answer.
+ */
 export function refusalEvent(refusal: Refusal): string {
-  return `data: ${JSON.stringify(errorObject(errorParams(refusal)))}\n\n`;
+  return `data: ${JSON.stringify(errorObject(errorOf(refusal)))}\n\n`;
 }
 
-/** The same for streams whose events have a type: as their own error event, with the object that other streams end with. */
+/**
+ * Returns the error event for a stream with typed events. The event also contains the error object of `refusalEvent`.
+ */
 export function typedRefusalEvent(refusal: Refusal): string {
-  const error = errorParams(refusal);
+  const error = errorOf(refusal);
   const event = {
     type: "error",
     code: error.code,
@@ -52,11 +59,11 @@ export function typedRefusalEvent(refusal: Refusal): string {
 }
 
 /**
- * The events that end a stream of the Responses API. `response.failed` with this code is the one that Codex shows and does not
- * try again; the official SDKs raise the error event, which has the code of ours.
+ * Returns the events that end a stream of the Responses API. Codex shows a `response.failed` with `invalid_prompt`, and
+ * does not retry. The official SDKs raise the error event, which has Farebox's code.
  */
 export function failedResponseEvents(refusal: Refusal): string {
-  const { message } = errorParams(refusal);
+  const { message } = errorOf(refusal);
   const response = {
     id: "",
     object: "response",
@@ -72,106 +79,78 @@ export function failedResponseEvents(refusal: Refusal): string {
   return `event: response.failed\ndata: ${JSON.stringify(event)}\n\n${typedRefusalEvent(refusal)}`;
 }
 
-/** The status that a refusal is answered with. */
-export function refusalStatus(refusal: Refusal): number {
-  return errorParams(refusal).status;
+function errorObject({ status, message, code, param, metadata }: WholeError): object {
+  return { error: { message, type: typeOf(status), param: param ?? null, code, ...(metadata && { metadata }) } };
 }
 
-function errorObject({ message, type, code, param, metadata }: ErrorParams): object {
-  return { error: { message, type, param: param ?? null, code, ...(metadata && { metadata }) } };
+/** Returns the error type that OpenAI uses with a status. */
+function typeOf(status: number): string {
+  if (status >= 500) return "api_error";
+  return status === 402 ? "insufficient_quota" : status === 429 ? "rate_limit_error" : "invalid_request_error";
 }
 
-const invalidRequest = "invalid_request_error";
-const gatewayTrouble = "api_error";
+type WholeError = ErrorParams & { readonly code: string };
+
+function errorOf(refusal: Refusal): WholeError {
+  return { code: refusal.code, ...errorParams(refusal) };
+}
 
 function errorParams(refusal: Refusal): ErrorParams {
-  const { code } = refusal;
-  switch (code) {
+  switch (refusal.code) {
     case "invalid_json":
-      return { status: 400, type: invalidRequest, code, message: refusal.message };
+      return { status: 400, message: refusal.message };
     case "invalid_request":
-      return { status: 400, type: invalidRequest, code, message: refusal.message, param: refusal.param };
+      return { status: 400, message: refusal.message, param: refusal.param };
     case "model_not_priced":
-      return { status: 400, type: invalidRequest, code, message: notPriced(refusal), param: "model" };
+      return { status: 400, message: notPriced(refusal), param: "model" };
     case "cost_not_bounded": {
       const message = `${refusal.fields.map(quoted).join(", ")} can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
-      return {
-        status: 400,
-        type: invalidRequest,
-        code: "invalid_request",
-        message,
-        param: refusal.fields[0]?.replace(toolType, "") ?? null,
-      };
+      return { status: 400, code: "invalid_request", message, param: refusal.fields[0]?.replace(toolType, "") ?? null };
     }
     case "invalid_api_key":
-      return { status: 401, type: invalidRequest, code, message: refusal.message };
+      return { status: 401, message: refusal.message };
     case "budget_exceeded":
-      return withAffordable(budgetExceeded(refusal.shortage, refusal.scopeName, refusal.running ?? false), refusal);
+      return withAffordable(budgetExceeded(refusal, refusal.running ?? false), refusal);
     case "budget_held":
-      return withAffordable(budgetHeld(refusal.shortage, refusal.scopeName), refusal);
+      return withAffordable(budgetHeld(refusal), refusal);
     case "model_not_allowed":
-      return {
-        status: 403,
-        type: invalidRequest,
-        code,
-        message: `This key may not use the model ${refusal.model}.`,
-        param: "model",
-      };
+      return { status: 403, message: `This key may not use the model ${refusal.model}.`, param: "model" };
     case "read_only":
-      return {
-        status: 403,
-        type: invalidRequest,
-        code,
-        message: "This is a viewer's token, which may not change anything.",
-      };
+      return { status: 403, message: "A viewer's token may not change anything; use an editor's token." };
     case "admin_refused":
       return adminRefused(refusal.message, refusal.retryAfterSeconds);
     case "conflict":
-      return { status: 409, type: invalidRequest, code, message: refusal.message };
+      return { status: 409, message: refusal.message };
     case "method_not_allowed": {
       const allow = refusal.allow.join(", ");
-      return {
-        status: 405,
-        type: invalidRequest,
-        code,
-        message: `This path takes ${allow}.`,
-        headers: [["allow", allow]],
-      };
+      return { status: 405, message: `This path accepts ${allow}.`, headers: [["allow", allow]] };
     }
     case "unsupported_media_type":
       return {
         status: 415,
-        type: invalidRequest,
-        code,
         message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.`,
       };
     case "cross_site":
-      return { status: 403, type: invalidRequest, code, message: refusal.session ? ownPageOnly : otherSite };
+      return { status: 403, message: refusal.session ? ownPageOnly : otherSite };
     case "not_found":
-      return { status: 404, type: invalidRequest, code, message: refusal.message };
+      return { status: 404, message: refusal.message };
     case "request_too_large":
       return {
         status: 413,
-        type: invalidRequest,
-        code,
         message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
       };
     case "request_timeout":
-      return { status: 408, type: invalidRequest, code, message: "The request did not arrive in time." };
+      return { status: 408, message: "The request did not arrive in time." };
     case "unsupported_encoding":
       return {
         status: 415,
-        type: invalidRequest,
-        code,
         message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.`,
       };
     case "websocket_unsupported":
-      // Clients that try a WebSocket first, as Codex does, go on over HTTP after this status at once.
+      // After this status, clients that try a WebSocket first, such as Codex, immediately continue over HTTP.
       return {
         status: 426,
-        type: invalidRequest,
-        code,
-        message: "Farebox speaks no WebSocket; send the request over HTTP, with 'stream': true for events.",
+        message: "Farebox does not support WebSocket; send the request over HTTP, with 'stream': true for events.",
         headers: [
           ["upgrade", "HTTP/1.1"],
           ["connection", "upgrade, close"],
@@ -180,167 +159,183 @@ function errorParams(refusal: Refusal): ErrorParams {
     case "unknown_host":
       return {
         status: 421,
-        type: invalidRequest,
-        code,
         message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.`,
       };
     case "concurrency_limit":
-      if ("family" in refusal.met) return ceilingMet(refusal.met, refusal.retryAfterSeconds);
-      return limitMet(code, refusal.met, refusal.retryAfterSeconds);
+      if ("family" in refusal.exceeded) return ceilingError(refusal.exceeded, refusal.retryAfterSeconds);
+      return limitError(refusal.exceeded, refusal.retryAfterSeconds);
     case "rate_limit_exceeded":
-      return limitMet(code, refusal.met, refusal.retryAfterSeconds);
+      return limitError(refusal.exceeded, refusal.retryAfterSeconds);
+    case "too_many_subjects":
+      return { status: 429, message: tooManySubjects, headers: [["x-should-retry", "false"]] };
     case "gateway_unreachable":
     case "gateway_stream_broken":
-      return { status: 502, type: gatewayTrouble, code, message: refusal.message };
+      return { status: 502, message: refusal.message };
     case "gateway_redirect":
       return {
         status: 502,
-        type: gatewayTrouble,
-        code,
-        message: "The gateway redirected to another address, which is not followed.",
+        message: "The gateway redirected to another address; Farebox did not follow the redirect.",
       };
     case "gateway_timeout":
-      return {
-        status: 504,
-        type: gatewayTrouble,
-        code,
-        message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.`,
-      };
+      return { status: 504, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
     case "ledger_unavailable":
-      return unavailable(
-        code,
-        refusal.running === true
-          ? "The ledger cannot be written, so this stream cannot continue."
-          : "The ledger cannot be written, so nothing was forwarded.",
-      );
+      return unavailable(ledgerMessage(refusal));
     case "balance_floor":
-      return unavailable(code, "The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
+      return unavailable("The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
     case "overloaded":
-      return unavailable(code, refusal.message);
+      return unavailable(refusal.message);
     case "internal_error":
-      return { status: 500, type: gatewayTrouble, code, message: "Farebox failed on this request; its log says how." };
+      return { status: 500, message: "Farebox failed on this request; its log shows the reason." };
     default:
       return assertNever(refusal);
   }
 }
 
-/** The type of a tool behind its place: "tools[3] (web_search)". */
+/** Matches the type of a tool after its position: "tools[3] (web_search)". */
 const toolType = / \(\w+\)$/;
 
 function quoted(field: string): string {
   return toolType.test(field) ? field : `'${field}'`;
 }
 
-/** A wrong admin token, or too many of them: 401 or 429. */
+/** Returns the error for a wrong admin token: 401, or 429 after too many attempts. */
 function adminRefused(message: string, retryAfterSeconds: number | null): ErrorParams {
   if (retryAfterSeconds === null) {
-    return {
-      status: 401,
-      type: invalidRequest,
-      code: "invalid_api_key",
-      message,
-      headers: [["www-authenticate", "Bearer"]],
-    };
+    return { status: 401, code: "invalid_api_key", message, headers: [["www-authenticate", "Bearer"]] };
   }
-  return {
-    status: 429,
-    type: "rate_limit_error",
-    code: "rate_limit_exceeded",
-    message,
-    headers: [["retry-after", String(retryAfterSeconds)]],
-  };
+  return { status: 429, code: "rate_limit_exceeded", message, headers: [["retry-after", String(retryAfterSeconds)]] };
 }
 
-function unavailable(code: string, message: string): ErrorParams {
-  return { status: 503, type: gatewayTrouble, code, message, headers: [["retry-after", "1"]] };
+function ledgerMessage({ running, forwarded }: Extract<Refusal, { code: "ledger_unavailable" }>): string {
+  if (running === true) return "The ledger cannot be written, so this stream cannot continue.";
+  if (forwarded === true)
+    return "The ledger cannot record the gateway's answer, so it is withheld; the gateway may bill the request.";
+  return "The ledger cannot be read or written, so the request was not carried out.";
+}
+
+function unavailable(message: string): ErrorParams {
+  return { status: 503, message, headers: [["retry-after", "1"]] };
 }
 
 function notPriced(refusal: Extract<Refusal, { code: "model_not_priced" }>): string {
-  return refusal.underBudget
-    ? `The model '${refusal.model}' has no price, so a key under a hard budget cannot use it.`
-    : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED is 'refuse'.`;
+  return refusal.hardBudget
+    ? `The model '${refusal.model}' has no price, so a key under a hard budget cannot use it. Check its name; 'farebox prices list' shows the models that have a price.`
+    : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED=refuse does not allow such models.`;
 }
 
-/** The figures of the window at the instant of the refusal. */
-function figures({ window, needed }: Shortage, scopeName: string): Record<string, string | null> {
+/** Returns the window's figures at the time of the refusal. Omits the amounts that the client may not see. */
+function figures({ shortage, scopeName, subjectName, showsAmounts }: BudgetRefusal): Record<string, string | null> {
+  const { window, needed } = shortage;
   return {
     scope: scopeName,
+    subject: subjectName,
     period: window.budget.period,
-    limit_usd: formatUsd(window.budget.limit),
-    spent_usd: formatUsd(window.spent),
-    held_usd: formatUsd(window.held),
+    ...(showsAmounts && {
+      limit_usd: formatUsd(limitOf(window)),
+      spent_usd: formatUsd(window.spent),
+      held_usd: formatUsd(window.held),
+    }),
     needed_usd: formatUsd(needed),
-    resets_at: window.end === null ? null : isoTime(window.end),
+    resets_at: isoTimeOrNull(window.end),
   };
 }
 
 const periodWords: Readonly<Record<Period, string>> = {
-  total: "in all",
+  total: "in total",
   "1h": "an hour",
   "1d": "a day",
   "1w": "a week",
   "1mo": "a month",
 };
 
-/** Returns the name of a budget for those it limits: its owner, and its name for `farebox budgets`. */
-function nameOfBudget({ window: { budget } }: Shortage, scopeName: string): string {
-  return `The budget ${owner(budget.scope, scopeName)} (${scopeName}, ${formatUsd(budget.limit)} USD ${periodWords[budget.period]})`;
+const periodAdjectives: Readonly<Record<Period, string>> = {
+  total: "total",
+  "1h": "hourly",
+  "1d": "daily",
+  "1w": "weekly",
+  "1mo": "monthly",
+};
+
+/**
+ * Returns a budget's description for its users: its owner, its name in `farebox budgets`, and its limit if the users
+ * may see it.
+ */
+function nameOfBudget({ shortage, scopeName, showsAmounts }: BudgetRefusal): string {
+  const { period } = shortage.window.budget;
+  const whose = owner(parseScope(scopeName) ?? shortage.window.budget.scope);
+  return showsAmounts
+    ? `The budget ${whose} (${scopeName}, ${formatUsd(limitOf(shortage.window))} USD ${periodWords[period]})`
+    : `The ${periodAdjectives[period]} budget ${whose} (${scopeName})`;
 }
 
-function owner(scope: Scope, scopeName: string): string {
-  switch (scope.kind) {
-    case "all":
-      return "of all keys together";
-    case "team":
-      return `of team ${scope.team}`;
-    case "key":
-      return scope.session === undefined
-        ? `of key ${scopeName.slice("key:".length)}`
-        : `of this session of key ${scopeName.slice("key:".length, scopeName.indexOf(" "))}`;
-    case "eachKey":
-      return scope.team === null
-        ? "that each key has for itself"
-        : `that each key of team ${scope.team} has for itself`;
-  }
+/**
+ * Returns a phrase that states whom a budget limits: "of key alice for models gpt-5*", "that each user of team research
+ * has for itself".
+ */
+function owner(scope: Scope): string {
+  if (isOfSession(scope)) return `of this session of key ${keyOfScope(scope)}`;
+  const { conditions } = scope;
+  const of = (dimension: Dimension) => conditions.filter((each) => each.dimension === dimension);
+  const stated = (dimension: Dimension) => of(dimension).find(({ value }) => value !== null)?.value;
+  const labels = of("label").map(({ name, value }) => `${name}=${value}`);
+  const named = [
+    ...(stated("key") === undefined ? [] : [`key ${stated("key")}`]),
+    ...(labels.length === 0 ? [] : [`keys with label ${labels.join(" and ")}`]),
+    ...(stated("team") === undefined ? [] : [`team ${stated("team")}`]),
+  ].join(" of ");
+  const requests = [...of("model"), ...of("user"), ...of("tag")].flatMap(requestsOf);
+  const members = [...of("user"), ...of("key")].flatMap(({ dimension, value }) =>
+    value === null ? [`each ${dimension}`] : [],
+  );
+  const whose = [...members, ...(named === "" ? [] : [named])].join(" of ");
+  const what = requests.length === 0 ? "" : ` for ${requests.join(" and ")}`;
+  if (members.length > 0) return `that ${whose} has${what === "" ? " for itself" : what}`;
+  return `of ${whose === "" ? "all keys together" : whose}${what}`;
 }
 
-/** Returns the unspent amount, at least 0. */
+/**
+ * Returns a phrase for the requests that a condition selects, in a list. The list is empty for a condition on each
+ * user, because `owner` names it in another place.
+ */
+function requestsOf({ dimension, name, value }: Condition): readonly string[] {
+  if (dimension === "tag") return [value === null ? `each value of the tag ${name}` : `the tag ${name}=${value}`];
+  if (dimension === "user") return value === null ? [] : [`user ${value}`];
+  if (value === null) return ["each model"];
+  return [`${value.includes("*") ? "models" : "model"} ${value}`];
+}
+
+/** Returns the unspent amount of a window in USD, at least 0. */
 function unspent({ window }: Shortage): string {
-  return formatUsd(larger(noMoney, subtract(window.budget.limit, window.spent)));
+  return formatUsd(larger(noMoney, subtract(limitOf(window), window.spent)));
 }
 
-function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean): ErrorParams {
+function budgetExceeded(refusal: BudgetRefusal, running: boolean): ErrorParams {
+  const { shortage, showsAmounts } = refusal;
   const { spent, held, end } = shortage.window;
-  const left = running
+  const needed = `${formatUsd(shortage.needed)} USD`;
+  const stateOfStream = showsAmounts
     ? `cannot pay for more of this stream: ${formatUsd(spent)} USD are spent and ${formatUsd(held)} USD held`
-    : `has ${unspent(shortage)} USD left, and this request can cost up to ${formatUsd(shortage.needed)} USD`;
-  const message = `${nameOfBudget(shortage, scopeName)} ${left}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
-  return {
-    status: 402,
-    type: "insufficient_quota",
-    code: "budget_exceeded",
-    message,
-    metadata: figures(shortage, scopeName),
-    headers: [["x-should-retry", "false"]],
-  };
+    : "cannot pay for more of this stream";
+  const stateOfRequest = showsAmounts
+    ? `has ${unspent(shortage)} USD left, and this request can cost up to ${needed}`
+    : `cannot pay for this request, which can cost up to ${needed}`;
+  const message = `${nameOfBudget(refusal)} ${running ? stateOfStream : stateOfRequest}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
+  return { status: 402, message, metadata: figures(refusal), headers: [["x-should-retry", "false"]] };
 }
 
-function budgetHeld(shortage: Shortage, scopeName: string): ErrorParams {
+function budgetHeld(refusal: BudgetRefusal): ErrorParams {
+  const { shortage, showsAmounts } = refusal;
   const { window, needed } = shortage;
+  const state = showsAmounts
+    ? `has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are held by running requests`
+    : "has too little left while other requests run";
   const message =
-    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are held by ` +
-    `running requests; this request can cost up to ${formatUsd(needed)} USD and fits once they have settled.`;
-  return {
-    status: 429,
-    type: "rate_limit_error",
-    code: "budget_held",
-    message,
-    metadata: figures(shortage, scopeName),
-    headers: [["retry-after", "1"]],
-  };
+    `${nameOfBudget(refusal)} ${state}; ` +
+    `this request can cost up to ${formatUsd(needed)} USD and fits once they have settled.`;
+  return { status: 429, message, metadata: figures(refusal), headers: [["retry-after", "1"]] };
 }
 
-/** Adds the output that would fit now. */
+/** Adds to an error the largest output that the budget can pay for now, in tokens. */
 function withAffordable(error: ErrorParams, { affordable }: { readonly affordable?: Affordable }): ErrorParams {
   if (affordable === undefined) return error;
   const { tokens, field } = affordable;
@@ -352,7 +347,10 @@ function withAffordable(error: ErrorParams, { affordable }: { readonly affordabl
 const otherSite =
   "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may.";
 const ownPageOnly =
-  "Session cookies change something from the dashboard page only: send its Origin and the header x-farebox-dashboard: 1.";
+  "Session cookies may make changes only from the dashboard page: send its Origin and the header x-farebox-dashboard: 1.";
+
+const tooManySubjects =
+  "This key has named too many new users, tag values or models today (FAREBOX_SUBJECTS_MAX). Values that it named before still work.";
 
 const limitUnits = {
   rpm: "requests per minute",
@@ -360,37 +358,29 @@ const limitUnits = {
   parallel: "requests at the same time",
 } as const;
 
-function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryAfterSeconds: number): ErrorParams {
+function limitError({ scope, kind, limit, needed }: ExceededLimit, retryAfterSeconds: number): ErrorParams {
   const [owner = "", name = ""] = scope.split(":");
   const whose = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
   const message =
     needed === null
       ? `${whose} is reached; try again in ${retryAfterSeconds} s.`
       : `${whose} is below the ${needed} tokens of this request's prompt alone.`;
-  const never: ErrorParams["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
+  const noRetry: ErrorParams["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
   return {
     status: 429,
-    type: "rate_limit_error",
-    code,
     message,
     metadata: { scope, limit: kind, value: String(limit) },
-    headers: [["retry-after", String(retryAfterSeconds)], ...never],
+    headers: [["retry-after", String(retryAfterSeconds)], ...noRetry],
   };
 }
 
-function ceilingMet({ family, limit }: CeilingMet, retryAfterSeconds: number): ErrorParams {
+function ceilingError({ family, limit }: ExceededCeiling, retryAfterSeconds: number): ErrorParams {
   const of = family === "all" ? "" : ` of the family ${family}`;
   const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once; this limit is reached, so try again in ${retryAfterSeconds} s.`;
   return {
     status: 429,
-    type: "rate_limit_error",
-    code: "concurrency_limit",
     message,
     metadata: { scope: "account", family, limit: "tasks", value: String(limit) },
     headers: [["retry-after", String(retryAfterSeconds)]],
   };
-}
-
-function isoTime(at: number): string {
-  return new Date(at).toISOString();
 }

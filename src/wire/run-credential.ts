@@ -6,10 +6,13 @@ interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {
   readonly mac: string;
 }
 
-/** `sk-fb-run_ID-KEY-EXPIRY-MAC`; the id of a key has no underscore, so it is never one of a key. */
+/**
+ * Pattern of a session's credential: `sk-fb-run_ID-KEY-EXPIRY-MAC`. Never matches a key (`sk-fb-ID-SECRET`), because a
+ * key's id contains no underscore.
+ */
 const pattern = /^sk-fb-(run_[a-z0-9]{1,40})-([a-z0-9]{1,32})-([0-9a-z]{1,11})-([A-Za-z0-9_-]{43})$/;
 
-/** Reads a text as the credential of a session; undefined where it is none. Its MAC is not checked. */
+/** Parses the credential of a session. Returns undefined for any other text. Does not check the MAC. */
 export function readCredential(text: string): RunCredential | undefined {
   const [, id, key, expiry, mac] = pattern.exec(text) ?? [];
   if (id === undefined || key === undefined || expiry === undefined || mac === undefined) return undefined;
@@ -22,9 +25,9 @@ export function credentialOf(session: Pick<RunSession, "id" | "key" | "expiresAt
   return `sk-fb-${id}-${key}-${expiresAt.toString(36)}-${macOf(session, secret)}`;
 }
 
-/** Reports that the ledger's secret signed a credential. */
+/** Returns true if a credential was signed with the ledger's secret. */
 export function isSigned(credential: RunCredential, secret: string): boolean {
-  // Texts, because several texts of base64 may stand for the same bytes.
+  // Compares the texts and not the decoded bytes, because several base64 texts can encode the same bytes.
   return timingSafeEqual(Buffer.from(credential.mac), Buffer.from(macOf(credential, secret)));
 }
 

@@ -2,33 +2,38 @@ const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 const colon = 0x3a;
 
-/** A longer event is not kept: no answer of a model has one, and a line without an end would fill the memory. */
+/**
+ * Largest event that the reader keeps, in bytes. Models send no larger event. Without this limit, a line without an end
+ * would fill the memory.
+ */
 export const eventBytesMax = 16 * 1024 * 1024;
 
-/** Memory of a piece in addition to its bytes: a line may come byte by byte. */
+/**
+ * Memory of a piece in addition to its content, in bytes. This overhead matters because a line may arrive byte by byte.
+ */
 const pieceBytes = 100;
 
-/** Kept of a line that is too long: enough to know its field. */
+/** Number of bytes to keep from a line that is too long. These bytes show the line's field. */
 const lineStartBytes = 16;
 
 /**
- * Splits a stream of server-sent events into the data of its events (WHATWG HTML, "Server-sent events"): LF, CR and
- * CRLF line ends, comments, blank keep-alives, several `data:` lines, a byte order mark, and bytes cut anywhere.
- * The fields `event`, `id` and `retry` are left aside: the OpenAI format does not use them. What cannot be read, because an event
- * is too long or a line has no known field, is reported by its bytes as it comes.
+ * Splits a stream of server-sent events into the data of its events (WHATWG HTML, "Server-sent events"). Accepts LF, CR
+ * and CRLF line ends, comments, blank keep-alives, several `data:` lines, a byte order mark, and chunks that end
+ * anywhere. Ignores the fields `event`, `id` and `retry`, which the OpenAI format does not use. Reports the number of
+ * unreadable bytes as they arrive. Bytes are unreadable if their event is too long or their line has no known field.
  */
 export class SseReader {
-  /** Pieces of a line whose end has not come yet. */
+  /** Pieces of a line whose end has not arrived yet. */
   #rest: Buffer[] = [];
   #restBytes = 0;
-  /** Size of the pieces in memory, their overhead included. */
+  /** Memory of the pieces, including their overhead, in bytes. */
   #restSize = 0;
   #data: string[] = [];
   #dataBytes = 0;
   #dataSize = 0;
   /** True if the current event is too long to be kept. */
-  #leftOut = false;
-  /** Bytes of the line at hand that were reported before its end. */
+  #isTooLong = false;
+  /** Number of bytes that are kept of a line that is too long; 0 for any other line. They are not reported again. */
   #reported = 0;
   #skipLineFeed = false;
   #atStart = true;
@@ -40,7 +45,7 @@ export class SseReader {
     this.#onUnreadable = onUnreadable;
   }
 
-  /** Bytes of the event that has begun and not ended, comments aside. */
+  /** Number of bytes that have arrived of an unfinished event, without comments. */
   get pendingBytes(): number {
     const first = this.#rest[0];
     return first === undefined || first[0] === colon ? this.#dataBytes : this.#dataBytes + this.#restBytes;
@@ -70,7 +75,7 @@ export class SseReader {
     if (lineStart < bytes.length) this.#keepRest(bytes.subarray(lineStart));
   }
 
-  /** An event that the end of the stream left without its blank line, as lenient clients read it. */
+  /** Reports the last event even if the blank line after it is missing, as lenient clients do. */
   finish(): void {
     const rest = Buffer.concat(this.#rest);
     this.#dropRest();
@@ -85,39 +90,39 @@ export class SseReader {
     this.#reported = 0;
     if (from === end) return this.#dispatch();
     const isData = isDataLine(bytes, from, end);
-    if (!isData || this.#leftOut) {
-      if (isData || !isLeftAside(bytes, from, end)) this.#onUnreadable(unreported);
+    if (!isData || this.#isTooLong) {
+      if (isData || !isIgnored(bytes, from, end)) this.#onUnreadable(unreported);
       return;
     }
     this.#data.push(valueOf(bytes, from, end));
     this.#dataBytes += end - from;
     this.#dataSize += end - from + pieceBytes;
-    if (this.#dataSize > eventBytesMax) this.#leaveOut();
+    if (this.#dataSize > eventBytesMax) this.#discardEvent();
   }
 
   #keepRest(bytes: Buffer): void {
     if (this.#reported > 0) {
-      if (!this.#isRestLeftAside()) this.#onUnreadable(bytes.length);
+      if (!this.#isRestIgnored()) this.#onUnreadable(bytes.length);
       return;
     }
     this.#rest.push(bytes);
     this.#restBytes += bytes.length;
     this.#restSize += bytes.length + pieceBytes;
     if (this.#restSize <= eventBytesMax) return;
-    // The start of the line still says what kind of line it is.
-    const came = this.#restBytes;
+    // Keeps the start of the line, because it shows the line's field.
+    const arrived = this.#restBytes;
     const start = Buffer.from(Buffer.concat(this.#rest).subarray(0, lineStartBytes));
     this.#rest = [start];
     this.#restBytes = start.length;
     this.#reported = start.length;
-    if (this.#isRestLeftAside()) return;
-    if (!this.#leftOut) this.#leaveOut();
-    this.#onUnreadable(came);
+    if (this.#isRestIgnored()) return;
+    if (!this.#isTooLong) this.#discardEvent();
+    this.#onUnreadable(arrived);
   }
 
-  #isRestLeftAside(): boolean {
+  #isRestIgnored(): boolean {
     const start = this.#rest[0] ?? Buffer.alloc(0);
-    return isLeftAside(start, this.#atStart && startsWithMark(start, 0) ? 3 : 0, start.length);
+    return isIgnored(start, this.#atStart && startsWithMark(start, 0) ? 3 : 0, start.length);
   }
 
   #dropRest(): void {
@@ -126,8 +131,8 @@ export class SseReader {
     this.#restSize = 0;
   }
 
-  #leaveOut(): void {
-    this.#leftOut = true;
+  #discardEvent(): void {
+    this.#isTooLong = true;
     this.#onUnreadable(this.#dataBytes);
     this.#dropData();
   }
@@ -139,7 +144,7 @@ export class SseReader {
   }
 
   #dispatch(): void {
-    this.#leftOut = false;
+    this.#isTooLong = false;
     if (this.#data.length === 0) return;
     const data = this.#data.length === 1 ? (this.#data[0] ?? "") : this.#data.join("\n");
     this.#dropData();
@@ -147,7 +152,10 @@ export class SseReader {
   }
 }
 
-/** The line ends of some bytes, LF or CR. Each kind is looked for once, so that a stream of one kind costs no more. */
+/**
+ * Finds line ends (LF or CR) in bytes. Remembers the next line end of each kind, so it searches only once for a kind
+ * that is absent.
+ */
 export class LineEnds {
   readonly #bytes: Buffer;
   #feed = -2;
@@ -157,7 +165,7 @@ export class LineEnds {
     this.#bytes = bytes;
   }
 
-  /** The first one at or after this place; -1 when there is none. Places must not go backwards. */
+  /** Returns the offset of the first line end at or after `from`; -1 if there is none. `from` must never decrease. */
   next(from: number): number {
     this.#feed = this.#after(this.#feed, lineFeed, from);
     this.#carriage = this.#after(this.#carriage, carriageReturn, from);
@@ -170,11 +178,39 @@ export class LineEnds {
   }
 }
 
+/**
+ * Returns the start of the last event before `end`; 0 if it is the first event. Blank lines directly before `end`
+ * belong to that event. Searches backwards, and reads only the bytes of that event.
+ */
+export function lastEventStart(bytes: Buffer, end: number): number {
+  let at = end;
+  while (at > 0 && isLineEnd(bytes[at - 1])) at--;
+  for (;;) {
+    while (at > 0 && !isLineEnd(bytes[at - 1])) at--;
+    const lineStart = at;
+    if (at > 0) at -= at > 1 && bytes[at - 1] === lineFeed && bytes[at - 2] === carriageReturn ? 2 : 1;
+    if (at === 0) return 0;
+    if (isLineEnd(bytes[at - 1])) return lineStart;
+  }
+}
+
+function isLineEnd(byte: number | undefined): boolean {
+  return byte === lineFeed || byte === carriageReturn;
+}
+
 function startsWithMark(bytes: Buffer, at: number): boolean {
   return bytes[at] === 0xef && bytes[at + 1] === 0xbb && bytes[at + 2] === 0xbf;
 }
 
-/** "data" in ASCII, then a colon or the end of the line. */
+/**
+ * Returns true if an answer begins with an event or a comment, whatever its content type is. No JSON text begins like
+ * this.
+ */
+export function beginsWithEvent(bytes: Buffer): boolean {
+  return /^\ufeff?[\r\n]*(?:data|event|id|retry)?:/.test(bytes.toString("utf8", 0, 64));
+}
+
+/** Returns true if a line is "data", followed by a colon or the end of the line. */
 function isDataLine(bytes: Buffer, start: number, end: number): boolean {
   return (
     bytes[start] === 0x64 &&
@@ -185,15 +221,15 @@ function isDataLine(bytes: Buffer, start: number, end: number): boolean {
   );
 }
 
-/** The value of a `data` field. */
+/** Returns the value of a `data` field. */
 function valueOf(bytes: Buffer, start: number, end: number): string {
   if (end === start + 4) return "";
   const valueStart = bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
   return bytes.toString("utf8", valueStart, end);
 }
 
-/** Reports that a line is a comment, or a field that does not matter. */
-function isLeftAside(bytes: Buffer, start: number, end: number): boolean {
+/** Returns true if a line is a comment or has a field that is ignored. */
+function isIgnored(bytes: Buffer, start: number, end: number): boolean {
   if (bytes[start] === colon) return true;
   const name = /^(?:event|id|retry)(?=:|$)/;
   return name.test(bytes.toString("latin1", start, Math.min(end, start + 6)));

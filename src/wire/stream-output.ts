@@ -1,50 +1,53 @@
 import { jsonOf } from "./json.ts";
-import { writtenOf, type OutputSink, type Written } from "./output-walk.ts";
+import { nothingUncountable, writtenOf, type Written, type AnswerTerms, type OutputSink } from "./model-answer.ts";
 import type { Usage } from "../core/usage.ts";
-import { citation, type AnswerTerms } from "./model-answer.ts";
-import { SseReader } from "./sse.ts";
+import { lastEventStart, SseReader } from "./sse.ts";
 
-/** Receives the output of a stream in the tick in which its event is complete. */
+/** Receives the output of a stream when Farebox reads the event that contains it. */
 export interface OutputListener {
   text(text: string, choice: number): void;
-  /** Bytes that no tokenizer counts. */
+  /** Reports bytes that no tokenizer counts. */
   unknown(bytes: number): void;
   media(): void;
-  /** Bytes of an event that has not ended, in place of what was said of it before; 0 once it has. */
+  /** Reports the bytes of an event that has not ended yet; 0 after it has ended. Replaces the previous report. */
   inFlight(bytes: number): void;
 }
 
-/** Text beyond this, in UTF-16 units with something for each piece, is no model's answer: it is not kept, and counts by its bytes. */
+/**
+ * Largest text that Farebox keeps, in UTF-16 units plus `pieceUnits` for each piece. Further text counts by its bytes.
+ */
 const textUnitsMax = 16 * 1024 * 1024;
 const pieceUnits = 16;
-/** More choices and parts than any request may ask for. */
-const placesMax = 1000;
-/** A longer text is not compared with what repeats it. */
+/** Largest number of choices and parts. No request can ask for more. */
+const partsMax = 1000;
+/** Longest text that is compared with a repetition of it, in UTF-16 units. */
 const comparedUnitsMax = 256 * 1024;
-/** A longer member of the envelope is no name or address that each event repeats. */
+/**
+ * Largest member of an event's envelope (`EnvelopeSink`) that can be a constant, in bytes. A constant is a name or
+ * address that each event repeats.
+ */
 const constantBytesMax = 256;
 
-type Place = string | number;
+/** Identifies a text of the stream: the index of a choice, or the path of a part. */
+type PartKey = string | number;
 
-/** Output of a stream: texts by choice or part, and the bytes of uncounted output. */
+/** Output of a stream: texts by choice or part, and the bytes of output that no tokenizer counts. */
 export class StreamOutput {
-  readonly #texts = new Map<Place, { pieces: string[]; length: number }>();
-  /** The most bytes that each repeated member had. */
+  readonly #texts = new Map<PartKey, { pieces: string[]; length: number }>();
+  /** Largest size so far of each repeated member, in bytes. */
   readonly #repeated = new Map<string, number>();
-  /** Members of the envelope that were the same in each event so far. */
+  /** Members of the envelope that were the same in each event so far; undefined for a member that has changed. */
   readonly #constants = new Map<string, { readonly value: string; bytes: number } | undefined>();
   readonly #listener: OutputListener | undefined;
+  readonly #uncountable = { ...nothingUncountable };
   #units = 0;
-  #unknownBytes = 0;
-  #sealedBytes = 0;
-  #hasMedia = false;
   #amount = 0;
 
   constructor(listener?: OutputListener) {
     this.#listener = listener;
   }
 
-  /** Grows with all that is written. */
+  /** Increases with every output. An unchanged value means that no output was added. */
   get amount(): number {
     return this.#amount;
   }
@@ -53,42 +56,41 @@ export class StreamOutput {
     const texts = [...this.#texts.values()]
       .filter(({ pieces }) => pieces.length > 0)
       .map(({ pieces }) => pieces.join(""));
-    return writtenOf(texts, {
-      unknownBytes: this.#unknownBytes,
-      sealedBytes: this.#sealedBytes,
-      hasMedia: this.#hasMedia,
-    });
+    return writtenOf(texts, { ...this.#uncountable });
   }
 
-  /** Adds to the text at a place. */
-  text(text: string, place: Place, choice: number): void {
+  /** Adds to the text of a part. */
+  text(text: string, key: PartKey, choice: number): void {
     this.#amount++;
     this.#listener?.text(text, choice);
-    let kept = this.#texts.get(place);
-    if (kept === undefined && this.#texts.size < placesMax) this.#texts.set(place, (kept = { pieces: [], length: 0 }));
+    let kept = this.#texts.get(key);
+    if (kept === undefined && this.#texts.size < partsMax) this.#texts.set(key, (kept = { pieces: [], length: 0 }));
     if (kept !== undefined) kept.length += text.length;
     if (kept !== undefined && this.#units + text.length + pieceUnits <= textUnitsMax) {
       this.#units += text.length + pieceUnits;
       kept.pieces.push(text);
     } else {
-      this.#unknownBytes += Buffer.byteLength(text);
+      this.#uncountable.unknownBytes += Buffer.byteLength(text);
     }
   }
 
-  /** Takes the whole text of a place, of which only what is beyond the text so far is new. `isSure`: it is that of the place. */
-  wholeText(text: string, place: Place, choice: number, isSure: boolean): void {
-    const length = this.#texts.get(place)?.length ?? 0;
-    const said = isSure ? "" : this.textAt(place);
-    if (!isSure && length > 0 && (said === "" || !text.startsWith(said))) {
-      if (!said.includes(text)) this.text(text, place, choice);
+  /**
+   * Adds the new end of a part's text, given the whole text. `isSure` is false if the text may belong to another part.
+   * In that case, compares the text with the part's text so far.
+   */
+  wholeText(text: string, key: PartKey, choice: number, isSure: boolean): void {
+    const length = this.#texts.get(key)?.length ?? 0;
+    const known = isSure ? "" : this.textAt(key);
+    if (!isSure && length > 0 && (known === "" || !text.startsWith(known))) {
+      if (!known.includes(text)) this.text(text, key, choice);
     } else if (text.length > length) {
-      this.text(text.slice(length), place, choice);
+      this.text(text.slice(length), key, choice);
     }
   }
 
-  /** Returns the text at a place; empty if it is too long to be compared repeatedly. */
-  textAt(place: Place): string {
-    const kept = this.#texts.get(place);
+  /** Returns the text of a part; empty if it is too long to be compared repeatedly. */
+  textAt(key: PartKey): string {
+    const kept = this.#texts.get(key);
     if (kept === undefined || kept.length > comparedUnitsMax) return "";
     if (kept.pieces.length > 1) kept.pieces = [kept.pieces.join("")];
     return kept.pieces[0] ?? "";
@@ -96,34 +98,34 @@ export class StreamOutput {
 
   unknown(bytes: number): void {
     this.#amount += bytes;
-    this.#unknownBytes += bytes;
+    this.#uncountable.unknownBytes += bytes;
     if (bytes > 0) this.#listener?.unknown(bytes);
   }
 
   sealed(bytes: number): void {
     this.#amount += bytes;
-    this.#sealedBytes += bytes;
+    this.#uncountable.sealedBytes += bytes;
     this.#listener?.unknown(bytes);
   }
 
   media(): void {
     this.#amount++;
-    this.#hasMedia = true;
+    this.#uncountable.hasMedia = true;
     this.#listener?.media();
   }
 
-  /** Counts a member that a later event repeats: only what is beyond the bytes so far is new. */
-  repeated(kind: "unknown" | "sealed", bytes: number, place: string): void {
-    const key = `${kind} ${place}`;
+  /** Counts a member that a later event may repeat. If a repetition is longer, only the additional bytes count. */
+  repeated(kind: "unknown" | "sealed", bytes: number, at: string): void {
+    const key = `${kind} ${at}`;
     const before = this.#repeated.get(key) ?? 0;
     if (bytes <= before) return;
-    if (before > 0 || this.#repeated.size < placesMax) this.#repeated.set(key, bytes);
+    if (before > 0 || this.#repeated.size < partsMax) this.#repeated.set(key, bytes);
     this[kind](bytes - before);
   }
 
   /**
-   * Counts an unknown member of the envelope. One that is the same in each event is no text and counts once; when it changes,
-   * all that came before counts as well.
+   * Counts an unknown member of the envelope. A member that is the same in each event is not text, so it counts once.
+   * If it changes, all its earlier values count too.
    */
   envelope(bytes: number, at: string, value: unknown): void {
     const constant = this.#constants.get(at);
@@ -133,31 +135,31 @@ export class StreamOutput {
       return;
     }
     const isFirst = !this.#constants.has(at);
-    if (!isFirst || this.#constants.size < placesMax) {
+    if (!isFirst || this.#constants.size < partsMax) {
       this.#constants.set(at, isFirst && text !== undefined ? { value: text, bytes: 0 } : undefined);
     }
     this.unknown(bytes + (constant?.bytes ?? 0));
   }
 }
 
-/** Receives what deltas carry, all of it at one place at a time. */
+/** Receives the output of deltas, and adds it to the part of the latest call of `at`. */
 export class DeltaSink implements OutputSink {
   readonly #output: StreamOutput;
-  #place: Place = 0;
+  #key: PartKey = 0;
   #choice = 0;
 
   constructor(output: StreamOutput) {
     this.#output = output;
   }
 
-  at(place: Place, choice: number): this {
-    this.#place = place;
+  at(key: PartKey, choice: number): this {
+    this.#key = key;
     this.#choice = choice;
     return this;
   }
 
   text(text: string): void {
-    this.#output.text(text, this.#place, this.#choice);
+    this.#output.text(text, this.#key, this.#choice);
   }
 
   unknown(bytes: number): void {
@@ -173,7 +175,7 @@ export class DeltaSink implements OutputSink {
   }
 }
 
-/** Receives what a stream has beside its choices or items. */
+/** Receives the envelope of a stream's events: their members outside choices and items. */
 export class EnvelopeSink extends DeltaSink {
   readonly #output: StreamOutput;
 
@@ -187,62 +189,74 @@ export class EnvelopeSink extends DeltaSink {
   }
 }
 
-/**
- * Content of a stream so far. Texts are joined by choice or part: tokens are counted on whole texts, never on deltas.
- */
+/** Content of a stream so far. Texts are joined by choice or part, because tokens are counted on whole texts. */
 export interface StreamAnswer extends Written, AnswerTerms {
-  /** Undefined when none was reported, or only for a part of a stream that broke or continued after it. */
+  /** Undefined if the gateway reported no usage, if the stream broke, or if output followed the usage. */
   readonly usage: Usage | undefined;
-  /** True if the stream itself says that it is whole. */
+  /** True if an event states that the stream is complete. */
   readonly finished: boolean;
-  /** True if the stream ended, by its own event, because the model failed: its text is all that can be billed. */
+  /** True if an event states that the model failed. Then only the text so far can be billed. */
   readonly failed?: boolean;
 }
 
-/** Raw bytes kept before they are read into texts: most streams end below it and are only looked at from their tail. */
+/**
+ * Number of bytes that a transcript keeps before it reads them. Most streams are shorter, so Farebox reads only their
+ * tail.
+ */
 const rawBytesMax = 128 * 1024;
-/** Bytes kept before a listener is called. */
-const unreadBytesMax = 1024 * 1024;
-/** Bytes at the end of a stream that are searched for its end: enough for the last events of any model. */
-const tailBytes = 8 * 1024;
-/** Largest event that is awaited; a longer one counts while it arrives. */
+/** Number of events at the end of a stream that are searched for its usage. */
+const tailEvents = 8;
+/**
+ * Parts of the names `service_tier`, `url_citation` and `server_tool_use`. An event with one of these names may state a
+ * term of the answer. The search for a part that begins with a rare byte is eight times as fast as for a whole name.
+ */
+const termNames = { serviceTier: "_tier", toolCalls: "_cit", statedCalls: "_tool_" } as const;
+/** Largest event that counts only after it has ended, in bytes. A longer event counts while it arrives. */
 const pendingBytesMax = 64 * 1024;
-/** Bytes of an unfinished last event that count as its frame. */
+/** Number of bytes of an unfinished last event that count as its frame, not as output. */
 const unfinishedBytes = 1024;
 
-/** Reader of the events of one kind of stream. */
+/** Reads one kind of stream. */
 export interface StreamForm {
-  /** Reads the last events, oldest first; undefined if they do not state everything needed. */
+  /**
+   * Returns the content that the last events state; undefined if they do not state everything. `events` begins with the
+   * oldest event.
+   */
   lastEvents(events: readonly string[]): StreamAnswer | undefined;
-  /** Reads every event. */
+  /** Returns a reader of all events. */
   reading(listener: OutputListener | undefined): EventReader;
 }
 
 /** Reads events in order, and returns their content so far at any time. */
 export interface EventReader {
   readonly output: StreamOutput;
-  /** False for an event that cannot be read. */
+  /** Reads one event. Returns false if the event cannot be read. */
   event(data: string): boolean;
-  /** Without what was written. */
+  /** Returns the content so far without the output, which is in `output`. */
   answer(): Omit<StreamAnswer, keyof Written>;
 }
 
-/** A transcript of a stream. */
+/** Records a stream, and returns its content. */
 export interface Transcript {
-  push(chunk: Buffer): void;
-  /** Returns the content of the whole stream. Reads only its tail if that states everything. */
+  /** Keeps bytes of the stream. */
+  push(bytes: Buffer): void;
+  /** Number of bytes that may contain output which the listener has not received yet. */
+  readonly unreadBytes: number;
+  /** Reads the kept bytes, and reports their output to the listener. */
+  read(): void;
+  /** Returns the content of the whole stream. Reads only the tail if the tail states everything. */
   end(): StreamAnswer;
   /** Returns the content so far, with all text. */
   everything(): StreamAnswer;
 }
 
 /**
- * Keeps the chunks of a stream and reads them after the last one, which costs next to nothing. A long stream is read
- * from time to time, so that its memory stays near the size of its text. With a listener, each chunk is read as it comes.
+ * Keeps the bytes of a stream. At the end, reads only the tail if the tail states everything. Reads all kept bytes
+ * earlier if a caller asks for it. Also reads them whenever they exceed `rawBytesMax`, because then the memory for a
+ * long stream stays close to the size of its text.
  */
 export class StreamTranscript implements Transcript {
   readonly #form: StreamForm;
-  readonly #keptBytesMax: number;
   readonly #listener: OutputListener | undefined;
   #chunks: Buffer[] = [];
   #rawBytes = 0;
@@ -250,19 +264,24 @@ export class StreamTranscript implements Transcript {
   #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
-  /** `unreadBytes`: bytes that may collect before the listener is called; at most 1 MB. */
-  constructor(form: StreamForm, listener?: OutputListener, unreadBytes = 0) {
+  constructor(form: StreamForm, listener?: OutputListener) {
     this.#form = form;
     this.#listener = listener;
-    this.#keptBytesMax = listener === undefined ? rawBytesMax : Math.min(unreadBytes, unreadBytesMax);
   }
 
-  push(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#rawBytes += chunk.length;
-    this.#allBytes += chunk.length;
-    const isReadAtOnce = this.#listener !== undefined && this.#reading !== undefined;
-    if (isReadAtOnce || this.#rawBytes > this.#keptBytesMax) this.#readKept();
+  push(bytes: Buffer): void {
+    this.#chunks.push(bytes);
+    this.#rawBytes += bytes.length;
+    this.#allBytes += bytes.length;
+    if (this.#rawBytes > rawBytesMax) this.#readKept();
+  }
+
+  get unreadBytes(): number {
+    return this.#rawBytes + (this.#reading?.bytes.pendingBytes ?? 0);
+  }
+
+  read(): void {
+    this.#readKept();
   }
 
   end(): StreamAnswer {
@@ -299,37 +318,41 @@ export class StreamTranscript implements Transcript {
     return { events, bytes };
   }
 
-  /** Returns the bytes of an unfinished event that may be new: the last event of a response repeats earlier ones. */
+  /**
+   * Returns the size of an unfinished event that is too large to be a repetition; otherwise 0. The last event of a
+   * response repeats the output, so it may be as large as the whole stream before it. An event of up to
+   * `pendingBytesMax` counts only after it has ended.
+   */
   #inFlight(pending: number): number {
     return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 
-  /** Reports that earlier events may state what the last ones do not. */
-  #mayState({ serviceTier, toolCalls }: AnswerTerms): boolean {
-    const sought = [
-      ...(serviceTier === undefined ? ["service_tier"] : []),
-      ...(toolCalls === undefined ? [citation] : []),
-    ];
-    if (sought.length === 0) return false;
-    const all = Buffer.concat(this.#chunks);
-    return sought.some((name) => all.indexOf(name) !== -1);
-  }
-
-  /** Reads usage and end from the last events; undefined when they do not state everything. */
+  /** Returns the content that the last events state; undefined if they do not state everything. */
   #readTail(): StreamAnswer | undefined {
-    const chunks = this.#chunks;
-    let from = chunks.length;
-    let size = 0;
-    while (from > 0 && size < tailBytes) size += chunks[--from]?.length ?? 0;
-    const tail = from === chunks.length - 1 ? chunks[from] : Buffer.concat(chunks.slice(from));
-    if (tail === undefined) return undefined;
+    const [first, ...more] = this.#chunks;
+    if (first === undefined) return undefined;
+    const all = more.length === 0 ? first : Buffer.concat(this.#chunks);
+    this.#chunks = [all];
+    let start = all.length;
+    for (let count = 0; count < tailEvents && start > 0; count++) start = lastEventStart(all, start);
     const events: string[] = [];
-    const reader = new SseReader((data) => events.push(data));
-    reader.feed(tail);
+    let unreadable = 0;
+    const reader = new SseReader(
+      (data) => events.push(data),
+      (bytes) => (unreadable += bytes),
+    );
+    reader.feed(all.subarray(start));
+    if (unreadable > 0) return undefined;
     reader.finish();
-    // The first event may have begun before the tail, so that only a part of it is here.
-    if (from > 0) events.shift();
     const answer = this.#form.lastEvents(events);
-    return answer === undefined || this.#mayState(answer) ? undefined : answer;
+    return answer === undefined || mayState(all, answer) ? undefined : answer;
   }
+}
+
+/** Returns true if earlier events may state a term that the last events do not state. */
+function mayState(all: Buffer, answer: AnswerTerms): boolean {
+  return (
+    (answer.serviceTier === undefined && all.includes(termNames.serviceTier)) ||
+    (answer.toolCalls === undefined && (all.includes(termNames.toolCalls) || all.includes(termNames.statedCalls)))
+  );
 }

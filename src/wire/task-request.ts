@@ -1,47 +1,51 @@
 import { plainDecimal } from "../core/money.ts";
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused } from "../core/refusals.ts";
 import type { NameSource } from "../core/task-routes.ts";
 import { jsonElements, jsonMembers, parseJson, type JsonObject } from "./json.ts";
-import { ambiguousField, inspectObject, invalid, modelFault } from "./model-request.ts";
+import { ambiguousField, inspectObject, modelFault } from "./model-request.ts";
 import { equalFolded, RequestFields } from "./findings.ts";
+import { userInBody } from "./headers.ts";
 
-/** Content of a task's creation that matters for its price. The bytes themselves never change. */
+/** Content of a task's creation request that matters for the task's price. */
 export interface TaskRequest {
   readonly model: string;
-  /** Null where none is named. */
+  /** Null if the request names no task type. */
   readonly taskType: string | null;
-  /** Models and types that a gateway may see if it does not read the fields that name them; empty for most. */
+  /** Other models and types that a gateway may use if it ignores the fields that name them; usually empty. */
   readonly others: readonly { readonly model: string; readonly taskType: string | null }[];
   /**
-   * Returns the amounts that a field states: one for an `input` object, else one for each element of the list; never
-   * empty.
+   * Returns the amounts that a field of `input` states. Returns one amount if `input` is an object, and one for each
+   * element if `input` is a list. The result is never empty.
    */
   stated(field: string): readonly Stated[];
+  /** User that the body names; null for none. */
+  readonly user: string | null;
 }
 
-/** A plain decimal above 0; `absent` where nothing is stated; `unclear` for no number, or where two readers could take different ones. */
+/**
+ * Stated amount, as a plain decimal above 0. `absent`: the request states none. `unclear`: the value is not a number
+ * above 0, or readers could use different numbers.
+ */
 export type Stated = string | "absent" | "unclear";
 
-export type TaskRequestResult =
-  | { readonly ok: true; readonly request: TaskRequest }
-  | { readonly ok: false; readonly refusal: Refusal };
+export type TaskRequestResult = OrRefused<{ request: TaskRequest }>;
 
-/** Fields of a creation that matter for its price. */
+/** Fields of a creation request that matter for its price. */
 interface CreationFields {
   readonly model: NameSource;
   readonly type: NameSource;
-  /** The field whose members a price names; null for the body itself. */
+  /** Field that contains the fields which a price names; null if the body contains them directly. */
   readonly input: string | null;
 }
 
-/** The fields of `POST /api/v1/task`. */
+/** Fields of `POST /api/v1/task`. */
 const taskFields: CreationFields = {
   model: { field: "model", fixed: null },
   type: { field: "task_type", fixed: null },
   input: "input",
 };
 
-/** Members of `config`; the webhook's are read where Farebox relays it. */
+/** Members of `config` that matter for the price. `readWebhookConfig` reads the webhook in `config`. */
 const configFields = new RequestFields({ service_mode: "priced" });
 
 /** Pattern of a task type, which is stored with the charge. */
@@ -49,17 +53,20 @@ const nameText = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 const openBracket = 0x5b;
 
-/** A list with more elements than any gateway takes is not read: each is `unclear`. */
+/** Largest number of elements of a list. No gateway accepts more, so a longer list is `unclear`. */
 const elementsMax = 1000;
 
-/** Returns the fields of a creation that Farebox reads, which other readers must not take from elsewhere. */
+/**
+ * Returns the names of the fields that Farebox reads. Farebox refuses a request in which another reader could see other
+ * values of them.
+ */
 export function readFields({ model, type, input }: CreationFields): readonly string[] {
   return [...new Set([model.field, type.field, input, "config"])].filter((field) => field !== null);
 }
 
 /**
- * Reads the creation of a task without changing it. Refuses one that the gateway might read differently, as for a chat.
- * An empty body states nothing.
+ * Reads the creation request of a task without changing it. Refuses a request that the gateway might read differently.
+ * An empty body counts as an empty object if the route names the model.
  */
 export function readTaskRequest(body: Buffer, fields: CreationFields = taskFields): TaskRequestResult {
   const bytes = body.length === 0 && fields.model.fixed !== null ? Buffer.from("{}") : body;
@@ -88,18 +95,27 @@ export function readTaskRequest(body: Buffer, fields: CreationFields = taskField
   const stated = (field: string) => statedIn(fields.input === null ? bytes : valueOf(fields.input), field);
   return {
     ok: true,
-    request: { model: String(model), taskType, others: othersOf(String(model), taskType, fields), stated },
+    request: {
+      model: String(model),
+      taskType,
+      others: othersOf(String(model), taskType, fields),
+      stated,
+      user: userInBody(inspected.body),
+    },
   };
 }
 
-/** Returns each mix of what the request and the route name: a gateway may read either. */
+/**
+ * Returns the other combinations of the models and types that the request and the route name. A gateway may use any of
+ * them.
+ */
 function othersOf(model: string, taskType: string | null, fields: CreationFields): TaskRequest["others"] {
   const models = [...new Set([model, fields.model.fixed ?? model])];
   const types = [...new Set([taskType, fields.type.fixed ?? taskType])];
   return models.flatMap((one) => types.map((type) => ({ model: one, taskType: type }))).slice(1);
 }
 
-/** Null where nothing is named. */
+/** Returns the name that the body or the route states; null if there is none. */
 function named(body: JsonObject, { field, fixed }: NameSource): unknown {
   const stated = field === null ? undefined : body[field];
   return stated ?? fixed;

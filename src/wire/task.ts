@@ -14,9 +14,10 @@ import {
 import { equalFolded } from "./findings.ts";
 
 /**
- * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Undefined for any other text.
- * Ignores unknown fields, and known ones of another type. The forms: the unified one (`timestamp`, `data`, also under
- * `code`, `data`, `message`), the envelope form (`task_info`, `task_result`), a creation's answer, a webhook's payload.
+ * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Returns undefined for any other
+ * text. Accepts the unified form (`timestamp`, `data`, or in the envelope `code`, `data`, `message`) and the envelope
+ * form (`task_info`, `task_result`). Also accepts the answer to a creation, and the payload of a webhook. Ignores
+ * unknown fields, and known fields with an unexpected type.
  */
 export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   const root = parseExactly(text.toString());
@@ -38,19 +39,20 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   };
 }
 
-/** Members of an answer that hold the record of a task, or a list of records. */
+/** Members of an answer that may contain the record of a task, or a list of records. */
 const recordMembers = ["data", "task", "task_info", "task_result", "tasks", "items", "list", "records", "results"];
 const taskIdMember = Buffer.from('"task_id"');
+const escapedLetter = Buffer.from("\\u00");
 const noTasks: ReadonlySet<string> = new Set();
-/** Records nest in at most so many of these. */
+/** Largest depth at which records are searched. */
 const recordDepthMax = 8;
 
 /**
- * Returns the ids of the tasks whose records an answer shows: of one record in any form, or of each record in a list. An
- * id within what a record repeats of its request is no record.
+ * Returns the ids of the tasks whose records an answer contains. The answer may contain one record in any form, or a
+ * list of records. Ignores ids in other members, such as a repetition of the request.
  */
 export function tasksNamed(text: Buffer): ReadonlySet<string> {
-  // Most answers name no task and are not parsed for it.
+  // Avoids parsing most answers, because they name no task.
   if (!text.includes(taskIdMember) && !hasEscapedTaskId(text)) return noTasks;
   const named = new Set<string>();
   const collect = (value: unknown, depth: number): void => {
@@ -65,20 +67,22 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
   return named;
 }
 
-/** Reports that a letter of `task_id` may be escaped, so that the name is not found in the bytes. */
+/** Returns true if a letter of `task_id` may be escaped. A search of the bytes does not find an escaped name. */
 function hasEscapedTaskId(text: Buffer): boolean {
-  return text.includes("\\u00") && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
+  return text.includes(escapedLetter) && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
 }
 
-/** A refusal that came with a status of success: the code in its envelope, null where it has none, and its texts. */
+/** Refusal that the gateway sent with a success status. */
 interface RefusedCreation {
+  /** Code in the envelope; null if the envelope has no code. */
   readonly code: number | null;
   readonly texts: readonly string[];
 }
 
 /**
- * Reads a refusal inside an answer of success, such as `{"code":10001,"data":null}`. It names no task. Either its code
- * is an error and its data is empty, or its record states a failure that used nothing. Undefined for any other answer.
+ * Reads a refusal in an answer with a success status, such as `{"code":10001,"data":null}`; undefined for any other
+ * answer. A refusal names no task. It has an HTTP error status as its code, another error code without data, or the
+ * record of a failed task without consumption.
  */
 export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
   const root = parseExactly(text.toString());
@@ -97,7 +101,7 @@ export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
   return { code, texts: [...texts, ...(record?.errors ?? [])].map((each) => each.slice(0, errorCharsMax)) };
 }
 
-/** 200 is the gateway's success; clients have seen 0. */
+/** Returns true for a code that means success. The gateway documents 200, but clients have also received 0. */
 function isSuccess(code: number): boolean {
   return code === 0 || (code >= 200 && code <= 299);
 }
@@ -107,18 +111,20 @@ function isEmpty(data: unknown): boolean {
   return typeof data === "object" && !(data instanceof Digits) && Object.keys(data).length === 0;
 }
 
-/** The gateway's own code in an answer's envelope; null where it has none. */
+/** Returns the code in an answer's envelope; null if the envelope has no code. */
 function codeOf(code: unknown): number | null {
   const stated = code instanceof Digits ? code.text : code;
   return typeof stated === "string" && /^-?\d{1,9}$/.test(stated) ? Number(stated) : null;
 }
 
-/** `task_id`, `origin_task_id`, `task_ids` and their like, in the spellings of other readers too. */
+/**
+ * Matches `task_id`, `origin_task_id`, `task_ids` and similar names, including spellings that lenient readers accept.
+ */
 const taskMember = /task[_-]?ids?$/i;
 
 /**
- * Returns the ids of the tasks that a request names: in such members of its body at any depth, in its query, and in `more`. A body that
- * is no JSON names none.
+ * Returns the ids of the tasks that a request names: in members of its body at any depth, in its query, and in `more`.
+ * A body that is not JSON names none.
  */
 export function tasksMentioned(body: Buffer, query: string, more: readonly string[] = []): ReadonlySet<string> {
   const named = new Set(more.filter(isTaskId));
@@ -135,7 +141,7 @@ export function tasksMentioned(body: Buffer, query: string, more: readonly strin
   return named;
 }
 
-/** An id is a path's segment and a database's key, so it is short. */
+/** Pattern of a task's id, which must be short because it is a segment of a path and a key in the database. */
 const taskIdPattern = /^[\x21-\x7e]{1,200}$/;
 
 export function isTaskId(text: string): boolean {
@@ -185,7 +191,10 @@ function statusOf(value: unknown): TaskStatus {
   return Object.hasOwn(statusWords, word) ? (statusWords[word] ?? "unknown") : "unknown";
 }
 
-/** An ISO 8601 time, or seconds since 1970; null for the zero time of year 1, for "" and for what is none. */
+/**
+ * Reads an ISO 8601 time or a number of seconds since 1970. Returns milliseconds since 1970; null for a zero time, such
+ * as year 1, and for any other value.
+ */
 function timeOf(value: unknown): number | null {
   if (value instanceof Digits) {
     const seconds = Number(value.text);
@@ -196,7 +205,7 @@ function timeOf(value: unknown): number | null {
   return Number.isNaN(at) || at <= 0 ? null : at;
 }
 
-/** `meta.usage` of the unified form, else the credits of the envelope form. */
+/** Returns `meta.usage` of the unified form, or the credits of the envelope form; null if the record has neither. */
 function consumptionOf(meta: JsonObject, result: JsonObject): Consumption | null {
   const usage = objectOr(meta["usage"]);
   const consumed = decimalOf(usage["consume"]);
@@ -206,16 +215,16 @@ function consumptionOf(meta: JsonObject, result: JsonObject): Consumption | null
   return credits === null ? null : { type: usedCredits, units: credits };
 }
 
-/** Type of the envelope form's credits, whose worth the catalogue's `task_units` may state. */
+/** Type of the envelope form's credits. The catalogue's `task_units` may state their value. */
 const usedCredits = "used_credits";
 
-/** A type is a word that is written down with the task; a text of another kind is none. */
+/** Returns a type of consumption as Farebox stores it with the task; "" for a text that is not a plain word. */
 function typeWord(text: string): string {
   const word = text.trim().toLowerCase();
   return namePattern.test(word) ? word : "";
 }
 
-/** A number as it was written, or a text of one. Below zero is nothing that was used. */
+/** Returns a number of at least 0 as a plain decimal, from a number or a text; null for any other value. */
 function decimalOf(value: unknown): string | null {
   const text = value instanceof Digits ? value.text : value;
   return typeof text === "string" ? (plainDecimal(text) ?? null) : null;
@@ -230,7 +239,7 @@ function errorTexts(data: JsonObject, result: JsonObject): string[] {
     .map((text) => text.slice(0, errorCharsMax));
 }
 
-/** Longest error text that is searched for its meaning. */
+/** Longest part of an error text that is used, in UTF-16 units. */
 const errorCharsMax = 2000;
 
 function detailText(detail: unknown): string | undefined {
@@ -238,13 +247,13 @@ function detailText(detail: unknown): string | undefined {
   return isObject(detail) && typeof detail["message"] === "string" ? detail["message"] : undefined;
 }
 
-/** Any code other than 0 is an error. */
+/** Returns true if an error states a code other than 0. */
 function statesCode(code: unknown): boolean {
   if (code instanceof Digits) return !/^-?0+(?:\.0+)?$/.test(code.text);
   return typeof code === "string" && code !== "" && code !== "0";
 }
 
-/** A number in the digits in which it was written. */
+/** JSON number with its digits as written. */
 class Digits {
   readonly text: string;
 
@@ -253,7 +262,10 @@ class Digits {
   }
 }
 
-/** Parsed JSON with every number as it was written, because money must not pass through a float; undefined for no JSON. */
+/**
+ * Parses JSON and keeps the digits of numbers, because money must never be a float. Returns undefined if the text is
+ * not JSON.
+ */
 function parseExactly(text: string): unknown {
   const keepDigits = (_name: string, value: unknown, context?: { readonly source?: string }) =>
     typeof value === "number" ? new Digits(context?.source ?? String(value)) : value;
@@ -264,21 +276,21 @@ function parseExactly(text: string): unknown {
   }
 }
 
-/** Envelope members that reveal nothing of other keys' tasks, unlike totals. */
+/** Envelope members that, unlike totals, reveal nothing about the tasks of other keys. */
 const envelopeNames = new Set(["code", "message", "msg", "success", "timestamp", "page", "page_size"]);
 
-/** Lists nest no deeper in any answer that is known. */
+/** Largest depth of lists and objects. No known answer is deeper. */
 const depthMax = 16;
 
 /**
- * Returns an answer that lists tasks with the records of these tasks alone, each as it was written, in the lists that they are in.
- * Whatever else it states, totals among it, is left out beside its envelope.
+ * Returns an answer that lists tasks, reduced to the records of the tasks in `own`. Keeps these records as written and
+ * in their lists. Keeps the envelope, and removes everything else, such as totals.
  */
 export function withOwnRecordsOnly(answer: Buffer, own: ReadonlySet<string>): string {
   return kept(answer, own, 0) ?? "{}";
 }
 
-/** Undefined for what is left out. */
+/** Returns the part of a value to keep; undefined if it is removed. */
 function kept(value: Buffer, own: ReadonlySet<string>, depth: number): string | undefined {
   if (depth > depthMax) return undefined;
   const elements = jsonElements(value, Infinity);
@@ -300,13 +312,13 @@ function kept(value: Buffer, own: ReadonlySet<string>, depth: number): string | 
   return `{${shown.join(",")}}`;
 }
 
-/** A number, a text or a flag, as it is written. */
+/** Returns a number, a text or a boolean as written; undefined for any other value. */
 function plainText(value: Buffer): string | undefined {
   const text = value.toString("utf8");
   return typeof parseJson(text) === "object" ? undefined : text;
 }
 
-/** Reports that a record, with all records in it, belongs only to these tasks. */
+/** Returns true if a record, and all records in it, belong to the tasks in `own`. */
 function isOwn(record: Buffer, own: ReadonlySet<string>): boolean {
   const ids = [...tasksNamed(record)];
   return ids.length > 0 && ids.every((id) => isTaskId(id) && own.has(id));

@@ -10,12 +10,12 @@ import {
 } from "../core/usage.ts";
 import { isObject, type JsonObject } from "./json.ts";
 
-/** More than any model can bill for one request; a larger number is no usage but noise. */
+/** Largest credible count. No model can bill more tokens for one request. */
 const tokensMax = 1_000_000_000;
 
-const unstated: Agreed = { count: undefined, contradicts: false };
+const unstated: StatedCount = { count: undefined, contradicts: false };
 
-/** The counts that a usage can state. */
+/** All counts that a usage can state. */
 const nothingStated = {
   prompt: unstated,
   input: unstated,
@@ -24,7 +24,8 @@ const nothingStated = {
   thoughts: unstated,
   total: unstated,
   toolPrompt: unstated,
-  // Cached and written tokens: parts of the prompt by definition, or stated next to it.
+  // Tokens read from and written to a cache. `cached` to `written1h` are parts of the prompt. `cacheRead` to
+  // `created1h` are stated next to the prompt.
   cached: unstated,
   hit: unstated,
   miss: unstated,
@@ -44,39 +45,32 @@ const nothingStated = {
   videoInput: unstated,
   documentInput: unstated,
   reasoning: unstated,
+  textOutput: unstated,
   audioOutput: unstated,
   imageOutput: unstated,
 };
 type Count = keyof typeof nothingStated;
 
 /** Counts that make a usage unreadable if they are malformed. */
-const isTotal: ReadonlySet<Count> = new Set<Count>([
-  "prompt",
-  "input",
-  "completion",
-  "candidates",
-  "thoughts",
-  "total",
-]);
+const totals: ReadonlySet<Count> = new Set<Count>(["prompt", "input", "completion", "candidates", "thoughts", "total"]);
 
 /**
- * The meaning of a member. `known`: a part of another count, or no count. `tool`: calls that are billed next to tokens.
- * `once`: a list that repeats the usage where it has one entry. Others are counts, or objects with members of their own.
+ * Meaning of a member. `known`: a part of another count, or not a count. `tool`: calls that are billed in addition to
+ * tokens. `once`: a list that repeats the usage if it has one entry. All other meanings are counts, or objects with
+ * known members.
  */
-type Meaning = { readonly count: Count } | "known" | "tool" | "once" | Members;
+type Meaning = Count | "known" | "tool" | "once" | Members;
 type Members = ReadonlyMap<string, Meaning>;
-type Written = Count | "known" | "tool" | "once" | Members;
 
-/** One spelling for `prompt_tokens` and `promptTokens`, where a name is not in the table as it is. */
+/**
+ * Returns the same text for `prompt_tokens` and `promptTokens`. Used for names that a table does not contain as
+ * written.
+ */
 const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
 
-function membersOf(members: Readonly<Record<string, Written>>): Members {
-  const meaning = (written: Written): Meaning =>
-    typeof written !== "string" || written === "known" || written === "tool" || written === "once"
-      ? written
-      : { count: written };
-  const entries = Object.entries(members).map(([name, written]) => [name, meaning(written)] as const);
-  return new Map([...entries, ...entries.map(([name, written]) => [fold(name), written] as const)]);
+function membersOf(members: Readonly<Record<string, Meaning>>): Members {
+  const entries = Object.entries(members);
+  return new Map([...entries, ...entries.map(([name, meaning]) => [fold(name), meaning] as const)]);
 }
 
 const cachedParts = membersOf({
@@ -107,7 +101,7 @@ const promptParts = membersOf({
 });
 
 const completionParts = membersOf({
-  text_tokens: "known",
+  text_tokens: "textOutput",
   reasoning_tokens: "reasoning",
   audio_tokens: "audioOutput",
   image_tokens: "imageOutput",
@@ -115,7 +109,10 @@ const completionParts = membersOf({
   rejected_prediction_tokens: "known",
 });
 
-/** Every member that is known, in any vocabulary: OpenAI, Anthropic, Gemini, and what conversions between them add. */
+/**
+ * All known members: the members of OpenAI, Anthropic and Gemini, and the members that conversions between these
+ * formats add.
+ */
 const usageMembers = membersOf({
   prompt_tokens: "prompt",
   prompt_token_count: "prompt",
@@ -180,14 +177,14 @@ const usageMembers = membersOf({
   server_side_tool_usage_details: "tool",
 });
 
-/** Reads what an answer or an event states of its usage: `usage`, and Gemini's `usageMetadata`. */
+/** Reads the usage that an answer or an event states in `usage` or in Gemini's `usageMetadata`. */
 export function readUsageOf(answer: JsonObject): Usage | undefined {
   return mergeUsage(readUsage(answer["usage"]), readUsage(answer["usageMetadata"] ?? answer["usage_metadata"]));
 }
 
 /**
- * Reads a usage object of any vocabulary, or of a duration. Undefined where it is absent, empty, all zeros, or has a
- * negative, fractional or non-numeric total: an unknown usage is never taken for 0.
+ * Reads a usage object in the format of any provider, or a duration. Returns undefined if the value is absent, empty or
+ * all zeros, or has a negative, fractional or non-numeric total. An unknown usage never counts as 0.
  */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;
@@ -197,7 +194,7 @@ export function readUsage(value: unknown): Usage | undefined {
   return usage === undefined ? undefined : withDoubts(usage, statement.doubts());
 }
 
-/** Seconds of sound; a part of one counts as a whole one. */
+/** Returns the usage for a duration in seconds. A part of a second counts as a whole second. */
 function durationOf(seconds: unknown): Usage | undefined {
   if (typeof seconds !== "number" || !(seconds > 0) || seconds > tokensMax) return undefined;
   return { tokens: { ...noTokens, audio_input: Math.ceil(seconds) }, clamped: false, unit: "second" };
@@ -212,7 +209,7 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
   if (prompt === undefined) return undefined;
   if (completion.count === undefined && (total.count === undefined || total.count < prompt.count)) return undefined;
   const { cached, five, hour } = cache;
-  // Details say nothing of totals that are 0; what stands next to them does.
+  // If all totals are 0, details do not make a usage credible. Cached tokens that are stated next to the totals do.
   const outside = cache.isOutside ? cached + five + hour : 0;
   if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + outside === 0) return undefined;
 
@@ -224,7 +221,7 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
     completion: completion.count,
     total: total.count,
     cache: prompt.cache,
-    // Cached sound and images have no class of their own: they count in full with the others of their kind.
+    // Cached audio and images have no class, so they count as uncached audio and images.
     cached: Math.max(cached - cachedAudio - cachedImages, 0),
     cacheWrite: five,
     cacheWrite1h: hour,
@@ -245,27 +242,35 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
   const doubts: Doubt[] = [];
   if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
   if (cachedAudio + cachedImages > 0) doubts.push("usage_unknown_class");
-  return withDoubts(cache.isUnsplit ? { ...usage, writesAreUnsplit: true } : usage, doubts);
+  const wroteOnlyText = states(counts.textOutput) && !states(counts.audioOutput) && !states(counts.imageOutput);
+  const stated: Usage = {
+    ...usage,
+    ...(cache.isUnsplit && { writesAreUnsplit: true }),
+    ...(wroteOnlyText && { wroteOnlyText }),
+  };
+  return withDoubts(stated, doubts);
 }
 
 interface CacheCounts {
   readonly cached: number;
-  /** Tokens written for five minutes, and for an hour. */
+  /** Tokens written to the cache for five minutes, and for an hour. */
   readonly five: number;
   readonly hour: number;
+  /** True if the usage states only the sum of both kinds of writes, which then counts as `five`. */
   readonly isUnsplit: boolean;
   readonly contradicts: boolean;
+  /** True if the two kinds of writes do not add up to the stated sum. */
   readonly splitContradicts: boolean;
-  /** True if members next to the prompt state them (`isOutside`), or its details do (`isDetailed`). */
+  /** `isOutside`: members next to the prompt state the counts. `isDetailed`: the details of the prompt state them. */
   readonly isOutside: boolean;
   readonly isDetailed: boolean;
 }
 
 function cacheOf(counts: Counts): CacheCounts {
-  const cached = agreed(agreed(counts.cached, counts.hit), counts.cacheRead);
-  const written = agreed(counts.written, counts.created);
-  const five = agreed(counts.written5m, counts.created5m);
-  const hour = agreed(counts.written1h, counts.created1h);
+  const cached = mergeCounts(mergeCounts(counts.cached, counts.hit), counts.cacheRead);
+  const written = mergeCounts(counts.written, counts.created);
+  const five = mergeCounts(counts.written5m, counts.created5m);
+  const hour = mergeCounts(counts.written1h, counts.created1h);
   const { count: whole = 0 } = written;
   const { count: short = 0 } = five;
   const { count: long = 0 } = hour;
@@ -274,7 +279,7 @@ function cacheOf(counts: Counts): CacheCounts {
   return {
     cached: cached.count ?? 0,
     five: isUnsplit ? whole : short,
-    // The part that the two do not explain counts as the more expensive one.
+    // If the two parts do not add up to the whole, the difference counts as the more expensive part.
     hour: splitContradicts ? Math.max(whole - short, long) : long,
     isUnsplit,
     contradicts: [cached, written, five, hour].some(contradicts),
@@ -290,7 +295,10 @@ interface PromptCount {
   readonly contradicts: boolean;
 }
 
-/** Returns the prompt in any vocabulary, and the place of the cached tokens. */
+/**
+ * Returns the prompt tokens in the format of any provider, and whether they include the cached tokens. Returns
+ * undefined if the usage states no prompt tokens.
+ */
 function promptOf(counts: Counts, { cached, five, hour, isOutside, isDetailed }: CacheCounts): PromptCount | undefined {
   const { prompt, input } = counts;
   const miss = counts.miss.count ?? 0;
@@ -326,7 +334,7 @@ function completionOf(counts: Counts) {
       count: larger(completion.count, written),
       contradicts: completion.contradicts || candidates.contradicts || differs,
     },
-    reasoning: agreed(counts.reasoning, counts.thoughts),
+    reasoning: mergeCounts(counts.reasoning, counts.thoughts),
     audioOutput: counts.audioOutput.count ?? 0,
     imageOutput: counts.imageOutput.count ?? 0,
   };
@@ -336,40 +344,43 @@ function larger(one: number | undefined, other: number | undefined): number | un
   return one === undefined || other === undefined ? (one ?? other) : Math.max(one, other);
 }
 
-interface Agreed {
-  /** Largest stated number; undefined for none. */
+interface StatedCount {
+  /** Largest stated number; undefined if the usage states none. */
   readonly count: number | undefined;
-  /** True if different numbers are stated. Conversions fill unused members with 0. */
+  /**
+   * True if the usage states different numbers. A 0 contradicts nothing, because conversions fill unused members with
+   * 0.
+   */
   readonly contradicts: boolean;
 }
 
-type Counts = Readonly<Record<Count, Agreed>>;
+type Counts = Readonly<Record<Count, StatedCount>>;
 
-/** Both counts as one, where they mean the same. */
-function agreed(one: Agreed, other: Agreed): Agreed {
+/** Merges two counts with the same meaning. */
+function mergeCounts(one: StatedCount, other: StatedCount): StatedCount {
   if (one.count === undefined || other.count === undefined) return one.count === undefined ? other : one;
   const differ = one.count > 0 && other.count > 0 && one.count !== other.count;
   return { count: Math.max(one.count, other.count), contradicts: one.contradicts || other.contradicts || differ };
 }
 
-/** Reports that the count is stated and not 0. */
-function states({ count = 0 }: Agreed): boolean {
+/** Returns true if the count is stated and not 0. */
+function states({ count = 0 }: StatedCount): boolean {
   return count > 0;
 }
 
-function contradicts(statement: Pick<Agreed, "contradicts">): boolean {
+function contradicts(statement: Pick<StatedCount, "contradicts">): boolean {
   return statement.contradicts;
 }
 
-function numberOf({ count = 0 }: Agreed): number {
+function numberOf({ count = 0 }: StatedCount): number {
   return count;
 }
 
-/** Counts by their meaning, as the members of one usage object state them. */
+/** Collects the counts that the members of one usage object state. */
 class Statement {
   /** True if a total is not a valid count. */
   isMalformed = false;
-  readonly #counts: Record<Count, Agreed> = { ...nothingStated };
+  readonly #counts: Record<Count, StatedCount> = { ...nothingStated };
   #hasUnknown = false;
   #hasTools = false;
 
@@ -381,7 +392,7 @@ class Statement {
       if (meaning === "known" || (meaning === "once" && Array.isArray(value) && value.length <= 1)) continue;
       if (meaning === "tool") this.#hasTools ||= hasNumbers(value);
       else if (meaning === undefined || meaning === "once") this.#hasUnknown ||= hasNumbers(value);
-      else if ("count" in meaning) this.#count(meaning.count, value);
+      else if (typeof meaning === "string") this.#count(meaning, value);
       else if (Array.isArray(value)) this.add(this.#modalities(value), meaning);
       else if (isObject(value)) this.add(value, meaning);
       else this.#hasUnknown ||= hasNumbers(value);
@@ -400,19 +411,19 @@ class Statement {
     ];
   }
 
-  /** A malformed part counts as none: its tokens stay in the plain class of their whole. */
+  /** Records a count. Ignores a malformed part of a count, so its tokens remain in the class of the whole count. */
   #count(name: Count, value: unknown): void {
-    if (isCount(value)) this.#counts[name] = agreed(this.#counts[name], { count: value, contradicts: false });
-    else if (isTotal.has(name)) this.isMalformed = true;
+    if (isCount(value)) this.#counts[name] = mergeCounts(this.#counts[name], { count: value, contradicts: false });
+    else if (totals.has(name)) this.isMalformed = true;
     else this.#hasUnknown = true;
   }
 
-  /** Gemini's list of tokens by modality, as the object that other vocabularies have in its place. */
+  /** Converts Gemini's list of tokens by modality into the object that other formats use. */
   #modalities(list: readonly unknown[]): JsonObject {
     const parts: Record<string, number> = {};
     for (const item of list) {
       const { modality, tokenCount, token_count: snake = tokenCount } = isObject(item) ? item : {};
-      // Proto3 leaves a count of 0 out.
+      // Proto3 omits a count of 0.
       const count = snake ?? 0;
       if (typeof modality !== "string" || !isCount(count)) this.#hasUnknown = true;
       else parts[`${modality.toLowerCase()}_tokens`] = (parts[`${modality.toLowerCase()}_tokens`] ?? 0) + count;
@@ -425,10 +436,10 @@ function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= tokensMax;
 }
 
-/** Deeper than any usage; what lies below it is not looked into. */
+/** Largest depth that is searched. No usage is deeper. */
 const depthMax = 8;
 
-/** Reports a whole number other than 0, at any depth. */
+/** Returns true if the value contains a whole number other than 0, or is too deep to be searched. */
 function hasNumbers(value: unknown, depth = 0): boolean {
   if (typeof value === "number") return value !== 0 && Number.isInteger(value);
   if (typeof value !== "object" || value === null) return false;

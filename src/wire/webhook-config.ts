@@ -1,8 +1,11 @@
-import type { Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused } from "../core/refusals.ts";
 import { isObject, jsonMembers, parseJson, withMember, withMembersHidden, withStringsRewritten } from "./json.ts";
 import { equalFolded } from "./findings.ts";
 
-/** `config.webhook_config` of a task: the receiver of the gateway's callback. "" means none. */
+/**
+ * Receiver of the gateway's callback for a task, from the request's `config.webhook_config`. A value that is not set is
+ * "".
+ */
 export interface WebhookConfig {
   readonly endpoint: string;
   readonly secret: string;
@@ -10,17 +13,15 @@ export interface WebhookConfig {
 
 export const noWebhook: WebhookConfig = { endpoint: "", secret: "" };
 
-export type WebhookConfigResult =
-  | { readonly ok: true; readonly config: WebhookConfig }
-  | { readonly ok: false; readonly refusal: Refusal };
+export type WebhookConfigResult = OrRefused<{ config: WebhookConfig }>;
 
-/** Longer addresses and secrets are nobody's. */
+/** Longest address or secret, in UTF-16 units. */
 const textCharsMax = 2048;
 /** Characters that a header cannot contain. */
-// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+// oxlint-disable-next-line no-control-regex -- the pattern finds control characters
 const controls = /[\u0000-\u001f\u007f]/;
 
-/** Reads what a creation says of its webhook. Refuses what the gateway might read differently: what is put in its place must be what counts. */
+/** Reads the webhook of a creation request. Refuses a request in which the gateway might find a different webhook. */
 export function readWebhookConfig(body: Buffer): WebhookConfigResult {
   const config = memberOf(body, "config", "config");
   if (!config.ok) return config;
@@ -33,10 +34,10 @@ export function readWebhookConfig(body: Buffer): WebhookConfigResult {
   return { ok: true, config: { endpoint: endpoint.text, secret: secret.text } };
 }
 
-type MemberResult = { readonly ok: true; readonly object: Buffer } | { readonly ok: false; readonly refusal: Refusal };
-
-/** The text of an object's member that is an object itself; of an empty one where it is not given. */
-function memberOf(object: Buffer, name: string, shown: string): MemberResult {
+/**
+ * Returns the bytes of a member that is an object, or "{}" if the member is missing or null. Refuses any other value.
+ */
+function memberOf(object: Buffer, name: string, shown: string): OrRefused<{ object: Buffer }> {
   const found = soleMember(object, name, shown);
   if (!found.ok) return found;
   const text = found.value?.toString("utf8") ?? "null";
@@ -46,10 +47,7 @@ function memberOf(object: Buffer, name: string, shown: string): MemberResult {
     : invalid(shown, `'${shown}' must be an object`);
 }
 
-function textOf(
-  webhook: Buffer,
-  name: "endpoint" | "secret",
-): { readonly ok: true; readonly text: string } | { readonly ok: false; readonly refusal: Refusal } {
+function textOf(webhook: Buffer, name: "endpoint" | "secret"): OrRefused<{ text: string }> {
   const shown = `config.webhook_config.${name}`;
   const found = soleMember(webhook, name, shown);
   if (!found.ok) return found;
@@ -60,11 +58,7 @@ function textOf(
   return { ok: true, text };
 }
 
-type SoleMember =
-  | { readonly ok: true; readonly value: Buffer | undefined }
-  | { readonly ok: false; readonly refusal: Refusal };
-
-function soleMember(object: Buffer, name: string, shown: string): SoleMember {
+function soleMember(object: Buffer, name: string, shown: string): OrRefused<{ value: Buffer | undefined }> {
   const twins = jsonMembers(object).filter((member) => equalFolded(member.name, name));
   const [only] = twins;
   if (twins.length > 1) return invalid(shown, `'${shown}' is given twice`);
@@ -72,11 +66,7 @@ function soleMember(object: Buffer, name: string, shown: string): SoleMember {
   return { ok: true, value: only && object.subarray(only.valueStart, only.valueEnd) };
 }
 
-function invalid(param: string, message: string): { readonly ok: false; readonly refusal: Refusal } {
-  return { ok: false, refusal: { code: "invalid_request", param, message } };
-}
-
-/** The same creation with another webhook, which was read before; every other byte stays as it was. */
+/** Sets the webhook of a creation request that `readWebhookConfig` has accepted. All other bytes stay the same. */
 export function withWebhookConfig(body: Buffer, { endpoint, secret }: WebhookConfig): Buffer {
   const config = memberText(body, "config");
   const webhook = memberText(config, "webhook_config");
@@ -84,21 +74,25 @@ export function withWebhookConfig(body: Buffer, { endpoint, secret }: WebhookCon
   return withMember(body, "config", withMember(config, "webhook_config", set.toString("utf8")).toString("utf8"));
 }
 
-/** The text of a member that is an object; "{}" for any other. */
+/** Returns the bytes of a member that is an object; "{}" if the member is missing or has any other value. */
 function memberText(object: Buffer, name: string): Buffer {
   const found = jsonMembers(object).find((member) => member.name === name);
   const text = found && object.subarray(found.valueStart, found.valueEnd);
   return text?.[0] === "{".charCodeAt(0) ? text : Buffer.from("{}");
 }
 
-/** An answer or a payload of the gateway with the client's webhook wherever it has ours; every other byte stays as it was. */
+/**
+ * Replaces Farebox's webhook with the client's in an answer or a payload of the gateway. All other bytes stay the same.
+ */
 export function withWebhookShown(bytes: Buffer, ours: WebhookConfig, theirs: WebhookConfig): Buffer {
   return withStringsRewritten(bytes, [ours.endpoint.slice(ours.endpoint.lastIndexOf("/") + 1), ours.secret], (text) =>
     text.replaceAll(ours.endpoint, () => theirs.endpoint).replaceAll(ours.secret, () => theirs.secret),
   );
 }
 
-/** Hides the whole webhook, because it is no longer known which part of it is Farebox's. */
+/**
+ * Replaces the whole webhook with the text `hidden`. Used if Farebox no longer knows which values in it are Farebox's.
+ */
 export function withWebhookHidden(bytes: Buffer, hidden: string): Buffer {
   return withMembersHidden(bytes, (name) => name === "webhook_config", hidden);
 }

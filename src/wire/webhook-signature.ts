@@ -1,13 +1,17 @@
 import { createHmac } from "node:crypto";
 
-/** The headers of Standard Webhooks (https://www.standardwebhooks.com) without a signature: the receiver knows repeats by the id. */
+/**
+ * Returns the headers of Standard Webhooks (https://www.standardwebhooks.com), without a signature. Receivers recognize
+ * a repeated message by its id.
+ */
 export function webhookHeaders(id: string, at: number): Record<string, string> {
   return { "content-type": "application/json", "webhook-id": id, "webhook-timestamp": String(Math.floor(at / 1000)) };
 }
 
 /**
- * The signature's header: HMAC-SHA256 over id, timestamp and body, joined by dots. A secret in the standard's form
- * (`whsec_` and base64) stands for the bytes that it encodes, any other one for its own.
+ * Returns the header with the signature: HMAC-SHA256 over id, timestamp and body, joined by dots. For a secret in the
+ * standard's form (`whsec_` and base64), the key is the decoded bytes. For any other secret, the key is the secret's
+ * text.
  */
 export function signatureHeader(
   secret: string,
@@ -21,7 +25,7 @@ export function signatureHeader(
   return { "webhook-signature": `v1,${createHmac("sha256", key).update(signed).digest("base64")}` };
 }
 
-/** Adds the signature to the headers of a message; none without a secret. */
+/** Creates a function that returns the signature header of a message. Without a secret, it returns no header. */
 export function signedWith(
   secret: string | null,
 ): (standard: Readonly<Record<string, string>>, body: string) => Record<string, string> {

@@ -15,14 +15,14 @@ const carol: Admin = {
 const dave: Admin = { ...carol, id: "id-dave", name: "dave", role: "viewer", digest: "d2", expiresAt: null };
 
 describe.each(ledgerKinds)("admins in $name", ({ newHome }: LedgerKind) => {
-  it("are kept, names are never reused, and changes are in the audit without a digest", async () => {
+  it("are stored, never reuse a name, and are audited without a digest", async () => {
     await using home = newHome(manualClock(noon));
     const before = await home.open();
     expect(await before.admins.create(carol, "os:root")).toEqual({ ok: true });
     expect(await before.admins.create(dave, "carol")).toEqual({ ok: true });
-    expect(await before.admins.revoke("id-carol", noon + 1, "dave")).toBe(true);
-    expect(await before.admins.revoke("id-carol", noon + 2, "dave")).toBe(true);
-    expect(await before.admins.revoke("id-none", noon, "dave")).toBe(false);
+    expect(await before.admins.revoke("id-carol", noon + 1, "dave", false)).toBe("revoked");
+    expect(await before.admins.revoke("id-carol", noon + 2, "dave", true)).toBe("revoked");
+    expect(await before.admins.revoke("id-none", noon, "dave", true)).toBe("unknown");
     expect(await before.admins.create({ ...carol, id: "other", digest: "d3" }, "dave")).toEqual({
       ok: false,
       reason: "name_taken",
@@ -40,5 +40,52 @@ describe.each(ledgerKinds)("admins in $name", ({ newHome }: LedgerKind) => {
       ["os:root", "admins.create", "admin:carol", expect.objectContaining({ name: "carol", role: "editor" })],
     ]);
     expect(JSON.stringify(entries)).not.toContain("digest");
+  });
+
+  it("keep their last editor, even if the last two are revoked at once", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const editor = (name: string, expiresAt: number | null = null): Admin => ({
+      ...carol,
+      id: `id-${name}`,
+      name,
+      digest: name,
+      expiresAt,
+    });
+    for (const admin of [editor("ann"), editor("ben"), editor("old", noon - 1), dave])
+      await store.admins.create(admin, "os:root");
+    const revoke = (name: string) => store.admins.revoke(`id-${name}`, noon, "ann", true);
+    expect((await Promise.all([revoke("ann"), revoke("ben")])).toSorted()).toEqual(["last_editor", "revoked"]);
+    const left = (await store.admins.list()).filter(({ role, revokedAt }) => role === "editor" && revokedAt === null);
+    expect(left.map(({ name }) => name)).toEqual([expect.stringMatching("ann|ben"), "old"]);
+    expect([await revoke("old"), await revoke("dave"), await revoke(left[0]?.name ?? "")]).toEqual([
+      "revoked",
+      "revoked",
+      "last_editor",
+    ]);
+    const { entries } = await store.audit.entries({ limit: 9, search: "REVOKE" });
+    expect(entries).toHaveLength(3);
+  });
+
+  it("keep the last editor whose token does not expire, even next to editors whose tokens expire", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const editor = (name: string, expiresAt: number | null): Admin => ({
+      ...carol,
+      id: `id-${name}`,
+      name,
+      digest: name,
+      expiresAt,
+    });
+    const guests = [editor("guest", noon + 100), editor("visitor", noon + 200)];
+    for (const admin of [...guests, editor("ann", null)]) await store.admins.create(admin, "os:root");
+    const revoke = (name: string) => store.admins.revoke(`id-${name}`, noon, "ann", true);
+    expect([await revoke("ann"), await revoke("visitor")]).toEqual(["last_editor", "revoked"]);
+    await store.admins.create(editor("ben", null), "os:root");
+    expect([await revoke("ann"), await revoke("ben"), await revoke("guest")]).toEqual([
+      "revoked",
+      "last_editor",
+      "revoked",
+    ]);
   });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import type { ReportDimension, ReportQuery } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/ledger/store.ts";
-import { bob, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
+import type { ChargeQuery, ReportDimension, ReportQuery } from "../../src/ports/ledger.ts";
+import type { Store } from "../../src/ports/store.ts";
+import { alice, bob, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
@@ -32,7 +32,7 @@ describe.each(ledgerKinds)("attribution in the ledger: $name", (kind) => {
       cost,
     ]);
 
-  it("adds up by the values of tags, alone and among other dimensions; what has none is null", async () => {
+  it("reports by tag values, alone and with other dimensions, with null for charges without the tag", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await fill(store);
@@ -55,7 +55,38 @@ describe.each(ledgerKinds)("attribution in the ledger: $name", (kind) => {
     expect(await rows(store, ["tag:unused"])).toEqual([[null, ...((await rows(store, []))[0] ?? [])]]);
   });
 
-  it("rounds a span outwards as any report does", async () => {
+  it("reports by user and label, and filters charges by them", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    await using store = await home.open();
+    const from = (caller: typeof alice, user: string | null, labels = {}) => ({ caller: { ...caller, user, labels } });
+    await spend(store, "a", 1000, from(alice, "u_1", { env: "prod", tier: "a b" }));
+    await spend(store, "b", 2000, from(bob, "u_1", { env: "test" }));
+    await spend(store, "c", 4000, from(alice, "Zo\u00eb %", { env: "prod" }));
+    await spend(store, "d", 8000, from(alice, null));
+    await store.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.5"), why: "late fee", by: "root" });
+    expect(await rows(store, ["user"])).toEqual([
+      [null, 1, 0, 8000, usd("0.008")],
+      ["Zo\u00eb %", 1, 0, 4000, usd("0.004")],
+      ["u_1", 2, 0, 3000, usd("0.503")],
+    ]);
+    expect(await rows(store, ["label:env", "user", "label:tier"])).toEqual([
+      [null, null, null, 1, 0, 8000, usd("0.008")],
+      ["prod", "Zo\u00eb %", null, 1, 0, 4000, usd("0.004")],
+      ["prod", "u_1", "a b", 1, 0, 1000, usd("0.501")],
+      ["test", "u_1", null, 1, 0, 2000, usd("0.002")],
+    ]);
+    const ids = async (query: Partial<ChargeQuery>) =>
+      (await store.ledger.charges({ limit: 10, ...query })).charges.map(({ id }) => id);
+    expect(await ids({ user: "u_1" })).toEqual(["fix", "b", "a"]);
+    expect(await ids({ user: "u_1", key: bob.key })).toEqual(["b"]);
+    expect(await ids({ user: "Zo\u00eb %" })).toEqual(["c"]);
+    expect(await ids({ user: "u" })).toEqual([]);
+    expect(await ids({ label: { name: "env", value: "prod" }, user: "u_1" })).toEqual(["fix", "a"]);
+    expect(await ids({ label: { name: "tier", value: "a b" } })).toEqual(["fix", "a"]);
+    expect(await store.ledger.charge("a")).toMatchObject({ user: "u_1", labels: { env: "prod", tier: "a b" } });
+  });
+
+  it("rounds the span of a report by tag outwards, like that of every report", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await fill(store);

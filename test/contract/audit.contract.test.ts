@@ -1,3 +1,4 @@
+import { everyRequest, keyScope, parseScope } from "../../src/core/scope.ts";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { operatingSystemUser } from "../../src/core/audit.ts";
@@ -22,7 +23,7 @@ import { manualClock } from "../support/manual-clock.ts";
 const root = operatingSystemUser("root");
 
 describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
-  it("has an entry for each change, with what was before and after, and no digest", async () => {
+  it("has an entry for each change, with the values before and after, and no digest", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
@@ -30,12 +31,8 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
-    await ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "5"), noon + 1, root);
-    await ledger.setBudget(
-      { ...budget({ kind: "key", key: alice.key }, "1d", "0.5", "soft"), warnPercent: 80 },
-      noon + 2,
-      root,
-    );
+    await ledger.setBudget(budget(keyScope(alice.key), "1d", "5"), noon + 1, root);
+    await ledger.setBudget({ ...budget(keyScope(alice.key), "1d", "0.5", "soft"), warnPercent: 80 }, noon + 2, root);
     await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
     await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
     await keys.revoke(alice.key, noon + 4, "carol");
@@ -52,7 +49,12 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
       output_cap: null,
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-11-20T12:00:00.009Z",
+      labels: {},
+      tags: {},
+      user: null,
+      requires: [],
       revoked_at: null,
+      suspended_at: null,
       rotated_at: null,
       previous_valid_until: null,
     };
@@ -100,16 +102,16 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     expect(JSON.stringify(entries)).not.toContain(full.digest);
   });
 
-  it("has no entry where nothing became different", async () => {
+  it("has no entry for a change to the same values", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
-    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
-    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon + 1);
+    await store.ledger.setBudget(budget(everyRequest, "1d", "5"), noon);
+    await store.ledger.setBudget(budget(everyRequest, "1d", "5"), noon + 1);
     const { entries } = await store.audit.entries({ limit: 100 });
     expect(entries.map(({ at, by }) => [at, by])).toEqual([[noon, "farebox"]]);
   });
 
-  it("says of a correction what the charge costs before and after it", async () => {
+  it("records the charge's cost before and after a correction", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
@@ -139,7 +141,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     ]);
   });
 
-  it("is read in pages and by time, newest first", async () => {
+  it("is listed newest first, in pages, by time, object and search text", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     for (let index = 0; index < 7; index++)
@@ -150,9 +152,61 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     expect([second.entries.map(({ id }) => id), second.next]).toEqual([[4, 3, 2, 1], null]);
     const middle = await store.audit.entries({ limit: 9, since: noon + 2, until: noon + 5 });
     expect(middle.entries.map(({ object }) => object)).toEqual(["key:key-4", "key:key-3", "key:key-2"]);
+    const objects = async (query: object) =>
+      (await store.audit.entries({ limit: 9, ...query })).entries.map(({ object }) => object);
+    expect(await objects({ object: "key:key-3" })).toEqual(["key:key-3"]);
+    expect(await objects({ object: "key:key" })).toEqual([]);
+    expect(await objects({ search: "KEY-3" })).toEqual(["key:key-3"]);
+    expect(await objects({ search: "os:root", limit: 2 })).toHaveLength(2);
+    expect(await objects({ search: "keys.create", since: noon + 2, until: noon + 4 })).toEqual([
+      "key:key-3",
+      "key:key-2",
+    ]);
+    expect(await objects({ search: "key_3" })).toEqual([]);
   });
 
-  it("outlives a restart", async () => {
+  it("lists the changes of a key or team together with those of budgets that name it", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const { ledger, keys, teams } = store;
+    await teams.create({ name: "red", models: null, limits: noLimits, outputCap: null, createdAt: noon }, "carol");
+    await keys.create(key("alice", { id: alice.key, team: "red" }), "carol");
+    await keys.create(key("alice-2", { id: "another" }), "carol");
+    const scopes = {
+      "key:alice": `key:${alice.key}`,
+      "key:alice model:gpt*": `key:${alice.key} model:gpt*`,
+      "team:red key:alice": `team:red key:${alice.key}`,
+      "key:alice-2": "key:another",
+      "tag:of=key:alice": "tag:of=key:alice",
+      "each-key:red": "team:red each-key",
+      "team:red each-user": "team:red each-user",
+      "team:redder": "team:redder",
+    };
+    for (const stored of Object.values(scopes)) {
+      const scope = parseScope(stored);
+      if (scope === undefined) throw new Error(`no scope: ${stored}`);
+      await ledger.setBudget(budget(scope, "1d", "5"), noon, root);
+    }
+    const about = async (name: string, more: object = {}) =>
+      (await store.audit.entries({ limit: 100, about: name, ...more })).entries.map(({ object }) => object).toSorted();
+    expect(await about("key:alice")).toEqual([
+      "budget:key:alice model:gpt*/1d",
+      "budget:key:alice/1d",
+      "budget:team:red key:alice/1d",
+      "key:alice",
+    ]);
+    expect(await about("key:alice-2")).toEqual(["budget:key:alice-2/1d", "key:alice-2"]);
+    expect(await about("team:red")).toEqual([
+      "budget:each-key:red/1d",
+      "budget:team:red each-user/1d",
+      "budget:team:red key:alice/1d",
+      "team:red",
+    ]);
+    expect(await about("key:alice", { object: "budget:key:alice/1d" })).toEqual(["budget:key:alice/1d"]);
+    expect(await about("key:%")).toEqual([]);
+  });
+
+  it("survives a restart", async () => {
     await using home = newHome(manualClock(noon));
     const before = await home.open();
     await before.keys.create(key("alice"), root);
@@ -171,7 +225,7 @@ describe("the audit in SQLite", () => {
     "update audit_entries set made_by = 'somebody'",
     "delete from audit_entries",
     "insert or replace into audit_entries (id, made_at, made_by, action, object) values (1, 0, 'x', 'keys.create', 'key:x')",
-  ])("refuses to %s", async (sql) => {
+  ])("rejects the statement %s", async (sql) => {
     using folder = tempFolder();
     const store = await openStore({
       path: folder.database,
@@ -181,12 +235,12 @@ describe("the audit in SQLite", () => {
     });
     await store.keys.create(key("alice"), root);
     await store[Symbol.asyncDispose]();
-    using db = closing(folder.database);
+    using db = openDatabase(folder.database);
     expect(() => db.connection.exec(sql)).toThrow(/an entry of the audit is never (changed|deleted|replaced)/);
     expect(db.connection.prepare("select made_by from audit_entries").pluck().all()).toEqual(["os:root"]);
   });
 
-  it("has nothing of a change that was not written", async () => {
+  it("has no entry for a change that failed", async () => {
     using folder = tempFolder();
     await using store = await openStore({
       path: folder.database,
@@ -200,7 +254,7 @@ describe("the audit in SQLite", () => {
   });
 });
 
-function closing(path: string): { readonly connection: Database.Database } & Disposable {
+function openDatabase(path: string): { readonly connection: Database.Database } & Disposable {
   const connection = new Database(path);
   return { connection, [Symbol.dispose]: () => void connection.close() };
 }

@@ -1,13 +1,22 @@
 import { describe, expect, it } from "vitest";
 import { budgetAlerts } from "../../src/core/alerts.ts";
 import type { AccountSample } from "../../src/core/account.ts";
-import { parseScope, type Caller } from "../../src/core/budget.ts";
+import {
+  parseScope,
+  type Caller,
+  type Scope,
+  eachKeyScope,
+  everyRequest,
+  keyScope,
+  sessionScope,
+  teamScope,
+} from "../../src/core/scope.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
 import { markKeptMs, markMs } from "../../src/core/slices.ts";
 import { writtenKeptMs, type HoldResult } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/ledger/store.ts";
+import type { Store } from "../../src/ports/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 import {
   alice,
@@ -31,7 +40,7 @@ import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-/** One open store of the kind, and its end. */
+/** Opens a store; disposing of it also disposes of its home. */
 async function opened(kind: LedgerKind): Promise<Store> {
   const home = kind.newHome(manualClock(noon));
   const store = await home.open();
@@ -56,50 +65,69 @@ async function sums({ ledger }: Store, at = noon) {
 const clean = { differences: [] };
 
 describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the ledger: $name", (kind) => {
-  it("admits one of two holds that together pass the limit", async () => {
+  it("admits one of two holds that together exceed the limit", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "total", "1"), noon);
+    await ledger.setBudget(budget(keyScope("k-alice"), "total", "1"), noon);
     const results = await Promise.all([ledger.hold(holdOf("a", usd("0.60"))), ledger.hold(holdOf("b", usd("0.60")))]);
-    expect(results[0]).toEqual({ ok: true, room: usd("0.40") });
+    expect(results[0]).toMatchObject({ ok: true, room: usd("0.40") });
     expect(results[1]).toMatchObject({
       ok: false,
       reason: "no_room",
       shortage: { needed: usd("0.60"), exhausted: false },
     });
     expect(await ledger.hold(holdOf("c", usd("1.01")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
-    expect(await ledger.hold(holdOf("d", usd("0.40")))).toEqual({ ok: true, room: 0n });
+    expect(await ledger.hold(holdOf("d", usd("0.40")))).toMatchObject({ ok: true, room: 0n });
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("never passes the limit under 500 holds at once", async () => {
+  it("stays within the limit under 500 holds at once", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "37"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "37"), noon);
     const results = await Promise.all(Array.from({ length: 500 }, (_, n) => ledger.hold(holdOf(`h${n}`, usd("1")))));
     expect(results.filter(({ ok }) => ok)).toHaveLength(37);
     expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: 0n, held: usd("37") }]);
     expect(await ledger.pending()).toEqual({ count: 37, oldestAt: noon });
   });
 
-  it("limits what a key does in one session, and nothing else", async () => {
+  it("states in each refusal the amount held at that moment, even for holds that arrive together", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(keyScope("k-alice"), "total", "1"), noon);
+    const amounts = ["2", "3", "0.40", "2", "0.60", "2"];
+    const results = await Promise.all(amounts.map((amount, n) => ledger.hold(holdOf(`h${n}`, usd(amount)))));
+    expect(results.map((result) => ("shortage" in result ? result.shortage.window.held : result.ok))).toEqual([
+      0n,
+      0n,
+      true,
+      usd("0.40"),
+      true,
+      usd("1"),
+    ]);
+    expect(results[1]).toMatchObject({ shortage: { needed: usd("3"), exhausted: true } });
+    await ledger.void("h2", "left", endAt(noon));
+    expect(results[5]).toMatchObject({ shortage: { window: { held: usd("1") } } });
+  });
+
+  it("limits a key's requests of one session, and no others", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const inOne = { tags: { session: "run_one" } };
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "1"), noon);
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "total", "10"), noon);
-    expect(await ledger.hold(holdOf("a", usd("0.60"), inOne))).toEqual({ ok: true, room: usd("0.40") });
+    await ledger.setBudget(budget(sessionScope("k-alice", "run_one"), "total", "1"), noon);
+    await ledger.setBudget(budget(keyScope("k-alice"), "total", "10"), noon);
+    expect(await ledger.hold(holdOf("a", usd("0.60"), inOne))).toMatchObject({ ok: true, room: usd("0.40") });
     expect(await ledger.hold(holdOf("b", usd("0.60"), inOne))).toMatchObject({ ok: false, reason: "no_room" });
     const elsewhere = { tags: { session: "run_two" } };
-    expect(await ledger.hold(holdOf("c", usd("2"), elsewhere))).toEqual({ ok: true, room: usd("7.40") });
-    expect(await ledger.hold(holdOf("d", usd("2"), { caller: bob, ...inOne }))).toEqual({ ok: true, room: null });
-    expect(await ledger.hold(holdOf("e", usd("2")))).toEqual({ ok: true, room: usd("5.40") });
+    expect(await ledger.hold(holdOf("c", usd("2"), elsewhere))).toMatchObject({ ok: true, room: usd("7.40") });
+    expect(await ledger.hold(holdOf("d", usd("2"), { caller: bob, ...inOne }))).toMatchObject({ ok: true, room: null });
+    expect(await ledger.hold(holdOf("e", usd("2")))).toMatchObject({ ok: true, room: usd("5.40") });
     await ledger.post("a", posting(1000, 1000), endAt(noon));
     await ledger.adjust("a", { id: "a-fix", at: noon, amount: usd("0.1"), why: "bill", by: "root" });
     const spent = ((await ledger.charge("a"))?.cost ?? 0n) + usd("0.1");
     const id = "key:k-alice tag:session=run_one/total";
     expect((await sums(store))[0]).toEqual({ id, subject: "", spent, held: 0n });
-    const inSession = await ledger.windowsOf({ ...alice, session: "run_one" }, noon);
+    const inSession = await ledger.windowsOf({ ...alice, tags: { session: "run_one" } }, noon);
     expect(inSession.map((window) => window.budget.id)).toEqual([id, "key:k-alice/total"]);
     expect((await ledger.windowsOf(alice, noon)).map((window) => window.budget.id)).toEqual(["key:k-alice/total"]);
     expect(await ledger.verify()).toMatchObject(clean);
@@ -108,14 +136,14 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("builds a session's window from the charges that it has", async () => {
+  it("builds a session's window from existing charges", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const tags = { session: "run_one", feature: "a b" };
     for (const id of ["posted", "held"]) await ledger.hold(holdOf(id, usd("1"), { tags }));
     await ledger.hold(holdOf("other", usd("1"), { tags: { feature: "run_one" } }));
     await ledger.post("posted", posting(1000, 1000), endAt(noon));
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "5"), noon);
+    await ledger.setBudget(budget(sessionScope("k-alice", "run_one"), "total", "5"), noon);
     const spent = (await ledger.charge("posted"))?.cost;
     expect(await sums(store)).toMatchObject([{ spent, held: usd("1") }]);
     await ledger.void("held", "left", endAt(noon));
@@ -123,20 +151,20 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("never passes a session's limit under 100 holds at once", async () => {
+  it("stays within a session's limit under 100 holds at once", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "7"), noon);
+    await ledger.setBudget(budget(sessionScope("k-alice", "run_one"), "total", "7"), noon);
     const tags = { session: "run_one" };
     const holds = Array.from({ length: 100 }, (_, n) => ledger.hold(holdOf(`h${n}`, usd("1"), { tags })));
     expect((await Promise.all(holds)).filter(({ ok }) => ok)).toHaveLength(7);
     expect(await sums(store)).toMatchObject([{ spent: 0n, held: usd("7") }]);
   });
 
-  it("keeps what few charges have, reports what is in doubt, and recomputes it", async () => {
+  it("stores rare details of charges, reports amounts in doubt, and finds a charge for fewer tokens than were delivered", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "10"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "10"), noon);
     for (const id of ["plain", "served", "below", "held", "short"]) await ledger.hold(holdOf(id, usd("1")));
     const version = {
       ...price,
@@ -187,14 +215,34 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       expect(rows.reduce((sum, row) => sum + row.inDoubt, 0n)).toBe(inDoubt);
     }
     expect((await ledger.verify()).differences).toMatchObject([
-      { kind: "charge", id: "short", expected: expect.stringContaining("for what was delivered") },
+      { kind: "charge", id: "short", expected: expect.stringContaining("for the delivered tokens") },
     ]);
+  });
+
+  it("stores a request's user, labels and models, and then the model that answered", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const caller = { ...alice, user: "u 1%", labels: { env: "prod" } };
+    const models = ["gpt-5", "gpt-4o"];
+    for (const id of ["a", "b", "c"]) await ledger.hold(holdOf(id, usd("1"), { caller, models }));
+    const counted = { user: "u 1%", labels: { env: "prod" } };
+    expect(await ledger.charge("a")).toMatchObject({ ...counted, models });
+    await ledger.post("a", { ...posting(1000, 1000), answered: "gpt-4o" }, endAt(noon));
+    expect(await ledger.charge("a")).toMatchObject({ ...counted, models: ["gpt-4o"] });
+    await ledger.post("b", posting(1000, 1000), endAt(noon));
+    expect(await ledger.charge("b")).toMatchObject({ ...counted, models: ["gpt-5"] });
+    await ledger.void("c", "refused", endAt(noon));
+    expect(await ledger.charge("c")).toMatchObject({ models: ["gpt-5"] });
+    await ledger.adjust("a", { id: "a-fix", at: noon, amount: usd("0.1"), why: "bill", by: "root" });
+    expect(await ledger.charge("a-fix")).toMatchObject({ ...counted, models: ["gpt-4o"] });
+    expect(await ledger.verify()).toEqual({ charges: 4, differences: [] });
+    expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 2 }]);
   });
 
   it("moves a hold to spent when it is posted, and answers a repeat with the first result", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "team", team: "red" }, "1mo", "10"), noon);
+    await ledger.setBudget(budget(teamScope("red"), "1mo", "10"), noon);
     await ledger.hold(holdOf("a", usd("1")));
     expect(await ledger.post("a", posting(100_000, 25_000), endAt(noon + 5))).toEqual({
       ok: true,
@@ -245,6 +293,9 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       durationMs: 12.5,
       firstTokenMs: 3,
       tags: {},
+      user: null,
+      labels: {},
+      models: ["model-a"],
       retry: 0,
       servedPriceId: null,
       billing: { serviceTier: null, calls: {} },
@@ -255,7 +306,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("keeps the basis of a hold: the worst case, or the slice that a hard budget reserves", async () => {
+  it("stores the basis of a hold: the worst case, or the slice under a hard budget", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const basis = { by: "output_cap", outputTokens: 3000, outputCap: 1000, fitted: null };
@@ -264,9 +315,9 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     await ledger.hold(
       holdOf("b", usd("1"), { basis: { by: "model", outputTokens: null, outputCap: null, fitted: 7 } }),
     );
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "9", "soft"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "9", "soft"), noon);
     await ledger.hold(holdOf("c", usd("1"), { basis, ...growing }));
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "9"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "9"), noon);
     await ledger.hold(holdOf("d", usd("1"), { basis, ...growing }));
     await ledger.post("d", posting(1, 1), endAt(noon));
     const bases = await Promise.all(["a", "b", "c", "d"].map(async (id) => (await ledger.charge(id))?.basis));
@@ -278,7 +329,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     ]);
   });
 
-  it("remembers what was written first under an idempotency key, for two days", async () => {
+  it("stores the first value written for an idempotency key, for two days", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const written = (key: string, value: string | null, at = noon) => ledger.writtenFor(key, value, at);
@@ -295,7 +346,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(both).toEqual([both[0], both[0]]);
   });
 
-  it("remembers which models' streams came at once, for a key and then for all", async () => {
+  it("marks a model whose streams came in bursts: for the key, and after a second key's burst for all keys", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const saw = async (key: string, kindSeen: "live" | "burst", at = noon, model = "m") => {
@@ -324,10 +375,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(raced.flat()).toContain("* race 0 0");
   });
 
-  it("settles a charge whose names no database can store unchanged", async () => {
+  it("settles a charge whose names a database cannot store unchanged", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
     const odd = "a\0b\ud800 \\u0000";
     const results = await Promise.all([
       ledger.hold(holdOf("a", usd("0.1"), { model: odd })),
@@ -345,10 +396,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("counts cost above the hold as overage, also above the limit", async () => {
+  it("counts cost above the hold as overage, even above the limit", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "total", "0.1"), noon);
+    await ledger.setBudget(budget(everyRequest, "total", "0.1"), noon);
     await ledger.hold(holdOf("a", usd("0.1"), { tags: { job: "nightly" } }));
     expect(await ledger.post("a", posting(150_000, 0), endAt(noon))).toMatchObject({
       cost: usd("0.15"),
@@ -360,10 +411,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("releases all of a voided hold", async () => {
+  it("releases the whole amount of a voided hold", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1h", "1"), noon);
+    await ledger.setBudget(budget(everyRequest, "1h", "1"), noon);
     await ledger.hold(holdOf("a", usd("1")));
     expect(await ledger.void("a", "gateway_400", endAt(noon))).toEqual({
       ok: true,
@@ -390,69 +441,340 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("counts a hold of one id once", async () => {
+  it("states the smallest remaining amount of all hard budgets, and of those that limit the key", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
+    await ledger.setBudget(budget(eachKeyScope(), "total", "5"), noon);
+    await ledger.setBudget(budget(keyScope(alice.key), "1d", "0.1", "soft"), noon);
+    const first = { ok: true, room: usd("0.7"), keyRoom: usd("4.7") };
+    expect(await ledger.hold(holdOf("a", usd("0.3")))).toEqual(first);
+    expect(await ledger.hold(holdOf("b", usd("0.2"), { caller: bob }))).toEqual({
+      ok: true,
+      room: usd("0.5"),
+      keyRoom: usd("4.8"),
+    });
+    const keyless = holdOf("c", usd("0.1"), { caller: { key: "", team: null } });
+    expect(await ledger.hold(keyless)).toEqual({ ok: true, room: usd("0.4"), keyRoom: null });
+    await ledger.setBudget(budget(keyScope(alice.key), "1d", "0.7"), noon);
+    expect(await ledger.hold(holdOf("d", usd("0.1")))).toEqual({ ok: true, room: usd("0.3"), keyRoom: usd("0.3") });
+  });
+
+  it("counts repeated holds of one id once", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
     const results = await Promise.all([1, 2, 3].map(() => ledger.hold(holdOf("a", usd("0.7")))));
-    expect(results).toEqual([1, 2, 3].map((): HoldResult => ({ ok: true, room: usd("0.3") })));
+    expect(results).toEqual([1, 2, 3].map((): HoldResult => ({ ok: true, room: usd("0.3"), keyRoom: null })));
     await ledger.post("a", posting(1000, 0), endAt(noon));
     expect(await ledger.hold(holdOf("a", usd("0.7")))).toMatchObject({ ok: true });
     expect((await sums(store))[0]).toMatchObject({ spent: usd("0.001"), held: 0n });
   });
 
-  it("extends by what there is room for, and by nothing below the least", async () => {
+  it("extends a hold by at most the remaining amount, and not at all if that is below the minimum", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
     await ledger.hold(holdOf("a", usd("0.5")));
-    expect(await ledger.extend("a", usd("0.2"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
-    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.3") });
-    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toMatchObject({
+    expect(await ledger.extend("a", usd("0.2"), usd("0.1"), noon)).toEqual({ ok: true, granted: usd("0.2") });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"), noon)).toEqual({ ok: true, granted: usd("0.3") });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"), noon)).toMatchObject({
       ok: false,
       reason: "no_room",
       shortage: { needed: usd("0.1") },
     });
-    expect(await ledger.extend("b", usd("0.5"), usd("0.1"))).toEqual({ ok: false, reason: "not_pending" });
+    expect(await ledger.extend("b", usd("0.5"), usd("0.1"), noon)).toEqual({ ok: false, reason: "not_pending" });
     expect((await ledger.charge("a"))?.hold).toBe(usd("1"));
-    // An assumed charge costs its hold as the ledger knows it.
+    // The cost of an assumed charge is its hold in the ledger.
     expect(await ledger.post("a", assumed(usd("0.5")), endAt(noon))).toMatchObject({ cost: usd("1"), overage: 0n });
-    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toEqual({ ok: false, reason: "not_pending" });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"), noon)).toEqual({ ok: false, reason: "not_pending" });
     expect((await sums(store))[0]).toMatchObject({ spent: usd("1"), held: 0n });
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("holds the first slice of a growing hold where a hard budget applies to it, and all of it elsewhere", async () => {
+  it("holds the first slice of a growing hold under a hard budget, and otherwise the whole", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const growing = (id: string) => holdOf(id, usd("5"), { firstSlice: usd("0.3") });
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
-    expect(await ledger.hold(growing("a"))).toEqual({ ok: true, room: null });
+    await ledger.setBudget(budget(everyRequest, "1d", "1", "soft"), noon);
+    expect(await ledger.hold(growing("a"))).toMatchObject({ ok: true, room: null });
     expect((await ledger.charge("a"))?.hold).toBe(usd("5"));
-    await ledger.setBudget(budget({ kind: "all" }, "total", "5.5"), noon);
-    expect(await ledger.hold(growing("b"))).toEqual({ ok: true, room: usd("0.2") });
+    await ledger.setBudget(budget(everyRequest, "total", "5.5"), noon);
+    expect(await ledger.hold(growing("b"))).toMatchObject({ ok: true, room: usd("0.2") });
     expect((await ledger.charge("b"))?.hold).toBe(usd("0.3"));
     expect(await ledger.hold(growing("c"))).toMatchObject({
       ok: false,
       reason: "no_room",
       shortage: { needed: usd("0.3"), exhausted: false },
     });
-    expect(await ledger.extend("b", usd("4.7"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
+    expect(await ledger.extend("b", usd("4.7"), usd("0.1"), noon)).toEqual({ ok: true, granted: usd("0.2") });
     expect(await ledger.post("b", assumed(usd("0.3")), endAt(noon))).toMatchObject({ cost: usd("0.5") });
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("refuses what is not bounded under a hard budget only", async () => {
+  it("adds exactly the amount of a raise to the limit, and only in the raised window", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
-    expect(await ledger.hold(holdOf("a", null))).toEqual({ ok: true, room: null });
-    expect(await ledger.hold(holdOf("b", usd("5"), { bounded: false }))).toEqual({ ok: true, room: null });
-    expect(await ledger.extend("a", usd("1"), usd("1"))).toEqual({ ok: true, granted: usd("1") });
-    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "1d", "100"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "1"), noon);
+    await ledger.setBudget(budget(everyRequest, "1w", "2"), noon);
+    const midnight = noon + 12 * hourMs;
+    const raise = { scope: "all", period: "1d", subject: "", amount: usd("0.5"), from: noon - 12 * hourMs };
+    expect(await ledger.hold(holdOf("a", usd("1.1")))).toMatchObject({ ok: false, reason: "no_room" });
+    const given = { ...raise, until: midnight, why: "release day" };
+    expect(await ledger.raiseBudget(given, noon)).toMatchObject({
+      ok: true,
+      budget: { id: "all/1d", limit: usd("1") },
+    });
+    expect(await ledger.hold(holdOf("a", usd("1.1")))).toMatchObject({ ok: true, room: usd("0.4") });
+    expect(await ledger.hold(holdOf("b", usd("0.5")))).toMatchObject({
+      ok: false,
+      shortage: { exhausted: false, window: { held: usd("1.1"), raises: [{ amount: usd("0.5"), until: midnight }] } },
+    });
+    expect(await ledger.hold(holdOf("b", usd("0.41")))).toMatchObject({ ok: false });
+    expect(await ledger.hold(holdOf("b", usd("0.4")))).toMatchObject({ ok: true, room: 0n });
+    await ledger.void("a", "left", endAt(noon));
+    expect(await ledger.hold(holdOf("c", usd("1.01"), { at: midnight }))).toMatchObject({ ok: false });
+    expect(await ledger.hold(holdOf("c", usd("1"), { at: midnight }))).toMatchObject({ ok: true, room: 0n });
+    expect(await ledger.hold(holdOf("d", usd("1.01"), { at: noon - 13 * hourMs }))).toMatchObject({ ok: false });
+    const [day, week] = await ledger.windows(noon);
+    expect([day?.raises, week?.raises]).toEqual([[{ amount: usd("0.5"), from: raise.from, until: midnight }], []]);
+    expect(await ledger.windowsOf(alice, noon)).toEqual([day, week]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("ends a raise at its end time, for holds and extensions", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
+    const raise = { scope: "all", period: "total", subject: "", amount: usd("1"), from: 0, why: "a demo" };
+    await ledger.raiseBudget({ ...raise, until: noon + hourMs }, noon);
+    await ledger.hold(holdOf("a", usd("0.9"), { at: noon + hourMs - 1 }));
+    expect(await ledger.hold(holdOf("b", usd("0.2"), { at: noon + hourMs - 1 }))).toMatchObject({ room: usd("0.9") });
+    expect(await ledger.hold(holdOf("c", usd("0.1"), { at: noon + hourMs }))).toMatchObject({ ok: false });
+    expect(await ledger.extend("a", usd("0.1"), usd("0.1"), noon + hourMs)).toMatchObject({ ok: false });
+    expect(await ledger.extend("a", usd("2"), usd("0.1"), noon + hourMs - 1)).toEqual({
+      ok: true,
+      granted: usd("0.9"),
+    });
+    await ledger.void("a", "left", endAt(noon + hourMs));
+    expect(await ledger.hold(holdOf("c", usd("0.8"), { at: noon + hourMs }))).toMatchObject({ ok: true, room: 0n });
+    await ledger.raiseBudget({ ...raise, amount: usd("3"), until: null }, noon + hourMs);
+    expect(await ledger.hold(holdOf("d", usd("3"), { at: noon + 1e6 * hourMs }))).toMatchObject({ ok: true, room: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("refuses an unbounded hold that an unknown model may answer, under a hard budget on models", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const scopeOf = (text: string) => parseScope(text) ?? everyRequest;
+    await ledger.setBudget(budget(scopeOf("key:k-alice model:gpt-5*"), "1d", "1"), noon);
+    await ledger.setBudget(budget(scopeOf("key:k-bob model:gpt-5*"), "1d", "1", "soft"), noon);
+    const unknown = { models: ["GPT-5"], anyModel: true, bounded: false } as const;
+    const notBounded = { ok: false, reason: "not_bounded" };
+    expect(await ledger.hold(holdOf("a", null, unknown))).toEqual(notBounded);
+    expect(await ledger.hold(holdOf("a", usd("1"), unknown))).toEqual(notBounded);
+    const answers = await Promise.all([
+      ledger.hold(holdOf("b", null, { ...unknown, caller: bob })),
+      ledger.hold(holdOf("c", null, { ...unknown, models: ["o3"], anyModel: false })),
+      ledger.hold(holdOf("d", usd("1"), { ...unknown, bounded: true })),
+      ledger.hold(holdOf("e", null, unknown)),
+    ]);
+    expect(answers.map(({ ok }) => ok)).toEqual([true, true, true, false]);
+    // A budget that is set later does not make a repeated hold fail.
+    await ledger.setBudget(budget(scopeOf("key:k-bob model:gpt-5*"), "1d", "1"), noon);
+    expect(await ledger.hold(holdOf("b", null, { ...unknown, caller: bob }))).toMatchObject({ ok: true });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("states whether a hard budget may apply if a part of the request that is still to arrive names another model", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const limited = parseScope("key:k-alice model:gpt-5*") ?? everyRequest;
+    await ledger.setBudget(budget(limited, "1d", "1"), noon);
+    const open = { models: ["o3"], isOpen: true };
+    const limits = { ok: true, limitsModels: true };
+    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
+    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
+    expect(await ledger.hold(holdOf("b", usd("9"), { ...open, caller: bob }))).not.toHaveProperty("limitsModels");
+    expect(await ledger.hold(holdOf("c", usd("9"), { models: ["o3"] }))).not.toHaveProperty("limitsModels");
+  });
+
+  it("extends a hold by the raises of its own windows, even after those windows end", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const midnight = noon + 12 * hourMs;
+    const late = { at: midnight - 1000 };
+    const next = midnight + 5000;
+    await ledger.setBudget(budget(keyScope("k-alice"), "1d", "1"), noon);
+    await ledger.setBudget(budget(keyScope("k-bob"), "1d", "1"), noon);
+    const raise = { period: "1d", subject: "", amount: usd("5"), why: "a demo" } as const;
+    const today = { from: midnight - 24 * hourMs, until: midnight };
+    const tomorrow = { from: midnight, until: midnight + 24 * hourMs };
+    expect(await ledger.hold(holdOf("a", usd("1"), late))).toMatchObject({ ok: true, room: 0n });
+    await ledger.raiseBudget({ ...raise, ...tomorrow, scope: "key:k-alice" }, next);
+    expect(await ledger.extend("a", usd("3"), usd("0.1"), next)).toMatchObject({
+      ok: false,
+      shortage: { window: { start: today.from, held: usd("1"), raises: [] } },
+    });
+    await ledger.raiseBudget({ ...raise, ...today, scope: "key:k-bob" }, noon);
+    expect(await ledger.hold(holdOf("b", usd("2"), { ...late, caller: bob }))).toMatchObject({ room: usd("4") });
+    expect(await ledger.extend("b", usd("1"), usd("1"), midnight - 500)).toEqual({ ok: true, granted: usd("1") });
+    // Batched with an admission of the next day, whose window has no raise.
+    const [extended, held] = await Promise.all([
+      ledger.extend("b", usd("9"), usd("1"), next),
+      ledger.hold(holdOf("c", usd("1.01"), { at: next, caller: bob })),
+    ]);
+    expect(extended).toEqual({ ok: true, granted: usd("3") });
+    expect(held).toMatchObject({ ok: false, shortage: { window: { start: midnight, raises: [] } } });
+    expect(await ledger.extend("b", usd("1"), usd("1"), next)).toMatchObject({
+      ok: false,
+      shortage: { window: { start: today.from, raises: [{ amount: usd("5"), until: midnight }] } },
+    });
+    // The clock was set back to the previous day.
+    await ledger.setBudget(budget(everyRequest, "1d", "1"), next);
+    await ledger.raiseBudget({ ...raise, ...today, scope: "all" }, noon);
+    expect(
+      await ledger.hold(holdOf("d", usd("1"), { at: next, caller: { key: "k-carol", team: null } })),
+    ).toMatchObject({ room: 0n });
+    expect(await ledger.extend("d", usd("1"), usd("0.1"), noon)).toMatchObject({ ok: false });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("does not extend a hold by a raise that ended before the hold's window did", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const midnight = noon + 12 * hourMs;
+    await ledger.setBudget(budget(everyRequest, "1d", "1"), noon);
+    const raise = {
+      scope: "all",
+      period: "1d",
+      subject: "",
+      amount: usd("1"),
+      from: noon - 12 * hourMs,
+      why: "a demo",
+    };
+    await ledger.raiseBudget({ ...raise, until: noon + hourMs }, noon);
+    expect(await ledger.hold(holdOf("a", usd("0.9")))).toMatchObject({ room: usd("1.1") });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.2"), midnight + 1)).toMatchObject({ ok: false });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"), midnight + 1)).toEqual({ ok: true, granted: usd("0.1") });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("raises an each-key budget for one key, even before that key's first request", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(eachKeyScope(), "1d", "1"), noon);
+    const raise = { scope: "each-key", period: "1d", subject: "k-alice", amount: usd("4"), from: noon - 12 * hourMs };
+    const given = { ...raise, until: noon + 12 * hourMs, why: "an evaluation" };
+    expect(await ledger.raiseBudget({ ...given, scope: "all" }, noon)).toEqual({ ok: false, reason: "no_such_budget" });
+    const tooMuch = { ...given, amount: (picoUsdMax - usd("0.5")) as PicoUsd };
+    expect(await ledger.raiseBudget(tooMuch, noon)).toEqual({ ok: false, reason: "too_large" });
+    expect(await ledger.raiseBudget(given, noon, "root")).toMatchObject({ ok: true });
+    const large = usd("1.01");
+    expect(await ledger.hold(holdOf("b", large, { caller: bob }))).toMatchObject({ ok: false });
+    expect(await ledger.hold(holdOf("a", large))).toMatchObject({ ok: true, keyRoom: usd("3.99") });
+    const { entries } = await store.audit.entries({ limit: 1 });
+    expect(entries).toMatchObject([
+      {
+        at: noon,
+        by: "root",
+        action: "budgets.raise",
+        object: "budget:each-key/1d",
+        before: null,
+        after: {
+          limit_usd: "1.00",
+          subject: "key=k-alice",
+          amount_usd: "4.00",
+          until: "2026-11-21T00:00:00.000Z",
+          why: "an evaluation",
+        },
+      },
+    ]);
+  });
+
+  it("keeps raises when a budget changes or the ledger reopens, and removes them with the budget", async () => {
+    const home = kind.newHome(manualClock(noon));
+    await using _ = home;
+    {
+      await using store = await home.open();
+      await store.ledger.setBudget(budget(keyScope("k-alice"), "total", "1"), noon);
+      const raise = { scope: "key:k-alice", period: "total", subject: "", amount: usd("1"), from: 0, until: null };
+      await store.ledger.raiseBudget({ ...raise, why: "paid" }, noon);
+      expect(await store.ledger.hold(holdOf("a", usd("1.5")))).toMatchObject({ ok: true });
+    }
+    await using store = await home.open();
+    const { ledger } = store;
+    expect(await ledger.hold(holdOf("b", usd("0.51")))).toMatchObject({ ok: false });
+    await ledger.setBudget(budget(keyScope("k-alice"), "total", "3"), noon);
+    expect(await ledger.hold(holdOf("c", usd("2.5")))).toMatchObject({ ok: true, room: 0n });
+    await ledger.removeBudget("key:k-alice", "total", noon);
+    await ledger.setBudget(budget(keyScope("k-alice"), "total", "4"), noon);
+    expect(await ledger.hold(holdOf("d", usd("0.01")))).toMatchObject({ ok: false });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("limits how many users a key may name for the first time on a day", async () => {
+    await using home = kind.newHome(manualClock(noon), { subjectsMax: 3 });
+    const hold = (store: Store, id: string, user: string | null, more: { at?: number; caller?: Caller } = {}) =>
+      store.ledger.hold(holdOf(id, usd("0.1"), { ...more, caller: { ...(more.caller ?? alice), user } }));
+    const tooMany = { ok: false, reason: "too_many_subjects" };
+    {
+      await using store = await home.open();
+      await hold(store, "before", "u0");
+      for (const scope of ["each-user", "each-key each-user"])
+        await store.ledger.setBudget(budget(parseScope(scope) as Scope, "1h", "1", "soft"), noon);
+      // A user of a charge from before the budget is known; a user without a budget does not count.
+      expect(await hold(store, "known", "u0")).toMatchObject({ ok: true });
+      expect(await hold(store, "a", "u1")).toMatchObject({ ok: true });
+      expect(await hold(store, "b", "u2")).toEqual(tooMany);
+      expect(await hold(store, "b", "u2", { caller: bob })).toMatchObject({ ok: true });
+      expect((await store.ledger.windows(noon)).map(({ subject }) => subject)).not.toContain("k-alice u2");
+    }
+    await using store = await home.open();
+    expect(await hold(store, "c", "u3")).toEqual(tooMany);
+    // Neither another hour of a known user nor a repeated hold is new.
+    expect(await hold(store, "d", "u1", { at: noon + hourMs })).toMatchObject({ ok: true });
+    expect(await hold(store, "a", "u1")).toMatchObject({ ok: true });
+    expect(await hold(store, "e", "u3", { at: noon + 24 * hourMs })).toMatchObject({ ok: true });
+    expect(await hold(store, "f", "u4", { at: noon })).toEqual(tooMany);
+    expect(await store.ledger.verify()).toMatchObject(clean);
+  });
+
+  it("opens no windows for unbounded requests of made-up models, and only a few for those above the limit", async () => {
+    await using home = kind.newHome(manualClock(noon), { subjectsMax: 3 });
+    await using store = await home.open();
+    const { ledger } = store;
+    const hold = (id: string, amount: PicoUsd | null, bounded = true) =>
+      ledger.hold(holdOf(id, amount, { models: [`made-up-${id}`], bounded }));
+    expect(await hold("early", null)).toMatchObject({ ok: true });
+    await ledger.setBudget(budget(parseScope("key:k-alice each-model") as Scope, "1d", "1"), noon);
+    const windows = async () => (await ledger.windows(noon)).map(({ subject }) => subject);
+    expect(await windows()).toEqual(["made-up-early"]);
+    const notBounded = { ok: false, reason: "not_bounded" };
+    for (let index = 0; index < 6; index++) {
+      expect(await hold(`m${index}`, null)).toEqual(notBounded);
+      expect(await hold(`n${index}`, usd("0.1"), false)).toEqual(notBounded);
+    }
+    expect(await hold("early", null)).toEqual({ ok: true, room: null, keyRoom: null });
+    expect(await windows()).toEqual(["made-up-early"]);
+    for (let index = 0; index < 6; index++)
+      expect(await hold(`r${index}`, usd("2"))).toMatchObject({ reason: index < 3 ? "no_room" : "too_many_subjects" });
+    expect(await hold("last", null)).toEqual(notBounded);
+    expect(await windows()).toHaveLength(4);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("refuses unbounded holds only under a hard budget", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(everyRequest, "1d", "1", "soft"), noon);
+    expect(await ledger.hold(holdOf("a", null))).toMatchObject({ ok: true, room: null });
+    expect(await ledger.hold(holdOf("b", usd("5"), { bounded: false }))).toMatchObject({ ok: true, room: null });
+    expect(await ledger.extend("a", usd("1"), usd("1"), noon)).toEqual({ ok: true, granted: usd("1") });
+    await ledger.setBudget(budget(keyScope("k-alice"), "1d", "100"), noon);
     expect(await ledger.hold(holdOf("c", null))).toEqual({ ok: false, reason: "not_bounded" });
     expect(await ledger.hold(holdOf("d", usd("1"), { bounded: false }))).toEqual({ ok: false, reason: "not_bounded" });
-    expect(await ledger.hold(holdOf("e", null, { caller: bob }))).toEqual({ ok: true, room: null });
+    expect(await ledger.hold(holdOf("e", null, { caller: bob }))).toMatchObject({ ok: true, room: null });
     await ledger.post("a", assumed(null), endAt(noon));
     expect(await ledger.charge("a")).toMatchObject({ cost: null, formula: "unpriced", source: "assumed" });
     expect(await ledger.report({ by: [], since: noon, until: noon + 1 })).toMatchObject([
@@ -461,7 +783,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("counts a hold against every budget of its caller, each key's own among them", async () => {
+  it("counts a hold against every budget that applies to its caller, including each-key budgets", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
@@ -478,13 +800,13 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       ["key:k-bob/1w", "", usd("2")],
       ["each-key/1w", "k-alice", usd("1")],
       ["each-key/1w", "k-bob", usd("2")],
-      ["each-key:red/1w", "k-alice", usd("1")],
-      ["each-key:red/1w", "k-bob", usd("2")],
+      ["team:red each-key/1w", "k-alice", usd("1")],
+      ["team:red each-key/1w", "k-bob", usd("2")],
     ]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("shows a caller only the windows that apply to it, also before a hold opens them", async () => {
+  it("shows a caller only the windows that apply to it, even before a hold opens them", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
@@ -504,7 +826,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       ["team:red/1d", "", 0n, 0n],
       ["key:k-bob/1d", "", 0n, 0n],
       ["each-key/1d", "k-bob", 0n, 0n],
-      ["each-key:red/1d", "k-bob", 0n, 0n],
+      ["team:red each-key/1d", "k-bob", 0n, 0n],
     ]);
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.hold(holdOf("b", usd("2"), { caller: bob }));
@@ -514,21 +836,21 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       ["team:red/1d", "", usd("0.5"), usd("1")],
       ["key:k-bob/1d", "", usd("0.5"), 0n],
       ["each-key/1d", "k-bob", usd("0.5"), 0n],
-      ["each-key:red/1d", "k-bob", usd("0.5"), 0n],
+      ["team:red each-key/1d", "k-bob", usd("0.5"), 0n],
     ]);
-    // A key that has moved keeps what it spent for itself; the team that it left keeps what it spent there.
+    // A key that moves keeps its own spent amounts; the team that it leaves keeps the team's.
     expect(await seenBy({ key: "k-bob", team: "blue" })).toEqual([
       ["all/1d", "", usd("0.5"), usd("1")],
       ["team:blue/1d", "", 0n, 0n],
       ["key:k-bob/1d", "", usd("0.5"), 0n],
       ["each-key/1d", "k-bob", usd("0.5"), 0n],
-      ["each-key:blue/1d", "k-bob", 0n, 0n],
+      ["team:blue each-key/1d", "k-bob", 0n, 0n],
     ]);
     expect(await seenBy({ key: "", team: null }, noon + day)).toEqual([["all/1d", "", 0n, 0n]]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("settles the running requests of a moved key with its old team, and counts later ones against the new team", async () => {
+  it("charges a moved key's requests in flight to its old team, and later ones to the new team", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["team:red", "team:blue", "each-key", "each-key:blue", "key:k-bob"]) {
@@ -538,7 +860,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     await ledger.hold(holdOf("before", usd("1"), { caller: bob }));
     const moved = { key: "k-bob", team: "blue" };
     expect(await ledger.hold(holdOf("after", usd("1"), { caller: moved }))).toMatchObject({ ok: true });
-    // Its own budgets go with it: they are used up, though the new team's are not.
+    // The key's own budgets follow it and are used up, although the new team's budget is not.
     const refused = await ledger.hold(holdOf("more", usd("0.5"), { caller: moved }));
     expect(refused).toMatchObject({ ok: false, reason: "no_room", shortage: { exhausted: false } });
     await ledger.post("before", posting(500_000, 0), endAt(noon));
@@ -547,26 +869,23 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       { id: "team:red/1d", subject: "", spent: usd("0.5"), held: 0n },
       { id: "team:blue/1d", subject: "", spent: usd("0.25"), held: 0n },
       { id: "each-key/1d", subject: "k-bob", spent: usd("0.75"), held: 0n },
-      { id: "each-key:blue/1d", subject: "k-bob", spent: usd("0.25"), held: 0n },
+      { id: "team:blue each-key/1d", subject: "k-bob", spent: usd("0.25"), held: 0n },
       { id: "key:k-bob/1d", subject: "", spent: usd("0.75"), held: 0n },
     ]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("builds a new budget's window from the charges, pending ones too, and settles them there", async () => {
+  it("builds a new budget's window from existing charges, including pending ones", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.hold(holdOf("b", usd("2")));
     await ledger.post("a", posting(500_000, 0), endAt(noon));
-    await ledger.setBudget(budget({ kind: "eachKey", team: null }, "1d", "3"), noon + 10);
+    await ledger.setBudget(budget(eachKeyScope(), "1d", "3"), noon + 10);
     expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: usd("2") }]);
     await ledger.void("b", "left", endAt(noon));
     expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: 0n }]);
-    const changed = await ledger.setBudget(
-      { ...budget({ kind: "eachKey", team: null }, "1d", "0.6", "soft"), warnPercent: 80 },
-      noon,
-    );
+    const changed = await ledger.setBudget({ ...budget(eachKeyScope(), "1d", "0.6", "soft"), warnPercent: 80 }, noon);
     expect(await ledger.windows(noon)).toMatchObject([
       { budget: { ...changed, mode: "soft", limit: usd("0.6"), warnPercent: 80 }, spent: usd("0.5") },
     ]);
@@ -576,15 +895,15 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("keeps a charge in the window of its admission, whenever it ends and however the clock steps", async () => {
+  it("keeps a charge in the window of its admission, whenever it settles and however the clock changes", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.hold(holdOf("early", usd("1"), { at: noon - 10 }));
-    await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
+    await ledger.setBudget(budget(everyRequest, "1h", "5"), noon);
     await ledger.hold(holdOf("a", usd("2"), { at: noon + 1 }));
     await ledger.hold(holdOf("b", usd("3"), { at: noon + hourMs }));
-    expect(await ledger.extend("early", usd("0"), usd("0"))).toEqual({ ok: true, granted: 0n });
-    // The clock steps back into an hour that has no window yet, in which a charge is pending.
+    expect(await ledger.extend("early", usd("0"), usd("0"), noon)).toEqual({ ok: true, granted: 0n });
+    // The clock was set back into an hour without a window, in which a charge is pending.
     await ledger.hold(holdOf("c", usd("1"), { at: noon - 5 }));
     expect((await sums(store, noon - 1))[0]).toMatchObject({ spent: 0n, held: usd("2") });
     await ledger.post("early", posting(10, 0), endAt(noon + 2 * hourMs));
@@ -596,10 +915,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("keeps one sum of a window that is settled and held in by turns with a later one", async () => {
+  it("keeps correct sums of a window that changes alternately with a later one", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
+    await ledger.setBudget(budget(everyRequest, "1h", "5"), noon);
     await ledger.hold(holdOf("a", usd("2")));
     await ledger.hold(holdOf("b", usd("1"), { at: noon + hourMs }));
     await Promise.all([
@@ -612,10 +931,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("adds a correction as a row of its own", async () => {
+  it("adds a correction as a separate row", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "5"), noon);
     await ledger.hold(holdOf("a", usd("1")));
     const correction = {
       id: "fix-1",
@@ -629,7 +948,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     await ledger.post("a", posting(100_000, 0), endAt(noon));
     expect(await ledger.adjust("a", correction)).toBe("ok");
     expect(await ledger.adjust("a", correction)).toBe("repeated");
-    // Its time is the charge's, whenever it is made: that is where it moves windows and days.
+    // A correction has the time of its charge, whenever it is made, so that it changes the charge's windows and days.
     expect(await ledger.charge("fix-1")).toMatchObject({
       state: "posted",
       formula: "adjustment",
@@ -657,11 +976,11 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("posts holds whose owner is gone, except those of known tasks", async () => {
+  it("posts holds whose owner, the process that placed them, is gone, except those of bound tasks", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();
-      await before.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), noon);
+      await before.ledger.setBudget(budget(everyRequest, "1d", "20"), noon);
       await before.ledger.hold(holdOf("a", usd("1")));
       await before.ledger.hold(holdOf("b", usd("2"), { kind: "task" }));
       await before.tasks.bind(taskOf("b"));
@@ -691,11 +1010,11 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
   });
 
-  it("corrects a hold that was posted for a dead owner to its later settlement, once", async () => {
+  it("corrects the posted charge of an orphaned hold to a later settlement, once", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();
-      await before.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), noon);
+      await before.ledger.setBudget(budget(everyRequest, "1d", "20"), noon);
       for (const id of ["down", "up", "void", "assumed", "reported"]) await before.ledger.hold(holdOf(id, usd("1")));
       await before.ledger.post("reported", posting(1_000_000, 0), endAt(noon));
     }
@@ -733,7 +1052,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await store.ledger.verify()).toEqual({ charges: 8, differences: [] });
   });
 
-  it("names old holds, oldest first, and whether their owner is gone", async () => {
+  it("lists old holds, oldest first, and states whether their owner is gone", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();
@@ -750,7 +1069,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       { id: "a", kind: "request", at: noon - 9, key: "k-alice", amount: null, isOrphaned: true },
       { id: "b", kind: "task", at: noon - 5, key: "k-alice", amount: usd("2"), isOrphaned: true },
     ]);
-    // A command is no proxy: no owner has the holds that it placed.
+    // A command is not a proxy, so the holds that it places have no owner.
     const isCommand = kind.name === "sqlite in process";
     expect((await store.ledger.oldHolds(noon + 1)).at(-1)).toMatchObject({ id: "c", isOrphaned: isCommand });
   });
@@ -772,9 +1091,88 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ids({ model: "other" })).toEqual([]);
     expect(await ids({ after: "nothing" })).toEqual([]);
     expect(await ids({ state: "pending", after: "c2" })).toEqual(["c1", "c0"]);
+    expect(await ids({ order: "asc", after: "c1", limit: 2 })).toEqual(["c2", "c3"]);
   });
 
-  it("reports by every dimension, the same from quarter hours and from days", async () => {
+  it("filters charges, and sorts them by cost across pages", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const inputs = [3000, 1000, 3000, 0, 2000, 3000, 1000];
+    for (const [n, input] of inputs.entries()) {
+      const id = `0000000${n}-request`;
+      await ledger.hold(holdOf(id, usd("1"), { caller: n === 6 ? { key: "k-x", team: null } : alice, at: noon + n }));
+      const more = { ...(n === 1 && { doubts: ["served_model", "hosted_tool"] as const }) };
+      await ledger.post(id, { ...posting(input, 0), ...more }, { ...endAt(noon + n), status: n === 2 ? 429 : 200 });
+    }
+    await ledger.hold(holdOf("waiting-one", usd("1"), { at: noon + 9 }));
+    const found = async (query: object) =>
+      (await ledger.charges({ limit: 10, ...query })).charges.map(({ id }) => id.slice(7, 8));
+    expect(await found({ team: "red", since: noon + 4 })).toEqual([..."-54"]);
+    expect(await found({ without: "team", since: noon + 3 })).toEqual(["6"]);
+    for (const none of [{ without: "key" }, { without: "group" }, { group: "other" }])
+      expect(await found(none)).toEqual([]);
+    expect(await found({ group: "general", without: "team", until: noon + 7 })).toEqual(["6"]);
+    expect(await found({ status: [400, 499] })).toEqual(["2"]);
+    expect(await found({ source: "assumed" })).toEqual([]);
+    expect(await found({ source: "reported", order: "asc", until: noon + 2 })).toEqual([..."01"]);
+    expect(await found({ doubt: true })).toEqual(["1"]);
+    expect(await found({ doubt: "hosted_tool" })).toEqual(["1"]);
+    expect(await found({ doubt: "time_based" })).toEqual([]);
+    expect(await found({ minCost: usd("0.002"), maxCost: usd("0.002") })).toEqual(["4"]);
+    expect(await found({ maxCost: usd("0.001") })).toEqual([..."631"]);
+    expect(await found({ idPrefix: "0000000" })).toEqual([..."6543210"]);
+    expect(await found({ idPrefix: "00000003-r" })).toEqual(["3"]);
+    expect(await found({ idPrefix: "0000000_" })).toEqual([]);
+    expect(await found({ idPrefix: "1" })).toEqual([]);
+
+    // A pending charge and one without cost tie, as do charges of the same cost.
+    for (const [order, expected] of [
+      ["desc", "520461-3"],
+      ["asc", "3-164025"],
+    ] as const) {
+      const shown: string[] = [];
+      let after: string | undefined;
+      do {
+        const page = await ledger.charges({ sort: "cost", order, limit: 3, ...(after !== undefined && { after }) });
+        shown.push(...page.charges.map(({ id }) => id.slice(7, 8)));
+        after = page.next ?? undefined;
+        expect(page.examinedTo).toBeNull();
+      } while (after !== undefined);
+      expect(shown.join("")).toBe(expected);
+    }
+  });
+
+  it("examines at most the given number of charges, and states where it stopped", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    for (const n of [0, 1, 2, 3, 4, 5, 6, 7]) {
+      const caller = n % 2 === 0 ? alice : bob;
+      await ledger.hold(
+        holdOf(`c${n}`, usd("1"), { caller, at: noon + Math.floor(n / 2), model: n < 3 ? "rare" : "b" }),
+      );
+      await ledger.post(`c${n}`, posting(8000 - 1000 * n, 0), endAt(noon + n));
+    }
+    const page = async (query: object) => {
+      const { charges, next, examinedTo } = await ledger.charges({ limit: 2, examinedMax: 3, ...query });
+      return [charges.map(({ id }) => id).join(" "), next, examinedTo === null ? null : examinedTo - noon];
+    };
+    // By time, each page continues where the previous one stopped.
+    expect(await page({ model: "rare" })).toEqual(["", "c5", 2]);
+    expect(await page({ model: "rare", after: "c5" })).toEqual(["c2", "c2", 1]);
+    expect(await page({ model: "rare", after: "c2" })).toEqual(["c1 c0", null, null]);
+    expect(await page({ model: "rare", order: "asc" })).toEqual(["c0 c1", "c1", null]);
+    expect(await page({ model: "rare", order: "asc", after: "c1" })).toEqual(["c2", "c4", 2]);
+    expect(await page({ model: "rare", key: "k-alice", after: "c6" })).toEqual(["c2 c0", null, null]);
+    // A query by key and time alone needs no bound.
+    expect(await page({ key: "k-bob", limit: 4 })).toEqual(["c7 c5 c3 c1", null, null]);
+    // By cost, only the newest charges are sorted.
+    expect(await page({ sort: "cost" })).toEqual(["c5 c6", "c6", 2]);
+    expect(await page({ sort: "cost", after: "c6" })).toEqual(["c7", null, 2]);
+    expect(await page({ sort: "cost", until: noon + 1 })).toEqual(["c0 c1", null, null]);
+    expect(await page({ sort: "cost", key: "k-bob", examinedMax: 2 })).toEqual(["c5 c7", null, 2]);
+  });
+
+  it("reports by several dimensions, with the same sums from quarter hours and from days", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open("Europe/Berlin");
     const { ledger } = store;
@@ -825,7 +1223,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("counts the posted requests that a client sent again, whichever try it was", async () => {
+  it("counts each posted retry of a client once, whichever attempt it is", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using store = await home.open();
@@ -840,7 +1238,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
         { requests: 3, retries: 2 },
       ]);
     }
-    // A hold that lost its owner is known by its row alone.
+    // A hold whose owner is gone is known only by its row.
     await using store = await home.open("America/New_York");
     const { ledger } = store;
     expect((await ledger.pending()).count).toBe(1);
@@ -853,13 +1251,13 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("keeps the sums right when the time zone changes", async () => {
+  it("keeps correct sums when the time zone changes", async () => {
     await using home = kind.newHome(manualClock("2026-11-20T23:30:00Z"));
     const at = Date.parse("2026-11-20T23:20:00Z");
     {
       await using utc = await home.open();
-      await utc.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), at);
-      await utc.ledger.setBudget(budget({ kind: "eachKey", team: null }, "1d", "20"), at);
+      await utc.ledger.setBudget(budget(everyRequest, "1d", "20"), at);
+      await utc.ledger.setBudget(budget(eachKeyScope(), "1d", "20"), at);
       await utc.ledger.hold(holdOf("a", usd("1"), { at: at - 3 * hourMs }));
       await utc.ledger.hold(holdOf("b", usd("2"), { at, kind: "task" }));
       await utc.ledger.post("a", posting(1000, 0), endAt(at));
@@ -867,10 +1265,10 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     }
     const berlin = await home.open("Europe/Berlin");
     if (kind.name === "sqlite in process") {
-      // A command keeps to the zone of the database.
+      // A command uses the time zone of the database.
       expect((await sums(berlin, at))[0]).toMatchObject({ spent: usd("0.001"), held: usd("2") });
     } else {
-      // It is past midnight in Berlin: the new day has the task only.
+      // It is past midnight in Berlin: the new day has only the task.
       expect(await sums(berlin, at)).toEqual([
         { id: "all/1d", subject: "", spent: 0n, held: usd("2") },
         { id: "each-key/1d", subject: "k-alice", spent: 0n, held: usd("2") },
@@ -884,7 +1282,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     await berlin[Symbol.asyncDispose]();
   });
 
-  it("fails a command that is at fault, and that one only", async () => {
+  it("fails only the faulty command of a batch", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using store = await home.open();
@@ -900,20 +1298,20 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       expect((await ledger.pending()).count).toBe(1);
       expect(await ledger.verify()).toEqual({ charges: 2, differences: [] });
     }
-    // Another run is another owner, although the first one's first transaction was rolled back.
+    // A restart gets a new owner, although the first transaction of the previous owner was rolled back.
     await using after = await home.open();
     await after.ledger.hold(holdOf("c", usd("1")));
     expect(await after.ledger.recover(noon)).toBe(1);
   });
 
-  it("says whether it can be written, which changes nothing", async () => {
+  it("states whether it is writable, without changing anything", async () => {
     await using store = await opened(kind);
     await store.ledger.hold(holdOf("a", usd("1")));
     expect(await store.ledger.isWritable()).toBe(true);
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("counts since its beginning what is posted and what is pending, corrections included", async () => {
+  it("has totals of posted and pending charges since its creation, including corrections", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const nothing = await ledger.totals();
@@ -956,14 +1354,14 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.corrections(noon + 1, noon + 10)).toEqual([]);
   });
 
-  it("knows which of the windows of an instant have reached their threshold or limit, until that is in the outbox", async () => {
+  it("lists the windows that reached their threshold or limit, until their alerts are in the outbox", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const set = (more: Parameters<typeof budget>, warnPercent: number | null) =>
       ledger.setBudget({ ...budget(...more), warnPercent }, noon, "tester");
-    await set([{ kind: "key", key: alice.key }, "1d", "1"], 50);
-    await set([{ kind: "eachKey", team: null }, "total", "0.4", "soft"], null);
-    await set([{ kind: "all" }, "1mo", "2"], 30);
+    await set([keyScope(alice.key), "1d", "1"], 50);
+    await set([eachKeyScope(), "total", "0.4", "soft"], null);
+    await set([everyRequest, "1mo", "2"], 30);
     const crossed = async (at = noon) =>
       (await ledger.windowsToAlert(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
     expect(await crossed()).toEqual([]);
@@ -980,7 +1378,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       ["each-key/total", "k-alice", usd("0.5")],
       ["all/1mo", "", usd("0.6")],
     ]);
-    const tell = async () => {
+    const putAlerts = async () => {
       const alerts = budgetAlerts(await ledger.windowsToAlert(noon, 10));
       await store.outbox.put(
         alerts.map(({ dedupeKey }) => ({
@@ -995,12 +1393,12 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       );
       return alerts.length;
     };
-    expect([await tell(), await tell()]).toEqual([3, 0]);
+    expect([await putAlerts(), await putAlerts()]).toEqual([3, 0]);
     await ledger.hold(holdOf("held", usd("0.5")));
     expect((await ledger.windowsToAlert(noon, 1))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
   });
 
-  it("keeps samples of the account, one an instant, until they are removed", async () => {
+  it("stores one account sample per instant until it is removed", async () => {
     await using home = kind.newHome(manualClock(noon));
     const { ledger, samples, ...store } = await home.open();
     await ledger.hold(holdOf("a", usd("9000000")));

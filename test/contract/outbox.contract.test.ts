@@ -28,7 +28,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     return { home, store, outbox: store.outbox };
   };
 
-  it("takes a message once for each key, also over a restart and after its end", async () => {
+  it("accepts one message per dedupe key, even after a restart or after its delivery", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     expect(await outbox.put([message("a"), message("b"), message("c", { dedupeKey: "key of a" })])).toEqual(["a", "b"]);
@@ -38,6 +38,10 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     await using again = await home.open();
     expect(await again.outbox.put([message("f", { dedupeKey: "key of a" })])).toEqual([]);
     expect(await again.outbox.waiting()).toBe(2);
+    expect((await again.outbox.known(["key of e", "key of x", "key of a"])).toSorted()).toEqual([
+      "key of a",
+      "key of e",
+    ]);
     expect(await again.outbox.list({ kind: "alert", limit: 10 })).toEqual([
       { ...message("e"), state: "waiting", tries: 0, nextTryAt: noon, endedAt: null, lastError: null },
       { ...message("b"), state: "waiting", tries: 0, nextTryAt: noon, endedAt: null, lastError: null },
@@ -45,7 +49,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     ]);
   });
 
-  it("forgets a message's contents once it is delivered or abandoned", async () => {
+  it("deletes a message's contents once it is delivered or abandoned", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -61,7 +65,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     ]);
   });
 
-  it("returns the first message of each target, in order, and the next one only after its end", async () => {
+  it("returns the first message of each target, in order, and the next one once that is delivered or abandoned", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -84,7 +88,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect(await idsDue({ now: noon + 5000 })).toEqual(["r1,b1,g1", null]);
     await outbox.tried("r1", { kind: "given_up", at: noon + 5001, error: "status 500" });
     expect(await idsDue()).toEqual(["b1,r2,g1", null]);
-    // What has ended stays as it ended.
+    // Messages that are delivered or abandoned do not change.
     await outbox.tried("r1", { kind: "delivered", at: noon + 9000 });
     expect((await outbox.list({ kind: "alert", limit: 9 })).at(-1)).toMatchObject({
       state: "given_up",
@@ -95,7 +99,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect(await outbox.waiting()).toBe(3);
   });
 
-  it("treats a retry that is impossibly far ahead as due: the clock was set back", async () => {
+  it("treats a retry that is impossibly far ahead as due because the clock was set back", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -105,7 +109,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect((await due(outbox, { pauseMsMax: 500 * dayMs })).messages).toHaveLength(0);
   });
 
-  it("keeps messages without a receiver for the record, and pages through them", async () => {
+  it("stores messages without a receiver as unsent, and pages through them", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -120,7 +124,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect(await outbox.list({ kind: "alert", limit: 2, after: "stranger" })).toEqual([]);
   });
 
-  it("removes what ended long ago, unless its key is still needed", async () => {
+  it("removes messages that ended long ago unless their dedupe key is still needed", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;

@@ -58,8 +58,8 @@ const scope = "key:id-alice tag:session=run_one/total";
 const inOne = (id: string) =>
   holdOf(id, usd("1"), { caller: { key: "id-alice", team: null }, tags: { session: "run_one" } });
 
-describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("sessions: $name", (kind) => {
-  it("keeps a session with its budget, which holds are checked against", async () => {
+describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the store of sessions: $name", (kind) => {
+  it("stores a session with its budget, which limits holds", async () => {
     await using store = await opened(kind);
     const { sessions, ledger } = store;
     const one = session("one", { budget: usd("1.50"), tags: { feature: 'é, or "so"' } });
@@ -69,12 +69,12 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await sessions.find("run_one")).toEqual(one);
     expect(await sessions.find("run_two")).toBeUndefined();
     expect(await store.budgets()).toEqual([scope]);
-    expect(await ledger.hold(inOne("a"))).toEqual({ ok: true, room: usd("0.50") });
+    expect(await ledger.hold(inOne("a"))).toMatchObject({ ok: true, room: usd("0.50") });
     expect(await ledger.hold(inOne("b"))).toMatchObject({ ok: false, reason: "no_room" });
     expect((await ledger.verify()).differences).toEqual([]);
   });
 
-  it("refuses a key that is not live, and more than it may have open", async () => {
+  it("refuses a session of a key that is not live, or above the maximum of open sessions", async () => {
     await using store = await opened(kind);
     const { sessions, keys } = store;
     await keys.create(key("gone", { revokedAt: noon }));
@@ -89,7 +89,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await sessions.create(session("later", { createdAt: later, expiresAt: later + 1 }), null)).toBe("ok");
   });
 
-  it("refuses more than it may have in an hour, ended ones too", async () => {
+  it("refuses a session above the maximum per hour, which counts ended sessions too", async () => {
     await using store = await opened(kind);
     const { sessions } = store;
     const all = Array.from({ length: runSessionsKeptMax }, async (_, n) => {
@@ -100,7 +100,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await sessions.create(session("x", { createdAt: noon + runBudgetKeptMs }), null)).toBe("ok");
   });
 
-  it("counts parallel beginnings one after the other", async () => {
+  it("limits sessions that begin in parallel", async () => {
     await using store = await opened(kind);
     const begun = Array.from({ length: runSessionsMax + 5 }, (_, n) => store.sessions.create(session(`n${n}`), null));
     expect((await Promise.all(begun)).filter((answer) => answer === "ok")).toHaveLength(runSessionsMax);
@@ -116,7 +116,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await store.sessions.end("run_two", noon + 9)).toBeUndefined();
   });
 
-  it("removes the budget after the end, once nothing is held, and the session after its expiry; charges stay", async () => {
+  it("removes an ended session's budget once nothing is held, and the session after its expiry; charges remain", async () => {
     await using store = await opened(kind);
     const { sessions, ledger } = store;
     await sessions.create(session("one", { budget: usd("5") }), null);
@@ -140,7 +140,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect((await ledger.verify()).differences).toEqual([]);
   });
 
-  it("removes a session that only expired, with its budget", async () => {
+  it("removes an expired session with its budget", async () => {
     await using store = await opened(kind);
     await store.sessions.create(session("one", { budget: usd("5"), expiresAt: noon + 1 }), null);
     await store.sessions.create(session("two"), null);
@@ -150,7 +150,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await store.sessions.find("run_two")).toBeDefined();
   });
 
-  it("sums up one session", async () => {
+  it("sums up a single session", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.hold(inOne("a"));
@@ -163,7 +163,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(await ledger.report({ by: [], ...span, session: "run_three" })).toEqual([]);
   });
 
-  it("misses no request that settles while it is summed up", async () => {
+  it("does not miss a request that settles while the summary is read", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.hold(inOne("a"));
@@ -194,7 +194,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     });
   });
 
-  it("writes down who begins a session with the ledger, and no secret", async () => {
+  it("audits sessions that a command begins, without the secret", async () => {
     await using store = await opened(kind);
     const secret = await store.sessions.secret();
     expect(secret).toMatch(/^[0-9a-f]{64}$/);
@@ -213,7 +213,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect(JSON.stringify(entries)).not.toContain(secret);
   });
 
-  it("keeps the secret from one opening to the next", async () => {
+  it("keeps the signing secret when the ledger reopens", async () => {
     const home = kind.newHome(manualClock(noon));
     const secretNow = async () => {
       await using store = await home.open();

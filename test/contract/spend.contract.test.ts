@@ -8,8 +8,11 @@ const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const midnight = noon - 12 * hourMs;
 
-describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
-  /** Over three days: alice with two models, bob with one, one charge without a price, one voided, one corrected. */
+describe.each(ledgerKinds)("spending over time: $name", (kind) => {
+  /**
+   * Charges of today and of the day before yesterday: of alice with two models, of bob, and without a key. One is
+   * unpriced, one voided, one corrected.
+   */
   async function filled() {
     const owned = new AsyncDisposableStack();
     const home = owned.use(kind.newHome(manualClock(noon)));
@@ -36,9 +39,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     });
     return { ledger, [Symbol.asyncDispose]: () => owned.disposeAsync() };
   }
-  const cents = (text: string) => usd(text);
 
-  it("by days", async () => {
+  it("is summed by day", async () => {
     await using filledOne = await filled();
     const rows = await filledOne.ledger.spend({
       by: [],
@@ -52,8 +54,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
         names: [],
         requests: 1,
         unpricedRequests: 0,
-        cost: cents("0.001"),
-        listCost: cents("0.002"),
+        cost: usd("0.001"),
+        listCost: usd("0.002"),
         inDoubt: 0n,
       },
       {
@@ -61,14 +63,14 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
         names: [],
         requests: 4,
         unpricedRequests: 1,
-        cost: cents("0.008"),
-        listCost: cents("0.018"),
-        inDoubt: cents("0.002"),
+        cost: usd("0.008"),
+        listCost: usd("0.018"),
+        inDoubt: usd("0.002"),
       },
     ]);
   });
 
-  it("by hours from any quarter on, split by what is asked for", async () => {
+  it("is summed by hours that start at any quarter hour, split by model and key", async () => {
     await using filledOne = await filled();
     const rows = await filledOne.ledger.spend({
       by: ["model", "key"],
@@ -77,14 +79,14 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
       until: noon + 30 * 60_000,
     });
     expect(rows.map(({ start, names, cost }) => [(start - noon) / 60_000, ...names, cost])).toEqual([
-      [-90, "model-b", "k-alice", cents("0.002")],
-      [-30, "model-a", null, cents("0.004")],
-      [-30, "model-a", "k-bob", cents("0.002")],
+      [-90, "model-b", "k-alice", usd("0.002")],
+      [-30, "model-a", null, usd("0.004")],
+      [-30, "model-a", "k-bob", usd("0.002")],
       [-30, "unknown", "k-alice", 0n],
     ]);
   });
 
-  it("with only some names separate", async () => {
+  it("is split into some names and one row for all others", async () => {
     await using filledOne = await filled();
     const rows = await filledOne.ledger.spend({
       by: ["key"],
@@ -94,13 +96,13 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
       apart: ["k-bob", null],
     });
     expect(rows.map(({ names, requests, cost }) => [...names, requests, cost])).toEqual([
-      [null, 1, cents("0.004")],
-      [otherNames, 2, cents("0.002")],
-      ["k-bob", 1, cents("0.002")],
+      [null, 1, usd("0.004")],
+      [otherNames, 2, usd("0.002")],
+      ["k-bob", 1, usd("0.002")],
     ]);
   });
 
-  it("all in one, the same from days as from hours", async () => {
+  it("is summed over the whole span, with the same result if the span starts or ends within a day", async () => {
     await using filledOne = await filled();
     const { ledger } = filledOne;
     const days = await ledger.spend({
@@ -117,8 +119,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     });
     expect(hours).toEqual(days);
     expect(days.map(({ names, cost }) => [...names, cost])).toEqual([
-      [null, null, cents("0.004")],
-      ["red", "general", cents("0.005")],
+      [null, null, usd("0.004")],
+      ["red", "general", usd("0.005")],
     ]);
     const edged = await ledger.spend({
       by: ["team", "group"],
@@ -129,42 +131,56 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     expect(edged.map(({ start: _start, ...row }) => row)).toEqual(days.map(({ start: _start, ...row }) => row));
     expect(
       await ledger.spend({ by: [], each: "all", since: midnight, until: midnight + dayMs, key: "k-bob" }),
-    ).toMatchObject([{ requests: 1, cost: cents("0.002") }]);
+    ).toMatchObject([{ requests: 1, cost: usd("0.002") }]);
     expect(await ledger.spend({ by: [], each: "all", since: midnight - dayMs, until: midnight })).toEqual([]);
+  });
+
+  it("is summed by month, and filtered by team and model", async () => {
+    await using filledOne = await filled();
+    const { ledger } = filledOne;
+    const span = { since: midnight - 40 * dayMs, until: midnight + dayMs };
+    expect(await ledger.spend({ by: [], each: "month", ...span })).toMatchObject([
+      { start: Date.UTC(2026, 10, 1), requests: 5, cost: usd("0.009") },
+    ]);
+    const inTeam = await ledger.spend({ by: ["model", "key"], each: "month", ...span, team: "red", model: "model-b" });
+    expect(inTeam.map(({ names, requests, cost }) => [...names, requests, cost])).toEqual([
+      ["model-b", "k-alice", 1, usd("0.002")],
+    ]);
+    expect(await ledger.spend({ by: [], each: "all", ...span, team: "blue" })).toEqual([]);
   });
 });
 
 describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
-  it("are the newest first, then those that were created or settled since", async () => {
+  it("are returned newest first by the first poll; later polls return those created or settled since", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
-    const look = async (query: Omit<RecentQuery, "limit">) => {
+    const poll = async (query: Omit<RecentQuery, "limit">) => {
       const { charges, cursor } = await ledger.recent({ limit: 100, ...query });
       return { ids: charges.map(({ id, state }) => `${id} ${state}`), cursor };
     };
-    // Where several write, a look shows again what a transaction wrote that began before the last look and was not over then.
+    // With several writers, a poll repeats charges of transactions that were still open at the previous poll.
     const expectNews = (ids: readonly string[], news: readonly string[]) =>
       expect(ids).toEqual(kind.name === "postgres" ? expect.arrayContaining([...news]) : news);
-    expect((await look({})).ids).toEqual([]);
+    expect((await poll({})).ids).toEqual([]);
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.hold(holdOf("b", usd("1"), { caller: bob, model: "model-b" }));
-    const first = await look({});
+    const first = await poll({});
     expect(first.ids).toEqual(["b pending", "a pending"]);
     await ledger.post("a", posting(1, 1), endAt(noon + 10_000));
-    const second = await look({ after: first.cursor });
+    const second = await poll({ after: first.cursor });
     expectNews(second.ids, ["a posted"]);
     await ledger.hold(holdOf("c", usd("1"), { at: noon + 20_000 }));
     await ledger.void("b", "gateway_429", endAt(noon + 20_000));
-    const third = await look({ after: second.cursor });
+    const third = await poll({ after: second.cursor });
     expect(third.ids.slice(0, 2)).toEqual(["c pending", "b voided"]);
     expectNews(
-      (await look({ after: third.cursor })).ids.filter((id) => !id.startsWith("b ")),
+      (await poll({ after: third.cursor })).ids.filter((id) => !id.startsWith("b ")),
       [],
     );
   });
 
-  it("are those that match the filter", async () => {
+  it("are filtered", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
 import { usd } from "../../src/core/money.ts";
-import { endAt, holdOf, ledgerKinds, noon, posting, price, priceId } from "../support/ledger-fixtures.ts";
+import { alice, endAt, holdOf, ledgerKinds, noon, posting, price, priceId } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 async function whole(parts: AsyncIterable<readonly Charge[]>): Promise<(readonly Charge[])[]> {
@@ -11,10 +11,12 @@ async function whole(parts: AsyncIterable<readonly Charge[]>): Promise<(readonly
 }
 
 describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
-  it("has all of a span, oldest first, in every state", async () => {
+  it("has all charges of a span in every state, oldest first", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
+    const stated = { user: "u_1", labels: { env: "prod" } };
+    const caller = { ...alice, ...stated };
     for (const [id, at] of [
       ["late", noon + 5],
       ["b", noon],
@@ -22,7 +24,7 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
       ["c", noon],
       ["before", noon - 9],
     ] as const) {
-      await ledger.hold(holdOf(id, usd("1"), { at, tags: { of: id } }));
+      await ledger.hold(holdOf(id, usd("1"), { at, caller, tags: { of: id } }));
     }
     await ledger.post("a", posting(1, 1), endAt(noon + 1));
     await ledger.void("c", "left", endAt(noon + 1));
@@ -35,10 +37,11 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
       ["c", "voided"],
     ]);
     expect(parts.flat()[0]).toEqual(await ledger.charge("a"));
+    for (const charge of parts.flat()) expect(charge).toMatchObject(stated);
     expect((await whole(ledger.stream({ since: noon, until: noon }))).flat()).toEqual([]);
   });
 
-  it("is one snapshot, whatever happens meanwhile", async () => {
+  it("is a snapshot that later changes do not affect", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
@@ -52,12 +55,12 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
       seen.push(...part.map(({ state }) => state));
     }
     expect(seen).toEqual(Array.from({ length: 1200 }, () => "pending"));
-    // A reader that leaves early leaves nothing open.
+    // A reader that stops early leaves nothing open.
     for await (const _ of ledger.stream({ since: noon, until: noon + 9999 })) break;
     expect((await ledger.charge("r1100"))?.state).toBe("voided");
   });
 
-  it("knows the price that a charge names", async () => {
+  it("has charges whose price the ledger finds by its id", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await store.ledger.hold(holdOf("a", usd("1")));

@@ -1,9 +1,10 @@
+import { everyRequest } from "../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
 import type { TaskEnding } from "../../src/ports/task-store.ts";
-import type { Store } from "../../src/ledger/store.ts";
+import type { Store } from "../../src/ports/store.ts";
 import {
   assumed,
   bob,
@@ -19,7 +20,7 @@ import { manualClock } from "../support/manual-clock.ts";
 
 const llm = { type: "llm", units: "2500000.5" };
 
-/** USD 0.25000005 by units of which ten million are a dollar. */
+/** USD 0.25000005 from units of which ten million are a dollar. */
 const byUnits: Posting = {
   ...assumed(null),
   cost: usd("0.25000005"),
@@ -47,7 +48,7 @@ async function hold({ ledger }: Store, ...ids: string[]): Promise<void> {
 }
 
 describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
-  it("are found by their charge, and counted while they run, also after a restart", async () => {
+  it("are found by their charge, and listed while they run, even after a restart", async () => {
     await using home = newHome(manualClock(noon));
     {
       await using store = await home.open();
@@ -61,7 +62,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect((await again.tasks.runningTasks()).map(({ charge, model }) => [charge, model])).toEqual([["a", "suno-a"]]);
   });
 
-  it("show their consumption next to their charge in every query; units without a price are summed by type", async () => {
+  it("show their consumption with their charge in every query; unpriced units are summed by type", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const used: readonly (readonly [id: string, type: string, units: string, unitsPerUsd: string | null])[] = [
@@ -117,7 +118,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await ledger.rawUnits({ since: noon + 1, until: noon + 2 })).toEqual([]);
   });
 
-  it("have callbacks, which are found by digest and by charge after a restart", async () => {
+  it("have callbacks that are found by digest and by charge, even after a restart", async () => {
     await using home = newHome(manualClock(noon));
     const callback = { charge: "a", digest: "d1", sealed: "v1.x", createdAt: noon };
     {
@@ -129,7 +130,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect([await again.callbacks.byDigest("d2"), await again.callbacks.byCharge("b")]).toEqual([undefined, undefined]);
   });
 
-  it("are bound to one pending charge of a task, once", async () => {
+  it("are bound once to a pending charge of a task", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await hold(store, "a", "b", "over");
@@ -154,10 +155,10 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.tasks.running()).toBe(1);
   });
 
-  it("end with their charge, once, for any caller", async () => {
+  it("settle once with their charge, even if their end is reported many times", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
-    await store.ledger.setBudget(budget({ kind: "all" }, "total", "9"), noon);
+    await store.ledger.setBudget(budget(everyRequest, "total", "9"), noon);
     await hold(store, "a");
     await store.tasks.bind(taskOf("a"));
     const task = { taskId: "task-a", charge: "a" };
@@ -166,7 +167,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(results.every((result) => result.ok && result.state === "posted" && result.cost === usd("0.25000005"))).toBe(
       true,
     );
-    // A late word of another end changes nothing.
+    // A later report of another end changes nothing.
     const late = await store.tasks.end(
       task,
       ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "network" }),
@@ -194,7 +195,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("are noted while they run, and not after", async () => {
+  it("store observations while they run, and none afterwards", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await hold(store, "a");
@@ -226,7 +227,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("are due in the order of time, except those that are being polled", async () => {
+  it("are due in order of time, except those being polled", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await hold(store, "a", "b", "c", "d");
@@ -240,12 +241,12 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await due(noon + 99)).toEqual([["d", "c", "b"], noon + 100]);
     expect(await due(noon + 99, ["task-c"], 1)).toEqual([["d"], noon + 100]);
     expect(await due(noon + 100)).toEqual([["d", "c", "b", "a"], null]);
-    // A clock that has stepped back by more than any pause.
+    // The clock was set back by more than any pause.
     expect(await due(noon - 5000)).toEqual([["d", "c", "b", "a"], null]);
     expect(await due(noon - 500)).toEqual([[], noon + 97]);
   });
 
-  it("are listed, newest first and in pages, and outlive a restart", async () => {
+  it("are listed newest first, in pages, and survive a restart", async () => {
     await using home = newHome(manualClock(noon));
     {
       await using before = await home.open();

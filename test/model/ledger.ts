@@ -2,19 +2,27 @@ import type { LedgerTotals } from "../../src/core/account.ts";
 import { invariant } from "../../src/core/assert.ts";
 import {
   amountToHold,
-  appliesTo,
   basisToHold,
-  callerOf,
-  formatScope,
   shortageOf,
-  subjectOf,
-  tightestRoom,
+  noRooms,
+  roomsOf,
+  smallestRemaining,
   worstShortage,
   type Budget,
   type BudgetWindow,
-  type Caller,
+  type Raise,
   type Shortage,
 } from "../../src/core/budget.ts";
+import {
+  appliesTo,
+  formatScope,
+  hasSubjects,
+  limitsUnbounded,
+  subjectsOf,
+  type Caller,
+  hasClientSubjects,
+  subjectsMaxDefault,
+} from "../../src/core/scope.ts";
 import { correctionFault, type Charge, type Source } from "../../src/core/charge.ts";
 import { standardBilling } from "../../src/core/cost.ts";
 import { noDoubts, noTokens } from "../../src/core/usage.ts";
@@ -22,8 +30,8 @@ import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../src/core/
 import type { CorrectionMade } from "../../src/core/reconciliation.ts";
 import type { Calendar } from "../../src/ports/calendar.ts";
 import {
-  isTagDimension,
-  tagNameOf,
+  isOfCharges,
+  namedDimension,
   type AdjustResult,
   type ChargeEnd,
   type ChargePage,
@@ -32,7 +40,9 @@ import {
   type ExtendResult,
   type HoldRequest,
   type HoldResult,
+  type NewRaise,
   type Posting,
+  type RaiseResult,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
@@ -46,48 +56,62 @@ import {
   type SpendRow,
 } from "../../src/ports/spend.ts";
 import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../../src/ledger/commands.ts";
-import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/ledger/late-settlement.ts";
-import { chargesToScan, writtenLateMs } from "../../src/ledger/recent-charges.ts";
+import { isPostedForDeadProxy, lateCorrection, lateSettlement } from "../../src/ledger/late-settlement.ts";
+import { chargesToScan, writeDelayMsMax } from "../../src/ledger/recent-charges.ts";
 import { ReportSums } from "../../src/ledger/report-sums.ts";
 import type { PostedCharge } from "../../src/ledger/what-if-sums.ts";
 
 const quarterMs = 900_000;
 const hourMs = 3_600_000;
 
-/** A charge with what the port does not show. */
+/** A charge with its owner, which the port does not show. */
 interface StoredCharge extends Charge {
-  /** The run of a ledger that placed the hold. */
+  /** Owner of the hold: the ledger instance that placed it. */
   readonly owner: number;
 }
 
-/** Outlives the ledger that wrote it, as a file outlives a process. */
+/** State that outlives the ledger that wrote it, as a file outlives a process. */
 export interface ModelState {
   /** In the order of writing. */
   readonly charges: Map<string, StoredCharge>;
   /** In the order of creation, by id. */
   readonly budgets: Map<string, Budget>;
-  /** Windows that exist, by their name; their sums are always added up from the charges. */
+  /** Existing windows by name. Their sums are always computed from the charges. */
   readonly opened: Map<string, { readonly budget: string; readonly start: number; readonly subject: string }>;
+  raises: (Raise & { readonly budget: string; readonly subject: string })[];
+  /** Number of new subjects of each key on its latest day. */
+  readonly newSubjects: Map<string, { readonly day: string; readonly subjects: number }>;
+  /** Number of ledgers that were opened on this state. */
   runs: number;
   timeZone: string | null;
 }
 
 export function emptyState(): ModelState {
-  return { charges: new Map(), budgets: new Map(), opened: new Map(), runs: 0, timeZone: null };
+  return {
+    charges: new Map(),
+    budgets: new Map(),
+    opened: new Map(),
+    newSubjects: new Map(),
+    raises: [],
+    runs: 0,
+    timeZone: null,
+  };
 }
 
 /**
- * The reference that the stores are compared with: the charges are all there is, and every sum is added up from them when
- * it is asked for. The stores keep sums and must agree with this one.
+ * Reference for the stores: it has only charges, and computes every sum from them on request. The stores keep sums
+ * and must agree with it.
  */
 export class ModelLedger {
   readonly #calendar: Calendar;
   readonly #state: ModelState;
   readonly #run: number;
+  readonly #subjectsMax: number;
 
-  /** A new ledger over an old state is a restart: holds of earlier ones have lost their owner. */
-  constructor(calendar: Calendar, state: ModelState, now: number) {
+  /** Opens a new ledger on an old state, like a restart: holds of earlier ledgers have lost their owner. */
+  constructor(calendar: Calendar, state: ModelState, now: number, subjectsMax = subjectsMaxDefault) {
     this.#calendar = calendar;
+    this.#subjectsMax = subjectsMax;
     this.#state = state;
     this.#run = ++state.runs;
     if (state.timeZone !== null && state.timeZone !== calendar.timeZone) this.#rebuild(now);
@@ -95,30 +119,45 @@ export class ModelLedger {
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
+    const { tags, models = [request.model] } = request;
+    const caller = { labels: {}, user: null, ...request.caller, tags, models };
+    const result = this.#hold(request, caller);
+    return result.ok && request.isOpen === true && this.#hasHardBudget(caller, true)
+      ? { ...result, limitsModels: true }
+      : result;
+  }
+
+  #hasHardBudget(caller: Caller, anyModel: boolean): boolean {
+    const hard = [...this.#state.budgets.values()].filter(({ mode }) => mode === "hard");
+    return hard.some(({ scope }) => limitsUnbounded(scope, caller, anyModel));
+  }
+
+  #hold(request: HoldRequest, caller: Caller): HoldResult {
     const { id, at } = request;
-    const caller = callerOf({ ...request.caller, tags: request.tags });
+    if (
+      this.#hasHardBudget(caller, request.anyModel === true) &&
+      (!request.bounded || (request.firstSlice ?? request.amount) === null)
+    )
+      return this.#state.charges.has(id) ? { ok: true, ...noRooms } : { ok: false, reason: "not_bounded" };
+    if (!this.#admitsSubjects(caller, at)) return { ok: false, reason: "too_many_subjects" };
     const windows = this.#open(caller, at);
     const amount = amountToHold(windows, request.amount, request.firstSlice ?? null);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
-    if (this.#state.charges.has(id)) return { ok: true, room: tightestRoom(windows) };
-    if (amount === null || !request.bounded) {
-      if (windows.some(({ budget }) => budget.mode === "hard")) return { ok: false, reason: "not_bounded" };
-    } else {
-      const shortage = shortageAmong(windows, amount);
-      if (shortage !== null) return { ok: false, reason: "no_room", shortage };
-    }
+    if (this.#state.charges.has(id)) return { ok: true, ...roomsOf(windows) };
+    const shortage = amount === null ? null : shortageAmong(windows, amount);
+    if (shortage !== null) return { ok: false, reason: "no_room", shortage };
     this.#state.charges.set(id, pendingCharge(request, amount, windows, this.#run));
-    return { ok: true, room: tightestRoom(this.#open(caller, at)) };
+    return { ok: true, ...roomsOf(this.#open(caller, at)) };
   }
 
-  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
+  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd, at: number): Promise<ExtendResult> {
     invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
     const charge = this.#state.charges.get(id);
     if (charge?.state !== "pending") return { ok: false, reason: "not_pending" };
-    const windows = this.#existing(charge);
+    const windows = this.#existing(charge).map((window) => this.#withRaises(window, at));
     const shortage = shortageAmong(windows, atLeast);
     if (shortage !== null) return { ok: false, reason: "no_room", shortage };
-    const granted = smaller(amount, tightestRoom(windows) ?? amount);
+    const granted = smaller(amount, smallestRemaining(windows) ?? amount);
     if (charge.hold !== null) this.#put({ ...charge, hold: (charge.hold + granted) as PicoUsd });
     return { ok: true, granted };
   }
@@ -126,7 +165,7 @@ export class ModelLedger {
   async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
     if (this.#state.charges.get(id)?.state === "posted") await this.#correctLate(postCommand(id, posting, end));
     return this.#settle(id, end, (charge) => {
-      // "assumed" is the hold itself, as the ledger knows it.
+      // The amount "assumed" is the hold in the ledger.
       const cost = posting.formula === "assumed" ? charge.hold : posting.cost;
       const listCost = posting.formula === "assumed" ? charge.hold : posting.listCost;
       invariant((cost === null) === (posting.formula === "unpriced"), "only an unpriced charge has no cost");
@@ -157,6 +196,7 @@ export class ModelLedger {
         tokens,
         reason,
         servedPriceId: servedPrice?.id ?? null,
+        models: settledModels(charge, posting.answered),
         billing,
         doubts,
         inDoubt,
@@ -167,7 +207,7 @@ export class ModelLedger {
 
   async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
     if (this.#state.charges.get(id)?.state === "posted") await this.#correctLate(voidCommand(id, reason, end));
-    return this.#settle(id, end, () => ({ state: "voided", reason }));
+    return this.#settle(id, end, (charge) => ({ state: "voided", reason, models: settledModels(charge) }));
   }
 
   async adjust(id: string, correction: Correction): Promise<AdjustResult> {
@@ -179,7 +219,7 @@ export class ModelLedger {
     const fault = correctionFault(corrected, before, correction.amount);
     if (fault !== null) return fault;
     if (this.#existing(corrected).some(({ spent }) => spent + correction.amount > picoUsdMax - 1n)) return "too_large";
-    const { kind, key, team, route, model, servedModel, group, stream, source, tags } = corrected;
+    const { kind, key, team, route, model, servedModel, group, stream, source, tags, user, labels, models } = corrected;
     const { amount, listAmount = null, why, by } = correction;
     const { at } = corrected;
     this.#put({
@@ -212,6 +252,9 @@ export class ModelLedger {
       durationMs: null,
       firstTokenMs: null,
       tags,
+      user,
+      labels,
+      models,
       retry: 0,
       owner: 0,
       adjusts: id,
@@ -237,12 +280,25 @@ export class ModelLedger {
   async removeBudget(scope: string, period: string): Promise<boolean> {
     const id = `${scope}/${period}`;
     for (const [name, window] of this.#state.opened) if (window.budget === id) this.#state.opened.delete(name);
+    this.#state.raises = this.#state.raises.filter((raise) => raise.budget !== id);
     return this.#state.budgets.delete(id);
+  }
+
+  async raiseBudget({ scope, period, subject, amount, from, until }: NewRaise, at: number): Promise<RaiseResult> {
+    const budget = this.#state.budgets.get(`${scope}/${period}`);
+    if (budget === undefined) return { ok: false, reason: "no_such_budget" };
+    const lasting = this.#state.raises.filter((raise) => raise.until === null || raise.until > at);
+    const raised = lasting.filter((raise) => raise.budget === budget.id && raise.subject === subject);
+    if (budget.limit + amount + sum(raised.map((raise) => raise.amount)) > picoUsdMax)
+      return { ok: false, reason: "too_large" };
+    this.#state.raises.push({ budget: budget.id, subject, amount, from, until });
+    this.#markOpen(budget, subject, at);
+    return { ok: true, budget };
   }
 
   async windows(at: number): Promise<readonly BudgetWindow[]> {
     return [...this.#state.budgets.values()].flatMap((budget) => {
-      if (budget.scope.kind !== "eachKey") return [this.#window(budget, "", at)];
+      if (!hasSubjects(budget.scope)) return [this.#window(budget, "", at)];
       const { start } = this.#calendar.spanOf(budget.period, at);
       return [...this.#state.opened.values()]
         .filter((window) => window.budget === budget.id && window.start === start)
@@ -252,7 +308,7 @@ export class ModelLedger {
   }
 
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
-    return this.#applyingTo(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
+    return this.#windowNames(caller).map(([budget, subject]) => this.#window(budget, subject, at));
   }
 
   async charge(id: string): Promise<Charge | undefined> {
@@ -265,19 +321,19 @@ export class ModelLedger {
       .map((charge, written) => ({ charge, written }))
       .sort((a, b) => b.charge.at - a.charge.at || b.written - a.written);
     invariant(newestFirst.length <= limit, "the model has no pages");
-    return { charges: newestFirst.map(({ charge }) => shown(charge)), next: null };
+    return { charges: newestFirst.map(({ charge }) => shown(charge)), next: null, examinedTo: null };
   }
 
   async recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
     const all = this.#all();
     const written = all.length;
-    const looked = all.map((charge, index) => ({ charge, seq: index + 1 })).slice(-chargesToScan(query));
-    const charges = looked
+    const scanned = all.map((charge, index) => ({ charge, seq: index + 1 })).slice(-chargesToScan(query));
+    const charges = scanned
       .filter(({ charge, seq }) => isRecent(charge, seq, query))
       .toReversed()
       .slice(0, query.limit)
       .map(({ charge }) => shown(charge));
-    return { charges, cursor: { written, endedAt: Math.max(0, ...looked.map(({ charge }) => charge.endedAt ?? 0)) } };
+    return { charges, cursor: { written, endedAt: Math.max(0, ...scanned.map(({ charge }) => charge.endedAt ?? 0)) } };
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
@@ -287,15 +343,17 @@ export class ModelLedger {
     return sums.rows();
   }
 
-  async spend({ by, each, since, until, key, apart }: SpendQuery): Promise<readonly SpendRow[]> {
+  async spend({ by, each, since, until, key, team, model, apart }: SpendQuery): Promise<readonly SpendRow[]> {
     const startOf = (at: number) => {
       if (each === "all") return since;
-      return each === "day" ? this.#calendar.spanOf("1d", at).start : at - ((at - since) % hourMs);
+      if (each === "hour") return at - ((at - since) % hourMs);
+      return this.#calendar.spanOf(each === "day" ? "1d" : "1mo", at).start;
     };
-    const posted = [...this.#posted({ by: ["key", ...by], since, until })].filter(
-      ({ dimensions: [of] }) => key === undefined || of === key,
+    const filters = [key, team, model];
+    const posted = [...this.#posted({ by: ["key", "team", "model", ...by], since, until })].filter(({ dimensions }) =>
+      filters.every((wanted, index) => wanted === undefined || (dimensions[index] ?? "") === wanted),
     );
-    const groups = Map.groupBy(posted, ({ at, dimensions: [, ...names] }) => {
+    const groups = Map.groupBy(posted, ({ at, dimensions: [, , , ...names] }) => {
       const [first = null, ...rest] = names;
       const shown = apart === undefined || names.length === 0 || apart.includes(first) ? names : [otherNames, ...rest];
       return JSON.stringify([startOf(at), shown]);
@@ -379,7 +437,7 @@ export class ModelLedger {
   async #correctLate(command: PostCommand | VoidCommand): Promise<void> {
     const late = lateSettlement(command);
     const charge = late && this.#state.charges.get(late.id);
-    if (!late || !charge || !isPostedForTheDead(charge)) return;
+    if (!late || !charge || !isPostedForDeadProxy(charge)) return;
     const all = this.#all().filter(({ id, adjusts }) => id === late.id || adjusts === late.id);
     const correction = lateCorrection(
       late,
@@ -399,19 +457,35 @@ export class ModelLedger {
     return { ok: true, first, state: ended.state, cost: ended.cost, overage: ended.overage };
   }
 
+  /** Counts the users and tags that a key names for the first time. Returns false if there are too many on one day. */
+  #admitsSubjects(caller: Caller, at: number): boolean {
+    const opened = [...this.#state.opened.values()];
+    const fresh = this.#windowNames(caller).filter(
+      ([{ id, scope }, subject]) =>
+        hasClientSubjects(scope) && !opened.some((window) => window.budget === id && window.subject === subject),
+    );
+    const added = new Set(fresh.map(([, subject]) => subject)).size;
+    if (added === 0) return true;
+    const day = this.#calendar.dateOf(at);
+    const latest = this.#state.newSubjects.get(caller.key) ?? { day, subjects: 0 };
+    const before = latest.day < day ? { day, subjects: 0 } : latest;
+    const subjects = before.subjects + added;
+    if (subjects > this.#subjectsMax) return false;
+    this.#state.newSubjects.set(caller.key, { day: before.day, subjects });
+    return true;
+  }
+
   /** Opens the windows that apply to a caller at an instant. */
   #open(caller: Caller, at: number): BudgetWindow[] {
-    return this.#applyingTo(caller).map((budget) => {
-      const subject = subjectOf(budget.scope, caller);
+    return this.#windowNames(caller).map(([budget, subject]) => {
       this.#markOpen(budget, subject, at);
       return this.#window(budget, subject, at);
     });
   }
 
   #existing(charge: StoredCharge): BudgetWindow[] {
-    const caller = callerOf(charge);
-    return this.#applyingTo(caller)
-      .map((budget) => this.#window(budget, subjectOf(budget.scope, caller), charge.at))
+    return this.#windowNames(charge)
+      .map(([budget, subject]) => this.#window(budget, subject, charge.at))
       .filter(({ budget, start, subject }) => this.#state.opened.has(windowName(budget, start, subject)));
   }
 
@@ -421,20 +495,31 @@ export class ModelLedger {
       (charge) =>
         charge.at >= span.start &&
         (span.end === null || charge.at < span.end) &&
-        appliesTo(budget.scope, callerOf(charge)) &&
-        subjectOf(budget.scope, charge) === subject,
+        appliesTo(budget.scope, charge) &&
+        subjectsOf(budget.scope, charge).includes(subject),
     );
     const spent = sum(inside.map(({ cost }) => cost ?? noMoney));
     const held = sum(inside.filter(({ state }) => state === "pending").map(({ hold }) => hold ?? noMoney));
-    return { budget, subject, ...span, spent, held };
+    return this.#withRaises({ budget, subject, ...span, spent, held, raises: [] }, at);
+  }
+
+  #withRaises(window: BudgetWindow, at: number): BudgetWindow {
+    const { budget, subject, start, end } = window;
+    const raises = this.#state.raises.filter((raise) => raise.budget === budget.id && raise.subject === subject);
+    // A charge may be extended after the end of its window, or before its start if the clock was set back.
+    const isOver = end !== null && at >= end;
+    const inside = at < start ? start : isOver ? end - 1 : at;
+    const inForce = raises.filter(({ from, until }) => inside >= from && (until === null || inside < until));
+    return { ...window, raises: inForce.map(({ amount, from, until }) => ({ amount, from, until })) };
   }
 
   #openFromCharges(budget: Budget, at: number): void {
     const { start, end } = this.#calendar.spanOf(budget.period, at);
-    if (budget.scope.kind !== "eachKey") this.#markOpen(budget, "", at);
+    if (!hasSubjects(budget.scope)) this.#markOpen(budget, "", at);
     for (const charge of this.#all()) {
       if (charge.state === "voided" || charge.at < start || (end !== null && charge.at >= end)) continue;
-      if (appliesTo(budget.scope, callerOf(charge))) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
+      if (!appliesTo(budget.scope, charge)) continue;
+      for (const subject of subjectsOf(budget.scope, charge)) this.#markOpen(budget, subject, at);
     }
   }
 
@@ -448,14 +533,22 @@ export class ModelLedger {
     for (const budget of this.#state.budgets.values()) this.#openFromCharges(budget, at);
   }
 
-  #applyingTo(caller: Caller): Budget[] {
-    return [...this.#state.budgets.values()].filter(({ scope }) => appliesTo(scope, caller));
+  /** Returns the windows that apply to a caller, by budget and subject. */
+  #windowNames(caller: Caller): [Budget, string][] {
+    return [...this.#state.budgets.values()]
+      .filter(({ scope }) => appliesTo(scope, caller))
+      .flatMap((budget) => subjectsOf(budget.scope, caller).map((subject): [Budget, string] => [budget, subject]));
   }
 
   #dimensionOf(charge: Charge, dimension: ReportDimension): string | null {
     if (dimension === "day") return this.#calendar.dateOf(charge.at);
     if (dimension === "hour") return new Date(this.#calendar.spanOf("1h", charge.at).start).toISOString();
-    if (isTagDimension(dimension)) return new Map(Object.entries(charge.tags)).get(tagNameOf(dimension)) ?? null;
+    if (isOfCharges(dimension)) {
+      const named = namedDimension(dimension);
+      return named === undefined
+        ? charge.user
+        : (new Map(Object.entries(charge[named.column])).get(named.name) ?? null);
+    }
     return charge[dimension] === "" ? null : charge[dimension];
   }
 
@@ -489,6 +582,11 @@ function shortageAmong(windows: readonly BudgetWindow[], amount: PicoUsd): Short
   return worstShortage(windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null));
 }
 
+/** Returns the model that a settled charge counts for: the one that answered, otherwise the most expensive one. */
+function settledModels({ models }: StoredCharge, answered?: string): readonly string[] {
+  return answered !== undefined && models.includes(answered) ? [answered] : models.slice(0, 1);
+}
+
 function windowName(budget: Budget, start: number, subject: string): string {
   return `${budget.id} ${start} ${subject}`;
 }
@@ -499,7 +597,7 @@ function pendingCharge(
   windows: readonly BudgetWindow[],
   owner: number,
 ): StoredCharge {
-  const { id, kind, at, caller, route, model, group, stream, price, tags, retry, basis = null } = request;
+  const { id, kind, at, caller, route, model, group, stream, price, tags, models, retry, basis = null } = request;
   return {
     id,
     kind,
@@ -530,6 +628,9 @@ function pendingCharge(
     durationMs: null,
     firstTokenMs: null,
     tags,
+    user: caller.user ?? null,
+    labels: caller.labels ?? {},
+    models: models ?? [model],
     retry,
     owner,
     adjusts: null,
@@ -547,7 +648,7 @@ function isRecent(charge: Charge, seq: number, { key, team, model, state, after 
   const isNew =
     after === undefined ||
     seq > after.written ||
-    (charge.endedAt !== null && charge.endedAt >= after.endedAt - writtenLateMs);
+    (charge.endedAt !== null && charge.endedAt >= after.endedAt - writeDelayMsMax);
   return (
     isNew &&
     Object.entries({ key, team, model, state }).every(

@@ -1,4 +1,4 @@
-/** A file's mutants as Stryker reports them; lines and columns count from 1. */
+/** Mutants of a file as Stryker reports them. Lines and columns count from 1. */
 export interface ReportedFile {
   readonly source: string;
   readonly mutants: readonly Mutant[];
@@ -24,18 +24,18 @@ interface Place {
   readonly column: number;
 }
 
-/** Survivors of one file with one reason. */
+/** Survivors in one file that have the same reason. */
 export interface Accepted {
   /** Mutants as `describeMutant` names them. */
   readonly mutants: readonly string[];
-  /** Why no test can tell the mutant from the original; or, where `isEquivalent` is false, why none does. */
+  /** Reason why no test can distinguish the mutant from the original; if `isEquivalent` is false, why no test does so. */
   readonly why: string;
   readonly isEquivalent?: false;
 }
 
 const lengthMax = 100;
 
-/** Names a mutant by the declaration that it is in, its text and what replaces that: lines move, and formatting changes. */
+/** Names a mutant by its declaration, its text and the replacement, because line numbers and formatting change. */
 export function describeMutant(source: string, { location: { start, end }, replacement = "" }: Mutant): string {
   const lines = source.split("\n");
   const declared = lines.slice(0, start.line).findLast((line) => declaration.test(line));
@@ -44,14 +44,14 @@ export function describeMutant(source: string, { location: { start, end }, repla
   return `${name}: ${plain(text)} → ${plain(replacement)}`;
 }
 
-/** The first line of a declaration of something that runs, with its name. */
+/** Matches the first line of a declaration of code that runs. The group is the declared name. */
 export const declaration = /^(?:export )?(?:async )?(?:function|class|const) ([\w$]+)/;
 
 function offsetOf(lines: readonly string[], { line, column }: Place): number {
   return lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0) + column - 1;
 }
 
-/** The text on one line, as any formatter would leave it. */
+/** Returns the text on one line, without differences that a formatter makes. */
 function plain(text: string): string {
   const line = text
     .replace(/\s+/g, " ")
@@ -64,17 +64,17 @@ function plain(text: string): string {
 export interface Verdict {
   readonly killed: number;
   readonly equivalent: number;
-  /** Survivors with another reason. */
+  /** Number of listed survivors that are not equivalent. */
   readonly accepted: number;
   /** Survivors that are not listed. */
   readonly unlisted: readonly string[];
-  /** Listed ones that were killed, or are not there any more. */
+  /** Listed mutants that were killed, or that no longer exist. */
   readonly gone: readonly string[];
   /** Mutants that could not be judged. */
   readonly broken: readonly string[];
 }
 
-/** Returns true for a mutant that fails a test, or throws as soon as a test imports it. */
+/** Returns true for a mutant that makes a test fail, or that throws when a test imports it. */
 function failsTest({ status, statusReason = "" }: Mutant): boolean {
   return (
     status === "Killed" ||
@@ -82,19 +82,19 @@ function failsTest({ status, statusReason = "" }: Mutant): boolean {
   );
 }
 
-/** Compares a file's mutants with the survivors that are listed for it. A name that is listed twice stands for two mutants. */
+/** Compares a file's mutants with the survivors that are listed for the file. A name that is listed twice stands for two mutants. */
 export function judge({ source, mutants }: ReportedFile, listed: readonly Accepted[]): Verdict {
   const counts = { killed: 0, equivalent: 0, accepted: 0 };
   const [unlisted, broken]: [string[], string[]] = [[], []];
   const left = listed.flatMap((accepted) =>
     accepted.mutants.map((name) => ({ name, isEquivalent: accepted.isEquivalent ?? true })),
   );
-  // Of two with one name, the one that survived is the listed one.
+  // Of two mutants with the same name, the listed one is the survivor, not the slow one.
   const isSlow = ({ status }: Mutant) => status === "Timeout";
   for (const mutant of [...mutants.filter((each) => !isSlow(each)), ...mutants.filter(isSlow)]) {
     const name = describeMutant(source, mutant);
     const index = left.findIndex((each) => each.name === name);
-    // One that never ends is killed; a listed one was slow on a busy machine.
+    // A mutant that never ends counts as killed. A listed mutant was only slow on a busy machine.
     if (failsTest(mutant) || (isSlow(mutant) && index < 0)) counts.killed += 1;
     else if (!["Survived", "NoCoverage", "Timeout"].includes(mutant.status))
       broken.push(`${name} (${mutant.status}: ${mutant.statusReason ?? "no reason"})`);

@@ -1,6 +1,7 @@
 /**
- * `npm run test:mutation`: changes each expression of the money path, one at a time, and expects a test to fail. Fails where
- * a mutant survives that survivors.ts does not list, or lists and a test kills. Names of files (`core/budget`) run those alone.
+ * `npm run test:mutation`: changes each expression of the money path, one at a time, and expects a test to fail. Fails if a
+ * mutant survives that survivors.ts does not list, or if a test kills a listed mutant. To test only some files, add their names,
+ * such as `core/budget`.
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,12 +14,12 @@ import { survivors } from "./survivors.ts";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const root = fileURLToPath(new URL("../..", import.meta.url));
-/** A copy of the checkout that Stryker writes mutants into. */
+/** Copy of the checkout into which Stryker writes mutants. */
 const copy = join(root, ".stryker-tmp");
 const reportFile = join(copy, "report.json");
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 
-/** Files of `src` to mutate. Those of types alone have nothing to mutate. */
+/** Files of `src` to mutate. Files that contain only types have nothing to mutate. */
 const mutable = [
   ...globSync("core/*.ts", { cwd: join(root, "src") }),
   ...["settle", "hold", "price", "meter", "growing-hold"].map((name) => `request/${name}.ts`),
@@ -30,17 +31,17 @@ const mutable = [
   )
   .toSorted();
 
-/** The tests that may run against a mutant: fast, and in process. A tokenizer's thread takes longer to start than all of them. */
+/** Fast in-process tests that may run against a mutant. A tokenizer thread takes longer to start than all these tests. */
 const tests = globSync("test/unit/{core,request}/*.test.ts", { cwd: root })
   .map((path) => ({ path, source: read(path) }))
   .filter(({ source }) => !source.includes("/src/platform/tokens/token-counter.ts"));
 
-/** Smallest share to be killed of the mutants that change anything. */
+/** Smallest share of behavior-changing mutants that tests must kill. */
 const killedShareMin = 0.95;
 
 const asked = process.argv.slice(2).map((name) => `${name.replace(/^src\/|\.ts$/g, "")}.ts`);
 const unknown = asked.filter((file) => !mutable.includes(file));
-if (unknown.length > 0) fail(`not mutated: ${unknown.join(", ")}; mutated are ${mutable.join(", ")}`);
+if (unknown.length > 0) fail(`cannot mutate ${unknown.join(", ")}; choose from ${mutable.join(", ")}`);
 
 installIn(folder);
 const begun = performance.now();
@@ -54,10 +55,10 @@ const rows = (asked.length > 0 ? asked : mutable).map((file) => {
 rmSync(copy, { recursive: true });
 conclude();
 
-/** Stryker takes `(a + b) as PicoUsd` for a type and leaves it alone: what it mutates has its types taken out, in place. */
+/** Copies the checkout. Replaces the types in mutated files with spaces, because Stryker does not mutate `(a + b) as PicoUsd`. */
 function makeCopy(): void {
   rmSync(copy, { recursive: true, force: true });
-  for (const path of ["src", "test", "pricing", "package.json"]) {
+  for (const path of ["src", "test", "simulation", "pricing", "package.json"]) {
     cpSync(join(root, path), join(copy, path), {
       recursive: true,
       filter: (source) => !source.endsWith("node_modules"),
@@ -66,13 +67,16 @@ function makeCopy(): void {
   for (const file of mutable) writeFileSync(join(copy, "src", file), stripTypeScriptTypes(read(`src/${file}`)));
 }
 
-/** Returns the tests named after a file (`money.test.ts`, `money-table.test.ts`), else all that import it: those are many and slow. */
+/**
+ * Returns the tests named after a file (`money.test.ts`, `money-table.test.ts`). If there are none, returns all tests that
+ * import the file. These are many and slow.
+ */
 function testsOf(file: string): readonly string[] {
   const importing = tests.filter(({ source }) => source.includes(`/src/${file}"`)).map(({ path }) => path);
-  if (importing.length === 0) fail(`src/${file}: no test of ${tests.length} in test/unit imports it`);
+  if (importing.length === 0) fail(`src/${file}: none of the ${tests.length} tests in test/unit imports this file`);
   const stem = `test/unit/${file.replace(".ts", "")}`;
-  const own = importing.filter((path) => path === `${stem}.test.ts` || path === `${stem}-table.test.ts`);
-  return own.length > 0 ? own : importing;
+  const named = importing.filter((path) => path === `${stem}.test.ts` || path.startsWith(`${stem}-`));
+  return named.length > 0 ? named : importing;
 }
 
 /** Runs the tests of a file against each of its mutants. */
@@ -86,7 +90,7 @@ function mutate(file: string): ReportedFile {
     encoding: "utf8",
     stdio: ["ignore", "pipe", "inherit"],
   });
-  if (status !== 0 || !existsSync(reportFile)) fail(`${stdout}\nsrc/${file}: Stryker ended with ${status}`);
+  if (status !== 0 || !existsSync(reportFile)) fail(`${stdout}\nsrc/${file}: Stryker ended with exit code ${status}`);
   const { files } = JSON.parse(readFileSync(reportFile, "utf8")) as { files: Record<string, ReportedFile> };
   return files[`src/${file}`] ?? { source: "", mutants: [] };
 }
@@ -99,9 +103,9 @@ function show(file: string, { killed, equivalent, accepted, unlisted, gone, brok
       "",
     ),
   );
-  for (const name of unlisted) write(`  survives, and survivors.ts does not list it: ${name}`);
-  for (const name of gone) write(`  listed in survivors.ts, and killed or not there any more: ${name}`);
-  for (const name of broken) write(`  could not be judged: ${name}`);
+  for (const name of unlisted) write(`  survived, but survivors.ts does not list it: ${name}`);
+  for (const name of gone) write(`  in survivors.ts, but killed or no longer in the source: ${name}`);
+  for (const name of broken) write(`  no result: ${name}`);
 }
 
 function conclude(): void {
@@ -110,10 +114,10 @@ function conclude(): void {
   const alive = sum(({ accepted, unlisted }) => accepted + unlisted.length);
   const share = killed + alive === 0 ? 1 : killed / (killed + alive);
   write(
-    `${killed} of ${killed + alive} mutants that change anything are killed (${(share * 100).toFixed(1)}%), ` +
-      `${sum((each) => each.equivalent)} are equivalent; ${secondsSince(begun)} s`,
+    `${killed} of ${killed + alive} mutants that change behavior were killed (${(share * 100).toFixed(1)}%); ` +
+      `${sum((each) => each.equivalent)} mutants are equivalent; ${secondsSince(begun)} s`,
   );
-  if (share < killedShareMin) write(`less than ${killedShareMin * 100}% are killed`);
+  if (share < killedShareMin) write(`less than ${killedShareMin * 100}% were killed`);
   const faults = sum(({ unlisted, gone, broken }) => unlisted.length + gone.length + broken.length);
   if (share < killedShareMin || faults > 0) process.exitCode = 1;
 }

@@ -4,27 +4,72 @@ import type { Accepted } from "./mutants.ts";
 export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   "core/budget.ts": [
     {
-      why: "The pattern gives `team` and `key` a name always, and other scopes none.",
+      why: "The room is the same amount either way.",
       mutants: [
-        "parseScope: name !== undefined → true",
-        "parseScope: name !== undefined → true",
-        'parseScope: kind === "key" && name !== undefined → kind === "key" || name !== undefined',
-        'parseScope: kind === "key" → true',
+        "smallestRemaining: remaining < smallest → remaining <= smallest",
+        "smallestRemaining: smallest < 0n → smallest <= 0n",
       ],
     },
     {
-      why: "The room is the same amount either way.",
-      mutants: ["tightestRoom: here < room → here <= room", "tightestRoom: room < 0n → room <= 0n"],
+      why: "Null is not below zero, and the function returns null either way.",
+      mutants: ["smallestRemaining: smallest === null → false"],
     },
-    { why: "Null is not below zero, and is what is returned.", mutants: ["tightestRoom: room === null → false"] },
+    {
+      why: "A shortcut: without raises, the sum is 0.",
+      mutants: ["limitOf: raises.length === 0 → false"],
+    },
+  ],
+  "core/alerts.ts": [
+    {
+      why: "Only the compiler needs this check: every group has a member.",
+      mutants: ["alertGroups: alert !== undefined → true"],
+    },
+  ],
+  "core/scope.ts": [
+    {
+      why: "Neither null nor undefined names a session.",
+      mutants: [
+        "isOfRequest: value !== null → true",
+        "sessionOfScope: named !== null → true",
+        "anchorsOf: session === undefined → false",
+      ],
+    },
+    { why: "A scope that names no key has no key to change.", mutants: ["namedScope: key === null → false"] },
+    { why: "Decoding leaves a text without escapes as it is.", mutants: ['decodeValue: "%" → ""'] },
+    { why: "Splitting a text returns at least one piece.", mutants: ['readSubject: "" → "Stryker was here!"'] },
+    { why: "No condition before the first one repeats it.", mutants: ["readScope: before !== undefined → true"] },
+    {
+      why: "A text that does not match has no groups, and one that matches has all of them.",
+      mutants: [
+        'readCondition: [] → ["Stryker was here"]',
+        'readCondition: [] → ["Stryker was here"]',
+        'readCondition: "" → "Stryker was here!"',
+      ],
+    },
+    {
+      why: "Conditions with equal names are refused, and sorting asks only which of two comes first.",
+      mutants: [
+        "inOrder: a.name < b.name → a.name <= b.name",
+        "inOrder: a.name > b.name → true",
+        "inOrder: a.name > b.name → false",
+        "inOrder: a.name > b.name → a.name >= b.name",
+        "inOrder: a.name > b.name → a.name <= b.name",
+      ],
+    },
   ],
   "core/keys.ts": [
+    { why: "No two names of one object are equal.", mutants: ["changedValues: one < other → one <= other"] },
+    {
+      why: "U+0080 is a control character, which the pattern before excludes.",
+      mutants: ["bytesOf: code < 0x80 → code <= 0x80"],
+    },
     {
       why: "Every session began at or after null, which counts as 1970.",
       mutants: ["isSecretReplaced: rotatedAt === null → false"],
     },
+    { why: 'The text "undefined" names no session.', mutants: ["runSessionOf: value !== undefined → true"] },
     {
-      why: "A text that is split has a piece.",
+      why: "Splitting a text returns at least one piece.",
       mutants: ['matchesPattern: "" → "Stryker was here!"', 'matchesPattern: "" → "Stryker was here!"'],
     },
     {
@@ -35,11 +80,24 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
   ],
+  "request/hold.ts": [
+    {
+      why: "A hold of the whole cost has no first slice, and one that grows always has.",
+      mutants: [
+        "tryHold: plan.growth === null → false",
+        "tryHold: plan.growth !== null → true",
+        "tryHold: plan.growth !== null && firstSlice !== null → plan.growth !== null || firstSlice !== null",
+        "tryHold: firstSlice !== null → true",
+      ],
+    },
+    { why: "Null is never less than a quote.", mutants: ["placeHold: next === null → false"] },
+    { why: "0 is returned either way.", mutants: ["roomNow: room > 0n → room >= 0n"] },
+  ],
   "core/settlement.ts": [
     {
       why: "The next case does the same for this outcome, which has a reason, is not billed, and leaves no tokens unknown.",
       mutants: [
-        'settlementFor: case "notSent": return {kind: "void", reason: outcome.reason}; → case "notSent":',
+        'settlementOf: case "notSent": return {kind: "void", reason: outcome.reason}; → case "notSent":',
         'tokensUsed: case "refusedByGateway": return 0; → case "refusedByGateway":',
         'tokensUsed: case "reported": return promptTotal(outcome.tokens) + completionTotal(outcome.tokens); → case "reported":',
       ],
@@ -48,12 +106,36 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   ],
   "core/price.ts": [
     { why: "No service tier is called null.", mutants: ["inServiceTier: serviceTier === null → false"] },
-    { why: "An empty text is read as 0 as well.", mutants: ['parseCanonicalPrice: "0" → ""'] },
+    { why: "An empty text is also read as 0.", mutants: ['parseCanonicalPrice: "0" → ""'] },
+  ],
+  "core/running.ts": [
+    {
+      why: "A removed item was added before, so there is a last item.",
+      mutants: ["Running: last === undefined → false"],
+    },
+  ],
+  "request/meter.ts": [
+    { why: "The code only asks whether the unit is characters.", mutants: ['meterResponse: "token" → ""'] },
+    {
+      why: "A text that is not a class has no tokens in a usage, and is left out.",
+      mutants: ['mediaClasses: [] → ["Stryker was here"]', 'mediaClasses: [] → ["Stryker was here"]'],
+    },
+    {
+      why: "Only prompts of a chat have images, which are cut off at their number.",
+      mutants: ['countAll: [] → ["Stryker was here"]'],
+    },
   ],
   "core/cost.ts": [
-    { why: "No fees add up to nothing.", mutants: ["costOf: price.fees === undefined → false"] },
     {
-      why: "A shortcut for one tier: the way for several gives the same amount.",
+      why: "Without fees, the sum is 0.",
+      mutants: [
+        "costOf: price.fees === undefined → false",
+        "costOf: fees.length === 0 → false",
+        "feeItems: billing === standardBilling → false",
+      ],
+    },
+    {
+      why: "A shortcut for one tier: the code for several tiers returns the same amount.",
       mutants: [
         "tokenCost: price.tiers.length === 1 → false",
         "tokenCost: {const rates = price.tiers[0][side]; let total = 0n; for (const name of tokenClasses) {const count =… → {}",
@@ -83,7 +165,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     {
-      why: "A shortcut: the longer way gives the same.",
+      why: "A shortcut: the general code returns the same result.",
       mutants: [
         "partTokens: size.imageParts + size.audioParts + size.fileParts === 0 → false",
         "minimumWorst: minimum.tokens === 0 → false",
@@ -104,20 +186,19 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   ],
   "request/growing-hold.ts": [
     {
-      why: "Text that can no longer outgrow the hold is left out to save memory alone: no step looks at it.",
+      why: "Text that can no longer outgrow the hold is left out only to save memory. No step reads it.",
       mutants: [
-        "GrowingHold: this.#counts() → true",
-        "GrowingHold: this.#counts() → true",
-        "GrowingHold: this.#counts() → true",
+        "GrowingHold: this.#canOutgrowHold() → true",
+        "GrowingHold: this.#canOutgrowHold() → true",
+        "GrowingHold: this.#canOutgrowHold() → true",
         'GrowingHold: this.#state !== "over" → true',
-        'GrowingHold: "over" → ""',
         'GrowingHold: "over" → ""',
       ],
     },
     { why: "Every step but `wait` and `count` is an extension.", mutants: ['GrowingHold: "extend" → ""'] },
     {
       why: "An extension is for more tokens than the hold pays for, which cost more than it.",
-      mutants: ["GrowingHold: lacking > 0n → true", "Grower: lacking > 0n → lacking >= 0n"],
+      mutants: ["GrowingHold: lacking > 0n → true", "GrowingHold: lacking > 0n → lacking >= 0n"],
     },
   ],
   "core/usage.ts": [
@@ -126,43 +207,70 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "A total that puts the cache outside has at least the prompt and the cache.",
       mutants: ["decompose: prompt + outside → prompt - outside"],
     },
-    { why: "Nothing is cached: both places give the same tokens.", mutants: ['placeOfCache: "inside" → ""'] },
+    { why: "Nothing is cached: both places give the same tokens.", mutants: ['cachePosition: "inside" → ""'] },
     {
-      why: "A total that is equal fits inside or outside, which was decided before.",
+      why: "An equal total fits inside or outside. An earlier case has decided this.",
       mutants: [
-        "placeOfCache: total > prompt + completion → total >= prompt + completion",
-        "placeOfCache: total < prompt + kept + completion → total <= prompt + kept + completion",
+        "cachePosition: total > prompt + completion → total >= prompt + completion",
+        "cachePosition: total < prompt + cacheTokens + completion → total <= prompt + cacheTokens + completion",
       ],
     },
     { why: "The loop sets every class.", mutants: ["mergeUsage: {...noTokens} → {}"] },
   ],
   "request/price.ts": [
-    { why: "Counting a prompt of texts ignores tools.", mutants: ['createPricer: prompt.kind === "chat" → true'] },
     {
-      why: "A shortcut: the longer way gives the same.",
+      why: "Sorting asks only which of two comes first.",
       mutants: [
+        "idsByCost: one.hold < other.hold → true",
+        "idsByCost: one.hold < other.hold → false",
+        "idsByCost: one.hold < other.hold → one.hold <= other.hold",
+        "idsByCost: one.hold < other.hold → one.hold >= other.hold",
+        "idsByCost: one.hold !== null → false",
+      ],
+    },
+    {
+      why: "Models that a request only mentions are already listed after the others.",
+      mutants: [
+        "idsByCost: Number(other.isStated) - Number(one.isStated) → Number(other.isStated) + Number(one.isStated)",
+      ],
+    },
+    {
+      why: "A shortcut: the general code returns the same result.",
+      mutants: [
+        "createPricer: byBytes === null → false",
+        "createPricer: counted === undefined → true",
+        "createPricer: prompt === undefined → false",
         "createPricer: models.length === 0 && mentions.length === 0 → false",
         "boundsOf: request.terms === undefined → false",
       ],
     },
     {
-      why: "For the compiler alone: the callers pass no model without a price.",
+      why: "A request with an unknown model has no bound, so its maximum is not used.",
+      mutants: ["affordableOf: model === undefined → false", 'outputMost: [] → ["Stryker was here"]'],
+    },
+    {
+      why: "Of two models with the same cost, either is the most expensive one.",
+      mutants: [
+        "worstCaseForAll: (one.hold ?? noMoney) > (most.hold ?? noMoney) → (one.hold ?? noMoney) >= (most.hold ?? noMoney)",
+      ],
+    },
+    {
+      why: "Only the compiler needs this check: the callers pass no model without a price.",
       mutants: [
         "termsUnder: price === null → false",
         "termsUnder: {unbounded: [], tools: null} → {}",
         'termsUnder: [] → ["Stryker was here"]',
-        "reservationForAll: first !== undefined → true",
-        'reservationForAll: [] → ["Stryker was here"]',
-        'reservationForAll: [] → ["Stryker was here"]',
+        "worstCaseForAll: first !== undefined → true",
+        'worstCaseForAll: [] → ["Stryker was here"]',
       ],
     },
     {
-      why: "Everything to the end is removed with or without the sign for it.",
+      why: "The match reaches the end of the text with or without `$`.",
       mutants: ["spellingsOf: /:.*$/s → /:.*/s"],
     },
   ],
   "core/money.ts": [
-    { why: "The pattern has whole digits always.", mutants: ['scaled: "0" → ""'] },
+    { why: "The pattern always has whole digits.", mutants: ['scaled: "0" → ""'] },
     {
       why: "Equal amounts, and 0, give the same either way.",
       mutants: [
@@ -173,26 +281,26 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     {
-      why: "Undefined is larger than nothing, and is what is returned.",
+      why: "Undefined is not larger than any amount, and the function returns undefined either way.",
       mutants: ["parseUsd: value === undefined → false"],
     },
     {
-      why: "The pattern gives whole digits always, and a text that is split has a piece.",
+      why: "The pattern always has whole digits, and splitting a text returns at least one piece.",
       mutants: ['plainDecimal: "" → "Stryker was here!"', 'scaledDecimal: "" → "Stryker was here!"'],
     },
-    { why: "An empty text is the number 0 as well.", mutants: ['plainDecimal: "0" → ""'] },
+    { why: "An empty text is also the number 0.", mutants: ['plainDecimal: "0" → ""'] },
   ],
   "core/tasks.ts": [
     {
       why: "No ceiling is undefined or null and above 0.",
-      mutants: ["ceilingMet: family === null → false", "ceilingMet: limit !== null → true"],
+      mutants: ["exceededCeiling: family === null → false", "exceededCeiling: limit !== null → true"],
     },
     { why: "Neither text names a family.", mutants: ['familyOf: "" → "Stryker was here!"'] },
     { why: "Neither text names a family.", mutants: ['timeLimitOf: "" → "Stryker was here!"'] },
   ],
   "core/reconciliation.ts": [
     {
-      why: "For the compiler alone: the index is within the list, a sample that is compared states the figure, and there is one.",
+      why: "Only the compiler needs these checks: the index is within the list, and compared samples exist and state the figure.",
       mutants: [
         "reconcile: first === undefined || last === undefined → false",
         "reconcile: first === undefined || last === undefined → first === undefined && last === undefined",
@@ -212,9 +320,9 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "walletTotal: used === undefined → false",
       ],
     },
-    { why: "Before the first sample counts as idle as well.", mutants: ["intervalsOf: index === 0 → false"] },
+    { why: "The time before the first sample also counts as idle.", mutants: ["intervalsOf: index === 0 → false"] },
     {
-      why: "A text has no time and no kind, so that nothing counts it.",
+      why: "A text has no time and no kind, so nothing counts it.",
       mutants: ['reconcile: [] → ["Stryker was here"]', 'intervalsOf: [] → ["Stryker was here"]'],
     },
     {
@@ -227,29 +335,29 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     {
-      why: "A text is neither above 0 nor below it, so that no sum counts it.",
+      why: "A text is neither above nor below 0, so no sum counts it.",
       mutants: ['creditMovements: [] → ["Stryker was here"]', 'creditMovements: [] → ["Stryker was here"]'],
     },
     {
-      why: "A balance states no credits, so that nothing of them moved.",
+      why: "A balance states no credits, so no credits moved.",
       mutants: ["creditMovements: !measure.isCounter → false"],
     },
     { why: "0 over anything is 0, rounded up or not.", mutants: ["roundedUp: value > 0n → value >= 0n"] },
     {
-      why: "Of a ledger that charged nothing, no group's part is above 0.",
+      why: "If the ledger charged nothing, no group's part is above 0.",
       mutants: ["explainingGroups: ledger <= 0n → ledger < 0n"],
     },
   ],
   "core/account.ts": [
     {
-      why: "The pattern gives a sign and whole digits always.",
+      why: "The pattern always has a sign and whole digits.",
       mutants: ['scaledFigure: "" → "Stryker was here!"', 'scaledFigure: "" → "Stryker was here!"'],
     },
     { why: "The text of undefined is no figure.", mutants: ["scaledFigure: text === undefined → false"] },
     { why: "Equal steps are the same.", mutants: ["stepOf: step < atMost → step <= atMost"] },
-    { why: "Either way it is 0.", mutants: ["unsettledAt: settled > 0n → settled >= 0n"] },
+    { why: "The result is 0 either way.", mutants: ["unsettledAt: settled > 0n → settled >= 0n"] },
     {
-      why: "For the compiler alone: a measure is made of samples that there are.",
+      why: "Only the compiler needs these checks: a measure consists of existing samples.",
       mutants: [
         "isStalled: true → false",
         "isStalled: first === undefined || last === undefined → false",
@@ -259,26 +367,29 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     {
-      why: "Of equal balances either gives the same worth, or one of them fits none.",
+      why: "Of pairs with equal balances, either gives the same rate, or the pairs do not fit one rate.",
       mutants: ["creditsPerUsd: pair.usd > best.usd → pair.usd >= best.usd"],
     },
     {
-      why: "Credits worth more than a dollar each are too few to tell a thousandth.",
+      why: "Credits worth more than a dollar each are too few to measure a thousandth.",
       mutants: ["creditsPerUsd: perUsd > 0n → true", "creditsPerUsd: perUsd > 0n → perUsd >= 0n"],
     },
-    { why: "Nothing is its own opposite.", mutants: ["absolute: value < 0n → value <= 0n"] },
+    { why: "0 is its own opposite.", mutants: ["absolute: value < 0n → value <= 0n"] },
   ],
   "core/task-settlement.ts": [
     {
-      why: "A task that was given up has no status.",
-      mutants: ['isUnstated: outcome.kind !== "ended" → false', 'taskSettlementFor: outcome.kind === "ended" → true'],
+      why: "An abandoned task has no status.",
+      mutants: [
+        'lacksConsumption: outcome.kind !== "ended" → false',
+        'taskSettlementFor: outcome.kind === "ended" → true',
+      ],
     },
     {
-      why: "Its settlement is assumed, which proves no amount.",
-      mutants: ["laterAmounts: isUnstated(reserved, outcome) → false"],
+      why: "The settlement is assumed, so it proves no amount.",
+      mutants: ["laterAmounts: lacksConsumption(reserved, outcome) → false"],
     },
     {
-      why: "For the compiler alone: a task that is reported or posted has a cost.",
+      why: "Only the compiler needs these checks: a task that is reported or posted has a cost.",
       mutants: ["laterAmounts: cost !== null → true", "covers: posted.cost !== null → true"],
     },
     {
@@ -290,7 +401,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "No cost is less than null.", mutants: ["covers: hold === null → false"] },
     {
-      why: "For the compiler alone: a task that did not complete has a word for its end.",
+      why: "Only the compiler needs this text: a task that did not complete has a status.",
       mutants: ["taskSettlementFor: `task_${outcome.status}` → ``"],
     },
     {
@@ -308,7 +419,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
   ],
   "core/task-routes.ts": [
-    { why: "A text that is split has a piece.", mutants: ['canonicalSegment: "" → "Stryker was here!"'] },
+    { why: "Splitting a text returns at least one piece.", mutants: ['canonicalSegment: "" → "Stryker was here!"'] },
     { why: "Nothing is at the index -1.", mutants: ["matchRoute: at === -1 → false"] },
     {
       why: "The canonical path, which was compared before, has fewer segments than a path with an empty one.",
@@ -323,11 +434,11 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   "core/addresses.ts": [
     { why: "No rule allows undefined.", mutants: ["isAllowed: kind !== undefined → true"] },
     {
-      why: "The ranges are written in the file itself, and each of them is one.",
+      why: "The file itself contains the ranges, and each of them is valid.",
       mutants: ["parseRange: ip === undefined → false", "parseRange: `not a range of addresses: ${text}` → ``"],
     },
     {
-      why: "A text that is split has a piece, and a pattern that matches has its groups.",
+      why: "Splitting a text returns at least one piece, and a pattern that matches has its groups.",
       mutants: [
         'parseRange: "" → "Stryker was here!"',
         'parseV6: "" → "Stryker was here!"',
@@ -340,6 +451,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
   ],
   "core/prompt-text.ts": [
-    { why: "One patch is a whole number of patches.", mutants: ["share: patches < 1 → patches <= 1"] },
+    { why: "One patch is a whole number of patches.", mutants: ["shareWhole: patches < 1 → patches <= 1"] },
   ],
 };

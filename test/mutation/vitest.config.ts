@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** For `run.ts`: the tests that run against each mutant of one file. */
+/** Configuration for `run.ts`, with the tests that run against each mutant of one file. */
 export default defineConfig({
   test: {
     include: (process.env["FAREBOX_MUTATION_TESTS"] ?? "").split(","),

@@ -6,7 +6,7 @@ import { answeringGateway } from "../support/answering-gateway.ts";
 import { codexRequest } from "../support/codex.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
-/* Requests of coding agents under hard budgets. */
+/* Tests of coding agents' requests under hard budgets. */
 
 const usd = (amount: string) => parseUsd(amount) as bigint;
 
@@ -24,8 +24,8 @@ const completed = (model: string) => {
   return `event: response.completed\ndata: ${JSON.stringify({ type: "response.completed", sequence_number: 1, response })}\n\n`;
 };
 
-describe.each(["gpt-5", "gpt-5.6-sol"] as const)("six parallel requests of Codex to %s on a new ledger", (model) => {
-  it("are all answered under a hard budget of 5 USD, each a known charge", async () => {
+describe.each(["gpt-5", "gpt-5.6-sol"] as const)("six parallel Codex requests to %s on a new ledger", (model) => {
+  it("all succeed under a hard budget of 5 USD with reported costs", async () => {
     const all = Promise.withResolvers<void>();
     let waiting = 0;
     await using gateway = await answeringGateway(async () => {
@@ -48,14 +48,15 @@ describe.each(["gpt-5", "gpt-5.6-sol"] as const)("six parallel requests of Codex
   });
 });
 
-describe("a request of Codex", () => {
-  it("holds its bytes, not the model's context", async () => {
+describe("a Codex request", () => {
+  it("is held by its size in bytes instead of the model's context size", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "5");
     const body = codexRequest("gpt-5");
     expect((await send(proxy, body)).status).toBe(200);
     const { hold } = await proxy.onlyCharge();
-    // Half of 10 USD a million for the 128,000 tokens that gpt-5 writes at most, and of 1.25 USD for what the request has.
+    // Half of USD 10 per million for gpt-5's maximum of 128,000 output tokens; the prompt costs half of USD 1.25 per
+    // million.
     const output = usd("0.64");
     const promptTokens = Number((hold ?? 0n) - output) / Number(usd("0.000000625"));
     expect(promptTokens).toBeGreaterThan(JSON.stringify(body).length);
@@ -63,7 +64,7 @@ describe("a request of Codex", () => {
   });
 
   it.each<[string, object, string, string]>([
-    ["a search in the web", { type: "web_search", external_web_access: false }, "tools[8] (web_search)", "tools[8]"],
+    ["a web search", { type: "web_search", external_web_access: false }, "tools[8] (web_search)", "tools[8]"],
     [
       "a search within a namespace",
       { type: "namespace", name: "n", description: "", tools: [{ type: "web_search" }] },
@@ -72,7 +73,7 @@ describe("a request of Codex", () => {
     ],
     ["a container", { type: "shell", environment: { type: "container_auto" } }, "tools[8] (shell)", "tools[8]"],
     ["a search that the gateway makes", { type: "tool_search" }, "tools[8] (tool_search)", "tools[8]"],
-  ])("is refused with the name of its tool: %s", async (_, tool, name, param) => {
+  ])("is refused with an error that names its unbounded tool: %s", async (_, tool, name, param) => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "100");
     const body = codexRequest("gpt-5");
@@ -90,7 +91,7 @@ describe("a request of Codex", () => {
     expect(await proxy.charges()).toEqual([]);
   });
 
-  it("is counted with what it has sealed, and held by the bytes of its tools, where all its bytes do not fit", async () => {
+  it("has its encrypted reasoning counted but its tools held by bytes if its size in bytes exceeds the budget", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "0.045");
     const sealed = {
@@ -108,13 +109,13 @@ describe("a request of Codex", () => {
     });
     expect((await send(proxy, body(carrying))).status).toBe(402);
     expect((await send(proxy, body(sealed))).status).toBe(200);
-    // Base64 of chance has a token for each one or two letters; gpt-4o's cost 1.25 USD a million.
+    // Random base64 has about one token per one or two letters; gpt-4o's prompt tokens cost USD 1.25 per million.
     const { hold } = await proxy.onlyCharge();
     expect(hold).toBeGreaterThan(20_000n * usd("0.00000125"));
   });
 });
 
-describe("a predicted answer", () => {
+describe("a predicted output", () => {
   const prediction = { type: "content", content: "x".repeat(20_000) };
 
   it("is held at the output rate for each choice, in addition to the maximum", async () => {
@@ -125,14 +126,14 @@ describe("a predicted answer", () => {
       return (await proxy.charges()).at(-1)?.hold ?? 0n;
     };
     const [plain, one, three] = [await hold({}), await hold({ prediction }), await hold({ prediction, n: 3 })];
-    // gpt-4o at half of 2.50 and 10 USD a million.
+    // gpt-4o costs half of USD 2.50 and 10 per million tokens.
     const bytes = BigInt(JSON.stringify(prediction).length);
     const named = BigInt('"prediction":,'.length);
     expect(one - plain).toBe((bytes + named) * usd("0.00000125") + bytes * usd("0.000005"));
     expect(three - one).toBe(BigInt('"n":3,'.length) * usd("0.00000125") + 2n * (bytes + 10n) * usd("0.000005"));
   });
 
-  it("does not fit a budget that pays for its maximum alone", async () => {
+  it("is refused by a budget that covers only the stated maximum", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "0.1");
     expect((await proxy.chat({ max_tokens: 10, n: 3, prediction })).status).toBe(402);

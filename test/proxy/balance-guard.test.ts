@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { createBalanceGuard } from "../../src/request/balance-guard.ts";
+import { createBalanceGuard } from "../../src/request/limits.ts";
 import type { AccountLookup } from "../../src/request/account.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { until } from "../support/until.ts";
 
-it("forwards nothing while the balance is below its floor, and continues after a top-up", async () => {
+it("the balance guard forwards nothing below its floor, and forwards again after a top-up", async () => {
   await using proxy = await startProxy({
     sandbox: { startingBalanceUsd: "0.50" },
     env: { FAREBOX_BALANCE_FLOOR: "1.00" },
@@ -16,13 +16,13 @@ it("forwards nothing while the balance is below its floor, and continues after a
   const refused = await proxy.chat({ max_tokens: 5 });
   expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([503, "balance_floor"]);
   proxy.sandbox.topUp("5.00");
-  // The remembered record answers once more while it is fetched again.
+  // The cached record answers once more while it is refreshed.
   await (await proxy.chat({ max_tokens: 5 })).text();
   await proxy.sandbox.waitFor((sandbox) => sandbox.accountRequests.length >= 2);
   await until(async () => (await proxy.chat({ max_tokens: 5 })).status === 200);
 });
 
-it("forwards while the balance is not known", async () => {
+it("the balance guard forwards requests while the balance is unknown", async () => {
   await using proxy = await startProxy({
     sandbox: { equivalentInUsd: "absent" },
     env: { FAREBOX_BALANCE_FLOOR: "1.00" },
@@ -30,7 +30,7 @@ it("forwards while the balance is not known", async () => {
   expect((await proxy.chat({ max_tokens: 5 })).status).toBe(200);
 });
 
-it("waits at most two seconds for a missing record, then not at all until one has arrived", async () => {
+it("the balance guard waits at most two seconds for a missing record, then forwards until a record arrives", async () => {
   const clock = manualClock();
   const log = captureLog();
   const lookUps: ((found: AccountLookup) => void)[] = [];

@@ -14,7 +14,7 @@ interface Compared {
   readonly explained_by: readonly { readonly group: string; readonly fraction: string; readonly instead_of: string }[];
 }
 
-/** The comparison of the ledger with the account, around ten requests of 1,000 and 100 tokens. */
+/** Compares the ledger with the account around ten requests of 1,000 prompt tokens and 100 output tokens. */
 async function compared(proxy: RunningProxy): Promise<Compared> {
   await proxy.serving.sampler.sample();
   for (let index = 0; index < 10; index++) await (await proxy.chat(chatWith("prompt:1000+tokens:100"))).text();
@@ -25,7 +25,7 @@ async function compared(proxy: RunningProxy): Promise<Compared> {
   return answer.json as never as Compared;
 }
 
-it("a gateway that bills as the ledger has it is billed one for one, and no group is named", async () => {
+it("reconciliation finds a factor of 1 and names no group if the gateway bills what the ledger charges", async () => {
   await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
   const { ok, factor, explained_by } = await compared(proxy);
   expect([ok, explained_by]).toEqual([true, []]);
@@ -34,7 +34,7 @@ it("a gateway that bills as the ledger has it is billed one for one, and no grou
   expect(Number(factor.to) - Number(factor.from)).toBeLessThan(0.001);
 });
 
-it("a group that is charged at twice its fraction is named with the one that the gateway bills", async () => {
+it("reconciliation names a group charged at twice its fraction, with the fraction that the gateway bills", async () => {
   await using folder = await temporaryFolder();
   await writeFile(join(folder.path, "groups.yaml"), 'groups: { large-general: { fraction: "1" } }\n');
   await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder.path } });

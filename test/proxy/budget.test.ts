@@ -9,13 +9,13 @@ import { watchWindows, windowsOnDisk } from "../support/window-watch.ts";
 const burst = size(500, 200);
 const admitted = 37;
 
-/** Requests of one size, told apart at the gateway by `user` and in the ledger by their tag. */
+/** Sends a request of fixed size, identified at the gateway by `user` and in the ledger by its tag. */
 function send(proxy: RunningProxy, number: number, key: string): Promise<Response> {
   const name = String(number).padStart(4, "0");
   return proxy.chat({ max_tokens: 100, user: name }, { key, headers: { "x-farebox-tag": `number=${name}` } });
 }
 
-/** Returns the hold of such a request, which depends on the length of its body, by sending one. */
+/** Sends one such request and returns its hold, which depends on the length of the body. */
 async function holdOfOne(): Promise<bigint> {
   await using proxy = await startProxy();
   await (await send(proxy, 0, proxy.key)).text();
@@ -30,8 +30,8 @@ const usd = (amount: string) => parseUsd(amount) as bigint;
 const numbersAtGateway = (proxy: RunningProxy) =>
   proxy.sandbox.requests.map(({ body }) => String(JSON.parse(body.toString()).user)).toSorted();
 
-describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000 }, () => {
-  it("admits exactly 37 while none has settled, and answers the others 429 budget_held", async () => {
+describe(`a budget for 37 requests that receives ${burst} parallel ones`, { timeout: 60_000 }, () => {
+  it("admits exactly 37 while none has settled, and answers 429 budget_held to the others", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     const limit = (await holdOfOne()) * BigInt(admitted);
@@ -60,9 +60,9 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
     relay.open(proxy.sandbox.url);
     const responses = await Promise.all(answers);
     expect(responses.filter(({ status }) => status === 200)).toHaveLength(admitted);
-    const { looks, broken } = await watch.stop();
+    const { rounds, broken } = await watch.stop();
     expect(broken).toEqual([]);
-    expect(looks).toBeGreaterThan(3);
+    expect(rounds).toBeGreaterThan(3);
 
     const [sample] = refused;
     expect(sample?.headers.get("x-farebox-error")).toBe("budget_held");
@@ -75,6 +75,7 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
       code: "budget_held",
       metadata: {
         scope: "key:bob",
+        subject: null,
         period: "1d",
         limit_usd: text(limit),
         spent_usd: "0.00",
@@ -96,7 +97,7 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it("stays within every limit while holds settle between admissions, and then says 402", async () => {
+  it("keeps every limit while holds settle between admissions, then answers 402", async () => {
     await using proxy = await startProxy();
     const limit = (await holdOfOne()) * BigInt(admitted);
     const bob = await proxy.addKey("bob");
@@ -128,7 +129,7 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
     expect(charges.map(({ tags }) => tags["number"]).toSorted()).toEqual(numbersAtGateway(proxy));
     expect(charges).toHaveLength(paid.length);
 
-    // One after the other until nothing fits: then the budget is exhausted, not busy.
+    // Once nothing fits after sequential requests, the budget is exhausted, not busy.
     let last = await send(proxy, 1000, bob);
     for (let number = 1001; last.status === 200; number++) {
       await last.text();
@@ -149,8 +150,8 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
   });
 });
 
-describe("one request", () => {
-  it("gets 402 if it could never fit, and 429 if it fits once running requests have settled", async () => {
+describe("a single request", () => {
+  it("gets 402 if it can never fit, and 429 if it fits after running requests settle", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     await proxy.budget("key:alice", "0.001");
@@ -167,7 +168,7 @@ describe("one request", () => {
     expect((await proxy.chat({ max_tokens: 100 })).status).toBe(200);
   });
 
-  it("names an exhausted budget rather than one that only has no room now", async () => {
+  it("is refused by the exhausted budget rather than by one that is only busy", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     await proxy.budget("all", "0.001", "1d");
@@ -182,7 +183,7 @@ describe("one request", () => {
     await (await running).text();
   });
 
-  it("is counted with the tokenizer only where its bytes do not fit", async () => {
+  it("is counted with the tokenizer only if its byte count does not fit", async () => {
     await using proxy = await startProxy();
     const prompt = "wonderful ".repeat(2000);
     const body = { max_tokens: 10, messages: [{ role: "user", content: prompt }] };
@@ -199,7 +200,7 @@ describe("one request", () => {
     expect(tight?.hold).toBeLessThanOrEqual(limit);
     expect(tight?.cost).toBe(loose?.cost);
     expect(tight?.hold).toBeGreaterThanOrEqual(tight?.cost ?? 0n);
-    // The count itself: 2,000 words of one token each and little else, where the bytes say 20,000.
+    // The tokenizer counts 2,000 words of one token each; the byte bound is 20,000.
     const perToken = usd("0.00000125");
     const outputs = usd("0.00005");
     expect(Number(((tight?.hold ?? 0n) - outputs) / perToken)).toBeLessThan(2200);
@@ -207,7 +208,7 @@ describe("one request", () => {
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it("of a model without a price is refused under a hard budget, and recorded without an amount otherwise", async () => {
+  it("for an unpriced model is refused under a hard budget and otherwise recorded without an amount", async () => {
     await using proxy = await startProxy();
     await proxy.budget("all", "1.00", "1d", "soft");
     const recorded = await proxy.chat({ model: "unknown-model" });
@@ -233,7 +234,7 @@ describe("one request", () => {
     expect(await proxy.charges()).toHaveLength(1);
   });
 
-  it("of a model without a price is refused everywhere with FAREBOX_UNPRICED=refuse", async () => {
+  it("for an unpriced model is always refused with FAREBOX_UNPRICED=refuse", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_UNPRICED: "refuse" } });
     const refused = await proxy.chat({ model: "unknown-model" });
     expect(refused.status).toBe(400);
@@ -243,7 +244,7 @@ describe("one request", () => {
     expect(await proxy.charges()).toHaveLength(0);
   });
 
-  it("passes a soft budget, which only counts", async () => {
+  it("passes an exceeded soft budget, which records its cost", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "0.000001", "1d", "soft");
     for (let time = 0; time < 3; time++) {
@@ -258,7 +259,7 @@ describe("one request", () => {
     expect(window?.spent).toBeGreaterThan(window?.budget.limit ?? 0n);
   });
 
-  it("with fields that nothing bounds is refused under a hard budget and passes without one", async () => {
+  it("with unbounded fields is refused under a hard budget and forwarded without one", async () => {
     await using proxy = await startProxy();
     const body = { max_tokens: 10, web_search_options: {} };
     await (await proxy.chat(body)).text();

@@ -1,3 +1,4 @@
+import { utc } from "../support/ledger-fixtures.ts";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,7 +28,7 @@ afterAll(async () => {
 });
 
 describe("the ceiling price of unknown models", () => {
-  it("is marked in the answer, the charge, the report and the metrics, and nothing else is", async () => {
+  it("is marked in the answer, the charge, the report and the metrics, unlike known prices", async () => {
     const unknown = await proxy.chat({ model: "never-heard-of" });
     const known = await proxy.chat({ model: "gpt-4o-2024-11-20" });
     await Promise.all([unknown.text(), known.text()]);
@@ -41,7 +42,7 @@ describe("the ceiling price of unknown models", () => {
     ]);
 
     const report = await runReport(
-      { ledger: proxy.serving.ledger, nameOf: (id) => id },
+      { ...proxy.serving, calendar: utc, nameOf: (id) => id },
       { by: ["model"], since: 0, until: Date.now() + 1 },
     );
     expect(report.ceiling_price).toEqual({ requests: 1, cost_usd: charges[0]?.cost_usd });
@@ -51,13 +52,13 @@ describe("the ceiling price of unknown models", () => {
     expect(metrics).not.toMatch(/model="gpt-4o",group="default"/);
   });
 
-  it("records the name that was asked for and the one that was served", async () => {
+  it("keeps the requested and the served model name in the charge", async () => {
     const [unknown, known] = await proxy.charges();
     expect(unknown).toMatchObject({ model: "never-heard-of", servedModel: "never-heard-of" });
     expect(known).toMatchObject({ model: "gpt-4o-2024-11-20", servedModel: expect.stringMatching(/^gpt-4o/) });
   });
 
-  it("serves a hard budget, under which an unknown model would be refused", async () => {
+  it("admits an unknown model under a hard budget within its limit", async () => {
     const key = await proxy.addKey("bounded");
     await proxy.budget("key:bounded", "1.00");
     const answer = await proxy.chat({ model: "never-heard-of", max_tokens: 10 }, { key });
@@ -68,7 +69,7 @@ describe("the ceiling price of unknown models", () => {
     await refused.text();
   });
 
-  it("makes no model: the list and the look-up do not know it", async () => {
+  it("does not add a model to the model list or lookup", async () => {
     const headers = { authorization: `Bearer ${proxy.key}` };
     const list = (await (await fetch(`${proxy.url}/v1/models`, { headers })).json()) as { data: { id: string }[] };
     expect(list.data.map(({ id }) => id)).not.toContain("default");

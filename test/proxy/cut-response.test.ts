@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";
 
-/* Streams of the Responses API that end at a maximum. */
+/* Tests of Responses streams that end at a maximum. */
 
 const ending = (type: string, response: object) =>
   `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 3, response })}\n\n`;
@@ -13,7 +13,7 @@ const incomplete = (reason: string) =>
     id: "r",
     model: "gpt-4o",
     status: "incomplete",
-    // Its last event repeats all of the output.
+    // The last event repeats the whole output.
     output: [{ type: "message", id: "m", content: [{ type: "output_text", text: "hello ".repeat(50_000) }] }],
     incomplete_details: { reason },
     usage,
@@ -41,14 +41,14 @@ async function streamed(last: string, body: object, capped = true): Promise<{ te
   return { text, proxy };
 }
 
-describe("a response with tools that ends at a maximum of ours", () => {
-  it("ends as a cut stream does, and is charged as reported", async () => {
+describe("a Responses stream", () => {
+  it("with tools that reaches a maximum set by Farebox ends as a failed stream and is charged as reported", async () => {
     const { text } = await streamed(incomplete("max_output_tokens"), { tools });
     expect(text.startsWith(delta)).toBe(true);
     expect(text).not.toContain("response.incomplete");
     const [, failed = "", raised = ""] =
       /^event: response.failed\ndata: (.*)\n\nevent: error\ndata: (.*)\n\n$/.exec(text.slice(delta.length)) ?? [];
-    const message = "The answer reached the maximum of 500 output tokens of its output cap, so it is incomplete.";
+    const message = "The answer is incomplete, because it reached the output cap of 500 tokens.";
     expect(JSON.parse(failed)).toMatchObject({
       type: "response.failed",
       response: { status: "failed", error: { code: "invalid_prompt", message } },
@@ -57,17 +57,17 @@ describe("a response with tools that ends at a maximum of ours", () => {
   });
 
   it.each([
-    ["the client's own", incomplete("max_output_tokens"), { tools, max_output_tokens: 400 }, true],
-    ["one of ours without tools", incomplete("max_output_tokens"), {}, true],
-    ["no maximum of ours", incomplete("max_output_tokens"), { tools }, false],
-    ["a filter of the gateway", incomplete("content_filter"), { tools }, true],
+    ["at the client's own maximum", incomplete("max_output_tokens"), { tools, max_output_tokens: 400 }, true],
+    ["at a maximum set by Farebox, but has no tools", incomplete("max_output_tokens"), {}, true],
+    ["at a maximum that Farebox did not set", incomplete("max_output_tokens"), { tools }, false],
+    ["at a filter of the gateway", incomplete("content_filter"), { tools }, true],
     [
-      "its own end",
+      "completely",
       ending("response.completed", { id: "r", model: "gpt-4o", status: "completed", output: [], usage }),
       { tools },
       true,
     ],
-  ])("passes unchanged where it ends by %s", async (_, last, body, capped) => {
+  ])("passes unchanged if it ends %s", async (_, last, body, capped) => {
     expect((await streamed(last, body, capped)).text).toBe(delta + last);
   });
 });

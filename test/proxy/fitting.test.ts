@@ -1,15 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { formatUsd, parseUsd, type PicoUsd } from "../../src/core/money.ts";
 import { errorOf } from "../support/answers.ts";
-import { answeringGateway, type AnsweringGateway, type AskedOf } from "../support/answering-gateway.ts";
+import { answeringGateway, type AnsweringGateway, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
-/* Requests without a maximum under hard budgets that do not pay for the model's whole maximum. */
+/*
+ * Tests of requests without a maximum under hard budgets that cannot pay for the model's whole maximum: a smaller maximum
+ * is fitted to the budget and written into the request.
+ */
 
 const text = (amount: bigint) => formatUsd(amount as PicoUsd);
 const usd = (amount: string) => parseUsd(amount) as bigint;
-/** Output price of gpt-4o: USD 5 for a million tokens. */
+/** Output price of gpt-4o: USD 5 per million tokens. */
 const perToken = usd("0.000005");
 
 function chatAnswer(outputTokens: number): string {
@@ -22,14 +25,14 @@ function chatAnswer(outputTokens: number): string {
   });
 }
 
-/** A gateway whose every answer has 100 tokens. */
+/** Starts a gateway whose answers all have 100 tokens. */
 async function hundredEach(): Promise<AnsweringGateway> {
   return answeringGateway(() => ({ body: chatAnswer(100) }));
 }
 
-const bodyOf = ({ body }: AskedOf) => JSON.parse(body.toString()) as Record<string, unknown>;
+const bodyOf = ({ body }: ReceivedRequest) => JSON.parse(body.toString()) as Record<string, unknown>;
 
-/** Returns the hold of a request of 100 tokens. */
+/** Returns the hold of a request for 100 tokens. */
 async function holdOfHundred(proxy: RunningProxy): Promise<bigint> {
   await (await proxy.chat({ max_tokens: 100 })).text();
   return (await proxy.charges()).at(-1)?.hold ?? 0n;
@@ -38,18 +41,18 @@ async function holdOfHundred(proxy: RunningProxy): Promise<bigint> {
 const tools = [{ type: "function", function: { name: "f", parameters: { type: "object", properties: {} } } }];
 
 describe("a budget for 37 requests of 100 tokens", { timeout: 60_000 }, () => {
-  it("answers at least 25 of 100 parallel requests that state no maximum and try again after a 429", async () => {
+  it("pays for at least 25 of 100 parallel requests that state no maximum and retry after a 429", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const limit = (await holdOfHundred(proxy)) * 37n;
     const bob = await proxy.addKey("bob");
     await proxy.budget("key:bob", text(limit), "1d");
-    const ended = new Set<() => void>();
-    /** In place of retry-after: another request has ended. */
-    const anotherEnd = () => new Promise<void>((resolve) => ended.add(resolve));
+    const waiters = new Set<() => void>();
+    /** Waits until another request ends, instead of for retry-after. */
+    const nextEnd = () => new Promise<void>((resolve) => waiters.add(resolve));
     const sendUntilAnswered = async (): Promise<number> => {
       for (;;) {
-        const next = anotherEnd();
+        const next = nextEnd();
         const response = await proxy.chat({}, { key: bob });
         if (response.status === 429) {
           expect(response.headers.get("retry-after")).toBe("1");
@@ -59,8 +62,8 @@ describe("a budget for 37 requests of 100 tokens", { timeout: 60_000 }, () => {
         }
         await response.text();
         await proxy.serving.settled();
-        for (const tell of ended) tell();
-        ended.clear();
+        for (const resolve of waiters) resolve();
+        waiters.clear();
         return response.status;
       }
     };
@@ -77,7 +80,7 @@ describe("a budget for 37 requests of 100 tokens", { timeout: 60_000 }, () => {
 });
 
 describe("fitting", () => {
-  it("writes a slice, or a quarter of what the tightest budget has left", async () => {
+  it("writes a quarter of the tightest budget's remaining amount if that is more than a slice", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 10_000n));
@@ -85,7 +88,7 @@ describe("fitting", () => {
     const response = await proxy.chat({});
     expect(response.status).toBe(200);
     const tokens = Number(response.headers.get("x-farebox-fitted"));
-    // 2,500 of output and prompt together; the prompt is bounded by its bytes.
+    // 2,500 tokens for output and prompt together; the prompt is bounded by its bytes.
     expect(tokens).toBeGreaterThan(2400);
     expect(tokens).toBeLessThan(2500);
     const sent = gateway.asked.at(-1)?.body.toString() ?? "";
@@ -112,14 +115,14 @@ describe("fitting", () => {
     });
   });
 
-  it("holds for the body that is sent, each choice with its maximum", async () => {
+  it("holds the cost of the body that is sent, with the written maximum for each choice", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const bob = await proxy.addKey("bob");
     await proxy.budget("key:bob", text(perToken * 9000n));
     const response = await proxy.chat({ n: 3 }, { key: bob });
     expect(response.headers.get("x-farebox-fitted")).toBe("1024");
-    const sent = bodyOf(gateway.asked.at(-1) as AskedOf);
+    const sent = bodyOf(gateway.asked.at(-1) as ReceivedRequest);
     expect(sent["max_tokens"]).toBe(1024);
     await response.text();
     const fitted = (await proxy.charges()).at(-1);
@@ -135,22 +138,25 @@ describe("fitting", () => {
     ["a JSON format", { response_format: { type: "json_object" } }, true],
     ["a format of text", { response_format: { type: "text" } }, false],
     ["no tools", { tools: [] }, false],
-  ])("gives a request with %s at least FAREBOX_FIT_MIN where its answer must be whole", async (_, more, isWhole) => {
-    await using gateway = await hundredEach();
-    await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_FIT_MIN: "5000" } });
-    await proxy.budget("all", text(perToken * 5500n));
-    const response = await proxy.chat(more);
-    expect([response.status, response.headers.get("x-farebox-fitted")]).toEqual([
-      200,
-      isWhole ? "5000" : expect.stringMatching(/^1[0-3]\d\d$/),
-    ]);
-    await response.text();
-    await proxy.budget("all", text(perToken * 4500n));
-    await proxy.serving.settled();
-    expect((await proxy.chat(more)).status).toBe(isWhole ? 402 : 200);
-  });
+  ])(
+    "writes at least FAREBOX_FIT_MIN only if the answer must be complete: a request with %s",
+    async (_, more, isWhole) => {
+      await using gateway = await hundredEach();
+      await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_FIT_MIN: "5000" } });
+      await proxy.budget("all", text(perToken * 5500n));
+      const response = await proxy.chat(more);
+      expect([response.status, response.headers.get("x-farebox-fitted")]).toEqual([
+        200,
+        isWhole ? "5000" : expect.stringMatching(/^1[0-3]\d\d$/),
+      ]);
+      await response.text();
+      await proxy.budget("all", text(perToken * 4500n));
+      await proxy.serving.settled();
+      expect((await proxy.chat(more)).status).toBe(isWhole ? 402 : 200);
+    },
+  );
 
-  it("gives a model that reasons unseen at least FAREBOX_FIT_MIN, in its own field, streams too", async () => {
+  it("writes at least FAREBOX_FIT_MIN into the field of a reasoning model, plain and streamed", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", "0.06");
@@ -158,17 +164,17 @@ describe("fitting", () => {
       const response = await proxy.chat({ model: "gpt-5", stream });
       expect([response.status, response.headers.get("x-farebox-fitted")]).toEqual([200, "8192"]);
       await response.text();
-      expect(bodyOf(gateway.asked.at(-1) as AskedOf)["max_completion_tokens"]).toBe(8192);
+      expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_completion_tokens"]).toBe(8192);
     }
   });
 
   it.each([
     ["a stated maximum", { max_tokens: 16_000 }],
-    ["a maximum that is none", { max_tokens: 0 }],
+    ["an invalid maximum", { max_tokens: 0 }],
     ["a thinking budget", { thinking: { type: "enabled", budget_tokens: 2000 } }],
     ["a prediction", { prediction: { type: "content", content: "a" } }],
     ["an unknown field", { unheard_of: 1 }],
-  ])("leaves a request with %s", async (_, more) => {
+  ])("does not change a request with %s", async (_, more) => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 9000n));
@@ -177,7 +183,7 @@ describe("fitting", () => {
     expect(gateway.asked).toEqual([]);
   });
 
-  it("leaves a Responses request that states how much may be thought", async () => {
+  it("does not change a Responses request that states a reasoning maximum", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 12_000n));
@@ -190,18 +196,18 @@ describe("fitting", () => {
     expect((await ask({ reasoning: { max_tokens: 100 } })).status).toBe(402);
     const fitted = await ask({});
     expect(fitted.headers.get("x-farebox-fitted")).not.toBeNull();
-    expect(bodyOf(gateway.asked.at(-1) as AskedOf)["max_output_tokens"]).toBe(
+    expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_output_tokens"]).toBe(
       Number(fitted.headers.get("x-farebox-fitted")),
     );
   });
 
-  it("is off with FAREBOX_FIT=off", async () => {
+  it("is disabled with FAREBOX_FIT=off", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_FIT: "off" } });
     await proxy.budget("all", text(perToken * 9000n));
     expect((await proxy.chat({})).status).toBe(402);
   });
 
-  it("changes nothing where the whole fits, and no stream that grows its hold", async () => {
+  it("does not change requests whose full output fits, nor streams with a growing hold", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 20_000n));
@@ -220,7 +226,7 @@ describe("fitting", () => {
     ]);
   });
 
-  it("stays below an output cap, which is written where it fits", async () => {
+  it("never exceeds the output cap, which is written if it fits", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_OUTPUT_CAP: "4000" } });
     await proxy.budget("all", text(perToken * 6000n));
@@ -237,10 +243,10 @@ describe("fitting", () => {
       null,
       "1024",
     ]);
-    expect(bodyOf(gateway.asked.at(-1) as AskedOf)["max_tokens"]).toBe(1024);
+    expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_tokens"]).toBe(1024);
   });
 
-  it("repeats what was written under an idempotency key, however much the budget has left by then", async () => {
+  it("repeats the written maximum for an idempotency key even after the budget changes", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 9000n));
@@ -258,7 +264,7 @@ describe("fitting", () => {
     expect(free.headers.get("x-farebox-fitted")).toBeNull();
     await free.text();
     await proxy.serving.settled();
-    // What was sent without a maximum is not fitted later: it would be another request.
+    // A request that was first sent without a maximum is not fitted later; that would be a different request.
     await proxy.budget("all", text(perToken * 9000n));
     expect((await proxy.chat({}, { headers: { "idempotency-key": "other" } })).status).toBe(402);
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
@@ -266,7 +272,7 @@ describe("fitting", () => {
 });
 
 describe("a refusal for lack of room", () => {
-  it("says what would fit, and that fits", async () => {
+  it("states a maximum that then fits", async () => {
     await using proxy = await startProxy();
     await proxy.budget("all", text(perToken * 900n));
     for (const [body, field] of [
@@ -293,7 +299,7 @@ describe("a refusal for lack of room", () => {
     }
   });
 
-  it("counts a long prompt to say what would fit, which fits, and little more does", async () => {
+  it("counts a long prompt, so that the stated maximum fits and a slightly larger one does not", async () => {
     await using proxy = await startProxy();
     await proxy.budget("all", "0.05");
     const ask = (tokens: number) =>
@@ -301,7 +307,7 @@ describe("a refusal for lack of room", () => {
     const refused = await ask(16_000);
     expect(refused.status).toBe(402);
     const { metadata } = await errorOf(refused);
-    // 100 kB are 12,500 tokens: USD 0.016. By its bytes, the prompt alone would be USD 0.125.
+    // 100 kB are 12,500 tokens: USD 0.016. By its bytes, the prompt alone would cost USD 0.125.
     const tokens = Number(metadata?.["affordable_output_tokens"]);
     expect(tokens).toBeGreaterThan(6500);
     expect((await ask(tokens + 20)).status).toBe(402);
@@ -310,7 +316,7 @@ describe("a refusal for lack of room", () => {
     await answer.text();
   });
 
-  it("says of a busy budget what fits now, and nothing of an output that no maximum bounds", async () => {
+  it("states what fits into a busy budget now, and nothing for unbounded output", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     await proxy.budget("all", text(perToken * 2000n));

@@ -10,67 +10,62 @@ import { isThorough } from "../support/effort.ts";
 const limit = usd("0.05");
 const parallel = 50;
 
-describe(
-  "50 parallel streams without end, at 100 tokens a second each, on a budget of 0.05 USD",
-  { timeout: 60_000 },
-  () => {
-    it.each(isThorough ? ["64", "128"] : ["64"])(
-      "spend at most that by the gateway's own count of what it delivered, and most of it, in slices of %s",
-      async (slice) => {
-        // Half as fast as time: a busy machine keeps no stream waiting for the 2 s that end it.
-        await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice }, clock: fastClock(0.5) });
-        await proxy.budget("key:alice", "0.05", "1mo");
-        const watch = watchWindows(proxy);
-        const answers = await Promise.all(
-          Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))),
-        );
-        const charges = await proxy.charges();
-        const { looks, broken } = await watch.stop();
-        expect(broken).toEqual([]);
-        expect(looks).toBeGreaterThan(10);
+describe("50 parallel endless streams of 100 tokens per second on a budget of 0.05 USD", { timeout: 60_000 }, () => {
+  it.each(isThorough ? ["64", "128"] : ["64"])(
+    "spend at least 90% and at most 100% of it by the gateway's bill, in slices of %s",
+    async (slice) => {
+      // The clock runs at half speed, so that a busy machine does not reach the 2 s limit on pauses.
+      await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice }, clock: fastClock(0.5) });
+      await proxy.budget("key:alice", "0.05", "1mo");
+      const watch = watchWindows(proxy);
+      const answers = await Promise.all(
+        Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))),
+      );
+      const charges = await proxy.charges();
+      const { rounds, broken } = await watch.stop();
+      expect(broken).toEqual([]);
+      expect(rounds).toBeGreaterThan(10);
 
-        for (const { status, body, broken: connection } of answers) {
-          expect([status, connection]).toEqual([200, null]);
-          expect(JSON.parse(eventsIn(body).at(-1) ?? "{}")).toEqual({
-            error: {
-              message: expect.stringContaining("cannot pay for more of this stream"),
-              type: "insufficient_quota",
-              param: null,
-              code: "budget_exceeded",
-              metadata: {
-                scope: "key:alice",
-                period: "1mo",
-                limit_usd: "0.05",
-                spent_usd: expect.stringMatching(/^0\.0/),
-                held_usd: expect.stringMatching(/^0\.0/),
-                needed_usd: expect.stringMatching(/^0\.000\d+$/),
-                resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/),
-              },
+      for (const { status, body, broken: connection } of answers) {
+        expect([status, connection]).toEqual([200, null]);
+        expect(JSON.parse(eventsIn(body).at(-1) ?? "{}")).toEqual({
+          error: {
+            message: expect.stringContaining("cannot pay for more of this stream"),
+            type: "insufficient_quota",
+            param: null,
+            code: "budget_exceeded",
+            metadata: {
+              scope: "key:alice",
+              subject: null,
+              period: "1mo",
+              limit_usd: "0.05",
+              spent_usd: expect.stringMatching(/^0\.0/),
+              held_usd: expect.stringMatching(/^0\.0/),
+              needed_usd: expect.stringMatching(/^0\.000\d+$/),
+              resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/),
             },
-          });
-        }
-        await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
-        const { billed, ledger } = proxy.sandbox;
-        expect(ledger.every(({ deliveredTokens, completionTokens }) => deliveredTokens === completionTokens)).toBe(
-          true,
-        );
-        expect(billed.cost).toBeLessThanOrEqual(limit);
-        expect(Number((billed.cost * 100n) / limit)).toBeGreaterThanOrEqual(90);
+          },
+        });
+      }
+      await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
+      const { billed, ledger } = proxy.sandbox;
+      expect(ledger.every(({ deliveredTokens, completionTokens }) => deliveredTokens === completionTokens)).toBe(true);
+      expect(billed.cost).toBeLessThanOrEqual(limit);
+      expect(Number((billed.cost * 100n) / limit)).toBeGreaterThanOrEqual(90);
 
-        expect(charges).toHaveLength(parallel);
-        for (const charge of charges)
-          expect(charge).toMatchObject({
-            state: "posted",
-            source: "partial",
-            reason: "budget_exceeded",
-            overage: 0n,
-            status: 200,
-          });
-        const spent = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
-        expect(spent).toBeGreaterThanOrEqual(billed.cost);
-        expect(await proxy.serving.ledger.windows(Date.now())).toMatchObject([{ spent, held: 0n }]);
-        expect(await proxy.serving.ledger.verify()).toMatchObject({ differences: [] });
-      },
-    );
-  },
-);
+      expect(charges).toHaveLength(parallel);
+      for (const charge of charges)
+        expect(charge).toMatchObject({
+          state: "posted",
+          source: "partial",
+          reason: "budget_exceeded",
+          overage: 0n,
+          status: 200,
+        });
+      const spent = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
+      expect(spent).toBeGreaterThanOrEqual(billed.cost);
+      expect(await proxy.serving.ledger.windows(Date.now())).toMatchObject([{ spent, held: 0n }]);
+      expect(await proxy.serving.ledger.verify()).toMatchObject({ differences: [] });
+    },
+  );
+});

@@ -10,21 +10,21 @@ import { startReceiver, type WebhookReceiver } from "../support/webhook-receiver
 
 const hourMs = 3_600_000;
 const token = "an-administrator-s-token-0123456789";
-/** The number of unsettled requests that a day pays for, and the number that are sent at once. */
+/** Number of unsettled requests that a day's budget covers, and number of requests per burst. */
 const [paidFor, burst] = [3, 8];
 
-/** Days on which clocks are set, or that begin or end where they are: by the tz database, not by the calendar that is tested. */
+/** Days with clock changes or unusual bounds. Bounds come from the tz database, not from the tested calendar. */
 const days: readonly (readonly [zone: string, date: string, start: string, end: string, hours: number])[] = [
   ["Europe/Berlin", "2026-03-29", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", 23],
   ["Europe/Berlin", "2026-10-25", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 25],
-  // Clocks go back at midnight: the hour before it comes twice.
+  // Clocks go back at midnight: the hour before it occurs twice.
   ["America/Santiago", "2026-04-04", "2026-04-04T03:00:00Z", "2026-04-05T04:00:00Z", 25],
-  // There is no midnight: the day begins at one o'clock.
+  // Midnight does not exist: the day begins at one o'clock.
   ["America/Santiago", "2026-09-06", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z", 23],
   ["Africa/Cairo", "2026-04-24", "2026-04-23T22:00:00Z", "2026-04-24T21:00:00Z", 23],
-  // Half an hour.
+  // The clock change is half an hour.
   ["Australia/Lord_Howe", "2026-04-05", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z", 24.5],
-  // A month, and a year, that ends with the day.
+  // The month and the year end with this day.
   ["Asia/Kathmandu", "2026-12-31", "2026-12-30T18:15:00Z", "2026-12-31T18:15:00Z", 24],
 ];
 
@@ -33,13 +33,13 @@ beforeAll(async () => void (receiver = await startReceiver()));
 afterAll(() => receiver[Symbol.asyncDispose]());
 
 it.each(days)(
-  "%s: %s is one window, and requests in flight over its end stay in it",
+  "%s: %s is one budget window, and requests in flight at its end settle in it",
   async (zone, date, startsAt, endsAt, hours) => {
     const [start, end] = [Date.parse(startsAt), Date.parse(endsAt)];
     expect(end - start).toBe(hours * hourMs);
     let now = start - 1;
     const clock: Clock = { ...systemClock(), now: () => now };
-    // The gateway answers when it is told.
+    // The gateway answers once the test lets it.
     const waiting: (() => void)[] = [];
     let isOpen = false;
     await using gateway = await answeringGateway(async () => {
@@ -72,12 +72,12 @@ it.each(days)(
       });
       sent.push(answering);
     };
-    /** Waits until each request so far is at the gateway or has been answered. */
-    const decided = async () => {
+    /** Waits until each request so far has reached the gateway or been answered. */
+    const allDecided = async () => {
       while (waiting.length + statuses.length < sent.length) await new Promise((resolve) => setImmediate(resolve));
     };
 
-    // One in the last instant of the day before shows what a request holds and costs.
+    // A request in the last instant of the day before shows what a request holds and costs.
     isOpen = true;
     send();
     await Promise.all(sent);
@@ -91,10 +91,10 @@ it.each(days)(
     expect(await dayOf(start)).toMatchObject({ start, end, spent: 0n });
     expect(await dayOf(start - 1)).toMatchObject({ end: start, spent: cost });
 
-    // The last instant of the day, then the border in the middle of a burst, then the first instants of the next day.
+    // A burst in the last instant of the day, one across midnight, and one in the first instant of the next day.
     now = end - 1;
     for (let count = 0; count < burst; count++) send();
-    await decided();
+    await allDecided();
     expect(waiting).toHaveLength(paidFor);
     await alerts.evaluate();
     for (let count = 0; count < burst; count++) {
@@ -103,7 +103,7 @@ it.each(days)(
       await new Promise((resolve) => setImmediate(resolve));
     }
     for (let count = 0; count < burst; count++) send();
-    await decided();
+    await allDecided();
     const next = await dayOf(end);
     expect(next).toMatchObject({ start: end, spent: 0n });
     expect(next?.end).toBeGreaterThan(end + 22 * hourMs);
@@ -115,7 +115,7 @@ it.each(days)(
       new Set([endsAt, new Date(next?.end ?? 0).toISOString()].map((text) => new Date(text).toISOString())),
     );
 
-    // Answered long after midnight, each settles in the window of its admission.
+    // Requests that are answered long after midnight settle in the window of their admission.
     now = end + 5 * hourMs;
     isOpen = true;
     for (const answer of waiting.splice(0)) answer();
@@ -126,14 +126,14 @@ it.each(days)(
       ...Array<number>(paidFor).fill(end - 1),
       ...Array<number>(paidFor).fill(end),
     ]);
-    const wall = (instant: number) =>
+    const localDate = (instant: number) =>
       new Intl.DateTimeFormat("en-CA", { timeZone: zone, dateStyle: "short" }).format(instant);
-    const weekday = (instant: number) => (new Date(`${wall(instant)}T12:00:00Z`).getUTCDay() + 6) % 7;
-    const monday = (instant: number) => Date.parse(`${wall(instant)}T12:00:00Z`) - weekday(instant) * 24 * hourMs;
+    const weekday = (instant: number) => (new Date(`${localDate(instant)}T12:00:00Z`).getUTCDay() + 6) % 7;
+    const monday = (instant: number) => Date.parse(`${localDate(instant)}T12:00:00Z`) - weekday(instant) * 24 * hourMs;
     const nameOf = {
-      "1d": wall,
+      "1d": localDate,
       "1w": monday,
-      "1mo": (instant: number) => wall(instant).slice(0, 7),
+      "1mo": (instant: number) => localDate(instant).slice(0, 7),
       "1h": () => "",
       total: () => "",
     };
@@ -148,22 +148,22 @@ it.each(days)(
       }
     }
 
-    // Reports, refusals and alerts say the same.
+    // Reports, refusals and alerts agree.
     const reply = await askAdmin(proxy.url, "GET", `/usage?by=day&since=${date}`, { token });
     const report = reply.json as unknown as { rows: { day: string; requests: number; cost_usd: string }[] };
     const dayCost = formatUsd((cost * BigInt(paidFor)) as PicoUsd);
     expect(report.rows.map(({ day, requests, cost_usd }) => [day, requests, cost_usd])).toEqual([
       [date, paidFor, dayCost],
-      [wall(end), paidFor, dayCost],
+      [localDate(end), paidFor, dayCost],
     ]);
-    const told = () =>
+    const alerted = () =>
       receiver.received
         .filter((one) => one.path === path)
         .map(({ body }) => JSON.parse(body) as { type: string; data: { starts_at: string; resets_at: string } })
         .filter(({ type }) => type === "budget_exhausted")
         .map(({ data }) => data);
-    while (told().length < 2) await new Promise((resolve) => setImmediate(resolve));
-    expect(told().map(({ starts_at, resets_at }) => [Date.parse(starts_at), Date.parse(resets_at)])).toEqual([
+    while (alerted().length < 2) await new Promise((resolve) => setImmediate(resolve));
+    expect(alerted().map(({ starts_at, resets_at }) => [Date.parse(starts_at), Date.parse(resets_at)])).toEqual([
       [start, end],
       [end, next?.end],
     ]);

@@ -14,20 +14,20 @@ type Messages = OpenAI.Chat.ChatCompletionMessageParam[];
 
 let proxy: RunningProxy;
 let client: OpenAI;
-/** The gateway's scenario for the nth request of this test, counted from 1, so that a retry can succeed. */
-let fate: ((nth: number) => string | undefined) | undefined;
+/** Scenario of the gateway for the nth request of this test, counted from 1, so that a retry can succeed. */
+let scenarioOf: ((nth: number) => string | undefined) | undefined;
 let chargesBefore: number;
 let seenBefore: number;
 let billedBefore: number;
 
 beforeAll(async () => {
-  proxy = await startProxy({ sandbox: { scenario: () => fate?.(seen().length) } });
+  proxy = await startProxy({ sandbox: { scenario: () => scenarioOf?.(seen().length) } });
   await proxy.budget("key:alice", "100", "1mo");
   client = clientWith({});
 });
 afterAll(() => proxy[Symbol.asyncDispose]());
 beforeEach(async () => {
-  fate = undefined;
+  scenarioOf = undefined;
   chargesBefore = (await proxy.charges()).length;
   seenBefore = proxy.sandbox.requests.length;
   billedBefore = proxy.sandbox.ledger.length;
@@ -52,7 +52,7 @@ async function charges(): Promise<Charge[]> {
   return (await proxy.charges()).slice(chargesBefore);
 }
 
-/** The one charge of this test, which must be what the gateway billed. */
+/** Returns the only charge of this test after checking that it matches the gateway's bill. */
 async function chargeAsBilled(more: Partial<Charge> = {}): Promise<Charge> {
   const [charge, ...others] = await charges();
   if (charge === undefined || others.length > 0) throw new Error("expected one charge");
@@ -80,8 +80,8 @@ async function errorFrom(work: Promise<unknown>): Promise<unknown> {
   throw new Error("nothing was thrown");
 }
 
-describe("answers", () => {
-  it("plain, with what it cost in its headers", async () => {
+describe("the openai client", () => {
+  it("reads a plain answer with its cost in the headers", async () => {
     const { data, response } = await client.chat.completions
       .create({ model: "gpt-4o", messages: hello, max_tokens: 50 })
       .withResponse();
@@ -93,7 +93,7 @@ describe("answers", () => {
     expect(Number(response.headers.get("x-farebox-cost-usd"))).toBe(Number(charge.cost) / 1e12);
   });
 
-  it("as a stream whose usage it did not ask for, which is charged as reported all the same", async () => {
+  it("reads a stream for which it did not request usage, and which is charged as reported", async () => {
     const stream = await client.chat.completions.create({
       model: "gpt-4o",
       messages: hello,
@@ -109,7 +109,7 @@ describe("answers", () => {
     await chargeAsBilled({ stream: true, source: "reported" });
   });
 
-  it("as a stream with usage", async () => {
+  it("reads a stream with usage", async () => {
     const stream = await client.chat.completions.create({
       model: "gpt-4o",
       messages: hello,
@@ -126,7 +126,7 @@ describe("answers", () => {
     expect(charge.firstTokenMs).toBeGreaterThan(0);
   });
 
-  it("with two choices, plain and as a stream", async () => {
+  it("reads two choices, plain and streamed", async () => {
     const answer = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 40, n: 2 });
     expect(answer.choices.map(({ index }) => index)).toEqual([0, 1]);
     await chargeAsBilled();
@@ -142,7 +142,7 @@ describe("answers", () => {
     expect(second).toMatchObject({ source: "reported", state: "posted", cost: billed()[1]?.cost });
   });
 
-  it("with tools, called as the gateway called them", async () => {
+  it("reads tool calls as the gateway made them", async () => {
     const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
     const tools: OpenAI.Chat.ChatCompletionTool[] = [
       { type: "function", function: { name: "weather", description: "Weather of a city", parameters } },
@@ -159,7 +159,7 @@ describe("answers", () => {
     expect(second).toMatchObject({ state: "posted", source: "reported", cost: billed()[1]?.cost });
   });
 
-  it("with a response format", async () => {
+  it("can ask for a response format", async () => {
     const answer = await client.chat.completions.create({
       model: "gpt-4o",
       messages: [{ role: "user", content: "Give me JSON." }],
@@ -173,7 +173,7 @@ describe("answers", () => {
     await chargeAsBilled();
   });
 
-  it("with the functions of old", async () => {
+  it("can use the deprecated field functions", async () => {
     const answer = await client.chat.completions.create({
       model: "gpt-4o",
       messages: hello,
@@ -186,8 +186,8 @@ describe("answers", () => {
     expect(JSON.parse(seen()[0]?.body.toString() ?? "")).toHaveProperty("functions");
   });
 
-  it("with cached and reasoning tokens apart", async () => {
-    fate = () => "prompt:1000+cached:600+reasoning:30";
+  it("is charged for cached and reasoning tokens separately", async () => {
+    scenarioOf = () => "prompt:1000+cached:600+reasoning:30";
     await client.chat.completions.create({
       model: "gpt-4o",
       messages: [{ role: "user", content: "x ".repeat(1000) }],
@@ -197,7 +197,7 @@ describe("answers", () => {
     expect(charge.tokens).toMatchObject({ input: 400, cached_input: 600, reasoning: 30 });
   });
 
-  it("at a base URL without /v1, and the list of models at both", async () => {
+  it("works with a base URL without /v1, and lists models at both base URLs", async () => {
     const bare = clientWith({ baseURL: proxy.url });
     await bare.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 20 });
     await chargeAsBilled({ route: "/v1/chat/completions" });
@@ -214,8 +214,8 @@ describe("answers", () => {
 });
 
 describe("a client that aborts", () => {
-  it("in the middle of a stream ends the gateway's stream at once and pays for what was delivered", async () => {
-    fate = () => "endless:5";
+  it("in the middle of a stream ends the gateway's stream at once and is charged for what was delivered", async () => {
+    scenarioOf = () => "endless:5";
     const stream = await client.chat.completions.create({
       model: "gpt-4o",
       messages: hello,
@@ -228,14 +228,14 @@ describe("a client that aborts", () => {
     const [charge] = await charges();
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: 200 });
     expect(charge?.tokens.output).toBeGreaterThanOrEqual(chunks - 1);
-    // No one here has seen what the gateway wrote before it learned that the client had left.
+    // The gateway may have written more before it noticed that the client had left.
     expect(charge?.tokens.output).toBeLessThanOrEqual(billed()[0]?.completionTokens ?? 0);
     expect(charge?.tokens.input).toBe(billed()[0]?.promptTokens);
     expect(charge?.cost).toBeLessThan(charge?.hold ?? 0n);
   });
 
-  it("a stream before its headers ends the gateway's request as well", async () => {
-    fate = () => "silent";
+  it("before a stream's headers ends the gateway's request as well", async () => {
+    scenarioOf = () => "silent";
     const controller = new AbortController();
     const asked = client.chat.completions.create(
       { model: "gpt-4o", messages: hello, max_tokens: 50, stream: true },
@@ -251,8 +251,8 @@ describe("a client that aborts", () => {
     expect(charge?.tokens.input).toBeGreaterThan(0);
   });
 
-  it("a plain request pays what the gateway billed, because the answer is read to its end", async () => {
-    fate = () => "latency:100";
+  it("before a plain answer is charged what the gateway billed, because the answer is read to its end", async () => {
+    scenarioOf = () => "latency:100";
     const controller = new AbortController();
     const asked = client.chat.completions.create(
       { model: "gpt-4o", messages: hello, max_tokens: 50 },
@@ -266,8 +266,8 @@ describe("a client that aborts", () => {
   });
 });
 
-describe("errors", () => {
-  it("of a wrong key", async () => {
+describe("the openai client's error", () => {
+  it("for a wrong key is an AuthenticationError", async () => {
     const error = await errorFrom(
       clientWith({ apiKey: "sk-fb-abc-wrong" }).chat.completions.create({ model: "gpt-4o", messages: hello }),
     );
@@ -277,19 +277,19 @@ describe("errors", () => {
     expect(await charges()).toHaveLength(0);
   });
 
-  it("of a request that lacks something: ours, and the gateway's own unchanged", async () => {
+  it("for an invalid request is a BadRequestError, from Farebox or from the gateway", async () => {
     const ours = await errorFrom(client.chat.completions.create({ model: "", messages: hello }));
     expect(ours).toBeInstanceOf(BadRequestError);
     expect(ours).toMatchObject({ code: "invalid_request", param: "model" });
     expect(await charges()).toHaveLength(0);
-    fate = () => "status:400";
+    scenarioOf = () => "status:400";
     const theirs = await errorFrom(client.chat.completions.create({ model: "gpt-4o", messages: hello }));
     expect(theirs).toBeInstanceOf(BadRequestError);
     expect((theirs as APIError).headers?.get("x-farebox-error")).toBeNull();
     expect(await charges()).toMatchObject([{ state: "voided", reason: "gateway_400", status: 400, cost: null }]);
   });
 
-  it("of an exhausted budget: 402, once, with its figures", async () => {
+  it("for an exhausted budget is a 402 with the budget's figures, after one attempt", async () => {
     const poor = await proxy.addKey("poor");
     await proxy.budget("key:poor", "0.000001", "1d");
     let requests = 0;
@@ -314,8 +314,8 @@ describe("errors", () => {
     expect(seen()).toHaveLength(0);
   });
 
-  it("of a gateway that is busy: retried by the client, each a row of its own", async () => {
-    fate = (nth) => (nth <= 2 ? "status:429" : undefined);
+  it("for a busy gateway leads to retries, with a charge for each attempt", async () => {
+    scenarioOf = (nth) => (nth <= 2 ? "status:429" : undefined);
     const answer = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 20 });
     expect(answer.choices).toHaveLength(1);
     const rows = await charges();
@@ -324,14 +324,14 @@ describe("errors", () => {
     expect(billed()).toHaveLength(1);
   });
 
-  it("of a gateway that stays busy, and of a budget that is held", async () => {
-    fate = () => "status:429";
+  it("for a gateway that stays busy, or a budget that other requests hold, is a RateLimitError", async () => {
+    scenarioOf = () => "status:429";
     const once = clientWith({ maxRetries: 0 });
     expect(await errorFrom(once.chat.completions.create({ model: "gpt-4o", messages: hello }))).toBeInstanceOf(
       RateLimitError,
     );
 
-    fate = () => "silent";
+    scenarioOf = () => "silent";
     const bob = clientWith({ apiKey: await proxy.addKey("bob"), maxRetries: 0 });
     await proxy.budget("key:bob", "0.0004", "1d");
     const controller = new AbortController();
@@ -348,13 +348,13 @@ describe("errors", () => {
     expect((await charges()).map(({ state }) => state)).toEqual(["voided", "posted"]);
   });
 
-  it("in the middle of a stream raise, whether the gateway sent them or broke off", async () => {
+  it("in the middle of a stream is raised for gateway errors and for broken streams", async () => {
     for (const [scenario, code] of [
       ["stream-error:5", null],
       ["cut:5", "gateway_stream_broken"],
       ["no-finish", "gateway_stream_broken"],
     ] as const) {
-      fate = () => scenario;
+      scenarioOf = () => scenario;
       const stream = await client.chat.completions.create({
         model: "gpt-4o",
         messages: hello,
@@ -377,7 +377,7 @@ describe("errors", () => {
   });
 });
 
-it("leaves the ledger and the bill without a difference", async () => {
+it("all requests of the openai client together leave a ledger without differences", async () => {
   await proxy.serving.settled();
   expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   expect((await proxy.serving.ledger.pending()).count).toBe(0);

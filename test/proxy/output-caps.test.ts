@@ -9,7 +9,7 @@ import { answeringGateway, type AnsweringGateway } from "../support/answering-ga
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, bytesOf, type WireAnswer } from "../support/wire-client.ts";
 
-/* What an output cap writes into requests, by the bytes that the gateway receives. */
+/* Tests of the output caps that Farebox writes into requests, checked on the bytes that the gateway receives. */
 
 const prices = `provider: example
 defaults: { tokenizer: o200k_base, context_tokens: 100000, max_output_tokens: 1000, reasoning: false, max_output_field: { chat: max_tokens, completions: max_tokens, responses: max_output_tokens } }
@@ -58,7 +58,7 @@ interface Sent {
   readonly body: string;
 }
 
-async function sent(
+async function send(
   key: string,
   body: string,
   { path = "/v1/chat/completions", headers = {} }: { path?: string; headers?: Record<string, string> } = {},
@@ -72,15 +72,15 @@ const messages = '"messages":[{"role":"user","content":"€ 😀"}]';
 const capOf = ({ answer }: Sent) => answer.headers["x-farebox-output-cap"];
 
 describe("an output cap", () => {
-  it("is written into a request that states no maximum: one field, no other byte", async () => {
+  it("is written into a request that states no maximum, and changes no other byte", async () => {
     const key = await keyWith(500);
     const request = `{"model":"small",${messages}}`;
-    const first = await sent(key, request);
+    const first = await send(key, request);
     expect(first.answer.status).toBe(200);
     expect(first.body).toBe(`{"max_tokens":500,${request.slice(1)}`);
     expect(gateway.asked.at(-1)?.headers["content-length"]).toBe(String(bytesOf(first.body).length));
     expect(capOf(first)).toBe("500");
-    const stated = await sent(proxy.key, first.body);
+    const stated = await send(proxy.key, first.body);
     expect(capOf(stated)).toBeUndefined();
     const [one, other] = (await proxy.charges()).slice(-2);
     expect(one?.hold).toBe(other?.hold);
@@ -89,68 +89,68 @@ describe("an output cap", () => {
   });
 
   it.each([
-    ["a larger maximum is lowered", `"max_tokens":900`, `"max_tokens":500`, "500"],
+    ["lowers a larger maximum", `"max_tokens":900`, `"max_tokens":500`, "500"],
     [
-      "every larger maximum is lowered",
+      "lowers every larger maximum",
       `"max_tokens":900,"max_completion_tokens":2000`,
       `"max_tokens":500,"max_completion_tokens":500`,
       "500",
     ],
-    ["a smaller maximum is untouched", `"max_tokens":499`, `"max_tokens":499`, undefined],
-    ["null is replaced in place", `"max_tokens":null`, `"max_tokens":500`, "500"],
-    ["a maximum that is none is replaced", `"max_tokens":-1`, `"max_tokens":500`, "500"],
+    ["leaves a smaller maximum as it is", `"max_tokens":499`, `"max_tokens":499`, undefined],
+    ["replaces null in place", `"max_tokens":null`, `"max_tokens":500`, "500"],
+    ["replaces an invalid maximum", `"max_tokens":-1`, `"max_tokens":500`, "500"],
   ])("%s", async (_, given, expected, header) => {
     const key = await keyWith(500);
-    const result = await sent(key, `{"model":"small",${given},${messages}}`);
+    const result = await send(key, `{"model":"small",${given},${messages}}`);
     expect(result.body).toBe(`{"model":"small",${expected},${messages}}`);
     expect(capOf(result)).toBe(header);
   });
 
-  it("is written into the field of the model and of the endpoint", async () => {
+  it("is written into the field that the model and the endpoint use", async () => {
     const key = await keyWith(500);
-    expect((await sent(key, `{"model":"thinker",${messages}}`)).body).toBe(
+    expect((await send(key, `{"model":"thinker",${messages}}`)).body).toBe(
       `{"max_completion_tokens":500,"model":"thinker",${messages}}`,
     );
     const response = `{"model":"thinker","input":"hello"}`;
-    expect((await sent(key, response, { path: "/v1/responses" })).body).toBe(
+    expect((await send(key, response, { path: "/v1/responses" })).body).toBe(
       `{"max_output_tokens":500,${response.slice(1)}`,
     );
   });
 
-  it("never raises the default of /v1/completions, nor a model's own maximum", async () => {
+  it("never raises the default of /v1/completions or a model's own maximum", async () => {
     const completion = `{"model":"small","prompt":"hello"}`;
-    const high = await sent(await keyWith(500), completion, { path: "/v1/completions" });
+    const high = await send(await keyWith(500), completion, { path: "/v1/completions" });
     expect(high.body).toBe(`{"max_tokens":16,${completion.slice(1)}`);
-    const low = await sent(await keyWith(9), completion, { path: "/v1/completions" });
+    const low = await send(await keyWith(9), completion, { path: "/v1/completions" });
     expect(low.body).toBe(`{"max_tokens":9,${completion.slice(1)}`);
-    const most = await sent(await keyWith(5000), `{"model":"small",${messages}}`);
+    const most = await send(await keyWith(5000), `{"model":"small",${messages}}`);
     expect([most.body, capOf(most)]).toEqual([`{"max_tokens":1000,"model":"small",${messages}}`, "1000"]);
-    const stated = await sent(await keyWith(5000), `{"model":"small","max_tokens":2000,${messages}}`);
+    const stated = await send(await keyWith(5000), `{"model":"small","max_tokens":2000,${messages}}`);
     expect(stated.body).toBe(`{"model":"small","max_tokens":2000,${messages}}`);
   });
 
-  it("is for text alone", async () => {
+  it("applies to text endpoints only", async () => {
     const body = `{"model":"small","input":"hello"}`;
-    const result = await sent(await keyWith(500), body, { path: "/v1/embeddings" });
+    const result = await send(await keyWith(500), body, { path: "/v1/embeddings" });
     expect([result.body, capOf(result)]).toEqual([body, undefined]);
   });
 
-  it("refuses a model whose field no price file names, and fields that two readers read differently", async () => {
+  it("refuses models without a known maximum field, and ambiguous spellings of the field", async () => {
     const key = await keyWith(500);
     for (const model of ["unlimited", "unheard-of"]) {
-      const { answer, body } = await sent(key, `{"model":"${model}",${messages}}`);
+      const { answer, body } = await send(key, `{"model":"${model}",${messages}}`);
       expect([answer.status, body]).toEqual([400, ""]);
       expect(JSON.parse(answer.body.toString()).error).toMatchObject({
         param: "model",
-        message: expect.stringContaining(`max_output_field of ${model}`),
+        message: expect.stringContaining(`limits the output of ${model} (max_output_field)`),
       });
     }
-    expect((await sent(proxy.key, `{"model":"unlimited",${messages}}`)).answer.status).toBe(200);
+    expect((await send(proxy.key, `{"model":"unlimited",${messages}}`)).answer.status).toBe(200);
     for (const twice of [`"max_tokens":1,"max_tokens":2`, `"Max_Tokens":1`, `"max_token\\u017f":1`])
-      expect((await sent(key, `{"model":"small",${twice},${messages}}`)).answer.status).toBe(400);
+      expect((await send(key, `{"model":"small",${twice},${messages}}`)).answer.status).toBe(400);
   });
 
-  it("is the smallest of the key's, its team's and FAREBOX_OUTPUT_CAP, and heeded with the next request", async () => {
+  it("is the smallest of the key's, its team's and FAREBOX_OUTPUT_CAP, and changes apply to the next request", async () => {
     await using capped = await startProxy({
       gatewayUrl: gateway.url,
       env: { FAREBOX_PRICING: folder, FAREBOX_OUTPUT_CAP: "700" },
@@ -173,7 +173,7 @@ describe("an output cap", () => {
     expect(await capFor(bob)).toEqual(["600", 600]);
   });
 
-  it("works together with the usage that FAREBOX_STREAM_USAGE=inject asks for", async () => {
+  it("can be combined with FAREBOX_STREAM_USAGE=inject", async () => {
     await using injecting = await startProxy({
       gatewayUrl: gateway.url,
       env: { FAREBOX_PRICING: folder, FAREBOX_STREAM_USAGE: "inject", FAREBOX_OUTPUT_CAP: "700" },
@@ -184,7 +184,7 @@ describe("an output cap", () => {
     );
   });
 
-  it("refuses paths that are not known and name a model, in their body or in the path", async () => {
+  it("refuses paths without a route that name a model in the body or the path", async () => {
     await using open = await startProxy({
       gatewayUrl: gateway.url,
       env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all" },
@@ -199,8 +199,8 @@ describe("an output cap", () => {
     expect(await statusOf(open.key, "/v1/messages", named)).toBe(200);
   });
 
-  it("holds for every choice", async () => {
-    await sent(await keyWith(100), `{"model":"small","n":3,${messages}}`);
+  it("is held for each choice", async () => {
+    await send(await keyWith(100), `{"model":"small","n":3,${messages}}`);
     expect((await proxy.charges()).at(-1)?.basis).toMatchObject({
       by: "output_cap",
       outputTokens: 300,
@@ -215,41 +215,41 @@ describe("a retry with the same idempotency key", () => {
   const setCap = (name: string, outputCap: number | null) =>
     updateKey({ keys: proxy.serving.keys, clock: systemClock(), by: "test" }, name, { outputCap });
 
-  it("repeats what was written, also after the cap has changed", async () => {
+  it("repeats the written cap even after the cap has changed", async () => {
     const key = await proxy.addKey("retrying", { outputCap: 500 });
-    const first = await sent(key, request, { headers });
+    const first = await send(key, request, { headers });
     await setCap("retrying", 800);
-    const second = await sent(key, request, { headers });
+    const second = await send(key, request, { headers });
     expect(second.body).toBe(first.body);
     expect(capOf(second)).toBe("500");
-    expect((await sent(key, request, { headers: { "idempotency-key": "another" } })).body).toContain(
+    expect((await send(key, request, { headers: { "idempotency-key": "another" } })).body).toContain(
       '"max_tokens":800',
     );
-    expect((await sent(key, request)).body).toContain('"max_tokens":800');
+    expect((await send(key, request)).body).toContain('"max_tokens":800');
   });
 
-  it("is refused where the cap permits it no more", async () => {
+  it("is refused if the cap has become smaller", async () => {
     const key = await proxy.addKey("lowered", { outputCap: 500 });
-    await sent(key, request, { headers });
+    await send(key, request, { headers });
     await setCap("lowered", 400);
-    const { answer, body } = await sent(key, request, { headers });
+    const { answer, body } = await send(key, request, { headers });
     expect([answer.status, answer.headers["x-farebox-error"], body]).toEqual([409, "conflict", ""]);
   });
 
-  it("is refused where nothing was written before, and something would be now", async () => {
+  it("is refused if a cap was set after a first try without one", async () => {
     const key = await proxy.addKey("free", {});
-    const first = await sent(key, request, { headers });
+    const first = await send(key, request, { headers });
     expect(first.body).toBe(request);
     await setCap("free", 400);
-    expect((await sent(key, request, { headers })).answer.status).toBe(409);
+    expect((await send(key, request, { headers })).answer.status).toBe(409);
     await setCap("free", null);
-    expect((await sent(key, request, { headers })).body).toBe(request);
+    expect((await send(key, request, { headers })).body).toBe(request);
   });
 
-  it("does not share what was written with another key", async () => {
+  it("does not use the cap written for another key", async () => {
     const one = await proxy.addKey("one", { outputCap: 500 });
     const other = await proxy.addKey("other", { outputCap: 300 });
-    await sent(one, request, { headers });
-    expect((await sent(other, request, { headers })).body).toContain('"max_tokens":300');
+    await send(one, request, { headers });
+    expect((await send(other, request, { headers })).body).toContain('"max_tokens":300');
   });
 });

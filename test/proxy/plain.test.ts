@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { formatUsd } from "../../src/core/money.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
-it("passes a plain request unchanged, and records what the gateway billed", async () => {
+it("a plain request reaches the gateway with its unknown fields and is charged what the gateway billed", async () => {
   await using proxy = await startProxy();
   await proxy.budget("key:alice", "1.00");
   const response = await proxy.chat({ max_tokens: 50, unknown_field: { kept: [1, 2] } });
@@ -17,7 +17,7 @@ it("passes a plain request unchanged, and records what the gateway billed", asyn
   expect(JSON.parse(body).usage.prompt_tokens).toBe(charge.tokens.input);
 });
 
-it("lets a key use its models under all their names", async () => {
+it("a key can use its models under all their names, and no other model", async () => {
   await using proxy = await startProxy();
   const key = await proxy.addKey("bob", { models: ["gpt-4o", "claude-*"] });
   const statusOf = async (model: string) => {
@@ -31,7 +31,7 @@ it("lets a key use its models under all their names", async () => {
   expect(await statusOf("gpt-4o-mini")).toBe(403);
 });
 
-it("a name that is not a valid JSON string is left to the gateway to refuse, also where the request is changed", async () => {
+it("a member name that is invalid JSON is left to the gateway to refuse, even if Farebox changes the request", async () => {
   await using proxy = await startProxy({ env: { FAREBOX_STREAM_USAGE: "inject" } });
   const name = `${"n".repeat(2000)}\\x`;
   const body = `{"model":"gpt-4o","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"hi"}],"${name}":1}`;

@@ -20,10 +20,10 @@ import {
   type ScriptedGateway,
 } from "../support/scripted-gateway.ts";
 
-/** One million tokens of each kind would cost these; the scripted usage is 9 in and 3 out. */
+/** Prices in USD per million tokens; the scripted usage is 9 tokens in and 3 out. */
 const cheap = { from: "2026-01-01", input: "1", output: "4" };
-const dear = { from: "2026-01-01", input: "10", output: "40" };
-const [cheapCost, dearCost] = ["0.000021", "0.00021"];
+const expensive = { from: "2026-01-01", input: "10", output: "40" };
+const [cheapCost, expensiveCost] = ["0.000021", "0.00021"];
 
 interface Scene extends AsyncDisposable {
   readonly folder: string;
@@ -53,7 +53,7 @@ async function scene(text: string, clock?: Clock): Promise<Scene> {
   };
 }
 
-/** A stream that has begun: the client has its first chunk. */
+/** Begins a stream and waits for the client's first chunk. */
 async function beginStream({ proxy, gateway }: Scene): Promise<{ asked: Asked; answer: Response }> {
   const answer = proxy.chat({ model: "mine", stream: true, max_tokens: 50 });
   const asked = await gateway.nextChat();
@@ -84,16 +84,16 @@ const metric = async ({ proxy }: Scene, name: string) =>
     ?.split(" ")
     .at(-1);
 
-const taken = "prices taken over";
+const inForce = "new prices are in force";
 const refused = "a price file is refused; the previous prices stay in force";
 
-describe("a request is charged at the price in force when it was admitted", () => {
-  it("over a change of the price file while its stream runs", async () => {
+describe("a stream is charged at the prices of its admission", () => {
+  it("if the price file changes while it runs", async () => {
     await using here = await scene(oneModelFile("mine", [cheap]));
     const before = await digest(here);
     const running = await beginStream(here);
-    await here.edit(oneModelFile("mine", [dear]));
-    const [line] = await here.log.logged(taken);
+    await here.edit(oneModelFile("mine", [expensive]));
+    const [line] = await here.log.logged(inForce);
     const after = await digest(here);
     expect(after).toMatchObject({ status: 200 });
     expect(after.digest).not.toBe(before.digest);
@@ -101,14 +101,14 @@ describe("a request is charged at the price in force when it was admitted", () =
 
     await endStream(running);
     await wholeStream(here);
-    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+    expect(await costs(here)).toEqual([cheapCost, expensiveCost]);
     expect(await here.proxy.serving.ledger.verify()).toMatchObject({ charges: 2, differences: [] });
     expect(await metric(here, 'farebox_price_reloads_total{result="ok"}')).toBe("1");
   });
 
-  it("over midnight while its stream runs", async () => {
+  it("if new prices take effect at midnight while it runs", async () => {
     let now = Date.parse("2026-12-31T23:59:59.999Z");
-    await using here = await scene(oneModelFile("mine", [cheap, { ...dear, from: "2027-01-01" }]), {
+    await using here = await scene(oneModelFile("mine", [cheap, { ...expensive, from: "2027-01-01" }]), {
       ...systemClock(),
       now: () => now,
     });
@@ -116,15 +116,15 @@ describe("a request is charged at the price in force when it was admitted", () =
     now += 1;
     await wholeStream(here);
     await endStream(running);
-    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+    expect(await costs(here)).toEqual([cheapCost, expensiveCost]);
     expect((await here.proxy.charges()).map(({ at }) => at)).toEqual([now - 1, now]);
   });
 
-  it("over the removal of its model, whose next request has no price", async () => {
+  it("if its model is removed while it runs, and the next request has no price", async () => {
     await using here = await scene(oneModelFile("mine", [cheap]));
     const running = await beginStream(here);
-    await here.edit(oneModelFile("another", [dear]));
-    await here.log.logged(taken);
+    await here.edit(oneModelFile("another", [expensive]));
+    await here.log.logged(inForce);
     await endStream(running);
     await wholeStream(here);
     expect(await costs(here)).toEqual([cheapCost, null]);
@@ -132,7 +132,7 @@ describe("a request is charged at the price in force when it was admitted", () =
 });
 
 describe("a faulty price file", () => {
-  it("is refused with a line for each fault and a metric, and the prices in force stay", async () => {
+  it("is refused with a log line for each fault and a metric, and the previous prices stay in force", async () => {
     await using here = await scene(oneModelFile("mine", [cheap]));
     const before = await digest(here);
     expect(await metric(here, 'farebox_price_reloads_total{result="ok"}')).toBe("0");
@@ -156,15 +156,15 @@ describe("a faulty price file", () => {
     await wholeStream(here);
     expect(await costs(here)).toEqual([cheapCost]);
 
-    await here.edit(oneModelFile("mine", [dear]));
-    await here.log.logged(taken);
+    await here.edit(oneModelFile("mine", [expensive]));
+    await here.log.logged(inForce);
     expect(await metric(here, "farebox_price_last_reload_successful")).toBe("1");
     await wholeStream(here);
-    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+    expect(await costs(here)).toEqual([cheapCost, expensiveCost]);
   });
 });
 
-it("requests, streams and tasks in flight over many changes, also of half-written and faulty files, are each charged at their own prices", async () => {
+it("requests, streams and tasks in flight keep the prices of their admission through valid, faulty and half-written price changes", async () => {
   await using folder = await temporaryFolder();
   await using prices = await openChangingPrices(folder.path);
   await using proxy = await startProxy({

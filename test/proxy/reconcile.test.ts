@@ -11,56 +11,56 @@ import { temporaryFolder } from "../support/farebox-process.ts";
 import { openStore, utc } from "../support/ledger-fixtures.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 
-/** Ten millionths of a US dollar: the credits in which the sandbox states its counters. */
+/** Value of one sandbox credit in pico-USD: a ten-millionth of a US dollar. */
 const credit = 100_000n;
 
 const always = { since: 0, until: Number.MAX_SAFE_INTEGER };
 
-/** Reconciles from the ledger's file, as a command next to the proxy does. */
-async function compared(proxy: RunningProxy): Promise<Reconciliation> {
+/** Reconciles from the ledger file, as a command next to the proxy does. */
+async function reconcile(proxy: RunningProxy): Promise<Reconciliation> {
   await using store = await openStore({ path: proxy.database, calendar: utc, clock: systemClock(), access: "read" });
   const result = await runReconciliation(store, always);
   if (!result.ok) throw new Error(result.reason);
   return result.reconciliation;
 }
 
-/** Plain answers of 1,000 and 100 tokens, USD 0.00175 each: ten cost USD 0.0175. */
-async function plain(proxy: RunningProxy, count = 10): Promise<void> {
+/** Sends plain requests of 1,000 prompt and 100 output tokens that cost USD 0.00175 each. */
+async function sendPlain(proxy: RunningProxy, count = 10): Promise<void> {
   for (let index = 0; index < count; index++) await (await proxy.chat(chatWith("prompt:1000+tokens:100"))).text();
   await proxy.charges();
 }
 
-/** A stream that reports its usage. */
-async function stream(proxy: RunningProxy, scenario: string, usage = true): Promise<void> {
+/** Sends a stream that reports its usage unless stated otherwise. */
+async function sendStream(proxy: RunningProxy, scenario: string, usage = true): Promise<void> {
   const more = { stream: true, ...(usage && { stream_options: { include_usage: true } }) };
   await (await proxy.chat(chatWith(scenario, more))).text();
   await proxy.charges();
 }
 
-/** A sample when all is settled. */
+/** Samples the account after all requests have settled. */
 async function sample(proxy: RunningProxy): Promise<void> {
   await proxy.charges();
   expect(await proxy.serving.sampler.sample()).toBeDefined();
 }
 
-const named = ({ movements }: Reconciliation) =>
+const movementsByKind = ({ movements }: Reconciliation) =>
   Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
 
-describe("a gateway that bills correctly", () => {
+describe("reconciliation with a gateway that bills correctly", () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
     proxy = await startProxy({ env: { FAREBOX_STREAM_USAGE: "pass" } });
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
-  it("agrees to the last credit, plain and streamed, and the metric says so", async () => {
+  it("agrees within one credit for plain and streamed requests, also in the metric", async () => {
     expect(await proxy.metrics()).not.toMatch(/^farebox_reconciliation_difference_usd/m);
     await sample(proxy);
-    await plain(proxy);
-    await stream(proxy, "prompt:500+tokens:77+cached:3");
+    await sendPlain(proxy);
+    await sendStream(proxy, "prompt:500+tokens:77+cached:3");
     await (await proxy.chat(chatWith("status:429"))).text();
     await sample(proxy);
-    const found = await compared(proxy);
+    const found = await reconcile(proxy);
     expect(found).toMatchObject({ measure: "used_credits", requests: 11, agrees: true, movements: [], leftOut: [] });
     expect(found.ledger).toBe(proxy.sandbox.billed.cost);
     expect(found.difference).toBeGreaterThanOrEqual(-credit);
@@ -71,7 +71,7 @@ describe("a gateway that bills correctly", () => {
     expect(await proxy.metrics()).toMatch(/^farebox_reconciliation_unexplained_usd 0$/m);
   });
 
-  it("keeps no key and no secret in its samples", async () => {
+  it("stores no key and no secret in its samples", async () => {
     await using store = await openStore({ path: proxy.database, calendar: utc, clock: systemClock(), access: "read" });
     const kept = JSON.stringify(await store.samples.list(0, always.until), (_name, value: unknown) =>
       typeof value === "bigint" ? `${value}` : value,
@@ -80,44 +80,44 @@ describe("a gateway that bills correctly", () => {
     expect(kept).not.toMatch(/sk-|secret|hook|key/i);
   });
 
-  it("names a top-up, an expiry, frozen credits and use by others, and takes none of them for a difference", async () => {
+  it("names top-ups, expired and frozen credits, and use by others, and does not count them as differences", async () => {
     const { sandbox } = proxy;
     sandbox.topUp("20");
-    await plain(proxy, 2);
+    await sendPlain(proxy, 2);
     await sample(proxy);
     sandbox.expire("1.50");
     sandbox.freeze("0.75");
-    await plain(proxy, 2);
+    await sendPlain(proxy, 2);
     await sample(proxy);
     sandbox.unfreeze("0.25");
     await sample(proxy);
     sandbox.useByOthers("3");
     await sample(proxy);
-    const found = await compared(proxy);
-    expect(named(found)).toEqual({ use_by_others: "3.00", top_up: "20.00", expired: "1.50", frozen: "0.50" });
+    const found = await reconcile(proxy);
+    expect(movementsByKind(found)).toEqual({ use_by_others: "3.00", top_up: "20.00", expired: "1.50", frozen: "0.50" });
     expect(found).toMatchObject({ agrees: true, leftOut: [] });
     expect(found.difference).toBeLessThanOrEqual(2n * credit);
   });
 
-  it("treats a running stream as a doubt, and a counted charge too", async () => {
+  it("treats running streams and counted charges as doubts", async () => {
     const open = await proxy.chat(
       chatWith("tokens:400+slow:2", { stream: true, stream_options: { include_usage: true } }),
     );
     const reader = open.body?.getReader();
     await reader?.read();
     expect(await proxy.serving.sampler.sample()).toBeDefined();
-    const pending = await compared(proxy);
+    const pending = await reconcile(proxy);
     expect(pending.agrees).toBe(true);
     while ((await reader?.read())?.done === false);
-    await stream(proxy, "tokens:50", false);
+    await sendStream(proxy, "tokens:50", false);
     await sample(proxy);
-    const counted = await compared(proxy);
+    const counted = await reconcile(proxy);
     expect(counted.doubts.map(({ kind }) => kind)).toEqual(["counted", "rounding"]);
     expect(counted.agrees).toBe(true);
   });
 });
 
-it("begins and ends in the middle of streams, and the doubt is their possible cost", async () => {
+it("a reconciliation that starts and ends in the middle of streams has their possible cost as its doubt", async () => {
   await using proxy = await startProxy();
   const begin = async () => {
     const reader = (
@@ -131,17 +131,17 @@ it("begins and ends in the middle of streams, and the doubt is their possible co
   const endFirst = await begin();
   await proxy.serving.sampler.sample();
   await endFirst();
-  await plain(proxy, 3);
+  await sendPlain(proxy, 3);
   const endLast = await begin();
   await proxy.serving.sampler.sample();
-  const found = await compared(proxy);
+  const found = await reconcile(proxy);
   expect(found.doubts.map(({ kind }) => kind)).toEqual(["pending", "rounding"]);
   expect(found.doubts[0]?.above).toBeGreaterThan(0n);
   expect(found).toMatchObject({ requests: 4, agrees: true });
   await endLast();
 });
 
-describe("an error of 1% in the gateway's bill", () => {
+describe("reconciliation with a gateway that bills incorrectly", () => {
   const cases: readonly {
     readonly error: NonNullable<SandboxOptions["billingErrors"]>[number];
     readonly sandbox?: SandboxOptions;
@@ -149,14 +149,14 @@ describe("an error of 1% in the gateway's bill", () => {
     readonly traffic: (proxy: RunningProxy) => Promise<void>;
     readonly percent: number;
   }[] = [
-    { error: "wrong-fraction", traffic: (proxy) => plain(proxy), percent: 1 },
+    { error: "wrong-fraction", traffic: (proxy) => sendPlain(proxy), percent: 1 },
     {
-      // Ten at USD 0.00175, and one of 10 and 1 tokens, USD 0.0000175, for which the minimum is ten times that.
+      // Ten at USD 0.00175, and one of 10 and 1 tokens at USD 0.0000175, whose minimum is ten times that amount.
       error: "no-minimum",
       minimum: "0.0001925",
       percent: -1,
       async traffic(proxy) {
-        await plain(proxy);
+        await sendPlain(proxy);
         await (await proxy.chat(chatWith("prompt:10+tokens:1"))).text();
       },
     },
@@ -164,11 +164,11 @@ describe("an error of 1% in the gateway's bill", () => {
       error: "uncounted-streams",
       percent: -1,
       async traffic(proxy) {
-        await plain(proxy, 9);
-        await stream(proxy, "prompt:100+tokens:3");
+        await sendPlain(proxy, 9);
+        await sendStream(proxy, "prompt:100+tokens:3");
       },
     },
-    // USD 0.00098 each becomes 0.001.
+    // Each cost of USD 0.00098 is rounded up to 0.001.
     {
       error: "rounded-up",
       percent: 2,
@@ -176,25 +176,28 @@ describe("an error of 1% in the gateway's bill", () => {
     },
   ];
 
-  it.each(cases)("$error is found, with its sign and size", async ({ error, minimum, traffic, percent }) => {
-    await using folder = await temporaryFolder();
-    if (minimum !== undefined) await writeFile(join(folder.path, "minimum.yaml"), withMinimum(minimum));
-    const options: ProxyOptions = {
-      sandbox: { billingErrors: [error], minimum: { usd: minimum ?? "0" } },
-      env: minimum === undefined ? {} : { FAREBOX_PRICING: folder.path },
-    };
-    await using proxy = await startProxy(options);
-    await sample(proxy);
-    await traffic(proxy);
-    await sample(proxy);
-    const found = await compared(proxy);
-    const wrong = Number((found.difference * 10_000n) / found.ledger) / 100;
-    expect(found.agrees).toBe(false);
-    expect(wrong).toBeGreaterThan(percent - 0.2);
-    expect(wrong).toBeLessThan(percent + 0.2);
-    const [, unexplained] = /^farebox_reconciliation_unexplained_usd (\S+)$/m.exec(await proxy.metrics()) ?? [];
-    expect(Number(unexplained)).toBeGreaterThan(0);
-  });
+  it.each(cases)(
+    "finds the billing error $error with its sign and size",
+    async ({ error, minimum, traffic, percent }) => {
+      await using folder = await temporaryFolder();
+      if (minimum !== undefined) await writeFile(join(folder.path, "minimum.yaml"), withMinimum(minimum));
+      const options: ProxyOptions = {
+        sandbox: { billingErrors: [error], minimum: { usd: minimum ?? "0" } },
+        env: minimum === undefined ? {} : { FAREBOX_PRICING: folder.path },
+      };
+      await using proxy = await startProxy(options);
+      await sample(proxy);
+      await traffic(proxy);
+      await sample(proxy);
+      const found = await reconcile(proxy);
+      const wrong = Number((found.difference * 10_000n) / found.ledger) / 100;
+      expect(found.agrees).toBe(false);
+      expect(wrong).toBeGreaterThan(percent - 0.2);
+      expect(wrong).toBeLessThan(percent + 0.2);
+      const [, unexplained] = /^farebox_reconciliation_unexplained_usd (\S+)$/m.exec(await proxy.metrics()) ?? [];
+      expect(Number(unexplained)).toBeGreaterThan(0);
+    },
+  );
 
   function withMinimum(amount: string): string {
     return `provider: openai
@@ -213,10 +216,10 @@ models:
   }
 });
 
-it("says that credits without a balance in USD cannot be compared", async () => {
+it("reconciliation reports that credits without a balance in USD cannot be compared", async () => {
   await using proxy = await startProxy({ sandbox: { equivalentInUsd: "absent" } });
   await sample(proxy);
-  await plain(proxy, 1);
+  await sendPlain(proxy, 1);
   await sample(proxy);
-  await expect(compared(proxy)).rejects.toThrow("no_measure");
+  await expect(reconcile(proxy)).rejects.toThrow("no_measure");
 });

@@ -12,14 +12,14 @@ import { ask, type WireAnswer } from "../support/wire-client.ts";
 let proxy: RunningProxy;
 let books: Books;
 let narrow: string;
-let poor: string;
+let budgeted: string;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   proxy = everything.use(await startProxy());
   narrow = await proxy.addKey("narrow", { models: ["gpt-4o*", "text-embedding*", "gpt-image*", "whisper*", "tts*"] });
-  poor = await proxy.addKey("poor");
-  await proxy.budget("key:poor", "100000");
+  budgeted = await proxy.addKey("budgeted");
+  await proxy.budget("key:budgeted", "100000");
   books = new Books(proxy);
 });
 afterAll(() => everything.disposeAsync());
@@ -30,7 +30,7 @@ const chat = (more: object = {}) => ({
   messages: [{ role: "user", content: "hello" }],
   ...more,
 });
-/** Every endpoint that takes JSON, with a request that it answers. */
+/** Every JSON endpoint, with a request that it answers. */
 const requests: readonly (readonly [path: string, body: object])[] = [
   ["/v1/chat/completions", chat()],
   ["/v1/completions", { model: "gpt-4o", prompt: "hello", max_tokens: 4 }],
@@ -76,20 +76,20 @@ async function sendForm(
   });
 }
 
-async function charged(answer: WireAnswer): Promise<Charge> {
+async function chargeOf(answer: WireAnswer): Promise<Charge> {
   expect(answer.status, answer.body.toString("utf8", 0, 300)).toBe(200);
   books.billed();
-  return books.ended();
+  return books.settled();
 }
 
-/** Refused before anything was held or sent. */
-async function refused(answer: WireAnswer) {
+/** Checks that a request was refused before anything was held or sent, and returns the error. */
+async function refusalOf(answer: WireAnswer) {
   expect(answer.status, answer.body.toString("utf8", 0, 300)).toBeGreaterThanOrEqual(400);
-  expect(await books.endings()).toEqual([]);
+  expect(await books.allSettled()).toEqual([]);
   return errorOf(answer);
 }
 
-/** The most that o1-pro can cost for a chat of one message that states 10 output tokens: 150 and 600 USD a million. */
+/** Worst-case cost of an o1-pro chat with one message and 10 output tokens, at USD 150 and 600 per million. */
 const heldForO1Pro = (body: object) => BigInt(JSON.stringify(body).length + 3 + 8) * 150_000_000n + 10n * 600_000_000n;
 
 describe("a field that names models", () => {
@@ -104,80 +104,82 @@ describe("a field that names models", () => {
     { context_window_fallback_dict: { "gpt-4o": "o1-pro" } },
     { model: "gpt-4o,o1-pro" },
     { preset: "anything" },
-  ])("is refused to a key that may not use one of them: %j", async (more) => {
-    const { code, message } = await refused(await send(narrow, chat(more)));
+  ])("is refused to a key that may not use one of its models: %j", async (more) => {
+    const { code, message } = await refusalOf(await send(narrow, chat(more)));
     expect(code).toBe("model_not_allowed");
     expect(message).toMatch(/o1-pro|anything/);
   });
 
-  it("is refused by the list of the key's team, too", async () => {
+  it("is also checked against the models of the key's team", async () => {
     const made = await createTeam(
       { teams: proxy.serving.teams, clock: systemClock(), by: "test" },
       { name: "red", models: ["gpt-4o*"] },
     );
     expect(made.ok).toBe(true);
     const member = await proxy.addKey("member", { team: "red" });
-    expect(await refused(await send(member, chat({ models: ["o1-pro"] })))).toMatchObject({
+    expect(await refusalOf(await send(member, chat({ models: ["o1-pro"] })))).toMatchObject({
       code: "model_not_allowed",
     });
   });
 
-  it("passes where all of them are allowed, and the charge is of the one asked for", async () => {
+  it("passes if all its models are allowed, and the charge is for the requested model", async () => {
     expect(
-      await charged(await send(narrow, chat({ models: ["gpt-4o", "gpt-4o-mini"], route: "fallback" }))),
+      await chargeOf(await send(narrow, chat({ models: ["gpt-4o", "gpt-4o-mini"], route: "fallback" }))),
     ).toMatchObject({ model: "gpt-4o", source: "reported", doubts: [] });
   });
 
-  it("holds the most expensive of them under a hard budget", async () => {
+  it("holds the price of its most expensive model under a hard budget", async () => {
     const body = chat({ models: ["gpt-4o", "o1-pro"], route: "fallback" });
-    expect((await charged(await send(poor, body))).hold).toBe(heldForO1Pro(body));
-    const plain = await charged(await send(poor, chat()));
+    expect((await chargeOf(await send(budgeted, body))).hold).toBe(heldForO1Pro(body));
+    const plain = await chargeOf(await send(budgeted, chat()));
     expect(plain.hold ?? 0n).toBeLessThan(heldForO1Pro(body) / 10n);
   });
 
-  it("holds the whole of a stream, whichever of them writes it", async () => {
+  it("holds the whole output of a stream at the most expensive model's rate", async () => {
     const body = {
       ...chat({ models: ["gpt-4.1", "gpt-4o"], stream: true, stream_options: { include_usage: true } }),
       max_tokens: undefined,
     };
-    // gpt-4.1 writes up to 32,768 tokens at 6 USD a million.
-    expect((await charged(await send(poor, body))).hold ?? 0n).toBeGreaterThan(32_768n * 6_000_000n);
+    // gpt-4.1 writes up to 32,768 tokens at USD 6 per million.
+    expect((await chargeOf(await send(budgeted, body))).hold ?? 0n).toBeGreaterThan(32_768n * 6_000_000n);
   });
 
   it.each<object>([{ models: ["unknown-model"] }, { fallbacks: [{ model: "unknown-model" }] }])(
-    "has a price for each under a hard budget: %j",
+    "is refused under a hard budget if one of its models has no price: %j",
     async (more) => {
-      const { code, message } = await refused(await send(poor, chat(more)));
+      const { code, message } = await refusalOf(await send(budgeted, chat(more)));
       expect(code).toBe("model_not_priced");
       expect(message).toContain("unknown-model");
     },
   );
 
-  it("is not followed under a hard budget with fields of another model's own", async () => {
-    expect(await refused(await send(poor, chat({ fallbacks: [{ model: "gpt-4o-mini", n: 50 }] })))).toMatchObject({
-      code: "invalid_request",
-      param: "fallbacks",
-    });
-    expect(await refused(await send(poor, chat({ model: "gpt-4o,gpt-4o-mini" })))).toMatchObject({
+  it("is refused under a hard budget if it overrides request fields or lists models in one string", async () => {
+    expect(await refusalOf(await send(budgeted, chat({ fallbacks: [{ model: "gpt-4o-mini", n: 50 }] })))).toMatchObject(
+      {
+        code: "invalid_request",
+        param: "fallbacks",
+      },
+    );
+    expect(await refusalOf(await send(budgeted, chat({ model: "gpt-4o,gpt-4o-mini" })))).toMatchObject({
       code: "model_not_priced",
     });
   });
 
-  it.each([...requests])("%s: named by a field, a header or the query", async (path, body) => {
+  it.each([...requests])("is checked at %s in fields, headers and query parameters", async (path, body) => {
     for (const options of [
       { path: `${path}?models=o1-pro` },
       { path: `${path}?x=a,o1-pro` },
       { path, headers: { "openai-fallback": "o1-pro" } },
       { path, headers: { "anthropic-beta": "route=o1-pro" } },
     ]) {
-      expect(await refused(await send(narrow, body, options))).toMatchObject({ code: "model_not_allowed" });
+      expect(await refusalOf(await send(narrow, body, options))).toMatchObject({ code: "model_not_allowed" });
     }
-    expect(await refused(await send(narrow, { ...body, models: ["o1-pro"] }, { path }))).toMatchObject({
+    expect(await refusalOf(await send(narrow, { ...body, models: ["o1-pro"] }, { path }))).toMatchObject({
       code: "model_not_allowed",
     });
   });
 
-  it.each([...forms])("%s: named by a part", async (path, parts, file) => {
+  it.each([...forms])("is checked at %s in form parts, even after the file", async (path, parts, file) => {
     const blob = new Blob([Buffer.alloc(2_000, 7)]);
     for (const [name, value] of [
       ["models", "o1-pro"],
@@ -187,7 +189,7 @@ describe("a field that names models", () => {
       ["wonder[a]", "o1-pro"],
     ] as const) {
       expect(
-        await refused(await sendForm(narrow, path, [...Object.entries(parts), [name, value], [file, blob]])),
+        await refusalOf(await sendForm(narrow, path, [...Object.entries(parts), [name, value], [file, blob]])),
         name,
       ).toMatchObject({ code: "model_not_allowed" });
     }
@@ -197,11 +199,11 @@ describe("a field that names models", () => {
       ["models", "o1-pro"],
     ]);
     expect(errorOf(late)).toMatchObject({ code: "invalid_request", param: "models" });
-    expect(await books.ended()).toMatchObject({ state: "voided" });
+    expect(await books.settled()).toMatchObject({ state: "voided" });
     expect(books.billed()).toEqual([]);
   });
 
-  it("is refused in a request to another path, too", async () => {
+  it("is checked on paths without a route", async () => {
     await using open = await startProxy({ env: { FAREBOX_PASSTHROUGH: "all" } });
     const key = await open.addKey("narrow", { models: ["gpt-4o*"] });
     for (const body of [
@@ -238,38 +240,43 @@ describe("an unknown field", () => {
     ["/v1/chat/completions", chat({ provider: { order: ["openai"], only: "o1-pro" } })],
   ];
 
-  it.each([...nested])("%s that names a model is refused to a key that may not use it: %j", async (path, body) => {
-    const { code, message } = await refused(await send(narrow, body, { path }));
-    expect(code).toBe("model_not_allowed");
-    expect(message.toLowerCase()).toContain("o1-pro");
-  });
+  it.each([...nested])(
+    "at %s that names a model is refused to a key that may not use the model: %j",
+    async (path, body) => {
+      const { code, message } = await refusalOf(await send(narrow, body, { path }));
+      expect(code).toBe("model_not_allowed");
+      expect(message.toLowerCase()).toContain("o1-pro");
+    },
+  );
 
-  it("is read from its bytes, so that a second member of a name hides nothing", async () => {
+  it("is checked in its raw bytes, so that a duplicate member cannot hide a model", async () => {
     for (const twice of [
       '"wonder":{"a":"o1-pro","a":"x"}',
       '"wonder":"o1-pro","wonder":"x"',
       '"wonder":"o1-pro","wonder":null',
     ]) {
       const body = JSON.stringify(chat()).replace(/^\{/, `{${twice},`);
-      expect(await refused(await send(narrow, body))).toMatchObject({ code: "model_not_allowed" });
+      expect(await refusalOf(await send(narrow, body))).toMatchObject({ code: "model_not_allowed" });
     }
   });
 
-  it("that names a model holds its price under a hard budget", async () => {
-    // The whole context of o1-pro: 200,000 tokens, and all that it writes.
+  it("that names a model holds that model's price under a hard budget", async () => {
+    // Full context of o1-pro, 200,000 tokens, and its maximum output.
     const hold = 200_000n * 150_000_000n + 100_000n * 600_000_000n;
     for (const more of [{ wonder: "o1-pro" }, { messages: [{ role: "user", content: "hello", wonder: "o1-pro" }] }]) {
-      expect((await charged(await send(poor, chat(more)))).hold).toBe(hold);
+      expect((await chargeOf(await send(budgeted, chat(more)))).hold).toBe(hold);
     }
-    expect((await charged(await send(poor, chat(), { headers: { "openai-wonder": "o1-pro" } }))).hold).toBe(hold);
-    expect((await charged(await send(poor, chat(), { path: "/v1/chat/completions?wonder=o1-pro" }))).hold).toBe(hold);
+    expect((await chargeOf(await send(budgeted, chat(), { headers: { "openai-wonder": "o1-pro" } }))).hold).toBe(hold);
+    expect((await chargeOf(await send(budgeted, chat(), { path: "/v1/chat/completions?wonder=o1-pro" }))).hold).toBe(
+      hold,
+    );
   });
 
-  it.each([...requests])("%s passes without one, or with one, which is a doubt of its charge", async (path, body) => {
-    expect((await charged(await send(proxy.key, body, { path }))).doubts).toEqual([]);
-    expect((await charged(await send(narrow, { ...body, wonder: "x" }, { path }))).doubts).toEqual(["unknown_field"]);
-    expect((await charged(await send(narrow, body, { path: `${path}?wonder=x` }))).doubts).toEqual(["unknown_field"]);
-    expect((await charged(await send(narrow, body, { path, headers: { "anthropic-wonder": "x" } }))).doubts).toEqual([
+  it.each([...requests])("at %s passes and adds a doubt to the charge", async (path, body) => {
+    expect((await chargeOf(await send(proxy.key, body, { path }))).doubts).toEqual([]);
+    expect((await chargeOf(await send(narrow, { ...body, wonder: "x" }, { path }))).doubts).toEqual(["unknown_field"]);
+    expect((await chargeOf(await send(narrow, body, { path: `${path}?wonder=x` }))).doubts).toEqual(["unknown_field"]);
+    expect((await chargeOf(await send(narrow, body, { path, headers: { "anthropic-wonder": "x" } }))).doubts).toEqual([
       "unknown_field",
     ]);
     const known = {
@@ -279,37 +286,42 @@ describe("an unknown field", () => {
       "anthropic-beta": "prompt-caching-2024-07-31,extended-cache-ttl-2025-04-11",
     };
     expect(
-      (await charged(await send(narrow, body, { path: `${path}?api-version=2025-01-01`, headers: known }))).doubts,
+      (await chargeOf(await send(narrow, body, { path: `${path}?api-version=2025-01-01`, headers: known }))).doubts,
     ).toEqual([]);
   });
 
-  it.each([...forms])("%s, a part that comes after its price too", async (path, parts, file) => {
-    const big = new Blob([Buffer.alloc(200_000, 7)]);
-    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big]]))).doubts).toEqual(
-      [],
-    );
-    expect(
-      (await charged(await sendForm(proxy.key, path, [...Object.entries(parts), ["wonder", "x"], [file, big]]))).doubts,
-    ).toEqual(["unknown_field"]);
-    expect(
-      (await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big], ["wonder", "x"]]))).doubts,
-    ).toEqual(["unknown_field"]);
-  });
+  it.each([...forms])(
+    "at %s passes as a form part, even after the file, and adds a doubt to the charge",
+    async (path, parts, file) => {
+      const big = new Blob([Buffer.alloc(200_000, 7)]);
+      expect((await chargeOf(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big]]))).doubts).toEqual(
+        [],
+      );
+      expect(
+        (await chargeOf(await sendForm(proxy.key, path, [...Object.entries(parts), ["wonder", "x"], [file, big]])))
+          .doubts,
+      ).toEqual(["unknown_field"]);
+      expect(
+        (await chargeOf(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big], ["wonder", "x"]])))
+          .doubts,
+      ).toEqual(["unknown_field"]);
+    },
+  );
 
-  it("does not remove the doubt of a field with a price of its own", async () => {
+  it("adds a doubt, and so does a known field that may change the price", async () => {
     for (const more of [{ provider: { order: ["x"] } }, { speed: "fast" }, { inference_geo: "us" }]) {
-      expect((await charged(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([
+      expect((await chargeOf(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([
         "unknown_field",
       ]);
     }
-    expect((await charged(await send(proxy.key, chat({ plugins: [{ id: "web" }] })))).doubts).toEqual([
+    expect((await chargeOf(await send(proxy.key, chat({ plugins: [{ id: "web" }] })))).doubts).toEqual([
       "unknown_field",
       "hosted_tool",
     ]);
   });
 });
 
-describe("a field whose cost nothing bounds is refused under a hard budget", () => {
+describe("a hard budget", () => {
   it.each<[string, object]>([
     ["provider", { provider: { order: ["x"] } }],
     ["plugins", { plugins: [{ id: "web" }] }],
@@ -323,8 +335,8 @@ describe("a field whose cost nothing bounds is refused under a hard budget", () 
       "messages.content.cache_control.ttl",
       { messages: [{ role: "user", content: [{ type: "text", text: "x", cache_control: { ttl: "24h" } }] }] },
     ],
-  ])("%s", async (param, more) => {
-    const { code, param: named, message } = await refused(await send(poor, chat(more)));
+  ])("refuses the unbounded field %s", async (param, more) => {
+    const { code, param: named, message } = await refusalOf(await send(budgeted, chat(more)));
     expect([code, named]).toEqual(["invalid_request", param]);
     expect(message).toMatch(/hard budget cannot use it: \w/);
   });
@@ -334,8 +346,8 @@ describe("a field whose cost nothing bounds is refused under a hard budget", () 
     ["query speed", { path: "/v1/chat/completions?speed=fast" }],
     ["query n", { path: "/v1/chat/completions?n=50" }],
     ["query Max_Tokens", { path: "/v1/chat/completions?Max_Tokens=50000" }],
-  ])("%s", async (param, options) => {
-    expect(await refused(await send(poor, chat(), options))).toMatchObject({ code: "invalid_request", param });
+  ])("refuses the unbounded %s", async (param, options) => {
+    expect(await refusalOf(await send(budgeted, chat(), options))).toMatchObject({ code: "invalid_request", param });
   });
 
   it.each<object>([
@@ -343,12 +355,12 @@ describe("a field whose cost nothing bounds is refused under a hard budget", () 
     { inference_geo: "global" },
     { route: "fallback" },
     { cache_control: { type: "ephemeral", ttl: "5m" } },
-  ])("but not %j", async (more) => {
-    expect((await charged(await send(poor, chat(more)))).doubts).toEqual([]);
+  ])("accepts %j without a doubt", async (more) => {
+    expect((await chargeOf(await send(budgeted, chat(more)))).doubts).toEqual([]);
   });
 });
 
-it("a prompt cache that is kept for an hour is held at its rate, wherever it is asked for", async () => {
+it("a one-hour prompt cache is held at its own rate for every field that requests it", async () => {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
   owned.defer(() => rm(folder, { recursive: true }));
@@ -387,17 +399,17 @@ models:
       await send(own.key, text, { path, to: own });
       holds.push(((await own.charges()).at(-1)?.hold ?? 0n) - output);
     }
-    // At 2 and at 1.25 USD a million.
+    // At USD 2 and 1.25 per million tokens.
     expect((holds[0] ?? 0n) * 125n, `${path} ${JSON.stringify(body)}`).toBe((holds[1] ?? 0n) * 200n);
   }
 });
 
-it("a prompt cache that is kept for an hour has no bound where the price file states no rate for it", async () => {
+it("a one-hour prompt cache is refused under a hard budget if the price file has no rate for it", async () => {
   const body = { ...chat({ cache_control: { type: "ephemeral", ttl: "1h" } }), model: "gpt-5.6-sol" };
-  const { param, message } = await refused(await send(poor, body));
+  const { param, message } = await refusalOf(await send(budgeted, body));
   expect(param).toBe("cache_control.ttl");
   expect(message).toContain("cache_write_1h");
-  expect((await charged(await send(proxy.key, body))).doubts).toEqual(["unknown_field"]);
+  expect((await chargeOf(await send(proxy.key, body))).doubts).toEqual(["unknown_field"]);
 });
 
 describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
@@ -406,7 +418,7 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
     strict = everything.use(await startProxy({ env: { FAREBOX_UNKNOWN_FIELDS: "refuse" } }));
   });
 
-  it.each([...requests])("%s: names the field and the setting", async (path, body) => {
+  it.each([...requests])("refuses an unknown field at %s, naming the field and the setting", async (path, body) => {
     const cases: [string, WireAnswer][] = [
       ["wonder", await send(strict.key, { ...body, wonder: 1 }, { path, to: strict })],
       ["query wonder", await send(strict.key, body, { path: `${path}?wonder=1`, to: strict })],
@@ -425,7 +437,7 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
     expect((await send(strict.key, body, { path, to: strict })).status).toBe(200);
   });
 
-  it.each([...forms])("%s: parts too, before and after the price", async (path, parts, file) => {
+  it.each([...forms])("refuses an unknown form part at %s, before and after the file", async (path, parts, file) => {
     const big = new Blob([Buffer.alloc(200_000, 7)]);
     for (const order of [
       [
@@ -452,17 +464,17 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
     ],
     ["messages.content.hologram", chat({ messages: [{ role: "user", content: [{ type: "hologram" }] }] })],
     ["cache_control.wonder", chat({ cache_control: { type: "ephemeral", wonder: 1 } })],
-  ])("%s within a chat", async (param, body) => {
+  ])("refuses the unknown chat field %s", async (param, body) => {
     expect(errorOf(await send(strict.key, body, { to: strict }))).toMatchObject({ param });
   });
 
-  it("passes what it knows to cost more to a key without a hard budget", async () => {
+  it("accepts known fields that may cost more from a key without a hard budget", async () => {
     for (const more of [{ models: ["gpt-4o", "o1-pro"] }, { provider: {} }, { documents: ["x"] }]) {
       expect((await send(strict.key, chat(more), { to: strict })).status).toBe(200);
     }
   });
 
-  it("counts what it saw by route and name", async () => {
+  it("counts unknown fields by route and name", async () => {
     await send(strict.key, chat({ wonder: 1 }), { to: strict });
     expect(await strict.metrics()).toMatch(
       /^farebox_unknown_fields_total\{route="\/v1\/chat\/completions",field="wonder"\} \d+$/m,
@@ -470,9 +482,9 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
   });
 });
 
-describe("names of models in texts", () => {
+describe("a model name in a text", () => {
   it.each(["openai/o1", "OpenAI/O1:online", "o1:free", "https://gateway.example/v1/o1"])(
-    "count in an unknown field with a provider and a variant: %s",
+    "is recognized in an unknown field, even with a provider or a variant: %s",
     async (name) => {
       const answer = await send(narrow, chat({ deployment_override: name }));
       expect([answer.status, errorOf(answer).code]).toEqual([403, "model_not_allowed"]);
@@ -480,7 +492,7 @@ describe("names of models in texts", () => {
   );
 
   it.each<[name: string, item: object]>([
-    ["what a command printed", { type: "shell_call_output", call_id: "c", output: [{ stdout: "o1\n", stderr: "" }] }],
+    ["the output of a command", { type: "shell_call_output", call_id: "c", output: [{ stdout: "o1\n", stderr: "" }] }],
     [
       "a screenshot",
       { type: "computer_call_output", call_id: "c", output: { type: "computer_screenshot", image_url: "o1" } },
@@ -501,10 +513,10 @@ describe("names of models in texts", () => {
         content: [{ type: "reasoning_text", text: "o1" }],
       },
     ],
-  ])("ask for none in %s", async (_name, item) => {
+  ])("is ignored in %s", async (_name, item) => {
     const input = [{ type: "message", role: "user", content: "hello" }, item];
     const answer = await send(narrow, { model: "gpt-4o", input }, { path: "/v1/responses" });
     expect(answer.status).toBe(200);
-    expect((await books.endings()).at(-1)?.doubts).not.toContain("unknown_field");
+    expect((await books.allSettled()).at(-1)?.doubts).not.toContain("unknown_field");
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { revokeKey, rotateKey, updateKey } from "../../src/admin/keys.ts";
+import { resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from "../../src/admin/keys.ts";
 import { createTeam, updateTeam } from "../../src/admin/teams.ts";
 import type { LimitsChange } from "../../src/core/limits.ts";
 import { completionTotal, promptTotal } from "../../src/core/usage.ts";
@@ -11,7 +11,7 @@ import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { scriptedGateway } from "../support/scripted-gateway.ts";
 
-/** The machine's clock, which a test can put forward. */
+/** Returns a clock that a test can move forward. */
 function movableClock(): Clock & { forward(ms: number): void } {
   const clock = systemClock();
   let ahead = 0;
@@ -47,13 +47,13 @@ async function limitsOf(proxy: RunningProxy, key: string): Promise<Record<"rpm" 
 
 const small = { max_tokens: 5 };
 
-/** Returns the sandbox's scenario for a request, which a header states. */
-const fateOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) =>
+/** Returns the sandbox's scenario for a request, taken from a header. */
+const scenarioOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) =>
   String(headers["x-client-request-id"] ?? "") || undefined;
-const fated = (fate: string) => ({ "x-client-request-id": fate });
+const withScenario = (scenario: string) => ({ "x-client-request-id": scenario });
 
-describe("requests per minute", () => {
-  it("end in 429 with OpenAI's headers, cost nothing, and reset", async () => {
+describe("the limit of requests per minute", () => {
+  it("refuses with 429 and OpenAI's headers at no cost, and resets", async () => {
     const clock = movableClock();
     await using proxy = await startProxy({ clock });
     const key = await proxy.addKey("bob", { limits: { rpm: 3 } });
@@ -85,7 +85,7 @@ describe("requests per minute", () => {
     expect((await proxy.chat(small, { key })).status).toBe(200);
   });
 
-  it("are stated in our headers only; without a limit the gateway's pass", async () => {
+  it("replaces the gateway's rate limit headers, which pass for keys without a limit", async () => {
     await using gateway = await scriptedGateway();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const key = await proxy.addKey("bob", { limits: { rpm: 9 } });
@@ -109,25 +109,25 @@ describe("requests per minute", () => {
   });
 });
 
-describe("tokens per minute", () => {
+describe("the limit of tokens per minute", () => {
   const used = async (proxy: RunningProxy) =>
     (await proxy.charges()).reduce((sum, { tokens }) => sum + promptTotal(tokens) + completionTotal(tokens), 0);
 
-  it("are reserved at admission and become what the answer used", async () => {
-    await using proxy = await startProxy({ sandbox: { scenario: fateOf } });
+  it("reserves tokens at admission and replaces them with the answer's usage", async () => {
+    await using proxy = await startProxy({ sandbox: { scenario: scenarioOf } });
     const key = await proxy.addKey("bob", { limits: { tpm: 5000 } });
     const whole = await proxy.chat({ max_tokens: 50 }, { key });
     expect(Number(whole.headers.get("x-ratelimit-remaining-tokens"))).toBeLessThan(5000);
     await whole.text();
     await (await proxy.chat({ max_tokens: 50, stream: true }, { key })).text();
-    await (await proxy.chat({ stream: true }, { key, headers: fated("cut:5") })).text().catch(() => undefined);
-    await (await proxy.chat({ max_tokens: 50 }, { key, headers: fated("status:500") })).text();
+    await (await proxy.chat({ stream: true }, { key, headers: withScenario("cut:5") })).text().catch(() => undefined);
+    await (await proxy.chat({ max_tokens: 50 }, { key, headers: withScenario("status:500") })).text();
     const all = await used(proxy);
     expect(all).toBeGreaterThan(100);
     expect((await limitsOf(proxy, key)).tpm?.remaining).toBe(5000 - all);
   });
 
-  it("are returned when another step refuses, and refused without a row", async () => {
+  it("returns the tokens of a request that a budget refuses, and refuses without a charge", async () => {
     await using proxy = await startProxy();
     const key = await proxy.addKey("bob", { limits: { tpm: 2000, rpm: 100 } });
     await proxy.budget("key:bob", "0.0000001");
@@ -135,7 +135,7 @@ describe("tokens per minute", () => {
     expect(await limitsOf(proxy, key)).toMatchObject({ tpm: { remaining: 2000 }, rpm: { remaining: 99 } });
     await proxy.budget("key:bob", "5");
     const words = (count: number) => ({ ...small, messages: [{ role: "user", content: "word ".repeat(count) }] });
-    // 1,500 words are 7,500 bytes: more than the limit by the bound, less by the count.
+    // 1,500 words are 7,500 bytes: above the limit if each byte is a token, below it once counted.
     await (await proxy.chat(words(1500), { key })).text();
     const later = await proxy.chat(words(1500), { key });
     expect([later.status, later.headers.get("x-should-retry")]).toEqual([429, null]);
@@ -154,8 +154,8 @@ describe("tokens per minute", () => {
   });
 });
 
-describe("parallel requests", () => {
-  it("of 200 at once are admitted up to the limit, and the others cost nothing", async () => {
+describe("the limit of parallel requests", () => {
+  it("admits 10 of 200 requests at once, and the others cost nothing", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     const key = await proxy.addKey("bob", { limits: { parallel: 10 } });
@@ -174,9 +174,9 @@ describe("parallel requests", () => {
     await allRefused.promise;
     expect((await limitsOf(proxy, key)).parallel).toMatchObject({ limit: 10, remaining: 0 });
     relay.open(proxy.sandbox.url);
-    const ended = await Promise.all(answers);
-    expect(ended.filter(([status]) => status === 200)).toHaveLength(10);
-    expect(ended.filter(([status]) => status !== 200)).toEqual(
+    const outcomes = await Promise.all(answers);
+    expect(outcomes.filter(([status]) => status === 200)).toHaveLength(10);
+    expect(outcomes.filter(([status]) => status !== 200)).toEqual(
       Array.from({ length: 190 }, () => [429, "concurrency_limit", "1", true]),
     );
     expect(await proxy.charges()).toHaveLength(10);
@@ -184,22 +184,26 @@ describe("parallel requests", () => {
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
   });
 
-  it("leave nothing behind, in whatever way they end", { timeout: 30_000 }, async () => {
-    let most = 0;
+  it("gets every slot back, however a request ends", { timeout: 30_000 }, async () => {
+    let mostOpen = 0;
     await using proxy = await startProxy({
       sandbox: {
         scenario: (request) => {
-          most = Math.max(most, proxy.sandbox.requests.filter(({ ended }) => ended === "open").length);
-          return fateOf(request);
+          mostOpen = Math.max(mostOpen, proxy.sandbox.requests.filter(({ ended }) => ended === "open").length);
+          return scenarioOf(request);
         },
       },
       env: { FAREBOX_UNPRICED: "refuse" },
     });
     const key = await proxy.addKey("bob", { limits: { parallel: 7, tpm: 100_000_000 }, models: ["gpt-4o", "nowhere"] });
     const leave = async (body: object) => {
-      const told = new AbortController();
-      const response = await proxy.chat(body, { key, headers: fated("slow:5+tokens:200"), signal: told.signal });
-      told.abort();
+      const controller = new AbortController();
+      const response = await proxy.chat(body, {
+        key,
+        headers: withScenario("slow:5+tokens:200"),
+        signal: controller.signal,
+      });
+      controller.abort();
       return response;
     };
     const kinds: (() => Promise<unknown>)[] = [
@@ -213,9 +217,10 @@ describe("parallel requests", () => {
         "wrong-length",
         "bad-json",
         "redirect-foreign",
-      ].map((fate) => async () => (await proxy.chat(small, { key, headers: fated(fate) })).text()),
+      ].map((scenario) => async () => (await proxy.chat(small, { key, headers: withScenario(scenario) })).text()),
       ...["", "cut:2", "stream-error:2", "no-finish", "gzip"].map(
-        (fate) => async () => (await proxy.chat({ ...small, stream: true }, { key, headers: fated(fate) })).text(),
+        (scenario) => async () =>
+          (await proxy.chat({ ...small, stream: true }, { key, headers: withScenario(scenario) })).text(),
       ),
       () => leave({ stream: true }),
       async () => (await proxy.chat({ model: "gpt-4.1" }, { key })).text(),
@@ -229,18 +234,18 @@ describe("parallel requests", () => {
     );
     for (const kind of kinds) await kind().catch(() => undefined);
     await proxy.serving.settled();
-    expect(most).toBeGreaterThan(0);
-    expect(most).toBeLessThanOrEqual(7);
+    expect(mostOpen).toBeGreaterThan(0);
+    expect(mostOpen).toBeLessThanOrEqual(7);
     expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 7 });
     expect((await proxy.charges()).filter(({ state }) => state === "pending")).toEqual([]);
   });
 });
 
-describe("under load", () => {
-  const inOneGo = size(60, 24);
+describe("a change under load", () => {
+  const burst = size(60, 24);
   const statusesOf = async (proxy: RunningProxy, keys: readonly string[]) => {
     const found = await Promise.all(
-      Array.from({ length: inOneGo }, async (_, index) => {
+      Array.from({ length: burst }, async (_, index) => {
         const response = await proxy.chat(
           { ...small, stream: index % 3 === 0 },
           { key: keys[index % keys.length] ?? "" },
@@ -252,7 +257,7 @@ describe("under load", () => {
     return [...new Set(found)];
   };
 
-  it("a rotated key's secrets both work until the overlap ends, and count as one key", async () => {
+  it("that rotates a key keeps both secrets working until the overlap ends, as one key", async () => {
     const clock = movableClock();
     await using proxy = await startProxy({ clock });
     const tools = toolsOf(proxy, clock);
@@ -262,7 +267,7 @@ describe("under load", () => {
     if (!rotated.ok) throw new Error(rotated.message);
     const during = statusesOf(proxy, [old, rotated.text]);
     expect([await before, await during]).toEqual([[200], [200]]);
-    expect((await limitsOf(proxy, rotated.text)).rpm).toMatchObject({ remaining: 10_000 - 2 * inOneGo });
+    expect((await limitsOf(proxy, rotated.text)).rpm).toMatchObject({ remaining: 10_000 - 2 * burst });
     clock.forward(3_600_000);
     expect(await statusesOf(proxy, [old])).toEqual([401]);
     expect(await statusesOf(proxy, [rotated.text])).toEqual([200]);
@@ -270,8 +275,24 @@ describe("under load", () => {
     expect([first, others]).toEqual([rotated.key.id, []]);
   });
 
-  it("a revoked key is refused from its next request on, with either secret; running requests finish", async () => {
-    await using proxy = await startProxy({ sandbox: { scenario: fateOf } });
+  it("that suspends a key refuses its requests until it is resumed; running requests finish", async () => {
+    await using proxy = await startProxy({ sandbox: { scenario: scenarioOf } });
+    const tools = toolsOf(proxy);
+    const key = await proxy.addKey("bob");
+    const running = await proxy.chat({ stream: true }, { key, headers: withScenario("slow:10+tokens:40") });
+    expect(await suspendKey(tools, "bob")).toMatchObject({ ok: true });
+    const refused = await proxy.chat(small, { key });
+    expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([401, "invalid_api_key"]);
+    expect(await refused.json()).toMatchObject({
+      error: { message: "This API key is suspended; an administrator can resume it." },
+    });
+    expect(await running.text()).toContain("[DONE]");
+    expect(await resumeKey(tools, "bob")).toMatchObject({ ok: true });
+    expect(await statusesOf(proxy, [key])).toEqual([200]);
+  });
+
+  it("that revokes a key refuses both secrets from the next request; running requests finish", async () => {
+    await using proxy = await startProxy({ sandbox: { scenario: scenarioOf } });
     const tools = toolsOf(proxy);
     const old = await proxy.addKey("bob", { limits: { parallel: 100 } });
     const rotated = await rotateKey(tools, "bob");
@@ -280,7 +301,7 @@ describe("under load", () => {
       Array.from({ length: 20 }, (_, index) =>
         proxy.chat(
           { stream: true },
-          { key: index % 2 === 0 ? old : rotated.text, headers: fated("slow:10+tokens:40") },
+          { key: index % 2 === 0 ? old : rotated.text, headers: withScenario("slow:10+tokens:40") },
         ),
       ),
     );
@@ -293,7 +314,7 @@ describe("under load", () => {
     );
   });
 
-  it("limits that change while requests run apply to the next requests, and nothing leaks", async () => {
+  it("to limits applies to the next requests and leaks no slot", async () => {
     await using proxy = await startProxy();
     const tools = toolsOf(proxy);
     const key = await proxy.addKey("bob", { team: "red" });
@@ -315,7 +336,7 @@ describe("under load", () => {
   });
 });
 
-it("a model must be permitted by the key and by its team", async () => {
+it("a model must be allowed by the key and by its team", async () => {
   await using proxy = await startProxy();
   await createTeam(toolsOf(proxy), { name: "red", models: ["gpt-4o*"] });
   const key = await proxy.addKey("bob", { team: "red", models: ["gpt-4o", "gpt-4.1"] });

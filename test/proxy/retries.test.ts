@@ -1,9 +1,10 @@
+import { utc } from "../support/ledger-fixtures.ts";
 import OpenAI from "openai";
 import { expect, it } from "vitest";
 import { runReport } from "../../src/reporting/report.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
-it("a request that the openai client sends again is counted, in the metrics and in the report", async () => {
+it("a retry of the openai client is counted in the metrics and in the report", async () => {
   let requests = 0;
   await using proxy = await startProxy({ sandbox: { scenario: () => (++requests === 2 ? "status:500" : undefined) } });
   const client = new OpenAI({
@@ -33,7 +34,10 @@ it("a request that the openai client sends again is counted, in the metrics and 
   expect(proxy.sandbox.requests.map(({ headers }) => headers["x-stainless-retry-count"])).toEqual(["0", "0", "1"]);
   expect(await retriesCounted()).toBe("1");
   const { ledger } = proxy.serving;
-  const { total } = await runReport({ ledger, nameOf: (id) => id }, { by: ["model"], since: 0, until: Date.now() });
+  const { total } = await runReport(
+    { ...proxy.serving, calendar: utc, nameOf: (id) => id },
+    { by: ["model"], since: 0, until: Date.now() },
+  );
   expect(total.retries).toBe(1);
   expect((await ledger.verify()).differences).toEqual([]);
 });

@@ -8,7 +8,7 @@ import { answeringGateway, type AnsweringGateway, type Answering } from "../supp
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";
 
-/** At 1 and 2 USD a million, so that a token costs 1 or 2 micro-USD. */
+/** Prices of USD 1 and 2 per million tokens, so that a token costs 1 or 2 micro-USD. */
 const prices = `provider: example
 defaults: { tokenizer: o200k_base, context_tokens: 100000, max_output_tokens: 1000, reasoning: false }
 models:
@@ -95,8 +95,8 @@ const chat = "/v1/chat/completions";
 const responses = "/v1/responses";
 const messages = [{ role: "user", content: "hi" }];
 
-/** Sends a request that is answered like this; the answer and its charge. */
-async function sent(path: string, body: object, given: object, key = proxy.key) {
+/** Sends a request and returns the given answer with its charge. */
+async function exchange(path: string, body: object, given: object, key = proxy.key) {
   answer = "body" in given ? (given as Answering) : { body: JSON.stringify(given) };
   const got: WireAnswer = await ask({ url: proxy.url, key }, body, { path });
   const charge = (await proxy.charges()).at(-1);
@@ -104,10 +104,10 @@ async function sent(path: string, body: object, given: object, key = proxy.key) 
   return { answer: got, charge };
 }
 
-describe("another model that answers", () => {
-  it("is charged at the larger of both prices with a doubt, and named in the headers: the row names both prices", async () => {
+describe("the model of an answer", () => {
+  it("is charged at the higher of both prices with a doubt if it is not the requested one, and the charge names both", async () => {
     const body = { models: ["gpt-4o", "o1-pro"], route: "fallback", model: "gpt-4o", messages };
-    const { answer: got, charge } = await sent(chat, body, chatAnswer({ model: "o1-pro" }));
+    const { answer: got, charge } = await exchange(chat, body, chatAnswer({ model: "o1-pro" }));
     expect(charge).toMatchObject({
       model: "gpt-4o",
       servedModel: "o1-pro",
@@ -124,25 +124,25 @@ describe("another model that answers", () => {
   const at = { small: 3_000_000_000n, large: 30_000_000_000n };
   it.each<[string, string, string, bigint, boolean]>([
     ["the same model", "small", "small", at.small, false],
-    ["a dated name of it", "small", "small-2026-05-05", at.small, false],
-    ["it with its provider", "small", "example/small", at.small, false],
-    ["it in other letter case", "small", "Example/Small", at.small, false],
-    ["one of served_as", "small", "twin", at.small, false],
-    ["a dated name of one of served_as", "small", "twin-2026-05-05", at.small, false],
-    ["one of served_as that no file has", "small", "elsewhere-small", at.small, false],
-    ["a more expensive one", "small", "large", at.large, true],
-    ["a more expensive one, dated, with its provider", "small", "example/large-2026-05-05", at.large, true],
-    ["a cheaper one", "large", "small", at.large, true],
-    ["one that no file has", "small", "mystery", at.small, true],
-    ["one without a price", "small", "priceless", at.small, true],
-  ])("%s", async (_, model, served, cost, isDoubted) => {
-    const { charge } = await sent(chat, { model, messages }, chatAnswer({ model: served }));
+    ["a dated name of the model", "small", "small-2026-05-05", at.small, false],
+    ["the model with its provider", "small", "example/small", at.small, false],
+    ["the model in another letter case", "small", "Example/Small", at.small, false],
+    ["a model of served_as", "small", "twin", at.small, false],
+    ["a dated name of a served_as model", "small", "twin-2026-05-05", at.small, false],
+    ["a served_as model that no price file has", "small", "elsewhere-small", at.small, false],
+    ["a more expensive model", "small", "large", at.large, true],
+    ["a more expensive dated model with its provider", "small", "example/large-2026-05-05", at.large, true],
+    ["a cheaper model", "large", "small", at.large, true],
+    ["a model that no price file has", "small", "mystery", at.small, true],
+    ["a model without a price", "small", "priceless", at.small, true],
+  ])("is charged and doubted correctly if it is %s", async (_, model, served, cost, isDoubted) => {
+    const { charge } = await exchange(chat, { model, messages }, chatAnswer({ model: served }));
     expect(charge).toMatchObject({ cost, servedModel: served, doubts: isDoubted ? ["served_model"] : [] });
     expect(charge.servedPriceId === null).toBe(!isDoubted || served === "mystery" || served === "priceless");
   });
 
-  it("leaves a model without a price without an amount and without a doubt", async () => {
-    const { charge } = await sent(chat, { model: "mystery", messages }, chatAnswer({ model: "large" }));
+  it("adds neither an amount nor a doubt to a request for a model without a price", async () => {
+    const { charge } = await exchange(chat, { model: "mystery", messages }, chatAnswer({ model: "large" }));
     expect(charge).toMatchObject({ cost: null, formula: "unpriced", doubts: [] });
   });
 
@@ -155,7 +155,7 @@ describe("another model that answers", () => {
       events([...stream, usageChunk({ model: "large" })], "data: [DONE]\n\n"),
     ],
     [
-      "a stream that is read whole",
+      "a stream's last chunk",
       chat,
       { model: "small", messages, stream: true },
       events([...stream, { ...usageChunk(), model: undefined }, { model: "large", choices: [] }], "data: [DONE]\n\n"),
@@ -192,8 +192,8 @@ describe("another model that answers", () => {
         },
       ]),
     ],
-  ])("is found in %s", async (_, path, body, given) => {
-    expect((await sent(path, body, given)).charge).toMatchObject({
+  ])("is recognized in %s", async (_, path, body, given) => {
+    expect((await exchange(path, body, given)).charge).toMatchObject({
       cost: at.large,
       source: "reported",
       servedModel: "large",
@@ -201,8 +201,8 @@ describe("another model that answers", () => {
     });
   });
 
-  it("is paid by its price of requests, for each piece", async () => {
-    const { charge } = await sent(
+  it("is charged at its price per request, for each image", async () => {
+    const { charge } = await exchange(
       "/v1/images/generations",
       { model: "per-image", prompt: "hi", n: 3 },
       { data: [{}], model: "per-large-image" },
@@ -210,10 +210,10 @@ describe("another model that answers", () => {
     expect(charge).toMatchObject({ cost: 600_000_000_000n, formula: "per_request", doubts: ["served_model"] });
   });
 
-  it("counts in the room of a hard budget that the headers state", async () => {
+  it("reduces the remaining budget that the headers state if it is more expensive", async () => {
     const key = await proxy.addKey("roomy");
     await proxy.budget("key:roomy", "1");
-    const { answer: got, charge } = await sent(
+    const { answer: got, charge } = await exchange(
       chat,
       { model: "small", messages, max_tokens: 10 },
       chatAnswer({ model: "large" }),
@@ -224,19 +224,33 @@ describe("another model that answers", () => {
   });
 });
 
-describe("a service tier", () => {
+describe("the service tier of a charge", () => {
   const whole = (tier: unknown) => chatAnswer(tier === undefined ? {} : { service_tier: tier });
   it.each<[string, object, unknown, bigint, string | null, boolean]>([
-    ["the answer's wins over the request's", { service_tier: "priority" }, "default", 3_000n, null, false],
-    ["the answer's, unasked", {}, "priority", 6_000n, "priority", false],
-    ["the request's, where the answer states none", { service_tier: "priority" }, undefined, 6_000n, "priority", false],
-    ["a cheaper one", { service_tier: "flex" }, "flex", 1_500n, "flex", false],
-    ["none of a request that leaves it open", { service_tier: "auto" }, undefined, 3_000n, null, false],
-    ["one without a rate", {}, "scale", 3_000n, "scale", true],
-    ["one that was asked for without a rate", { service_tier: "batch" }, undefined, 3_000n, "batch", true],
-    ["one that is no text", {}, { name: "priority" }, 3_000n, "unknown", true],
-  ])("%s", async (_, asked, stated, micro, serviceTier, isDoubted) => {
-    const { answer: got, charge } = await sent(chat, { model: "small", messages, ...asked }, whole(stated));
+    ["the answer's tier rather than the request's", { service_tier: "priority" }, "default", 3_000n, null, false],
+    ["the answer's tier although the request states none", {}, "priority", 6_000n, "priority", false],
+    [
+      "the request's tier if the answer states none",
+      { service_tier: "priority" },
+      undefined,
+      6_000n,
+      "priority",
+      false,
+    ],
+    ["the answer's cheaper tier", { service_tier: "flex" }, "flex", 1_500n, "flex", false],
+    [
+      "none if the request states auto and the answer nothing",
+      { service_tier: "auto" },
+      undefined,
+      3_000n,
+      null,
+      false,
+    ],
+    ["the answer's tier with a doubt if it has no rate", {}, "scale", 3_000n, "scale", true],
+    ["the request's tier with a doubt if it has no rate", { service_tier: "batch" }, undefined, 3_000n, "batch", true],
+    ["unknown with a doubt if it is not a string", {}, { name: "priority" }, 3_000n, "unknown", true],
+  ])("is %s", async (_, asked, stated, micro, serviceTier, isDoubted) => {
+    const { answer: got, charge } = await exchange(chat, { model: "small", messages, ...asked }, whole(stated));
     expect(charge).toMatchObject({
       cost: micro * 1_000_000n,
       billing: { serviceTier, calls: {} },
@@ -263,7 +277,7 @@ describe("a service tier", () => {
         "data: [DONE]\n\n",
       ),
     ],
-    ["the usage", chat, { messages }, chatAnswer({ usage: { ...usage, service_tier: "priority" } })],
+    ["a plain answer's usage", chat, { messages }, chatAnswer({ usage: { ...usage, service_tier: "priority" } })],
     ["a response", responses, { input: "hi" }, responseOf({ service_tier: "priority" })],
     [
       "a stream of responses",
@@ -275,8 +289,8 @@ describe("a service tier", () => {
       ]),
     ],
     ["a completion", "/v1/completions", { prompt: "hi" }, chatAnswer({ service_tier: "priority" })],
-  ])("is found in %s", async (_, path, body, given) => {
-    expect((await sent(path, { model: "small", ...body }, given)).charge).toMatchObject({
+  ])("is read from %s", async (_, path, body, given) => {
+    expect((await exchange(path, { model: "small", ...body }, given)).charge).toMatchObject({
       cost: 6_000_000_000n,
       billing: { serviceTier: "priority" },
       doubts: [],
@@ -286,8 +300,8 @@ describe("a service tier", () => {
   it.each([
     ["/v1/completions", { prompt: "hi" }],
     ["/v1/embeddings", { input: "hi" }],
-  ])("is taken from a request to %s", async (path, body) => {
-    const { charge } = await sent(
+  ])("is taken from a request to %s if the answer states none", async (path, body) => {
+    const { charge } = await exchange(
       path,
       { model: "small", service_tier: "priority", ...body },
       { ...chatAnswer({}), data: [] },
@@ -295,8 +309,8 @@ describe("a service tier", () => {
     expect(charge).toMatchObject({ cost: 6_000_000_000n, billing: { serviceTier: "priority" }, doubts: [] });
   });
 
-  it("of another model that has no rate for it is doubted", async () => {
-    const { charge } = await sent(
+  it("has a doubt if the model that answers has no rate for it", async () => {
+    const { charge } = await exchange(
       chat,
       { model: "small", messages, service_tier: "flex" },
       chatAnswer({ model: "large", service_tier: "flex" }),
@@ -304,18 +318,18 @@ describe("a service tier", () => {
     expect(charge).toMatchObject({ cost: 30_000_000_000n, doubts: ["served_model", "service_tier"] });
   });
 
-  it("is held for under a hard budget, with the standard one; one without a rate is refused", async () => {
+  it("is held at the higher of its and the standard rate under a hard budget, or refused without a rate", async () => {
     const key = await proxy.addKey("tiers");
     await proxy.budget("key:tiers", "100");
     const holdOf = async (more: object) =>
-      (await sent(chat, { model: "small", messages, max_tokens: 500, ...more }, whole("default"), key)).charge.hold ??
-      0n;
+      (await exchange(chat, { model: "small", messages, max_tokens: 500, ...more }, whole("default"), key)).charge
+        .hold ?? 0n;
     const plain = await holdOf({});
     const bytes = (tier: string) => BigInt(`,"service_tier":"${tier}"`.length) * 1_000_000n;
     expect(await holdOf({ service_tier: "priority" })).toBe(2n * (plain + bytes("priority")));
     expect(await holdOf({ service_tier: "flex" })).toBe(plain + bytes("flex"));
     expect(await holdOf({ service_tier: "auto" })).toBe(2n * (plain + bytes("auto")));
-    const { answer: refused } = await sent(
+    const { answer: refused } = await exchange(
       chat,
       { model: "small", messages, service_tier: "scale" },
       whole("default"),
@@ -325,7 +339,7 @@ describe("a service tier", () => {
   });
 });
 
-describe("calls of hosted tools", () => {
+describe("hosted tool calls", () => {
   const search = (more: object = {}) => ({
     type: "web_search_call",
     status: "completed",
@@ -355,7 +369,7 @@ describe("calls of hosted tools", () => {
       counted,
     ],
     [
-      "the events of a stream whose last one has no items",
+      "the events of a stream whose last event has no items",
       responses,
       { input: "hi", tools, stream: true },
       events([
@@ -384,8 +398,8 @@ describe("calls of hosted tools", () => {
       ),
       { web_search_call: 2 },
     ],
-  ])("are charged as %s states them", async (_, path, body, given, calls) => {
-    const { charge } = await sent(path, { model: "small", ...body }, given);
+  ])("are charged as counted in %s", async (_, path, body, given, calls) => {
+    const { charge } = await exchange(path, { model: "small", ...body }, given);
     const withoutFiles = cost - 2_000_000_000n;
     expect(charge).toMatchObject({
       cost: calls === counted ? cost : withoutFiles,
@@ -404,14 +418,14 @@ describe("calls of hosted tools", () => {
       { mcp_call: 1 },
     ],
     [
-      "are of the preview tool",
+      "use the preview tool",
       responses,
       { input: "hi", tools: [{ type: "web_search_preview_2025_03_11" }] },
       responseOf({ output: [search()] }),
       { web_search_preview_call: 1 },
     ],
     [
-      "are not told by an answer that cites pages",
+      "an answer with citations does not count",
       chat,
       { messages },
       chatAnswer({
@@ -419,16 +433,16 @@ describe("calls of hosted tools", () => {
       }),
       { unstated_call: 1 },
     ],
-    ["were asked for and are not told", chat, { messages, web_search_options: {} }, chatAnswer({}), {}],
+    ["were requested and are not counted", chat, { messages, web_search_options: {} }, chatAnswer({}), {}],
     [
-      "were asked for and are not told, by a list of tools",
+      "were requested in the tools list and are not counted",
       chat,
       { messages, tools: [{ type: "web_search_20250305" }] },
       chatAnswer({}),
       {},
     ],
-  ])("that %s are doubted", async (_, path, body, given, calls) => {
-    const { charge } = await sent(path, { model: "small", ...body }, given);
+  ])("that %s add a doubt but no fee to the charge", async (_, path, body, given, calls) => {
+    const { charge } = await exchange(path, { model: "small", ...body }, given);
     expect(charge).toMatchObject({
       cost: 3_000_000_000n,
       billing: { calls },
@@ -437,9 +451,9 @@ describe("calls of hosted tools", () => {
   });
 
   it.each([{ web_search_requests: 0 }, { web_search_requests: 0, web_fetch_requests: 0 }])(
-    "that were not made are not doubted: %j",
+    "that the usage counts as 0 have no doubt: %j",
     async (server_tool_use) => {
-      const { charge } = await sent(
+      const { charge } = await exchange(
         chat,
         { model: "small", messages, tools: [{ type: "web_search_20250305" }] },
         chatAnswer({ usage: { ...usage, server_tool_use } }),
@@ -448,12 +462,12 @@ describe("calls of hosted tools", () => {
     },
   );
 
-  it("of a stream that is cut are charged as far as they were seen", async () => {
+  it("in a broken stream are charged as far as they arrived", async () => {
     const cut = events([
       { type: "response.created", response: { model: "small" } },
       { type: "response.output_item.added", output_index: 0, item: search() },
     ]);
-    const { charge } = await sent(responses, { model: "small", input: "hi", tools, stream: true }, cut);
+    const { charge } = await exchange(responses, { model: "small", input: "hi", tools, stream: true }, cut);
     expect(charge).toMatchObject({ source: "partial", billing: { calls: { web_search_call: 1 } } });
     expect(charge.cost).toBeGreaterThan(10_000_000_000n);
   });
@@ -466,7 +480,7 @@ describe("calls of hosted tools", () => {
     });
     const lastBody = () => gateway.asked.at(-1)?.body.toString();
 
-    it("hold the prompt again after each call, what the calls add, and their fees; the number is written into the body, and no other byte", async () => {
+    it("hold the prompt again for each call, added tokens and fees; only the written maximum changes the body", async () => {
       const plain = `{ "model":"small",\t"input":"hi", "max_output_tokens":100 }`;
       const body = `{ "model":"small",\t"input":"hi", "max_output_tokens":100, "tools":[{"type":"web_search"},{"type":"file_search"}], "max_tool_calls" : null }`;
       const send = async (text: string) => {
@@ -480,15 +494,15 @@ describe("calls of hosted tools", () => {
       const { got, charge } = await send(body);
       expect(lastBody()).toBe(body.replace("null", "4"));
       expect(got.headers["x-farebox-tool-calls"]).toBe("4");
-      // Each tool has 16 tokens of template in the bound.
+      // The bound adds 16 template tokens for each tool.
       const prompt = BigInt((bare.charge?.hold ?? 0n) / 1_000_000n) - 200n + BigInt(body.length - plain.length) + 32n;
       expect(charge?.hold).toBe((5n * prompt + 10n * 8_000n + 200n) * 1_000_000n + 4n * 10_000_000_000n);
       expect(charge).toMatchObject({ cost, overage: 0n });
     });
 
-    it("are written before the other fields where the body has none", async () => {
+    it("are limited by a maximum that is written first if the body has none", async () => {
       const body = { model: "small", input: "hi", tools: [{ type: "web_search" }], stream: true };
-      const { answer: got } = await sent(
+      const { answer: got } = await exchange(
         responses,
         body,
         events([{ type: "response.completed", response: responseOf({ output }) }]),
@@ -498,7 +512,7 @@ describe("calls of hosted tools", () => {
       expect(got.headers["x-farebox-tool-calls"]).toBe("4");
     });
 
-    it("are bounded by what the request states", async () => {
+    it("are held up to the maximum that the request states", async () => {
       const body = {
         model: "small",
         input: "hi",
@@ -506,10 +520,10 @@ describe("calls of hosted tools", () => {
         tools: [{ type: "web_search" }],
         max_tool_calls: 2,
       };
-      const { answer: got, charge } = await sent(responses, body, responseOf({}), key);
+      const { answer: got, charge } = await exchange(responses, body, responseOf({}), key);
       expect(lastBody()).toBe(JSON.stringify(body));
       expect(got.headers["x-farebox-tool-calls"]).toBeUndefined();
-      const other = (await sent(responses, { ...body, max_tool_calls: 3 }, responseOf({}), key)).charge;
+      const other = (await exchange(responses, { ...body, max_tool_calls: 3 }, responseOf({}), key)).charge;
       const prompt = ((charge.hold ?? 0n) - 20_000_000_000n) / 1_000_000n - 200n - 3n * 5_000n;
       expect(prompt % 3n).toBe(0n);
       expect(other.hold).toBe(((prompt / 3n) * 4n + 6n * 5_000n + 200n) * 1_000_000n + 30_000_000_000n);
@@ -523,17 +537,17 @@ describe("calls of hosted tools", () => {
         "tools[0]",
       ],
       [
-        "the preview tool, whose fee is another one",
+        "the preview tool, which has its own fee",
         responses,
         { input: "hi", tools: [{ type: "web_search_preview" }] },
         "tools[0]",
       ],
-      ["a maximum that is no number", responses, { input: "hi", tools, max_tool_calls: "4" }, "max_tool_calls"],
+      ["a maximum that is not a number", responses, { input: "hi", tools, max_tool_calls: "4" }, "max_tool_calls"],
       ["a maximum below 0", responses, { input: "hi", tools, max_tool_calls: -1 }, "max_tool_calls"],
-      ["an absurd maximum", responses, { input: "hi", tools, max_tool_calls: 1001 }, "max_tool_calls"],
+      ["a maximum above 1000", responses, { input: "hi", tools, max_tool_calls: 1001 }, "max_tool_calls"],
       ["a chat", chat, { messages, tools: [{ type: "web_search" }] }, "tools[0]"],
       [
-        "a model that does not obey",
+        "a model that does not obey the maximum",
         responses,
         { model: "disobedient", input: "hi", tools: [{ type: "web_search" }] },
         "tools[0]",
@@ -541,12 +555,12 @@ describe("calls of hosted tools", () => {
       ["a maximum in another letter case", responses, { input: "hi", tools, Max_Tool_Calls: 4 }, "max_tool_calls"],
     ])("are refused for %s", async (_, path, body, param) => {
       const asked = gateway.asked.length;
-      const { answer: got } = await sent(path, { model: "small", ...body }, responseOf({}), key);
+      const { answer: got } = await exchange(path, { model: "small", ...body }, responseOf({}), key);
       expect([got.status, JSON.parse(got.body.toString()).error.param]).toEqual([400, param]);
       expect(gateway.asked).toHaveLength(asked);
     });
 
-    it("are refused with FAREBOX_TOOL_CALLS=0 where the request states no maximum", async () => {
+    it("are refused with FAREBOX_TOOL_CALLS=0 if the request states no maximum", async () => {
       await using other = await startProxy({
         gatewayUrl: gateway.url,
         env: { FAREBOX_PRICING: folder, FAREBOX_TOOL_CALLS: "0" },
@@ -559,16 +573,16 @@ describe("calls of hosted tools", () => {
     });
   });
 
-  it("leave the body alone without a hard budget", async () => {
+  it("do not change the body without a hard budget", async () => {
     const body = { model: "small", input: "hi", tools };
-    const { answer: got } = await sent(responses, body, responseOf({}));
+    const { answer: got } = await exchange(responses, body, responseOf({}));
     expect(gateway.asked.at(-1)?.body.toString()).toBe(JSON.stringify(body));
     expect(got.headers["x-farebox-tool-calls"]).toBeUndefined();
   });
 });
 
 describe("verify", () => {
-  it("recomputes a charge from both prices, its tier and its calls, and finds each that was changed", async () => {
+  it("recomputes charges from both prices, the tier and the calls, and reports each tampered charge", async () => {
     await using own = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } });
     answer = { body: JSON.stringify(chatAnswer({ model: "large", service_tier: "priority" })) };
     for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
@@ -580,7 +594,7 @@ describe("verify", () => {
     };
     for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
       await ask({ url: own.url, key: own.key }, { model: "small", messages });
-    const [first, second, third, fourth, fifth, sixth] = (await own.charges()).map(({ id }) => id);
+    const [, second, , fourth, fifth] = (await own.charges()).map(({ id }) => id);
     expect((await own.serving.ledger.verify()).differences).toEqual([]);
     const file = new Database(own.database);
     file.prepare("UPDATE charges SET served_price_id = NULL WHERE id = ?").run(second);
@@ -591,6 +605,5 @@ describe("verify", () => {
       difference.kind === "charge" ? [difference.id] : [],
     );
     expect(new Set(found)).toEqual(new Set([second, fourth, fifth]));
-    expect(found).not.toContain(first ?? third ?? sixth);
   });
 });

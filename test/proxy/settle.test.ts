@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
-/** A price at which a thousand million tokens cost more than a ledger can hold. */
+/** Price at which a billion tokens cost more than a ledger can store. */
 const absurd = `
 provider: test
 models:
@@ -19,7 +19,7 @@ models:
         gateway: { input: "10000", output: "10000" }
 `;
 
-it("an amount that no ledger can store is posted as the hold, and the proxy continues", async () => {
+it("a cost that the ledger cannot store is posted as the hold, and the proxy keeps working", async () => {
   await using folder = await temporaryFolder();
   const pricing = join(folder.path, "pricing");
   await mkdir(pricing);

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { answeringGateway, type Answering, type AskedOf } from "../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
-/** A proxy that enforces ceilings, before a gateway whose tasks run until they are ended. */
-async function enforcing(ceilings: Readonly<Record<string, unknown>> | null, mode = "enforce") {
+/** Starts a proxy with ceilings, and a gateway whose tasks run until the test adds them to `ended`. */
+async function startWithCeilings(ceilings: Readonly<Record<string, unknown>> | null, mode = "enforce") {
   const owned = new AsyncDisposableStack();
   const ended = new Set<string>();
   let made = 0;
-  const answer = ({ method, path, body }: AskedOf): Answering => {
+  const answer = ({ method, path, body }: ReceivedRequest): Answering => {
     if (method === "POST" && body.includes('"refuse"'))
       return { status: 400, body: '{"code":400,"data":null,"message":"no"}' };
     const taskId = method === "POST" ? `t-${++made}` : (path.split("/").at(-1) ?? "");
@@ -40,9 +40,9 @@ async function statuses(answers: readonly Promise<Response>[]): Promise<Record<n
   return counts;
 }
 
-describe("the ceilings of the account", () => {
-  it("of 200 creations at once exactly so many are admitted, of a family and of all, and the others cost nothing", async () => {
-    await using home = await enforcing({
+describe("task ceilings of the gateway account", () => {
+  it("limit parallel creations per family and in total, at no cost for refused ones", async () => {
+    await using home = await startWithCeilings({
       max_concurrent_task_count: 20,
       max_suno_concurrency: 5,
       max_kling_concurrency: 0,
@@ -52,7 +52,7 @@ describe("the ceilings of the account", () => {
     expect(
       await statuses(Array.from({ length: 200 }, (_, index) => create(proxy, index % 2 === 0 ? "kling" : "hailuo"))),
     ).toEqual({ 200: 15, 429: 185 });
-    // On a busy machine the poller asks for the first tasks meanwhile.
+    // On a busy machine the poller polls the first tasks meanwhile.
     expect(gateway.asked.filter(({ method }) => method === "POST")).toHaveLength(20);
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(Array.from({ length: 20 }, () => "pending"));
     const page = await proxy.metrics();
@@ -68,8 +68,8 @@ describe("the ceilings of the account", () => {
     expect(page).not.toContain('farebox_task_ceiling{family="luma"}');
   });
 
-  it("say which one is reached, and when to try again", async () => {
-    await using home = await enforcing({ max_concurrent_task_count: 9, max_luma_concurrency: 1 });
+  it("are named in the refusal, with the time to retry", async () => {
+    await using home = await startWithCeilings({ max_concurrent_task_count: 9, max_luma_concurrency: 1 });
     await create(home.proxy, "luma");
     const refused = await create(home.proxy, "luma");
     expect([refused.status, refused.headers.get("retry-after"), refused.headers.get("x-farebox-error")]).toEqual([
@@ -89,8 +89,8 @@ describe("the ceilings of the account", () => {
     });
   });
 
-  it("have room again when a task ends, when the gateway refuses one, and when a hold is refused", async () => {
-    await using home = await enforcing({ max_concurrent_task_count: 1 });
+  it("free a slot when a task ends, the gateway refuses a creation, or a hold is refused", async () => {
+    await using home = await startWithCeilings({ max_concurrent_task_count: 1 });
     const { proxy, ended } = home;
     expect((await create(proxy, "hailuo", { input: "refuse" })).status).toBe(400);
     await proxy.budget("key:alice", "1");
@@ -108,11 +108,11 @@ describe("the ceilings of the account", () => {
   });
 
   it.each([
-    ["is unknown", null, "enforce"],
-    ["states none", {}, "enforce"],
-    ["is not enforced", { max_concurrent_task_count: 1 }, "off"],
-  ] as const)("do not bind while the account %s", async (_what, ceilings, mode) => {
-    await using home = await enforcing(ceilings, mode);
+    ["the account record is unavailable", null, "enforce"],
+    ["the account record states no ceilings", {}, "enforce"],
+    ["FAREBOX_TASK_CEILINGS is off", { max_concurrent_task_count: 1 }, "off"],
+  ] as const)("do not limit creations if %s", async (_what, ceilings, mode) => {
+    await using home = await startWithCeilings(ceilings, mode);
     expect(await statuses(Array.from({ length: 8 }, () => create(home.proxy, "suno")))).toEqual({ 200: 8 });
   });
 });

@@ -1,10 +1,11 @@
+import { utc } from "../support/ledger-fixtures.ts";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { startServing } from "../../src/server/serving.ts";
-import { silentLog } from "../../src/platform/log.ts";
-import { confirmMs, generalLimitMs } from "../../src/core/tasks.ts";
+import { silentLog } from "../support/captured-log.ts";
+import { consumptionWaitMs, generalLimitMs } from "../../src/core/tasks.ts";
 import { usd } from "../../src/core/money.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
 import { chargeJson } from "../../src/reporting/charges.ts";
@@ -31,7 +32,7 @@ models:
 `,
 );
 
-const unset = "0001-01-01T00:00:00Z";
+const unsetTime = "0001-01-01T00:00:00Z";
 
 interface World extends AsyncDisposable {
   readonly gateway: AnsweringGateway;
@@ -44,7 +45,7 @@ interface World extends AsyncDisposable {
   poll(): Promise<number>;
 }
 
-/** A proxy with the test's prices, before a gateway with one task. */
+/** Starts a proxy with the test's prices, and a gateway with one task. */
 async function world(options: ProxyOptions = {}): Promise<World> {
   const owned = new AsyncDisposableStack();
   let shown = record("t-1", "pending");
@@ -81,8 +82,8 @@ async function expectClean({ proxy }: World): Promise<void> {
   expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
 }
 
-describe("raw units", () => {
-  it("are shown with the charge, exported, and added up by the report where nothing values them", async () => {
+describe("raw units without a price", () => {
+  it("are shown with the charge, exported and summed up by the report", async () => {
     await using home = await world();
     await home.create({}, { model: "suno", task_type: "cover" });
     home.says("completed", {
@@ -104,24 +105,20 @@ describe("raw units", () => {
       "77.5",
       "quota",
     ]);
-    expect((await runReport({ ledger, nameOf }, { by: ["model"], ...span })).raw_units).toEqual([
-      { unit_type: "quota", units: "77.5", tasks: 1 },
-    ]);
+    expect(
+      (await runReport({ ...proxy.serving, calendar: utc, nameOf }, { by: ["model"], ...span })).raw_units,
+    ).toEqual([{ unit_type: "quota", units: "77.5", tasks: 1 }]);
     await expectClean(home);
   });
 });
 
-describe("a creation holds", () => {
+describe("a task creation", () => {
   it.each<[string, object, string]>([
-    [
-      "its most expensive element where the input is a list",
-      [{ duration: 2 }, { duration: 7 }, { duration: 4 }],
-      "0.70",
-    ],
-    ["the default for an element that states nothing", [{ duration: 2 }, {}], "0.50"],
-    ["the most that the gateway makes for an element beyond it", [{ duration: 2 }, { duration: 99 }], "1.00"],
-    ["the most for an element that is not clear", [{ duration: 2 }, { Duration: 3 }], "1.00"],
-  ])("%s", async (_what, input, hold) => {
+    ["its most expensive element if the input is a list", [{ duration: 2 }, { duration: 7 }, { duration: 4 }], "0.70"],
+    ["the default for an element without a duration", [{ duration: 2 }, {}], "0.50"],
+    ["the maximum for an element beyond it", [{ duration: 2 }, { duration: 99 }], "1.00"],
+    ["the maximum for an element with an ambiguous field", [{ duration: 2 }, { Duration: 3 }], "1.00"],
+  ])("holds %s", async (_what, input, hold) => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     expect((await home.create(input)).status).toBe(200);
@@ -129,7 +126,7 @@ describe("a creation holds", () => {
     await expectClean(home);
   });
 
-  it("nothing under a second name of its task type or input: it is refused, however the gateway folds case", async () => {
+  it("is refused if it repeats its type, input or config in another letter case", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }])
@@ -139,8 +136,8 @@ describe("a creation holds", () => {
   });
 });
 
-describe("a task is charged", () => {
-  it("once, however often and by however many clients it is polled", async () => {
+describe("a task", () => {
+  it("is charged once, however often and by however many clients it is polled", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     await home.create();
@@ -175,7 +172,7 @@ describe("a task is charged", () => {
     await expectClean(home);
   });
 
-  it("by its consumption alone where no price names it", async () => {
+  it("is charged by its consumption if no price names its model", async () => {
     await using home = await world();
     await home.create({}, { model: "luma" });
     home.says("completed", llm(30));
@@ -193,26 +190,26 @@ describe("a task is charged", () => {
 
   it.each([
     [
-      "by its price where the units are not known",
+      "by its price if the units have no known value",
       { usage: { type: "quota", frozen: 0, consume: 77.25 } },
       { cost: usd("0.50"), listCost: usd("1.00"), formula: "task", source: "counted" },
     ],
     [
-      "beyond its hold where the gateway says so",
+      "above its hold if the gateway reports so",
       llm(9_000_000),
       { cost: usd("0.90"), overage: usd("0.40"), formula: "task", source: "reported" },
     ],
-  ])("%s", async (_how, told, charge) => {
+  ])("is charged %s", async (_how, fields, charge) => {
     await using home = await world();
     await home.create();
-    home.says("completed", told);
+    home.says("completed", fields);
     await home.poll();
     expect(await home.proxy.onlyCharge()).toMatchObject(charge);
     expect((await home.proxy.serving.tasks.find("t-1"))?.consumption).not.toBeNull();
     await expectClean(home);
   });
 
-  it("nothing where neither is known: it has no cost, and its raw units are kept", async () => {
+  it("is not charged if neither its price nor its units are known, and its raw units are stored", async () => {
     await using home = await world();
     await home.create({}, { model: "luma" });
     home.says("completed", { usage: { type: "quota", frozen: 0, consume: 0.1 } });
@@ -226,17 +223,17 @@ describe("a task is charged", () => {
   });
 
   it.each([
-    ["not at all when it failed without consumption", {}, { state: "voided", reason: "task_failed", cost: null }],
+    ["nothing if it failed without consumption", {}, { state: "voided", reason: "task_failed", cost: null }],
     [
-      "what it used when it failed with some",
+      "its consumption if it failed after consuming units",
       { ...llm(1_000_000) },
       { state: "posted", cost: usd("0.10"), listCost: usd("0.10"), reason: "task_failed", source: "reported" },
     ],
-  ])("%s", async (_how, told, charge) => {
+  ])("is charged %s", async (_how, fields, charge) => {
     await using home = await world();
     await home.create();
     home.says("FAILED", {
-      ...told,
+      ...fields,
       error: { code: 10000, raw_message: "", message: "HTTP 429 from upstream", detail: null },
     });
     await home.poll();
@@ -249,7 +246,7 @@ describe("a task is charged", () => {
     await expectClean(home);
   });
 
-  it("not at all when it was cancelled, without another poll by the client", async () => {
+  it("is not charged if it was cancelled, even if its client does not poll again", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
@@ -260,12 +257,12 @@ describe("a task is charged", () => {
     expect(cancelled.status).toBe(200);
     await home.proxy.serving.settled();
     home.says("cancelled");
-    await settledTask(home, clock);
+    await advanceUntilSettled(home, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "task_cancelled" });
     await expectClean(home);
   });
 
-  it("by the credits of the envelope form where a file states their unit", async () => {
+  it("is charged by the credits of an enveloped record if a price file states their value", async () => {
     await using other = await answeringGateway(({ method }) => ({
       body:
         method === "POST"
@@ -280,23 +277,23 @@ describe("a task is charged", () => {
   });
 });
 
-describe("a completed task that states no consumption", () => {
+describe("a completed task without a stated consumption", () => {
   it.each([
     ["0", {}],
-    ["none", { usage: {} }],
-  ])("of %s is asked for it again, then posted at the catalogue's price with a doubt", async (_what, told) => {
+    ["missing", { usage: {} }],
+  ])("(%s) is polled again, then posted at the catalogue price with a doubt", async (_what, fields) => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
-    home.says("completed", told);
+    home.says("completed", fields);
     await home.poll();
     await home.proxy.serving.settled();
     const before = clock.now();
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", settledAt: null });
     expect(await home.proxy.serving.tasks.runningTasks()).toEqual([]);
     const asked = home.gateway.asked.length;
-    await settledTask(home, clock);
-    expect(clock.now() - before).toBeGreaterThanOrEqual(confirmMs);
+    await advanceUntilSettled(home, clock);
+    expect(clock.now() - before).toBeGreaterThanOrEqual(consumptionWaitMs);
     expect(home.gateway.asked.length - asked).toBeGreaterThanOrEqual(5);
     expect(await home.proxy.onlyCharge()).toMatchObject({
       state: "posted",
@@ -317,11 +314,11 @@ describe("a completed task that states no consumption", () => {
     await home.poll();
     await home.proxy.serving.settled();
     home.says("completed", llm(1_000_000));
-    await settledTask(home, clock);
+    await advanceUntilSettled(home, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ cost: usd("0.10"), source: "reported", doubts: [] });
   });
 
-  it("is free at once where the record names a private pool", async () => {
+  it("is free at once if the record names a private pool", async () => {
     await using home = await world();
     await home.create();
     home.says("completed", { usage: { type: "llm", frozen: 0, consume: 0 }, isPrivatePool: true });
@@ -329,7 +326,7 @@ describe("a completed task that states no consumption", () => {
     expect(await home.proxy.onlyCharge()).toMatchObject({ cost: 0n, source: "reported", doubts: [] });
   });
 
-  it("is settled with a doubt where its record can no longer be had", async () => {
+  it("is settled with a doubt if its record is no longer available", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
@@ -337,7 +334,7 @@ describe("a completed task that states no consumption", () => {
     await home.poll();
     await home.proxy.serving.settled();
     home.fails(404);
-    await settledTask(home, clock);
+    await advanceUntilSettled(home, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({
       cost: usd("0.50"),
       source: "assumed",
@@ -345,14 +342,14 @@ describe("a completed task that states no consumption", () => {
     });
   });
 
-  it("is corrected once, up or down, by a later record that differs", async () => {
+  it("is corrected up or down by later records, once per change", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.proxy.budget("all", "10");
     await home.create();
     home.says("completed");
     await home.poll();
-    await settledTask(home, clock);
+    await advanceUntilSettled(home, clock);
     const total = async () => {
       await home.proxy.serving.settled();
       return (await home.proxy.serving.ledger.windows(clock.now()))[0]?.spent;
@@ -376,14 +373,14 @@ describe("a completed task that states no consumption", () => {
   });
 });
 
-describe("under a hard budget", () => {
+describe("a task under a hard budget", () => {
   it.each([
     [{ duration: 5 }, "0.50"],
     [{ duration: "7.5" }, "0.75"],
     [{}, "0.50"],
     [{ duration: 600 }, "1.00"],
     [{ duration: "long" }, "1.00"],
-  ])("the input %j holds USD %s", async (input, held) => {
+  ])("with the input %j holds USD %s", async (input, held) => {
     await using home = await world();
     await home.proxy.budget("all", "1");
     expect((await home.create(input)).status).toBe(200);
@@ -393,19 +390,19 @@ describe("under a hard budget", () => {
   });
 });
 
-describe("a task that no client polls", () => {
-  it("is followed until it ends", async () => {
+describe("a task in flight", () => {
+  it("is polled until it ends even if no client polls it", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
     clock.advance(4_000);
     await until(() => home.gateway.asked.length >= 2);
     home.says("completed", llm(5_000_000));
-    await settledTask(home, clock);
+    await advanceUntilSettled(home, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", cost: usd("0.50"), source: "reported" });
-    const looks = home.gateway.asked.length;
+    const polls = home.gateway.asked.length;
     clock.advance(3_600_000);
-    expect(home.gateway.asked.length).toBe(looks);
+    expect(home.gateway.asked.length).toBe(polls);
     expect(
       home.gateway.asked
         .slice(1)
@@ -419,28 +416,34 @@ describe("a task that no client polls", () => {
 
   const late = { usage: { type: "llm", frozen: 0, consume: 1_000_000 } };
   it.each<[string, number, string, object, object]>([
-    ["kling", generalLimitMs, unset, {}, { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") }],
     [
       "kling",
       generalLimitMs,
-      unset,
+      unsetTime,
+      {},
+      { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") },
+    ],
+    [
+      "kling",
+      generalLimitMs,
+      unsetTime,
       late,
       { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") },
     ],
     ["suno", 16 * 60_000, "now", {}, { state: "voided", cost: null }],
     ["suno", 16 * 60_000, "now", late, { state: "posted", source: "reported", formula: "task", cost: usd("0.10") }],
   ])(
-    "of the model %s has failed after %d ms without an end (its start: %s, its last record: %j)",
+    "of model %s fails after %d ms without an end (start: %s, last record: %j)",
     async (model, limitMs, start, last, charge) => {
       const clock = manualClock(Date.now());
       await using home = await world({ clock });
       await home.create({ duration: 5 }, { model });
-      const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unset;
+      const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unsetTime;
       home.says("processing", { model, started_at: startedAt, ...last });
       await home.poll();
       await home.proxy.serving.settled();
       const before = clock.now();
-      await settledTask(home, clock, limitMs / 6);
+      await advanceUntilSettled(home, clock, limitMs / 6);
       expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
       expect(home.gateway.asked.length).toBeGreaterThan(5);
       expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
@@ -462,30 +465,30 @@ describe("a task that no client polls", () => {
       { status: "completed", failure: null },
     ],
     [
-      "after 16 minutes, having used something",
+      "after 16 minutes with consumption",
       { ...ran(16), ...late },
       { state: "posted", cost: usd("0.10"), reason: "task_time_limit" },
       { status: "failed", failure: "time_limit" },
     ],
     [
-      "after 16 minutes, having used nothing",
+      "after 16 minutes with a consumption of 0",
       { ...ran(16), usage: { type: "llm", frozen: 0, consume: 0 } },
       { state: "voided", reason: "task_time_limit" },
       { status: "failed", failure: "time_limit" },
     ],
     [
-      "after 16 minutes, without a word of what it used",
+      "after 16 minutes without a stated consumption",
       { ...ran(16), usage: {} },
       { state: "posted", source: "assumed", reason: "task_not_measured" },
       { status: "completed", failure: null },
     ],
     [
-      "after 16 minutes, of a family without a limit",
+      "after 16 minutes, in a family without a limit",
       { ...ran(16), ...late, model: "kling" },
       { state: "posted", cost: usd("0.10"), reason: null },
       { status: "completed", failure: null },
     ],
-  ])("of music that completed %s is settled by its record", async (_when, last, charge, task) => {
+  ])("is settled by its record and its family's time limit if it completed %s", async (_when, last, charge, task) => {
     await using home = await world();
     await home.create({}, { model: last?.model });
     home.says("completed", last);
@@ -495,7 +498,7 @@ describe("a task that no client polls", () => {
     await expectClean(home);
   });
 
-  it("continues after a restart, with its hold", async () => {
+  it("keeps its hold over a restart and is settled afterwards", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     await home.create();
@@ -516,11 +519,11 @@ describe("a task that no client polls", () => {
   });
 });
 
-/** Lets turns of the event loop pass until it holds: the work that is waited for is already under way. */
+/** Yields to the event loop until a condition holds; the work that is waited for is already under way. */
 async function until(holds: () => Promise<boolean> | boolean, turn: () => void = () => undefined): Promise<void> {
   const endAt = performance.now() + 10_000;
   while (!(await holds())) {
-    if (performance.now() > endAt) throw new Error("it never came to hold");
+    if (performance.now() > endAt) throw new Error("the condition did not become true");
     for (let turns = 0; turns < 5; turns += 1) {
       turn();
       await new Promise((resolve) => setImmediate(resolve));
@@ -528,8 +531,8 @@ async function until(holds: () => Promise<boolean> | boolean, turn: () => void =
   }
 }
 
-/** Moves the clock, look by look, until the task is settled; a settlement rests for some milliseconds. */
-async function settledTask({ proxy }: World, clock: ManualClock, strideMs = 0): Promise<void> {
+/** Advances the clock poll by poll until the task is settled; a settlement waits for some milliseconds. */
+async function advanceUntilSettled({ proxy }: World, clock: ManualClock, strideMs = 0): Promise<void> {
   for (;;) {
     const task = await proxy.serving.tasks.find("t-1");
     if (task === undefined || task.nextPollAt === null) return;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { answeringGateway, type Answering, type AskedOf } from "../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions } from "../support/running-proxy.ts";
 import { record } from "../support/task-records.ts";
 import { ask } from "../support/wire-client.ts";
@@ -29,8 +29,11 @@ routes:
 `,
 );
 
-/** A proxy for two keys, alice and bob, before a gateway that answers as a test says. */
-async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>, options: ProxyOptions = {}) {
+/** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
+async function startWith(
+  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  options: ProxyOptions = {},
+) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
   const proxy = owned.use(
@@ -60,10 +63,10 @@ async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>
   return { gateway, proxy, bob, send, verify, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-const taken = (taskId: string) => JSON.stringify({ task_id: taskId, status: "success", message: "" });
+const unified = (taskId: string) => JSON.stringify({ task_id: taskId, status: "success", message: "" });
 const enveloped = (taskId: string) => JSON.stringify({ code: 200, data: { task_id: taskId }, message: "success" });
 
-/** Each way in which a family creates a task and is asked for it. */
+/** Each family's creation request, and the request that retrieves the task. */
 const families: readonly (readonly [
   path: string,
   body: object,
@@ -77,7 +80,7 @@ const families: readonly (readonly [
     { prompt: "a fox" },
     "midjourney",
     "imagine",
-    taken,
+    unified,
     (id) => ["POST", "/mj/v2/fetch", { task_id: id }],
   ],
   [
@@ -130,10 +133,10 @@ const families: readonly (readonly [
   ],
 ];
 
-describe("a task that a family's own path creates", () => {
-  it.each(families)("%s is metered and its key's own", async (path, body, model, taskType, answer, fetching) => {
+describe("a task created on a family's own path", () => {
+  it.each(families)("%s is metered and belongs to its key", async (path, body, model, taskType, answer, fetching) => {
     const bytes = JSON.stringify(body, null, 2);
-    await using home = await before(({ body: sent, path: asked }) => ({
+    await using home = await startWith(({ body: sent, path: asked }) => ({
       body:
         asked === path && sent.length > 0
           ? answer("t-1")
@@ -158,9 +161,9 @@ describe("a task that a family's own path creates", () => {
     await home.verify();
   });
 
-  it("is held by the price of its model and type, by what its body states where the route says so", async () => {
+  it("is held at the price of its model and type, including fields of its body", async () => {
     let number = 0;
-    await using home = await before(() => ({ body: enveloped(`t-${++number}`) }));
+    await using home = await startWith(() => ({ body: enveloped(`t-${++number}`) }));
     const { proxy, send } = home;
     await proxy.budget("all", "100");
     const wanted: readonly (readonly [string, object, string | null])[] = [
@@ -172,7 +175,7 @@ describe("a task that a family's own path creates", () => {
       ["/api/kling/v1/video", { duration: 99 }, "1.00"],
       ["/api/kling/v1/video", { Duration: 1, duration: 2 }, "1.00"],
       ["/api/kling/v1/video", { duration: "a lot" }, "1.00"],
-      // The gateway may ignore what names a cheaper model or type: the more expensive of both is held.
+      // The gateway may ignore a field that names a cheaper model or type, so the more expensive price is held.
       ["/api/kling/v1/video", { model: "kling-mini", duration: 4 }, "0.40"],
       ["/api/kling/v1/video", { model: "kling-mini", task_type: "cheap", duration: 4 }, null],
       ["/api/kling/v1/video", { model: "kling-unpriced", duration: 4 }, null],
@@ -194,22 +197,22 @@ describe("a task that a family's own path creates", () => {
   });
 
   it.each<[string, string, string, number]>([
-    ["a model twice", "/api/kling/v1/video", '{"model":"kling","model":"x"}', 400],
-    ["a twin of a type", "/api/image_toolkit/v2/create", '{"Task_Type":"upscale"}', 400],
+    ["a duplicate model", "/api/kling/v1/video", '{"model":"kling","model":"x"}', 400],
+    ["a type in another letter case", "/api/image_toolkit/v2/create", '{"Task_Type":"upscale"}', 400],
     ["a model in the query", "/api/kling/v1/video?Model=x", "{}", 400],
-    ["no JSON", "/mj/v2/imagine", "a=b", 400],
+    ["a body that is not JSON", "/mj/v2/imagine", "a=b", 400],
     ["a list", "/mj/v2/imagine", "[{}]", 400],
     ["an encoded slash", "/mj/v2%2fimagine", "{}", 404],
     ["a doubled slash", "/mj//v2/imagine", "{}", 404],
     ["a trailing slash", "/mj/v2/imagine/", "{}", 404],
     ["another letter case", "/MJ/v2/Imagine", "{}", 404],
     ["an escape", "/mj/v2/%69magine", "{}", 404],
-    ["an escape of an escape", "/mj/v2/%2569magine", "{}", 404],
+    ["a double escape", "/mj/v2/%2569magine", "{}", 404],
     ["parameters", "/mj/v2/imagine;v=1", "{}", 404],
     ["white space", "/mj/v2/imagine%20", "{}", 404],
-    ["a letter that folds", "/mj/v2/imagine%E2%80%8B", "{}", 404],
-  ])("is not created with %s, whatever else passes", async (_what, path, body, status) => {
-    await using home = await before(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
+    ["an invisible character", "/mj/v2/imagine%E2%80%8B", "{}", 404],
+  ])("is not created with %s, even with FAREBOX_PASSTHROUGH=all", async (_what, path, body, status) => {
+    await using home = await startWith(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     expect((await home.send("POST", path, body)).status).toBe(status);
     for (const method of ["GET", "PUT"])
       expect((await home.send(method, "/mj/v2/imagine")).text).toContain("POST /mj/v2/imagine");
@@ -217,8 +220,8 @@ describe("a task that a family's own path creates", () => {
     expect(await home.proxy.charges()).toEqual([]);
   });
 
-  it("is refused for a key that may not use its model, whichever one the gateway reads", async () => {
-    await using home = await before(() => ({ body: enveloped("t-1") }));
+  it("is refused for a key that may not use the route's model, whatever the body names", async () => {
+    await using home = await startWith(() => ({ body: enveloped("t-1") }));
     const carol = await home.proxy.addKey("carol", { models: ["kling-mini"] });
     for (const body of [{}, { model: "kling" }, { model: "kling-mini" }]) {
       expect((await home.send("POST", "/api/kling/v1/video", body, carol)).code).toBe("model_not_allowed");
@@ -226,16 +229,16 @@ describe("a task that a family's own path creates", () => {
     expect(home.gateway.asked).toEqual([]);
   });
 
-  it("is forwarded as the JSON that was read", async () => {
-    await using home = await before(() => ({ body: enveloped("t-1") }));
+  it("is forwarded with the content type of JSON", async () => {
+    await using home = await startWith(() => ({ body: enveloped("t-1") }));
     await home.send("POST", "/api/kling/v1/video", '{"prompt":"&duration=10&"}', home.proxy.key, {
       "content-type": "application/x-www-form-urlencoded",
     });
     expect(home.gateway.asked[0]?.headers["content-type"]).toBe("application/json");
   });
 
-  it("of an answer that names several has a charge for each", async () => {
-    await using home = await before(({ method, path }) =>
+  it("has a charge for each task that its answer names", async () => {
+    await using home = await startWith(({ method, path }) =>
       method === "POST"
         ? { body: '{"code":200,"data":{"task_id":"t-1","tasks":[{"task_id":"t-2"},{"task_id":"t-3"}]}}' }
         : {
@@ -264,8 +267,8 @@ describe("a task that a family's own path creates", () => {
     await home.verify();
   });
 
-  it("refused inside an answer of 200 is voided with its reason", async () => {
-    await using home = await before(() => ({
+  it("is voided with its reason if an answer with status 200 refuses it", async () => {
+    await using home = await startWith(() => ({
       body: '{"code":10001,"data":null,"message":"suno is not supported in PPU mode"}',
     }));
     expect((await home.send("POST", "/api/suno/v1/music", {})).status).toBe(200);
@@ -273,8 +276,8 @@ describe("a task that a family's own path creates", () => {
   });
 });
 
-describe("before the sandbox", () => {
-  it("each family's task is billed once, and charged what it is billed", async () => {
+describe("the task families at the sandbox", () => {
+  it("are each billed once, and charged what is billed", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_PRICING: folder } });
     const quick = "task-wait:0+task-run:0";
     const at = async (method: string, path: string, body?: object) => {
@@ -300,7 +303,7 @@ describe("before the sandbox", () => {
     ]);
     const charged = charges.reduce((all, { cost }) => all + (cost ?? 0n), 0n);
     expect(proxy.sandbox.billed).toMatchObject({ calls: families.length });
-    // The price of the conversation family's credits is this test's, not the sandbox's.
+    // The price of the conversation family's credits is the test's, not the sandbox's.
     const credits = charges.filter(({ consumption }) => consumption?.type === "used_credits");
     expect(credits).toHaveLength(2);
     expect(charged - credits.reduce((all, { cost }) => all + (cost ?? 0n), 0n)).toBe(
@@ -311,46 +314,46 @@ describe("before the sandbox", () => {
 });
 
 describe("a task of another key", () => {
-  /** Alice's task t-1, and what bob's own creations are answered with. */
-  async function ofAlice(answer: (asked: AskedOf) => Answering, options: ProxyOptions = {}) {
+  /** Creates Alice's task t-1; later requests get the given answer. */
+  async function withTaskOfAlice(answer: (asked: ReceivedRequest) => Answering, options: ProxyOptions = {}) {
     let number = 0;
-    const home = await before((asked) => (++number === 1 ? { body: taken("t-1") } : answer(asked)), options);
+    const home = await startWith((asked) => (++number === 1 ? { body: unified("t-1") } : answer(asked)), options);
     await home.send("POST", "/mj/v2/imagine", { prompt: "secret" });
     return home;
   }
 
   it.each<[string, string, string, object | undefined]>([
-    ["is not continued by its path", "POST", "/api/luma/v1/video/t-1/extend", { prompt: "more" }],
-    ["is not continued by its name in the body", "POST", "/mj/v2/upscale", { origin_task_id: "t-1", index: "1" }],
+    ["cannot be continued by its path", "POST", "/api/luma/v1/video/t-1/extend", { prompt: "more" }],
+    ["cannot be continued by its id in the body", "POST", "/mj/v2/upscale", { origin_task_id: "t-1", index: "1" }],
     [
-      "is not continued by a name deep in the body",
+      "cannot be continued by an id deep in the body",
       "POST",
       "/api/v1/task",
       { model: "kling", task_type: "extend_video", input: { more: [{ Origin_Task_ID: "t-1" }] } },
     ],
     [
-      "is not continued by a list in the body",
+      "cannot be continued by a list in the body",
       "POST",
       "/api/v1/task",
       { model: "kling", input: { task_ids: ["t-9", "t-1"] } },
     ],
-    ["is not continued by its name in the query", "POST", "/mj/v2/upscale?origin_task_id=t-1", {}],
+    ["cannot be continued by its id in the query", "POST", "/mj/v2/upscale?origin_task_id=t-1", {}],
     ["is not shown to a POST", "POST", "/mj/v2/fetch", { task_id: "t-1" }],
     ["is not shown in a list of tasks", "POST", "/mj/v2/fetch", { task_id: ["t-1"] }],
     ["is not shown by its path", "GET", "/api/luma/v1/video/t-1", undefined],
     ["is not shown by a query", "GET", "/jobs/fetch?task_id=t-1", undefined],
-    ["is not cancelled", "POST", "/mj/v2/cancel", { task_id: "t-1" }],
-    ["is not cancelled with all others", "DELETE", "/api/v1/tasks?model=all", undefined],
+    ["cannot be cancelled", "POST", "/mj/v2/cancel", { task_id: "t-1" }],
+    ["cannot be cancelled by cancelling all tasks", "DELETE", "/api/v1/tasks?model=all", undefined],
   ])("%s", async (_what, method, path, body) => {
-    await using home = await ofAlice(() => ({ body: taken("t-2") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
+    await using home = await withTaskOfAlice(() => ({ body: unified("t-2") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     expect(await home.send(method, path, body, home.bob)).toMatchObject({ status: 404, code: "not_found" });
     expect(home.gateway.asked).toHaveLength(1);
     expect(await home.proxy.charges()).toHaveLength(1);
   });
 
-  it("is not shown next to one of the key's own, by any member that names it", async () => {
-    await using home = await ofAlice(({ path }) => ({
-      body: path.startsWith("/mj/v2/imagine") ? taken("t-2") : record("t-2", "processing"),
+  it("is not shown next to the key's own task, whichever member names it", async () => {
+    await using home = await withTaskOfAlice(({ path }) => ({
+      body: path.startsWith("/mj/v2/imagine") ? unified("t-2") : record("t-2", "processing"),
     }));
     const { send, bob } = home;
     await send("POST", "/mj/v2/imagine", {}, bob);
@@ -374,8 +377,8 @@ describe("a task of another key", () => {
       expect((await send(each[0], each[1], each[2], bob)).status).toBe(200);
   });
 
-  it("that a gateway answers with is 404, and the charge is the hold", async () => {
-    await using home = await ofAlice(() => ({ body: taken("t-1") }));
+  it("in the answer to a creation gives a 404, and the hold is charged", async () => {
+    await using home = await withTaskOfAlice(() => ({ body: unified("t-1") }));
     expect((await home.send("POST", "/mj/v2/imagine", {}, home.bob)).status).toBe(404);
     expect((await home.proxy.charges())[1]).toMatchObject({
       state: "posted",
@@ -385,7 +388,7 @@ describe("a task of another key", () => {
     });
   });
 
-  it("is left out of lists with everything about it, as are unknown tasks", async () => {
+  it("is left out of lists together with counts and notes, like unknown tasks", async () => {
     const list = {
       code: 200,
       message: "success",
@@ -401,8 +404,8 @@ describe("a task of another key", () => {
         counts: { mj: 2 },
       },
     };
-    await using home = await ofAlice(({ method }) => ({
-      body: method === "POST" ? taken("t-2") : JSON.stringify(list),
+    await using home = await withTaskOfAlice(({ method }) => ({
+      body: method === "POST" ? unified("t-2") : JSON.stringify(list),
     }));
     const { send, bob, proxy } = home;
     await send("POST", "/mj/v2/imagine", {}, bob);
@@ -417,22 +420,22 @@ describe("a task of another key", () => {
   });
 });
 
-describe("a creation whose answer repeats a task", () => {
+describe("a creation that is answered with a known task", () => {
   it.each<[string, string, object, object]>([
     [
-      "that the request does not name is paid by the first one",
+      "is voided if the request does not name the task",
       "/mj/v2/imagine",
       {},
       { state: "voided", reason: "task_known" },
     ],
     [
-      "that it continues is its hold",
+      "is charged its hold if the request continues the task",
       "/mj/v2/upscale",
       { origin_task_id: "t-1" },
       { state: "posted", source: "assumed", reason: "task_continued", cost: usd("0.01") },
     ],
   ])("%s", async (_what, path, body, charge) => {
-    await using home = await before(() => ({ body: taken("t-1") }));
+    await using home = await startWith(() => ({ body: unified("t-1") }));
     await home.send("POST", "/mj/v2/imagine", { prompt: "a" });
     expect((await home.send("POST", path, body)).status).toBe(200);
     expect((await home.proxy.charges())[1]).toMatchObject(charge);
@@ -440,24 +443,24 @@ describe("a creation whose answer repeats a task", () => {
   });
 });
 
-describe("a retrieval", () => {
-  it("is not settled by an answer that is no record of the task", async () => {
+describe("a request for a task", () => {
+  it("does not settle the task if the answer is not a record of it", async () => {
     const answers = [
       '{"task_id":"","status":"failed","message":"not found"}',
       '{"code":500,"data":null,"status":"failed"}',
       '{"code":200,"data":{"task_id":"t-9","status":"failed"}}',
     ];
     let number = -1;
-    await using home = await before(() => ({ body: ++number === 0 ? taken("t-1") : (answers[number - 1] ?? "") }));
+    await using home = await startWith(() => ({ body: ++number === 0 ? unified("t-1") : (answers[number - 1] ?? "") }));
     await home.send("POST", "/mj/v2/imagine", {});
     for (const answer of answers)
       expect((await home.send("POST", "/mj/v2/fetch", { task_id: "t-1" })).text).toBe(answer);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending" });
   });
 
-  it("by a cancel ends the task where its record says so", async () => {
-    await using home = await before(({ path }) => ({
-      body: path === "/mj/v2/cancel" ? record("t-1", "cancelled") : taken("t-1"),
+  it("to cancel settles the task if its record says cancelled", async () => {
+    await using home = await startWith(({ path }) => ({
+      body: path === "/mj/v2/cancel" ? record("t-1", "cancelled") : unified("t-1"),
     }));
     await home.send("POST", "/mj/v2/imagine", {});
     expect((await home.send("POST", "/mj/v2/cancel", { task_id: "t-1" })).status).toBe(200);
@@ -465,9 +468,9 @@ describe("a retrieval", () => {
   });
 });
 
-describe("an upload and a setting", () => {
-  it("pass at no cost, with a row of their key, also under a hard budget", async () => {
-    await using home = await before(
+describe("an upload or setting", () => {
+  it("is forwarded at no cost with a charge of its key, even under a hard budget", async () => {
+    await using home = await startWith(
       () => ({ body: '{"code":200,"data":{"url":"https://files.example/a.png"},"message":"success"}' }),
       { env: { FAREBOX_UNPRICED: "refuse" } },
     );
@@ -491,8 +494,8 @@ describe("an upload and a setting", () => {
     await home.verify();
   });
 
-  it("that makes a task after all is bound to its key", async () => {
-    await using home = await before(({ method }) => ({
+  it("that is answered with a task binds the task to its key", async () => {
+    await using home = await startWith(({ method }) => ({
       body:
         method === "POST"
           ? enveloped("t-1")
@@ -506,15 +509,15 @@ describe("an upload and a setting", () => {
   });
 });
 
-describe("with FAREBOX_PASSTHROUGH=all a path without a route", () => {
+describe("a path without a route, with FAREBOX_PASSTHROUGH=all,", () => {
   const passing = { env: { FAREBOX_PASSTHROUGH: "all" } };
   const ended = record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 500_000 } });
 
   it.each([
-    ["unified", taken("t-1")],
+    ["unified", unified("t-1")],
     ["envelope", enveloped("t-1")],
-  ])("binds the task of a %s answer to its key, and the task ends the charge", async (_form, answer) => {
-    await using home = await before(({ path }) => ({ body: path === "/new/family" ? answer : ended }), passing);
+  ])("binds the task of a %s answer to its key, and the task settles the charge", async (_form, answer) => {
+    await using home = await startWith(({ path }) => ({ body: path === "/new/family" ? answer : ended }), passing);
     const { proxy, send, bob } = home;
     expect((await send("POST", "/new/family", { model: "new-1" })).text).toBe(answer);
     expect(await proxy.onlyCharge()).toMatchObject({ kind: "task", state: "pending", route: "/*path", model: "new-1" });
@@ -525,12 +528,12 @@ describe("with FAREBOX_PASSTHROUGH=all a path without a route", () => {
   });
 
   it.each<[string, string, string, string | undefined, string]>([
-    ["that only reads", "GET", "/tasks/recent", undefined, taken("t-1")],
-    ["that names the task itself", "POST", "/tasks/show", '{"id":"t-1"}', taken("t-1")],
-    ["that names it in its path", "POST", "/tasks/t-1/show", "{}", taken("t-1")],
+    ["that uses GET", "GET", "/tasks/recent", undefined, unified("t-1")],
+    ["that names the task itself", "POST", "/tasks/show", '{"id":"t-1"}', unified("t-1")],
+    ["that names the task in its path", "POST", "/tasks/t-1/show", "{}", unified("t-1")],
     ["that is answered with a list", "POST", "/tasks/list", "{}", '{"data":[{"task_id":"t-1"}]}'],
   ])("binds no task to a request %s", async (_what, method, path, body, answer) => {
-    await using home = await before(() => ({ body: answer }), passing);
+    await using home = await startWith(() => ({ body: answer }), passing);
     expect((await home.send(method, path, body)).status).toBe(200);
     expect(await home.proxy.serving.tasks.find("t-1")).toBeUndefined();
     expect((await home.proxy.charges()).every(({ state, cost }) => state === "posted" && cost === null)).toBe(true);
@@ -538,8 +541,8 @@ describe("with FAREBOX_PASSTHROUGH=all a path without a route", () => {
   });
 });
 
-describe("routes of a file", () => {
-  it("are reloaded as the file changes, and a faulty file changes nothing", async () => {
+describe("routes in a price file", () => {
+  it("are reloaded when the file changes, and stay in force if the new file is faulty", async () => {
     const own = mkdtempSync(join(tmpdir(), "farebox-routes-own-"));
     try {
       const write = (text: string) => {
@@ -547,7 +550,7 @@ describe("routes of a file", () => {
         renameSync(join(own, ".new"), join(own, "mine.yaml"));
       };
       write("routes: {}");
-      await using home = await before(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PRICING: own } });
+      await using home = await startWith(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PRICING: own } });
       const status = async (path: string) => (await home.send("POST", path, {})).status;
       expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([404, 200]);
       write(`routes:\n  "POST /mine/create": { does: create, model: mine, ${source} }\n  "POST /mj/v2/imagine": null`);

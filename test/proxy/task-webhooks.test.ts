@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { answeringGateway, type Answering, type AskedOf } from "../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { startReceiver, status, type WebhookReceiver } from "../support/webhook-receiver.ts";
 
@@ -9,7 +9,7 @@ interface Webhook {
   readonly secret: string;
 }
 
-/** A gateway's record of a task, which repeats the webhook as it was given. */
+/** Returns a gateway's record of a task, including the webhook that the gateway was given. */
 function recordOf(taskId: string, state: string, webhook: Webhook, consume = 0): string {
   return JSON.stringify({
     timestamp: 1_763_632_800,
@@ -34,11 +34,11 @@ function recordOf(taskId: string, state: string, webhook: Webhook, consume = 0):
   });
 }
 
-/** A proxy with the relay on, before a gateway that remembers what it was given with each task. */
+/** Starts a proxy with a public address, and a gateway that stores the webhook of each task. */
 async function relaying(options: ProxyOptions = {}, ended: () => boolean = () => false) {
   const owned = new AsyncDisposableStack();
   const given = new Map<string, Webhook>();
-  const answer = ({ method, path, body }: AskedOf): Answering => {
+  const answer = ({ method, path, body }: ReceivedRequest): Answering => {
     const taskId = method === "POST" ? `t-${given.size + 1}` : (path.split("/").at(-1) ?? "");
     if (method === "POST")
       given.set(taskId, JSON.parse(body.toString()).config?.webhook_config ?? { endpoint: "", secret: "" });
@@ -82,7 +82,7 @@ function retrieve(proxy: RunningProxy, taskId: string, method = "GET"): Promise<
   return fetch(`${proxy.url}/api/v1/task/${taskId}`, { method, headers: { "x-api-key": proxy.key } });
 }
 
-/** The gateway's callback, as it comes in behind what serves the public address. */
+/** Sends a callback of the gateway, without the prefix `/in`, which the reverse proxy at the public address removes. */
 function callBack(
   proxy: RunningProxy,
   { endpoint, secret }: Webhook,
@@ -97,6 +97,7 @@ function callBack(
   });
 }
 
+/** Returns the webhook that Farebox gave the gateway for a task. */
 const oursOf = (given: ReadonlyMap<string, Webhook>, taskId = "t-1"): Webhook =>
   given.get(taskId) ?? { endpoint: "", secret: "" };
 
@@ -109,7 +110,7 @@ async function settledCharge(proxy: RunningProxy) {
 }
 
 describe("the webhook of a task", () => {
-  it("is ours for the gateway and the client's for the client; every other byte stays", async () => {
+  it("is Farebox's in the forwarded request and the client's in the answers; no other bytes change", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
     const body =
@@ -127,7 +128,7 @@ describe("the webhook of a task", () => {
       expect(await (await retrieve(proxy, "t-1", method)).text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
   });
 
-  it("is ours where the client gave none, and the client sees none", async () => {
+  it("is added for the gateway if the client sets none, and hidden from the client", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
     const created = await create(proxy, '{"model":"kling","input":{}}');
@@ -140,7 +141,7 @@ describe("the webhook of a task", () => {
     expect(await proxy.metrics()).toMatch(/^farebox_outbox_waiting 0$/m);
   });
 
-  it("is in the database neither in the clear nor as a token", async () => {
+  it("leaves no address, secret, callback token or task content in plain text in the database", async () => {
     await using receiver = await startReceiver();
     receiver.answer(status(500));
     await using home = await relaying();
@@ -184,7 +185,7 @@ describe("the webhook of a task", () => {
     ],
     [{ config: { webhook_config: { endpoint: 7 } } }, "config.webhook_config.endpoint", /must be a text/],
     [{ Config: {} }, "config", /must be written 'config'/],
-  ])("that is not allowed is refused before anything is held: %j", async (wish, param, message) => {
+  ])("is refused before anything is held if it is not allowed: %j", async (wish, param, message) => {
     await using home = await relaying({ env: { FAREBOX_WEBHOOK_PRIVATE: "0" } });
     const refused = await create(home.proxy, wish);
     expect(refused.status).toBe(400);
@@ -195,7 +196,7 @@ describe("the webhook of a task", () => {
     expect(await home.proxy.charges()).toEqual([]);
   });
 
-  it("goes to the gateway as it is while there is no public address", async () => {
+  it("is forwarded unchanged if Farebox has no public address", async () => {
     await using gateway = await answeringGateway(() => ({
       body: recordOf("t-1", "pending", { endpoint: "", secret: "" }),
     }));
@@ -207,13 +208,13 @@ describe("the webhook of a task", () => {
 });
 
 describe("a callback", () => {
-  it("is delivered to the client with its own secret, and the task is settled by its record alone", async () => {
+  it("is delivered to the client with the client's secret, and the task is settled by its record", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given } = home;
     await create(proxy, withWebhook(`${receiver.url}/hook?id=7`));
     const ours = oursOf(given);
-    // It says that nothing was used; the record says USD 0.10.
+    // The callback states no consumption; the record states USD 0.10.
     const answer = await callBack(proxy, ours, recordOf("t-1", "completed", ours, 0));
     expect([answer.status, await answer.json()]).toEqual([200, { received: true }]);
     const [first] = await receiver.waitFor(1);
@@ -230,7 +231,7 @@ describe("a callback", () => {
     expect((await proxy.serving.tasks.find("t-1"))?.consumption).toEqual({ type: "llm", units: "1000000" });
   });
 
-  it("that is forged changes nothing: another token, another secret, another task, no event, too large", async () => {
+  it("is refused if it is forged, invalid or too large, and changes nothing", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given, gateway } = home;
@@ -268,7 +269,7 @@ describe("a callback", () => {
     expect(await proxy.onlyCharge()).toMatchObject({ state: "pending" });
   });
 
-  it("that shows a task of another charge is refused, also before its own task is bound", async () => {
+  it("is refused if it names a task of another charge, even while the id of its own task is unknown", async () => {
     await using receiver = await startReceiver();
     const { promise: mayAnswer, resolve: answerNow } = Promise.withResolvers<void>();
     const { promise: arrived, resolve: arrive } = Promise.withResolvers<Webhook>();
@@ -298,22 +299,22 @@ describe("a callback", () => {
         .status,
     ).toBe(400);
     expect((await callBack(proxy, ours, recordOf("t-2", "running", webhook))).status).toBe(200);
-    const told = await receiver.waitFor(1);
-    expect(told.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
+    const received = await receiver.waitFor(1);
+    expect(received.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
   });
 
-  it("that repeats is delivered once, and one that never stops is slowed", async () => {
+  it("is delivered once if it is repeated, and endless repetition is limited", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given, gateway } = home;
     await create(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
-    const tell = (timestamp: number, state: string) =>
+    const send = (timestamp: number, state: string) =>
       callBack(proxy, ours, recordOf("t-1", state, ours).replace(/"timestamp":\d+/, `"timestamp":${timestamp}`));
-    expect((await tell(1, "completed")).status).toBe(200);
+    expect((await send(1, "completed")).status).toBe(200);
     await settledCharge(proxy);
     const statuses = await Promise.all(
-      Array.from({ length: 40 }, async (_, index) => (await tell(index, "completed")).status),
+      Array.from({ length: 40 }, async (_, index) => (await send(index, "completed")).status),
     );
     expect(statuses.filter((each) => each === 200)).toHaveLength(29);
     expect(new Set(statuses)).toEqual(new Set([200, 429]));
@@ -321,11 +322,11 @@ describe("a callback", () => {
     expect(await proxy.metrics()).toMatch(
       /^farebox_outbox_deliveries_total\{kind="task_webhook",result="delivered"\} 1$/m,
     );
-    // A task that is settled is not looked at again.
+    // A settled task is not polled again.
     expect(gateway.asked.filter(({ method }) => method === "GET")).toHaveLength(1);
   });
 
-  it("and 200 polls, forged callbacks and the poller settle a task once", async () => {
+  it("settles a task once while clients retrieve it, the poller polls it and forged callbacks arrive", async () => {
     let ended = false;
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => ended);
@@ -336,8 +337,8 @@ describe("a callback", () => {
     const done = recordOf("t-1", "completed", ours, 1_000_000);
     const callbacks = Array.from({ length: 20 }, () => callBack(proxy, ours, done));
     const forged = Array.from({ length: 20 }, () => callBack(proxy, ours, done, { "x-webhook-secret": "wrong" }));
-    const polls = Array.from({ length: 200 }, () => retrieve(proxy, "t-1"));
-    const answers = await Promise.all([...callbacks, ...forged, ...polls]);
+    const retrievals = Array.from({ length: 200 }, () => retrieve(proxy, "t-1"));
+    const answers = await Promise.all([...callbacks, ...forged, ...retrievals]);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(220);
     await Promise.all(answers.map((answer) => answer.arrayBuffer()));
     const charge = await settledCharge(proxy);
@@ -348,10 +349,10 @@ describe("a callback", () => {
   });
 });
 
-describe("the relay", () => {
+describe("the webhook relay", () => {
   const events = ["processing", "completed"];
 
-  async function told(
+  async function sendEvents(
     home: { proxy: RunningProxy; given: ReadonlyMap<string, Webhook> },
     taskIds: readonly string[],
   ): Promise<void> {
@@ -365,7 +366,7 @@ describe("the relay", () => {
       return `${task_id} ${state}`;
     });
 
-  it("keeps the gateway's order, and isolates a silent client from the others", async () => {
+  it("keeps the gateway's order, and does not let an unresponsive client delay others", async () => {
     await using silent = await startReceiver();
     silent.answer(() => {});
     await using receiver = await startReceiver();
@@ -373,25 +374,25 @@ describe("the relay", () => {
     await create(home.proxy, withWebhook(receiver.url));
     await create(home.proxy, withWebhook(receiver.url));
     await create(home.proxy, withWebhook(silent.url));
-    await told(home, ["t-3", "t-1", "t-2"]);
+    await sendEvents(home, ["t-3", "t-1", "t-2"]);
     await receiver.waitFor(4);
     expect(order(receiver)).toEqual(["t-1 processing", "t-2 processing", "t-1 completed", "t-2 completed"]);
     expect(silent.received).toHaveLength(1);
   });
 
-  it("follows no redirect", async () => {
+  it("does not follow redirects", async () => {
     await using elsewhere = await startReceiver();
     await using receiver = await startReceiver();
     receiver.answer(status(307, { location: elsewhere.url }));
     await using home = await relaying();
     await create(home.proxy, withWebhook(receiver.url));
-    await told(home, ["t-1"]);
+    await sendEvents(home, ["t-1"]);
     await receiver.waitFor(1);
     expect(await home.proxy.metrics()).toMatch(/^farebox_outbox_waiting 2$/m);
     expect(elsewhere.received).toEqual([]);
   });
 
-  it("delivers nothing that the gateway never sent", async () => {
+  it("delivers nothing that the gateway did not send", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     await create(home.proxy, withWebhook(receiver.url));
@@ -402,7 +403,7 @@ describe("the relay", () => {
   });
 });
 
-it("only callbacks are accepted under the public name", async () => {
+it("only callbacks are accepted at the public host name", async () => {
   await using home = await relaying();
   const { proxy, given } = home;
   await create(proxy);

@@ -1,10 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { answeringGateway, type Answering, type AskedOf } from "../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../support/task-records.ts";
 
-/** A proxy before a gateway that answers as a test says. */
-async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>, options: ProxyOptions = {}) {
+/** Starts a proxy, and a gateway that answers as the test specifies. */
+async function startWith(
+  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  options: ProxyOptions = {},
+) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
   const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url }));
@@ -28,20 +31,25 @@ function create(
   });
 }
 
-function task(proxy: RunningProxy, id: string, key: string | null = proxy.key, method = "GET"): Promise<Response> {
+function requestTask(
+  proxy: RunningProxy,
+  id: string,
+  key: string | null = proxy.key,
+  method = "GET",
+): Promise<Response> {
   return fetch(`${proxy.url}/api/v1/task/${id}`, { method, headers: key === null ? {} : { "x-api-key": key } });
 }
 
-const statusOf = ({ body }: AskedOf) => (body.length > 0 ? "pending" : "running");
+const statusOf = ({ body }: ReceivedRequest) => (body.length > 0 ? "pending" : "running");
 
-describe("tasks pass", () => {
-  it("unchanged in both directions, with the gateway's credential in the header that its path wants", async () => {
+describe("the task endpoint", () => {
+  it("forwards requests and answers unchanged, with the gateway's credential in x-api-key", async () => {
     const records: Record<string, string> = {
       "vid-1": videoRecord,
       "music-1": musicRecord,
       "conv-1": conversationRecord,
     };
-    await using home = await before(({ method, path, body }) => {
+    await using home = await startWith(({ method, path, body }) => {
       if (method === "POST")
         return {
           status: 201,
@@ -63,7 +71,7 @@ describe("tasks pass", () => {
       expect(sent?.body.toString()).toBe(body);
       expect(sent?.headers).toMatchObject({ "x-api-key": "sk-sandbox", "content-type": "application/json" });
       expect(sent?.headers["authorization"] ?? sent?.headers["cookie"]).toBeUndefined();
-      const got = await task(proxy, id);
+      const got = await requestTask(proxy, id);
       expect([got.status, await got.text()]).toEqual([200, text]);
     }
     const bearer = await fetch(`${proxy.url}/api/v1/task/vid-1`, { headers: { authorization: `Bearer ${proxy.key}` } });
@@ -71,8 +79,8 @@ describe("tasks pass", () => {
     expect(JSON.stringify(gateway.asked.map(({ headers }) => headers))).not.toContain(proxy.key);
   });
 
-  it("with the gateway's own errors, whatever they are", async () => {
-    await using home = await before(({ method }) =>
+  it("forwards the gateway's errors unchanged", async () => {
+    await using home = await startWith(({ method }) =>
       method === "POST" ? { status: 400, body: '{"code":400,"message":"bad"}' } : { status: 404, body: "gone" },
     );
     const refused = await create(home.proxy, {});
@@ -82,46 +90,46 @@ describe("tasks pass", () => {
 });
 
 describe("a task", () => {
-  it("does not exist for any other key, and the gateway is not asked", async () => {
-    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
+  it("is not found for other keys, without asking the gateway", async () => {
+    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
     const { proxy, gateway } = home;
     const bob = await proxy.addKey("bob");
     await create(proxy, {});
-    const told = async (response: Response) => [
+    const parts = async (response: Response) => [
       response.status,
       response.headers.get("x-farebox-error"),
       await response.text(),
     ];
     for (const method of ["GET", "DELETE"]) {
-      const foreign = await told(await task(proxy, "t-1", bob, method));
+      const foreign = await parts(await requestTask(proxy, "t-1", bob, method));
       expect(foreign.slice(0, 2)).toEqual([404, "not_found"]);
-      expect(foreign).toEqual(await told(await task(proxy, "t-never", bob, method)));
-      expect(foreign).toEqual(await told(await task(proxy, "%41", proxy.key, method)));
-      expect((await task(proxy, "t-1", null, method)).status).toBe(401);
+      expect(foreign).toEqual(await parts(await requestTask(proxy, "t-never", bob, method)));
+      expect(foreign).toEqual(await parts(await requestTask(proxy, "%41", proxy.key, method)));
+      expect((await requestTask(proxy, "t-1", null, method)).status).toBe(401);
     }
     expect(gateway.asked).toHaveLength(1);
-    expect((await task(proxy, "t-1")).status).toBe(200);
-    expect((await task(proxy, "t-1", proxy.key, "DELETE")).status).toBe(200);
+    expect((await requestTask(proxy, "t-1")).status).toBe(200);
+    expect((await requestTask(proxy, "t-1", proxy.key, "DELETE")).status).toBe(200);
     expect(gateway.asked.slice(1).map(({ method, path }) => `${method} ${path}`)).toEqual([
       "GET /api/v1/task/t-1",
       "DELETE /api/v1/task/t-1",
     ]);
   });
 
-  it("belongs in the open mode to every client without a key", async () => {
-    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }), {
+  it("belongs to all clients without a key in open mode", async () => {
+    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }), {
       env: { FAREBOX_AUTH: "open" },
     });
     const { proxy } = home;
     const headers = { "content-type": "application/json" };
     await fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: '{"model":"kling","input":{}}' });
-    expect((await task(proxy, "t-1", null)).status).toBe(200);
-    expect((await task(proxy, "t-1")).status).toBe(404);
+    expect((await requestTask(proxy, "t-1", null)).status).toBe(200);
+    expect((await requestTask(proxy, "t-1")).status).toBe(404);
   });
 
-  it("is stored before the creation is answered, so that a poll right after it finds it", async () => {
+  it("is stored before its creation is answered, so that an immediate poll finds it", async () => {
     let number = 0;
-    await using home = await before(({ method, path }) => ({
+    await using home = await startWith(({ method, path }) => ({
       body: record(method === "POST" ? `t-${++number}` : (path.split("/").at(-1) ?? ""), "pending"),
     }));
     const { proxy } = home;
@@ -129,28 +137,28 @@ describe("a task", () => {
       Array.from({ length: 40 }, async () => JSON.parse(await (await create(proxy, {})).text()).data.task_id as string),
     );
     expect(new Set(ids).size).toBe(40);
-    expect(await Promise.all(ids.map(async (id) => (await task(proxy, id)).status))).toEqual(ids.map(() => 200));
+    expect(await Promise.all(ids.map(async (id) => (await requestTask(proxy, id)).status))).toEqual(ids.map(() => 200));
     expect(await proxy.serving.tasks.running()).toBe(40);
   });
 });
 
-describe("a creation", () => {
+describe("a task creation", () => {
   it.each([
-    ["no JSON", "{", 400, "invalid_json"],
+    ["a body that is not JSON", "{", 400, "invalid_json"],
     ["no model", '{"input":{}}', 400, "invalid_request"],
-    ["a model twice", '{"model":"a","model":"b"}', 400, "invalid_request"],
-    ["a twin of a priced field", '{"model":"a","Input":{}}', 400, "invalid_request"],
-    ["a task type that is no name", '{"model":"a","task_type":7}', 400, "invalid_request"],
-  ])("with %s is refused before it costs anything", async (_what, body, status, code) => {
-    await using home = await before(() => ({ body: "" }));
+    ["a duplicate model", '{"model":"a","model":"b"}', 400, "invalid_request"],
+    ["a priced field in another letter case", '{"model":"a","Input":{}}', 400, "invalid_request"],
+    ["a task type that is not a string", '{"model":"a","task_type":7}', 400, "invalid_request"],
+  ])("with %s is refused at no cost", async (_what, body, status, code) => {
+    await using home = await startWith(() => ({ body: "" }));
     const refused = await create(home.proxy, body);
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([status, code]);
     expect(home.gateway.asked).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 
-  it("of a model without a price is recorded without a cost, and refused under a hard budget or where the settings say so", async () => {
-    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
+  it("for an unpriced model has no cost, and is refused under a hard budget or FAREBOX_UNPRICED=refuse", async () => {
+    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
     await create(home.proxy, {}, home.proxy.key, { "x-farebox-tag": "feature=film" });
     expect(await home.proxy.onlyCharge()).toMatchObject({
       kind: "task",
@@ -163,13 +171,13 @@ describe("a creation", () => {
     await home.proxy.budget("all", "5");
     const refused = await create(home.proxy, {});
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "model_not_priced"]);
-    await using strict = await before(() => ({}), { env: { FAREBOX_UNPRICED: "refuse" } });
+    await using strict = await startWith(() => ({}), { env: { FAREBOX_UNPRICED: "refuse" } });
     expect((await create(strict.proxy, {})).headers.get("x-farebox-error")).toBe("model_not_priced");
     expect(strict.gateway.asked).toEqual([]);
   });
 
-  it("of a model that the key may not use is refused", async () => {
-    await using home = await before(() => ({}));
+  it("for a model that the key may not use is refused", async () => {
+    await using home = await startWith(() => ({}));
     const key = await home.proxy.addKey("carol", { models: ["gpt-*"] });
     expect((await create(home.proxy, {}, key)).headers.get("x-farebox-error")).toBe("model_not_allowed");
   });
@@ -183,25 +191,25 @@ describe("a creation", () => {
       { state: "posted", source: "assumed", reason: "unreadable_answer" },
     ],
     [
-      "answered with what is no JSON",
+      "answered with HTML",
       { body: "<html>" },
       200,
       { state: "posted", source: "assumed", reason: "unreadable_answer" },
     ],
     [
-      "refused in the envelope",
+      "refused in the answer's envelope",
       { body: '{"code":403,"data":null,"message":"no plan"}' },
       200,
       { state: "voided", reason: "gateway_403" },
     ],
     [
-      "refused in the envelope, as in PPU mode",
+      "refused in the envelope because of pay-per-use (PPU) mode",
       { body: '{"code":10001,"data":null,"message":"this model is not supported in PPU mode"}' },
       200,
       { state: "voided", reason: "private_pool_only" },
     ],
     [
-      "refused in the envelope without a word",
+      "refused in the envelope without a message",
       { body: '{"code":10001,"data":null}' },
       200,
       { state: "voided", reason: "gateway_10001" },
@@ -213,26 +221,26 @@ describe("a creation", () => {
       { state: "voided", reason: "upstream_no_credit" },
     ],
     [
-      "lost in the envelope",
+      "ended by a network error in the envelope",
       { body: '{"code":10000,"data":null,"message":"i/o timeout"}' },
       200,
       { state: "posted", source: "assumed", reason: "network" },
     ],
     [
-      "refused in the envelope, with something made",
+      "answered with an error code and data",
       { body: '{"code":10001,"data":{"job":"7"}}' },
       200,
       { state: "posted", source: "assumed", reason: "unreadable_answer" },
     ],
-    ["failed at the gateway", { status: 500, body: "{}" }, 500, { state: "voided", reason: "gateway_500" }],
+    ["answered with status 500", { status: 500, body: "{}" }, 500, { state: "voided", reason: "gateway_500" }],
     [
-      "lost behind the gateway",
+      "answered after a timeout behind the gateway",
       { status: 524, body: "" },
       524,
       { state: "posted", source: "assumed", reason: "gateway_524" },
     ],
-  ])("that is %s ends its charge", async (_how, answer, status, charge) => {
-    await using home = await before(() => answer);
+  ])("that is %s settles its charge", async (_how, answer, status, charge) => {
+    await using home = await startWith(() => answer);
     const response = await create(home.proxy, {});
     expect(response.status).toBe(status);
     if (answer !== "break") expect(await response.text()).toBe(answer.body);
@@ -240,14 +248,14 @@ describe("a creation", () => {
     expect((await home.proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it("that reaches no gateway is not charged", async () => {
+  it("that cannot reach the gateway is not charged", async () => {
     await using proxy = await startProxy({ gatewayUrl: "http://127.0.0.1:9" });
     expect((await create(proxy, {})).status).toBe(502);
     expect(await proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "gateway_unreachable" });
   });
 
-  it("that the gateway answers with a task that is known is not charged twice", async () => {
-    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
+  it("that is answered with a known task is not charged twice", async () => {
+    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
     for (let round = 0; round < 2; round++)
       expect((await create(home.proxy, {}, home.proxy.key, { "idempotency-key": "k" })).status).toBe(200);
     expect((await home.proxy.charges()).map(({ state, reason }) => [state, reason])).toEqual([
@@ -256,10 +264,10 @@ describe("a creation", () => {
     ]);
   });
 
-  it("whose client has left is read to its end, and its task is known", async () => {
+  it("whose client has left is read to its end, and its task is stored", async () => {
     const { promise: mayAnswer, resolve: answerNow } = Promise.withResolvers<void>();
     const { promise: arrived, resolve: arrive } = Promise.withResolvers<void>();
-    await using home = await before(async (asked) => {
+    await using home = await startWith(async (asked) => {
       if (asked.method === "POST") {
         arrive();
         await mayAnswer;
@@ -282,11 +290,11 @@ describe("a creation", () => {
   });
 });
 
-it("of many creations whose answers name the same further task, one charge pays for it and no other hold stays", async () => {
+it("parallel creations whose answers name the same additional task pay for that task once", async () => {
   const parallel = 8;
   const asked = Promise.withResolvers<void>();
   let made = 0;
-  await using home = await before(async ({ method }) => {
+  await using home = await startWith(async ({ method }) => {
     if (method !== "POST") return { status: 404 };
     const taskId = `own-${++made}`;
     if (made === parallel) asked.resolve();

@@ -29,7 +29,7 @@ const completions = (more: object = {}, scenario = "tokens:10") => ({
 });
 const embeddings = (more: object = {}) => ({ model: "text-embedding-3-small", input: "a text", ...more });
 
-describe("an answer passes to the byte and costs what its usage says", () => {
+describe("an answer of a text endpoint", () => {
   it.each([
     ["/v1/responses", responses()],
     ["/v1/responses", responses({ stream: true })],
@@ -60,10 +60,10 @@ describe("an answer passes to the byte and costs what its usage says", () => {
         ],
       }),
     ],
-  ])("%s %j", async (path, body) => {
+  ])("belongs to an unchanged request, and costs what its usage states: %s %j", async (path, body) => {
     const answer = await at(path, body);
     expect(answer.status).toBe(200);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({
       route: path,
       state: "posted",
@@ -76,11 +76,12 @@ describe("an answer passes to the byte and costs what its usage says", () => {
     expect(seen?.body.toString()).toBe(JSON.stringify(body));
   });
 
-  it("states the cost of a plain one in its headers, and leaves its bytes unchanged", async () => {
+  it("states its cost in the headers if it is plain", async () => {
     const answer = await at("/v1/responses", responses({}, "prompt:1000+cached:400+tokens:40+reasoning:60"));
-    // 1,000 at 1.25 and 100 at 5 USD a million: gpt-4o at half of the official price; its cached tokens cost the same.
+    // 1,000 tokens at USD 1.25 and 100 at USD 5 per million: gpt-4o at half of the official price; cached tokens cost
+    // the same.
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00175");
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({
       cost: 1_750_000_000n,
@@ -90,16 +91,16 @@ describe("an answer passes to the byte and costs what its usage says", () => {
   });
 });
 
-describe("without usage the texts are counted, and the count is the gateway's own", () => {
+describe("an answer without usage", () => {
   it.each([
     ["/v1/responses", responses({}, "no-usage+tokens:50")],
     ["/v1/responses", responses({ stream: true }, "no-usage+tokens:50")],
     ["/v1/completions", completions({ max_tokens: 50 }, "no-usage+tokens:50")],
     ["/v1/completions", completions({ stream: true, max_tokens: 50 }, "no-usage+tokens:50")],
     ["/v1/embeddings", embeddings({ input: ["one text #sandbox no-usage", "another #sandbox no-usage"] })],
-  ])("%s %j", async (path, body) => {
+  ])("is counted like the gateway counts it: %s %j", async (path, body) => {
     expect((await at(path, body)).status).toBe(200);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "counted",
@@ -109,7 +110,7 @@ describe("without usage the texts are counted, and the count is the gateway's ow
 });
 
 describe("a stream of /v1/responses", () => {
-  it("that is cut is charged for what arrived, and ends with both kinds of error for its client", async () => {
+  it("is charged for what arrived if it breaks off, and ends with an error event that also has OpenAI's error object", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "cut:7+tokens:40"));
     const last = JSON.parse(eventsIn(answer.body).at(-1) ?? "");
     expect(last).toMatchObject({
@@ -118,33 +119,37 @@ describe("a stream of /v1/responses", () => {
       error: { code: "gateway_stream_broken" },
     });
     expect(answer.body.toString()).toContain("event: error\ndata: ");
-    expect(await books.ended()).toMatchObject({ source: "partial", tokens: { output: 7 } });
+    expect(await books.settled()).toMatchObject({ source: "partial", tokens: { output: 7 } });
     books.billed();
   });
 
-  it("that ends without its last event is no whole answer", async () => {
+  it("ends with an error if its last event is missing", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "no-finish+tokens:12"));
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    expect(await books.ended()).toMatchObject({ source: "partial", tokens: { output: 12 } });
+    expect(await books.settled()).toMatchObject({ source: "partial", tokens: { output: 12 } });
     books.billed();
   });
 
-  it("that reports its own failure passes unchanged and is charged for what it wrote", async () => {
+  it("passes unchanged if it reports a failure, and is charged for what it wrote", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "failed+tokens:12"));
     expect(JSON.parse(eventsIn(answer.body).at(-1) ?? "")).toMatchObject({ type: "response.failed" });
-    expect(await books.ended()).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 12 } });
+    expect(await books.settled()).toMatchObject({
+      source: "partial",
+      reason: "gateway_failed",
+      tokens: { output: 12 },
+    });
     books.billed();
   });
 
-  it("is not whole for a text that speaks of its end", async () => {
+  it("is complete without usage if its last event arrived", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "no-usage+tokens:5"));
     expect(lastErrorCode(answer.body)).toBeUndefined();
-    expect(await books.ended()).toMatchObject({ source: "counted" });
+    expect(await books.settled()).toMatchObject({ source: "counted" });
     books.billed();
   });
 });
 
-describe("under a hard budget", () => {
+describe("a budget", () => {
   let poor: string;
   beforeAll(async () => {
     poor = await proxy.addKey("poor");
@@ -159,14 +164,14 @@ describe("under a hard budget", () => {
     ["/v1/completions", "service_tier", completions({ service_tier: "scale" })],
     ["/v1/embeddings", "service_tier", embeddings({ service_tier: "priority" })],
     ["/v1/embeddings", "input", embeddings({ input: [{ image: "x" }] })],
-  ])("%s refuses '%s', which nothing bounds", async (path, param, body) => {
+  ])("refuses %s with the unbounded '%s' if it is hard", async (path, param, body) => {
     const answer = await at(path, body, poor);
     expect(answer.status).toBe(400);
     expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "invalid_request", param });
   });
 
   it.each([
-    // The context of gpt-4o, 128,000 tokens, at 1.25 USD a million.
+    // Context of gpt-4o, 128,000 tokens, at USD 1.25 per million.
     ["/v1/responses", responses({ previous_response_id: "resp_1", max_output_tokens: 10 }), 160_000_000_000n],
     [
       "/v1/responses",
@@ -176,9 +181,9 @@ describe("under a hard budget", () => {
       }),
       160_000_000_000n,
     ],
-  ])("%s holds the whole context for what the body does not show", async (path, body, least) => {
+  ])("holds the full context for %s if the body does not contain the whole prompt", async (path, body, least) => {
     expect((await at(path, body)).status).toBe(200);
-    expect((await books.ended()).hold).toBeGreaterThan(least);
+    expect((await books.settled()).hold).toBeGreaterThan(least);
     books.billed();
   });
 
@@ -189,33 +194,33 @@ describe("under a hard budget", () => {
       "/v1/embeddings",
       { model: "text-embedding-3-large", input: Array.from({ length: 1000 }, () => "ab ".repeat(500)) },
     ],
-  ])("%s answers 402 where the worst case does not fit", async (path, body) => {
+  ])("answers 402 to %s if it is hard and the worst case does not fit", async (path, body) => {
     const answer = await at(path, body, poor);
     expect(answer.status).toBe(402);
     expect(errorCode(answer)).toBe("budget_exceeded");
   });
 
-  it("embeddings hold their input and no output", async () => {
+  it("holds the input of embeddings and no output", async () => {
     expect((await at("/v1/embeddings", embeddings({ input: "x".repeat(1000) }))).status).toBe(200);
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
-    // 1,061 bytes of JSON and 3 tokens of template at 0.02 USD a million.
+    // 1,061 bytes of JSON and 3 tokens of template at USD 0.02 per million.
     expect(charge.hold).toBe(
       BigInt(Buffer.byteLength(JSON.stringify(embeddings({ input: "x".repeat(1000) }))) + 3) * 20_000n,
     );
   });
 
-  it("a stream of responses that states no maximum grows its hold", async () => {
+  it("grows the hold of a Responses stream that states no maximum", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "tokens:3000+group:10"), poor);
     expect(lastErrorCode(answer.body)).toBeUndefined();
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ source: "reported", overage: 0n });
     expect(charge.tokens.output).toBe(3000);
   });
 });
 
-it("refuses what the gateway might read differently", async () => {
+it("text endpoints refuse fields that the gateway might read differently", async () => {
   for (const [path, body] of [
     ["/v1/responses", '{"model":"gpt-4o","input":"a","Max_Output_Tokens":9}'],
     ["/v1/completions", '{"model":"gpt-4o","prompt":"a","n":1,"n":5}'],
@@ -227,18 +232,18 @@ it("refuses what the gateway might read differently", async () => {
   }
 });
 
-it("shows its routes in the metrics", async () => {
+it("text endpoints have their routes in the metrics", async () => {
   const page = await proxy.metrics();
   for (const path of ["responses", "completions", "embeddings"]) expect(page).toContain(`route="/v1/${path}"`);
 });
 
-it("counts a client that asks for these paths without /v1", async () => {
+it("text endpoints accept paths without /v1", async () => {
   expect((await at("/embeddings", embeddings())).status).toBe(200);
-  expect(await books.ended()).toMatchObject({ route: "/v1/embeddings" });
+  expect(await books.settled()).toMatchObject({ route: "/v1/embeddings" });
   books.billed();
 });
 
-it("counts against the limits of its key, whatever the endpoint", async () => {
+it("requests to all text endpoints count against the limits of their key", async () => {
   const slow = await proxy.addKey("slow", { limits: { rpm: 2, tpm: null, parallel: null } });
   expect((await at("/v1/embeddings", embeddings(), slow)).status).toBe(200);
   expect((await at("/v1/responses", responses(), slow)).status).toBe(200);
@@ -246,11 +251,11 @@ it("counts against the limits of its key, whatever the endpoint", async () => {
   expect([refused.status, errorCode(refused)]).toEqual([429, "rate_limit_exceeded"]);
   const few = await proxy.addKey("few", { limits: { rpm: null, tpm: 100, parallel: null } });
   expect((await at("/v1/embeddings", embeddings({ input: "word ".repeat(200) }), few)).status).toBe(429);
-  await books.endings();
+  await books.allSettled();
   books.billed();
 });
 
-it("holds an image for a content that is an image without a list around it", async () => {
+it("content that is a single image without a list is held as an image", async () => {
   await using own = await startProxy();
   const image = "https://media.example/a.png";
   const chat = { type: "image_url", image_url: { url: image } };
@@ -260,6 +265,6 @@ it("holds an image for a content that is an image without a list around it", asy
     ["/v1/responses", { model: "gpt-4o", max_output_tokens: 1, input: [{ role: "user", content: part }] }],
   ] as const;
   for (const [path, body] of sent) await ask({ url: own.url, key: own.key }, body, { path });
-  // 1,445 tokens of the largest image at 1.25 USD a million.
+  // 1,445 tokens of the largest image at USD 1.25 per million.
   for (const { hold } of await own.charges()) expect(hold).toBeGreaterThan(usd("0.0018"));
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { BodyBytes } from "../../src/ports/exchange.ts";
 import { shippedPrices } from "../../src/server/package.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import { formatUsd, noMoney } from "../../src/core/money.ts";
@@ -24,21 +25,21 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-describe("an answer without usage is counted, and the count is the gateway's own", () => {
+describe("an answer without usage", () => {
   const conversation = [
     { role: "system", content: "You are brief." },
     { role: "user", name: "ann", content: "Où est la gare? 駅はどこですか 😀" },
     { role: "assistant", content: "There." },
   ];
   it.each(["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "gpt-4o-2024-08-06"])(
-    "%s, plain and streamed",
+    "is counted like the gateway counts it with %s, plain and streamed",
     async (model) => {
       for (const stream of [false, true]) {
         const last = { role: "user", content: "Tell me more. #sandbox no-usage+tokens:60" };
         const answer = await ask(proxy, { model, stream, messages: [...conversation, last] });
         expect(answer.status).toBe(200);
         expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-        const { charge, billed } = await books.endedBeside();
+        const { charge, billed } = await books.settledAndBilled();
         expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "tokens" });
         expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
         expect(charge.cost).toBe(billed?.cost);
@@ -49,30 +50,30 @@ describe("an answer without usage is counted, and the count is the gateway's own
   it.each([
     ["several choices", { n: 3 }],
     ["parts of text", { messages: [{ role: "user", content: [{ type: "text", text: "Hello #sandbox no-usage" }] }] }],
-  ])("%s", async (_what, more) => {
+  ])("is counted like the gateway counts it with %s", async (_what, more) => {
     await ask(proxy, { ...chatWith("no-usage+tokens:25"), ...more });
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
   });
 
-  it("tools are an estimate, and the words of a call count", async () => {
+  it("is counted with an estimate for tools and with the text of tool calls", async () => {
     const parameters = { type: "object", properties: { city: { type: "string", description: "Where" } } };
     const tools = [{ type: "function", function: { name: "weather", description: "Weather now", parameters } }];
     for (const stream of [false, true]) {
       await ask(proxy, { ...chatWith("no-usage", { stream }), tools, tool_choice: "required" });
-      const charge = await books.ended();
+      const charge = await books.settled();
       const [billed] = books.billed();
       expect(charge).toMatchObject({ source: "counted" });
-      // The function's name is ours to count and not in the sandbox's bill.
+      // Farebox counts the function's name; the sandbox's bill does not.
       expect(charge.tokens.output).toBeGreaterThanOrEqual(billed?.completionTokens ?? 0);
       expect(charge.tokens.input).toBeGreaterThan(20);
     }
   });
 
-  it("a model whose tokenizer is not public is counted on the expensive side", async () => {
+  it("is counted with a margin for a model whose tokenizer is not public", async () => {
     for (const model of ["claude-sonnet-4-6", "gemini-2.5-flash"]) {
       await ask(proxy, { ...chatWith("no-usage+tokens:100"), model });
-      const charge = await books.ended();
+      const charge = await books.settled();
       const [billed] = books.billed();
       expect(charge).toMatchObject({ source: "counted" });
       expect(charge.tokens.output).toBeGreaterThanOrEqual(Math.ceil(1.15 * (billed?.completionTokens ?? 0)));
@@ -80,9 +81,9 @@ describe("an answer without usage is counted, and the count is the gateway's own
     }
   });
 
-  it("a model that no price file knows is counted and has no cost, which is not 0", async () => {
+  it("is counted for an unknown model, and its cost is null instead of 0", async () => {
     await ask(proxy, { ...chatWith("no-usage+tokens:30"), model: "wonder-1" });
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({
       state: "posted",
@@ -95,32 +96,32 @@ describe("an answer without usage is counted, and the count is the gateway's own
   });
 });
 
-describe("usage is taken apart once", () => {
+describe("reported usage", () => {
   it.each([
     ["cached prompt tokens", "prompt:500+cached:200", { input: 300, cached_input: 200 }],
     ["hidden reasoning", "reasoning:70+tokens:30", { output: 30, reasoning: 70 }],
-    ["reasoning told by the total alone", "reasoning-outside:70+tokens:30", { output: 100 }],
-    ["more than the maximum", "over-limit:25", { output: 75 }],
-  ])("%s", async (_what, scenario, tokens) => {
+    ["reasoning that only the total includes", "reasoning-outside:70+tokens:30", { output: 100 }],
+    ["output above the maximum", "over-limit:25", { output: 75 }],
+  ])("is charged once for %s", async (_what, scenario, tokens) => {
     for (const more of [{}, { stream: true, stream_options: { include_usage: true } }]) {
       const answer = await ask(proxy, chatWith(scenario, { max_tokens: 50, ...more }));
       expect(answer.status).toBe(200);
-      const { charge, billed } = await books.endedBeside();
+      const { charge, billed } = await books.settledAndBilled();
       if (scenario.startsWith("over")) expect(charge).toMatchObject({ source: "reported", cost: billed?.cost, tokens });
       else expect(charge).toMatchObject({ source: "reported", tokens });
     }
   });
 
-  it("what is billed beyond the hold is posted in full, as overage", async () => {
+  it("above the hold is posted in full, as overage", async () => {
     await ask(proxy, chatWith("over-limit:200000", { max_tokens: 5 }));
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge.cost).toBe(billed?.cost);
     expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
     expect(charge.overage).toBeGreaterThan(0n);
   });
 });
 
-describe("a usage of another vocabulary", () => {
+describe("usage in another vocabulary", () => {
   type Scripted = readonly [
     name: string,
     member: "usage" | "usageMetadata",
@@ -142,7 +143,7 @@ describe("a usage of another vocabulary", () => {
       [],
     ],
     [
-      "a conversion's that contradicts itself",
+      "a converted one that contradicts itself",
       "usage",
       {
         prompt_tokens: 100,
@@ -154,7 +155,7 @@ describe("a usage of another vocabulary", () => {
       ["usage_contradicts"],
     ],
     [
-      "one with a count that is not known",
+      "one with an unknown count",
       "usage",
       { prompt_tokens: 100, completion_tokens: 5, video_seconds: 8 },
       { input: 100, output: 5 },
@@ -175,7 +176,7 @@ describe("a usage of another vocabulary", () => {
     ],
   ];
 
-  it.each(usages)("is charged as it is stated, with its doubts: %s", async (_name, member, usage, tokens, doubts) => {
+  it.each(usages)("is charged as stated, with its doubts: %s", async (_name, member, usage, tokens, doubts) => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
     const ledger = new Books(scripted);
@@ -188,11 +189,11 @@ describe("a usage of another vocabulary", () => {
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ id: "c", model: "claude-sonnet-4-6", choices: [choice], [member]: usage }));
     const { headers } = await plain;
-    const charge = await ledger.ended();
+    const charge = await ledger.settled();
     expect(charge).toMatchObject({ source: "reported", tokens, doubts });
     expect(headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? noMoney));
 
-    // Gemini states in every chunk what was used so far.
+    // Gemini states the usage so far in every chunk.
     const streamed = ask(scripted, { ...hello, stream: true });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -201,10 +202,49 @@ describe("a usage of another vocabulary", () => {
     );
     response.end(finish({ [member]: usage, model: hello.model }) + done);
     await streamed;
-    expect(await ledger.ended()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
+    expect(await ledger.settled()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
   });
 
-  it("so far is not taken for a cut answer's total", async () => {
+  it("is charged as audio if it does not separate audio from text", async () => {
+    await using gateway = await scriptedGateway();
+    await using scripted = await startProxy({ gatewayUrl: gateway.url });
+    const ledger = new Books(scripted);
+    const sound = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
+    const spoken = {
+      model: "gpt-audio",
+      max_tokens: 2_000,
+      modalities: ["text", "audio"],
+      messages: [{ role: "user", content: [sound] }],
+    };
+    const usage = { prompt_tokens: 1_000, completion_tokens: 100, total_tokens: 1_100 };
+    const plain = ask(scripted, spoken);
+    const whole = await gateway.nextChat();
+    const message = { role: "assistant", content: null, audio: { id: "a", data: "AAAA", transcript: "Hi" } };
+    // Clients skip a byte order mark, and so does Farebox.
+    whole.response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(`\ufeff${JSON.stringify({ model: "gpt-audio", choices: [{ message, finish_reason: "stop" }], usage })}`);
+    const { headers, body } = await plain;
+    expect(body.subarray(0, 3)).toEqual(Buffer.from("\ufeff"));
+    const charge = await ledger.settled();
+    expect(charge).toMatchObject({
+      source: "reported",
+      tokens: { input: 0, audio_input: 1_000, output: 0, audio_output: 100 },
+      cost: 1_000n * 32_000_000n + 100n * 64_000_000n,
+      doubts: ["usage_unknown_class"],
+    });
+    expect(headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? noMoney));
+
+    const streamed = ask(scripted, { ...spoken, stream: true });
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const detailed = { ...usage, completion_tokens_details: { text_tokens: 100, audio_tokens: 0 } };
+    response.end(delta("Hi") + finish({ usage: detailed, model: "gpt-audio" }) + done);
+    await streamed;
+    expect((await ledger.settled()).tokens).toMatchObject({ audio_input: 1_000, output: 100, audio_output: 0 });
+  });
+
+  it("in the middle of a broken stream is not used as its total", async () => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
     const streamed = ask(scripted, {
@@ -221,39 +261,39 @@ describe("a usage of another vocabulary", () => {
     };
     response.write(`data: ${JSON.stringify(event)}\n\n`, () => response.destroy());
     await streamed;
-    expect((await new Books(scripted).ended()).source).not.toBe("reported");
+    expect((await new Books(scripted).settled()).source).not.toBe("reported");
   });
 });
 
-it("an image in a prompt whose usage is not reported is counted at the catalogue's bound", async () => {
+it("an image in a prompt without reported usage is counted at the catalogue's bound", async () => {
   const content = [
     { type: "text", text: "hello #sandbox no-usage" },
     { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } },
   ];
   await ask(proxy, { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content }] });
-  const { charge } = await books.endedBeside();
+  const { charge } = await books.settledAndBilled();
   expect(charge.source).toBe("counted");
   expect(charge.tokens.input).toBeGreaterThan(1_000);
 });
 
-describe("large answers", () => {
-  it.each([false, true])("of more than 1 MB pass whole and are metered (stream: %s)", async (stream) => {
+describe("an answer above 1 MB", () => {
+  it.each([false, true])("passes complete and is metered (stream: %s)", async (stream) => {
     const more = stream ? { stream, stream_options: { include_usage: true } } : {};
     const answer = await ask(proxy, chatWith("big:1300000", more));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(answer.body.length).toBeGreaterThan(1_300_000);
     expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 
-  it("without usage are counted whole", async () => {
+  it("is counted completely if it has no usage", async () => {
     await ask(proxy, chatWith("big:1300000+no-usage"));
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "counted", tokens: { output: billed?.completionTokens } });
   });
 
-  it("pass to a client that reads slowly", async () => {
+  it("passes to a slow client and is metered", async () => {
     const client = await open(proxy, chatWith("big:6000000"));
     let size = 0;
     const length = Number(client.response.headers["content-length"]);
@@ -263,12 +303,12 @@ describe("large answers", () => {
     }
     expect(size).toBe(length);
     expect(await client.rest()).toHaveLength(0);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 });
 
-describe("output that is produced unseen", () => {
+describe("hidden output", () => {
   const clock = systemClock();
   let catalogue: Catalogue;
   beforeAll(async () => {
@@ -277,7 +317,7 @@ describe("output that is produced unseen", () => {
     ({ catalogue } = loaded);
   });
 
-  /** A stream of this model that wrote "Hello" and broke off after so long. */
+  /** Settles a stream of this model that wrote "Hello" and broke off after the given time. */
   async function cutAfter(name: string, ranMs: number, choices = 1): Promise<ReturnType<typeof settlementFor>> {
     const model = catalogue.find(name, clock.now());
     const price = model?.price?.version ?? null;
@@ -288,11 +328,16 @@ describe("output that is produced unseen", () => {
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
     return settlementFor(
       { hold: null, price },
-      await meterResponse({ tokens, clock }, ending, { model, body, request: read.request, inFlightTokens: 0 }),
+      await meterResponse({ tokens, clock }, ending, {
+        model,
+        body: new BodyBytes([body]),
+        request: read.request,
+        inFlightTokens: 0,
+      }),
     );
   }
 
-  it("by a reasoning model that is cut is charged by its speed and the time that it ran", async () => {
+  it("of a reasoning model's broken stream is estimated from the model's speed and the duration", async () => {
     expect(await cutAfter("gpt-5", 4_000)).toMatchObject({ source: "partial", tokens: { output: 1_000 } });
     expect(await cutAfter("gpt-5", 4_000, 3)).toMatchObject({ tokens: { output: 3_000 } });
     expect(await cutAfter("gpt-5", 0)).toMatchObject({ tokens: { output: 1 } });
@@ -305,7 +350,7 @@ describe("output that is produced unseen", () => {
   it("is never charged above the hold", async () => {
     const answer = await ask(proxy, { ...chatWith("cut:3+slow:20", { stream: true, max_tokens: 3 }), model: "gpt-5" });
     expect(answer.status).toBe(200);
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ state: "posted", source: "partial", overage: 0n });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(3);

@@ -8,18 +8,18 @@ export interface AdminReply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;
-  /** The parsed body. */
+  /** Parsed body; undefined if it is not JSON. */
   readonly json: never;
 }
 
 export interface AdminAsk {
   readonly token?: string | null;
-  /** Sent as JSON. */
+  /** Body that is sent as JSON. */
   readonly body?: unknown;
-  /** Sent as it is, in place of `body`. */
+  /** Body that is sent unchanged, instead of `body`. */
   readonly raw?: string | Buffer;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sends `raw` in chunks without saying how much is to come, and leaves the end open. */
+  /** Sends `raw` in chunks of unknown total length, and does not end the body. */
   readonly unended?: true;
   /** Source address; any address of 127.0.0.0/8. */
   readonly from?: string;
@@ -27,13 +27,13 @@ export interface AdminAsk {
 
 let strangers = 0;
 
-/** Returns an address that no other test asks from: its failed tries slow down no one else. */
+/** Returns an address that no other test uses, so that failed attempts delay no other test. */
 export function stranger(): string {
   strangers++;
   return `127.77.${strangers >> 8}.${strangers & 255}`;
 }
 
-/** A token beside those that the proxy on this database has: made as `farebox admins create` does, beside the running one. */
+/** Creates another admin token for a database, as `farebox admins create` does, next to the running proxy. */
 export async function addAdmin(
   database: string,
   name: string,
@@ -49,7 +49,10 @@ export async function addAdmin(
   return created.text;
 }
 
-/** Asks the admin API, with a body on whichever method; resolves with the answer, also where the rest of the body is not taken. */
+/**
+ * Asks the admin API, with a body for any method. Resolves with the answer even if the rest of the body is not
+ * accepted.
+ */
 export function askAdmin(
   url: string,
   method: string,
@@ -83,13 +86,13 @@ export function askAdmin(
           status: response.statusCode ?? 0,
           headers: response.headers,
           text,
-          json: (text === "" ? undefined : JSON.parse(text)) as never,
+          json: (response.headers["content-type"] === "application/json" ? JSON.parse(text) : undefined) as never,
         });
         asked.destroy();
       });
     });
     if (!unended && headers["content-length"] === undefined) asked.end(sent);
-    // A body that is only announced: what is to come is refused before it comes.
+    // An announced body is refused before it arrives.
     else asked.write(sent ?? "x");
   });
 }

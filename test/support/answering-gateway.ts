@@ -2,31 +2,31 @@ import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 
-export interface AskedOf {
+export interface ReceivedRequest {
   readonly method: string;
-  /** With its query. */
+  /** Includes the query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
-/** `break`: the connection is broken off after the request was read. A promise waits. */
+/** `break` closes the connection after the request has been read. */
 export type Answering =
   | { readonly status?: number; readonly headers?: Record<string, string>; readonly body?: string | Buffer }
   | "break";
 
 export interface AnsweringGateway extends AsyncDisposable {
   readonly url: string;
-  /** Oldest first, those for the account left out. */
-  readonly asked: readonly AskedOf[];
+  /** Requests oldest first, without those for the account. */
+  readonly asked: readonly ReceivedRequest[];
 }
 
-/** A gateway that gives exactly the bytes that a test says, to each request by itself. */
+/** Starts a gateway that answers each request with exactly the given bytes. */
 export async function answeringGateway(
-  answer: (asked: AskedOf) => Answering | Promise<Answering>,
+  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
   account: () => Answering = () => ({ status: 404 }),
 ): Promise<AnsweringGateway> {
-  const all: AskedOf[] = [];
+  const all: ReceivedRequest[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));

@@ -1,4 +1,4 @@
-/** The error object of an answer of Farebox's own. */
+/** Error object of a Farebox error answer. */
 export interface ErrorBody {
   readonly message: string;
   readonly type: string;

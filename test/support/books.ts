@@ -3,7 +3,10 @@ import type { Charge } from "../../src/core/charge.ts";
 import type { BilledCall } from "../../src/sandbox/options.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
-/** Both sides' books of one proxy over several tests: each reading gives what came since the last. */
+/**
+ * Returns the new charges of a proxy and the calls that its gateway newly billed. Never returns a charge or call twice,
+ * so that several tests can share a proxy.
+ */
 export class Books {
   readonly #proxy: RunningProxy;
   #charges = 0;
@@ -13,15 +16,19 @@ export class Books {
     this.#proxy = proxy;
   }
 
-  /** The only charge since the last reading. It has ended, nothing is held any more, and the ledger agrees with itself. */
-  async ended(): Promise<Charge> {
-    const all = await this.endings();
+  /**
+   * Returns the only new charge, after checking that it has settled, that nothing is held, and that the ledger
+   * verifies.
+   */
+  async settled(): Promise<Charge> {
+    const all = await this.allSettled();
     const [charge] = all;
     if (charge === undefined || all.length !== 1) throw new Error(`expected one charge, found ${all.length}`);
     return charge;
   }
 
-  async endings(): Promise<Charge[]> {
+  /** Returns all new charges, after the same checks as `settled`. */
+  async allSettled(): Promise<Charge[]> {
     const all = await this.#proxy.charges();
     const found = all.slice(this.#charges);
     this.#charges = all.length;
@@ -34,16 +41,19 @@ export class Books {
     return found;
   }
 
-  /** Returns the gateway's billed calls since the last call. */
+  /** Returns the calls that the gateway billed and that no method has returned yet. */
   billed(): readonly BilledCall[] {
     const found = this.#proxy.sandbox.ledger.slice(this.#billed);
     this.#billed = this.#proxy.sandbox.ledger.length;
     return found;
   }
 
-  /** The charge, with the gateway's bill for the same request: never below it. */
-  async endedBeside(): Promise<{ readonly charge: Charge; readonly billed: BilledCall | undefined }> {
-    const charge = await this.ended();
+  /**
+   * Returns the new charge and the gateway's bill for the same request, after checking that the charge is not below
+   * it.
+   */
+  async settledAndBilled(): Promise<{ readonly charge: Charge; readonly billed: BilledCall | undefined }> {
+    const charge = await this.settled();
     const [billed, ...more] = this.billed();
     expect(more).toEqual([]);
     if (billed !== undefined) expect(charge.cost).toBeGreaterThanOrEqual(billed.cost);
@@ -51,7 +61,7 @@ export class Books {
   }
 }
 
-/** A chat request whose last message asks the sandbox for a scenario, so that the model's name stays a real one. */
+/** Returns a chat request for a real model. Its message, not the model's name, states a scenario of the sandbox. */
 export function chatWith(scenario: string, more: object = {}): object {
   return { model: "gpt-4o", messages: [{ role: "user", content: `Say hello. #sandbox ${scenario}` }], ...more };
 }

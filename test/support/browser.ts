@@ -3,28 +3,34 @@ import { skipWithout } from "./programs.ts";
 
 const program = "/usr/bin/chromium";
 
-export const withoutChromium = skipWithout(program, "chromium");
+export const withoutChromium = skipWithout("chromium");
 
 let running: Promise<Browser> | null = null;
 
 /**
- * A real Chromium without a window, one for all visitors of this process; it ends with the process. A container has no sandbox
- * for it, and it sees pages of this machine only.
+ * Returns a headless Chromium that all visitors of this process share and that ends with it. It runs without its
+ * sandbox, which containers lack; it visits only pages of this machine.
  */
 function browser(): Promise<Browser> {
   running ??= chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
   return running;
 }
 
-/** For a program that goes on without visitors. */
+/** Ends the browser, for a program that continues without visitors. */
 export async function closeBrowser(): Promise<void> {
   await (await running)?.close();
 }
 
-/** Somebody before a page of one Farebox, in a browser profile of their own. */
+/**
+ * False while the browser goes back from the history entry of a closed dialog. A navigation that begins meanwhile
+ * would be cancelled.
+ */
+const hasLeftDialogs = 'history.state?.over !== "dialog" || document.querySelector("dialog[open]") !== null';
+
+/** A visitor of one Farebox's pages, with a separate browser profile. */
 export interface Visitor extends AsyncDisposable {
   readonly page: Page;
-  /** Events that must not happen: a request to elsewhere, a violation of the policy, a line on the console, an error. */
+  /** Events that must not happen: requests to other hosts, policy violations, console lines, and errors. */
   readonly faults: string[];
 }
 
@@ -32,13 +38,18 @@ export async function visit(origin: string, options: BrowserContextOptions = {})
   const context = await (
     await browser()
   ).newContext({ locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce", ...options });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(45_000);
   const faults: string[] = [];
   const page = await context.newPage();
   await page.addInitScript({
     content:
       'addEventListener("securitypolicyviolation", (event) => console.error("forbidden by the policy:", event.violatedDirective, event.blockedURI));',
   });
+  const goto = page.goto.bind(page);
+  page.goto = async (...address) => {
+    await page.waitForFunction(hasLeftDialogs);
+    return goto(...address);
+  };
   page.on("request", (request) => {
     if (new URL(request.url()).origin !== origin) faults.push(`asked elsewhere: ${request.url()}`);
   });
@@ -47,7 +58,7 @@ export async function visit(origin: string, options: BrowserContextOptions = {})
   return { page, faults, [Symbol.asyncDispose]: () => context.close() };
 }
 
-/** Signs in on the page that is shown. */
+/** Signs in on the current page. */
 export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByLabel("Admin token or internal key").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();

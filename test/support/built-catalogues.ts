@@ -3,7 +3,10 @@ import { buildCatalogue, type CatalogueBuilder, type CatalogueResult } from "../
 
 const built = new Map<string, CatalogueResult>();
 
-/** Calls `buildCatalogue` once per process for the same texts: it takes half of a proxy's start, and nothing changes a catalogue. */
+/**
+ * Caches `buildCatalogue` per process for the same texts. Building takes half of a proxy's start, and catalogues are
+ * immutable.
+ */
 export const buildOnce: CatalogueBuilder = (layers) => {
   const digest = createHash("sha256").update(JSON.stringify(layers)).digest("hex");
   const known = built.get(digest);

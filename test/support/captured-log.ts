@@ -1,15 +1,20 @@
 import type { Log } from "../../src/ports/log.ts";
 
+const ignore = () => undefined;
+
+/** A log that writes nothing. */
+export const silentLog: Log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+
 export interface CapturedLine {
   readonly level: keyof Log;
   readonly fields: Readonly<Record<string, unknown>>;
   readonly message: string;
 }
 
-/** A log that a test can wait for. */
+/** A log that tests can wait for. */
 export interface CapturedLog extends Log {
   readonly lines: readonly CapturedLine[];
-  /** Resolves once so many lines with this message have come, with all of them. */
+  /** Resolves when at least `count` lines have this message (default: 1). Returns all lines with this message. */
   logged(message: string, count?: number): Promise<readonly CapturedLine[]>;
 }
 

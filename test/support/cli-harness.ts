@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AccountReading } from "../../src/server/account.ts";
 import type { RunParams } from "../../src/cli/services/run.ts";
-import type { Watching } from "../../src/server/watching.ts";
+import type { Watching } from "../../src/cli/services/watching.ts";
 import type { Surroundings } from "../../src/cli/tools.ts";
-import type { Store } from "../../src/ledger/store.ts";
+import type { Store } from "../../src/ports/store.ts";
 import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";
@@ -13,7 +13,7 @@ import { openSqlite } from "../../src/ledger/sqlite/open.ts";
 import { calendarOf } from "../../src/platform/clock.ts";
 import { buildOnce } from "./built-catalogues.ts";
 import { ledgerThreads } from "./effort.ts";
-import { layLedger } from "./new-ledger.ts";
+import { writeEmptyLedger } from "./new-ledger.ts";
 import { manualClock, type ManualClock } from "./manual-clock.ts";
 
 export interface Ran {
@@ -22,29 +22,31 @@ export interface Ran {
   readonly stderr: string;
 }
 
-/** Runs commands against a real SQLite ledger in a folder of its own, with a clock that stands still. */
+/** Runs commands on a real SQLite ledger in a separate folder, with a clock that stands still. */
 export interface Harness extends Disposable {
   readonly clock: ManualClock;
-  /** Path of the database; it is not there until a command makes it. */
+  /** Path of the database, which does not exist until a command creates it. */
   readonly database: string;
   readonly folder: string;
   /** Answer of `fetchAccount`. */
   account: AccountReading;
   /** Settings that `serve` was started with. */
   readonly served: Settings[];
-  /** Calls of `run`; it answers 7. */
-  readonly ordered: RunParams[];
+  /** Arguments of each call of `runInSession`, which returns the exit code 7. */
+  readonly sessionRuns: RunParams[];
   env: Record<string, string>;
   stdin: string | Buffer;
-  /** Output and end of `watch`; ends at once unless a test says otherwise. */
+  /** Terminal of `watch`. By default, `watch` ends after its first wait. */
   watching: Watching;
   isTTY: boolean;
-  /** Answer to a question; null for no terminal. */
+  /** Returns the answer to a question; null if there is no terminal. */
   answer: (question: string) => boolean | null;
+  /** Returns the text typed after a question; false for Ctrl-C, null if there is no terminal. */
+  typed: (question: string) => string | false | null;
   run(...argv: string[]): Promise<Ran>;
-  /** The parsed JSON of a command that must succeed. */
+  /** Runs a command that must succeed, and returns its parsed JSON. */
   json<T>(...argv: string[]): Promise<T>;
-  /** The ledger itself, as `serve` would have it; to be closed before commands that write are run. */
+  /** Opens the ledger as `serve` does. Close it before running commands that write. */
   open(): Promise<Store>;
 }
 
@@ -53,7 +55,7 @@ export function harness(): Harness {
   const clock = manualClock("2026-11-20T12:00:00Z");
   const database = join(folder, "ledger.db");
   const served: Settings[] = [];
-  const ordered: RunParams[] = [];
+  const sessionRuns: RunParams[] = [];
 
   const surroundings: Omit<Surroundings, "io" | "env"> = {
     version: "1.2.3",
@@ -61,6 +63,7 @@ export function harness(): Harness {
     clock,
     userName: () => "tester",
     ask: async (question) => self.answer(question),
+    askText: async (question) => self.typed(question),
     readStdin: async () => Buffer.from(self.stdin as string),
     prices: { shipped: new URL("./prices/", import.meta.url), build: buildOnce },
     fetchAccount: () => Promise.resolve(self.account),
@@ -70,7 +73,7 @@ export function harness(): Harness {
       return Promise.resolve(0);
     },
     runInSession: (params) => {
-      ordered.push(params);
+      sessionRuns.push(params);
       return Promise.resolve(7);
     },
   };
@@ -80,23 +83,30 @@ export function harness(): Harness {
     database,
     folder,
     served,
-    ordered,
+    sessionRuns,
     account: { ok: false, message: "the gateway cannot be reached" },
     env: { FAREBOX_DATABASE: database },
     stdin: "",
     watching: {
       size: () => ({ columns: 100, rows: 24 }),
       draw: () => undefined,
+      typed: () => "",
       wait: async () => false,
       [Symbol.asyncDispose]: async () => {},
     },
     isTTY: false,
     answer: () => null,
+    typed: () => null,
     async run(...argv) {
       let stdout = "";
       let stderr = "";
       const io = {
-        stdout: { write: (text: string) => (stdout += text) },
+        stdout: {
+          write: (text: string, written?: () => void) => {
+            stdout += text;
+            written?.();
+          },
+        },
         stderr: { write: (text: string) => (stderr += text) },
         isTTY: self.isTTY,
         env: self.env,
@@ -110,7 +120,7 @@ export function harness(): Harness {
       return JSON.parse(ran.stdout);
     },
     async open() {
-      layLedger(database);
+      writeEmptyLedger(database);
       const opening = await openSqlite({
         path: database,
         calendar: calendarOf("UTC"),

@@ -13,7 +13,10 @@ const answered: Omit<ChargeEnd, "at"> = {
   firstTokenMs: null,
 };
 
-/** One posted charge of model-a: USD 1 and 4 per 1M tokens in and out, half the official price. */
+/**
+ * Writes one posted charge at the price of model-a: USD 1 per million input tokens and USD 4 per million output tokens,
+ * half of the official price.
+ */
 export async function spend(
   ledger: Ledger,
   request: {
@@ -36,7 +39,7 @@ export async function spend(
     id: request.id,
     kind: "request",
     at: request.at,
-    caller: { key: request.key, team: request.team ?? null },
+    caller: { key: request.key, team: request.team ?? null, labels: { env: "prod" }, user: "u_1" },
     route: "chat",
     model: request.model ?? "model-a",
     group: null,

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 
 /**
- * A request of Codex CLI 0.169 as it came to the proxy: every member and each length, but none of its texts. `<82>` in the file
- * is a text of so many bytes.
+ * Returns a request of Codex CLI 0.169 with its original members and lengths, but without its texts. `<82>` in the
+ * file stands for a text of 82 bytes.
  */
 export function codexRequest(model: "gpt-5" | "gpt-5.6-sol"): Record<string, unknown> & { input: object[] } {
   const text = readFileSync(new URL("../fixtures/codex-requests.json", import.meta.url), "utf8");

@@ -1,4 +1,4 @@
-/** Reads CSV (RFC 4180): null is a cell with nothing in it, not even quotes. */
+/** Reads CSV (RFC 4180). An empty cell without quotes is null. */
 export function parseCsv(text: string): (string | null)[][] {
   const rows: (string | null)[][] = [];
   let row: (string | null)[] = [];
@@ -18,7 +18,7 @@ export function parseCsv(text: string): (string | null)[][] {
 
 export type CsvRecord = Readonly<Record<string, string | null>>;
 
-/** The rows under the header, by its names. */
+/** Returns the rows below the header, by column name. */
 export function csvRecords(text: string): {
   readonly columns: readonly string[];
   readonly records: readonly CsvRecord[];

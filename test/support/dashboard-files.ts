@@ -1,11 +1,11 @@
-const fromPage = /(?:href|src)="([^"]+)"/g;
+const fromPage = /(?<!"modulepreload" )(?:href|src)="([^"]+)"/g;
 const fromStyle = /url\("([^"]+)"\)/g;
 const fromModule = /(?:^|;)(?:import|export)\b[^"'();]*\bfrom\s*"([\w@./-]+)"/gm;
 
-/** Everything that the dashboard's page loads, whatever follows from it too: each address with its status and type. */
+/** Loads the dashboard's page and everything that it references. Returns each address with its status and type. */
 export async function loadedByDashboard(origin: string): Promise<ReadonlyMap<string, string>> {
   const page = await (await fetch(`${origin}/dashboard`)).text();
-  const map = JSON.parse(/<script type="importmap">([^]*?)<\/script>/.exec(page)?.[1] ?? "{}") as {
+  const map = JSON.parse(/<script type="importmap">([^]*?)<\/script>/.exec(page)?.[1] ?? '{"imports":{}}') as {
     imports: Record<string, string>;
   };
   const seen = new Map<string, string>();

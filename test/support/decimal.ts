@@ -1,10 +1,10 @@
-/** Exact decimals, for checking what was written: a whole number and how many of its digits stand behind the point. */
+/** An exact decimal for checking written numbers: a whole number and the number of its digits after the point. */
 export interface Decimal {
   readonly digits: bigint;
   readonly scale: number;
 }
 
-/** Undefined for what is no plain decimal. */
+/** Returns undefined for a text that is not a plain decimal. */
 export function decimal(text: string): Decimal | undefined {
   const match = /^(-?\d+)(?:\.(\d+))?$/.exec(text);
   return match === null

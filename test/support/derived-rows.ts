@@ -1,6 +1,6 @@
 import Database from "better-sqlite3";
 
-/** All that a ledger's file has of what is derived, as it is stored, and the charges beside it. */
+/** Returns all derived rows of a ledger file as stored, and its charges. */
 export function derivedRows(path: string) {
   const db = new Database(path, { readonly: true });
   const all = (sql: string) => db.prepare(sql).raw().safeIntegers().all();
@@ -16,7 +16,7 @@ export function derivedRows(path: string) {
   return seen;
 }
 
-/** Runs SQL on a file, as a careless administrator or a bug would. */
+/** Runs SQL on a file, as a careless administrator or a bug does. */
 export function tamper(path: string, sql: string): void {
   const db = new Database(path);
   db.exec(`pragma foreign_keys = off; pragma ignore_check_constraints = on; ${sql}`);

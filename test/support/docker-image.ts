@@ -3,7 +3,10 @@ import { basename, join, resolve } from "node:path";
 import { checkout, machineEnvironment, runWell } from "./run-program.ts";
 import { withAncestors, type Stage } from "./dockerfile.ts";
 
-/** The top-level names that .dockerignore lets into a build: it takes everything out and some names back in. */
+/**
+ * Returns the top-level names that .dockerignore lets into a build: it excludes everything and includes some names
+ * again.
+ */
 export async function contextNames(): Promise<string[]> {
   const lines = (await readFile(join(checkout, ".dockerignore"), "utf8"))
     .split("\n")
@@ -15,9 +18,8 @@ export async function contextNames(): Promise<string[]> {
 }
 
 /**
- * Does what an engine would do with the Dockerfile, each stage in a folder of its own that stands for its `/`. What the
- * last stage RUNs is not done, since it names places outside its working directory; the base image's part is this Node, put
- * where that has its own. Answers the last stage's folder.
+ * Builds the image as Docker does, with one folder per stage as its `/`. Skips RUN of the last stage, which names paths
+ * outside its working directory, and uses this Node instead of the base image's. Returns the last stage's folder.
  */
 export async function buildImage(stages: readonly Stage[], folder: string): Promise<string> {
   const roots = new Map<string, string>();
@@ -52,14 +54,14 @@ async function buildStage(
     for (const word of words) {
       if (from === null && !(await contextNames()).includes(word)) throw new Error(`.dockerignore keeps ${word} out`);
       const place = target.endsWith("/") ? join(inRoot(target), basename(word)) : inRoot(target);
-      // What a stage made is wanted once, and is moved: an install has too many files to copy.
+      // The output of a stage is used once and moved, because an install has too many files to copy.
       if (from === null) await cp(join(checkout, word), place, { recursive: true });
       else await rename(join(from, word), place);
     }
   }
 }
 
-/** Every file and folder below. */
+/** Returns every file and folder below a folder. */
 export async function filesBelow(root: string): Promise<string[]> {
   return (await readdir(root, { recursive: true })).toSorted();
 }

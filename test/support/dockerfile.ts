@@ -1,16 +1,16 @@
 import { DockerfileParser, ModifiableInstruction } from "dockerfile-ast";
 
-/** One instruction: its keyword, its flags by name, and the rest as it is written, lines joined. */
+/** One instruction: its keyword, its flags by name, and the rest as written, with lines joined. */
 export interface Instruction {
   readonly keyword: string;
   readonly flags: Readonly<Record<string, string>>;
   readonly rest: string;
 }
 
-/** One `FROM` and what follows it. */
+/** One `FROM` and the instructions after it. */
 export interface Stage {
   readonly name: string | null;
-  /** An image of a registry, or the name of an earlier stage. */
+  /** Image of a registry, or the name of an earlier stage. */
   readonly from: string;
   readonly instructions: readonly Instruction[];
 }
@@ -33,18 +33,18 @@ export function stagesOf(text: string): Stage[] {
   return stages;
 }
 
-/** A stage's instructions after those of the stages that it is built on. */
+/** Returns a stage's instructions after those of the stages that it is based on. */
 export function withAncestors(stage: Stage, stages: readonly Stage[]): Instruction[] {
   const base = stages.find(({ name }) => name === stage.from);
   return [...(base === undefined ? [] : withAncestors(base, stages)), ...stage.instructions];
 }
 
-/** The last one of a keyword, which is the one in force. */
+/** Returns the arguments of the last instruction of a keyword, which is the one in force. */
 export function inForce(instructions: readonly Instruction[], keyword: string): string {
   return instructions.findLast((instruction) => instruction.keyword === keyword)?.rest ?? "";
 }
 
-/** `A=1 B=2`, as all ENV instructions together set them. */
+/** Returns the variables that all ENV instructions together set. */
 export function environmentOf(instructions: readonly Instruction[]): Record<string, string> {
   const pairs = instructions.filter(({ keyword }) => keyword === "ENV").flatMap(({ rest }) => rest.split(" "));
   return Object.fromEntries(pairs.map((pair) => pair.split("=", 2)));

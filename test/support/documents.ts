@@ -1,10 +1,10 @@
 import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** The checkout. */
+/** Root of the checkout. */
 export const checkout = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Every page that people read, by its path in the checkout. */
+/** All published pages, by path in the checkout. */
 export const documents: ReadonlyMap<string, string> = new Map(
   globSync(["*.md", "docs/**/*.md", "bench/*.md", "grafana/**/*.md", "deploy/**/*.md"], { cwd: checkout })
     .toSorted()
@@ -13,12 +13,12 @@ export const documents: ReadonlyMap<string, string> = new Map(
 
 const fence = /^( *)(`{3,})(\S*)[^\n]*\n([^]*?)^\1\2 *$/gm;
 
-/** Its fenced code, with the language; indentation stays. */
+/** Returns the fenced code of a page with its language; indentation is kept. */
 export function codeBlocks(text: string): readonly { readonly language: string; readonly code: string }[] {
   return [...text.matchAll(fence)].map(([, , , language = "", code = ""]) => ({ language, code }));
 }
 
-/** The page without its fenced code. */
+/** Returns a page without its fenced code. */
 export function prose(text: string): string {
   return text.replace(fence, "");
 }
@@ -28,7 +28,7 @@ export function inlineCode(text: string): readonly string[] {
   return [...prose(text).matchAll(/(?<!`)`([^`\n]+)`(?!`)/g)].map(([, code = ""]) => code);
 }
 
-/** The anchors of its headings, as GitHub makes them. */
+/** Returns the anchors of a page's headings, as GitHub generates them. */
 export function anchors(text: string): ReadonlySet<string> {
   const seen = new Map<string, number>();
   const headings = [...prose(text).matchAll(/^#{1,6} +(.*?) *$/gm)].map(([, heading = ""]) => heading);

@@ -6,12 +6,12 @@ export const pricing = new URL("../../pricing/", import.meta.url);
 
 export const today = Date.parse("2026-11-20T12:00:00Z");
 
-/** One layer from texts by file name. */
+/** Builds a catalogue layer from texts by file name. */
 export function layer(files: Readonly<Record<string, string>>) {
   return Object.entries(files).map(([name, text]) => ({ name, text }));
 }
 
-/** A file of one model with one price. */
+/** Price file of one model with one price. */
 export const oneModel = `groups:
   half: { fraction: "0.5" }
 provider: example

@@ -2,7 +2,10 @@ import { noMoney, parseRate, type PicoUsdPerToken } from "../../src/core/money.t
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../src/core/usage.ts";
 
-/** A full set of rates from decimal strings, USD per 1M tokens; classes that are left out take their parent's. */
+/**
+ * Returns a full set of rates from decimal strings, in USD per million tokens. Classes that are left out use their
+ * parent's rate.
+ */
 export function rates(
   stated: { readonly input: string; readonly output: string } & Partial<Record<TokenClass, string>>,
 ): Rates {
@@ -14,7 +17,7 @@ export function tier(fromPromptTokens: number, charged: Rates, list: Rates = cha
   return { fromPromptTokens, charged, list };
 }
 
-/** 1.25 in and 5.00 out for official 2.50 and 10.00, unless told otherwise. */
+/** Returns a price of USD 1.25 in and 5.00 out for official 2.50 and 10.00, unless stated otherwise. */
 export function price(changes: Partial<PriceVersion> = {}): PriceVersion {
   return {
     model: "example",

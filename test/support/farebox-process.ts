@@ -1,30 +1,34 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { builtProgram } from "./built-program.ts";
 import { compileCache, nodeFlags } from "./node-flags.ts";
 
-/** The program as its users start it. */
-const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
+/** Program of the checkout, which runs its TypeScript sources. */
+const sources = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
 
-/** Longest wait for a child process, in milliseconds; only a broken one takes it. */
+/** Compile cache. The built program has a new folder in each run, which contains its cache. */
+const cache = builtProgram === null ? compileCache : join(dirname(builtProgram), "compile-cache");
+
+/** Longest wait for a child process, in milliseconds; only a broken process takes that long. */
 const patienceMs = 90_000;
 
 export interface Ended {
-  /** Null where a signal ended it. */
+  /** Null if a signal ended it. */
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A running farebox in a process of its own; disposing of it kills it. */
+/** A farebox running in a separate process; disposing of it kills it. */
 export interface FareboxProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdout: string;
   readonly stderr: string;
-  /** Resolves with the first match in stdout or stderr; rejects when the process ends without one. */
+  /** Resolves with the first match in stdout or stderr; rejects if the process ends without a match. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
   signal(name: NodeJS.Signals): void;
   readonly ended: Promise<Ended>;
@@ -32,55 +36,75 @@ export interface FareboxProcess extends AsyncDisposable {
 }
 
 export interface StartOptions {
-  /** Variables beside the cleaned environment; undefined takes one away. */
+  /** Variables in addition to the cleaned environment; undefined removes one. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Default: a folder of no interest. */
+  /** Default: an unrelated folder. */
   readonly cwd?: string;
+  /** True to start the checkout even in a run of all tests. */
+  readonly fromSources?: boolean;
 }
 
-/** Returns the variables that the machine needs, and none that farebox or an SDK would read. */
+/** Returns the variables that the machine needs, without any that farebox or an SDK reads. */
 export function cleanEnvironment(): Record<string, string> {
   const kept = Object.entries(process.env).filter(
-    ([name, value]) => value !== undefined && !/^(FAREBOX|OPENAI|VITEST|NODE_OPTIONS|NODE_V8|npm_)/.test(name),
+    ([name, value]) => value !== undefined && !/^(FAREBOX|OPENAI|OTEL|VITEST|NODE_OPTIONS|NODE_V8|npm_)/.test(name),
   );
   return Object.fromEntries(kept) as Record<string, string>;
 }
 
-export function startFarebox(args: readonly string[], { env, cwd }: StartOptions = {}): FareboxProcess {
-  const child = spawn(process.execPath, [...nodeFlags, bin, ...args], {
-    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache, ...env },
+export function startFarebox(args: readonly string[], options: StartOptions = {}): FareboxProcess {
+  return startProgram(fareboxCommand(args, options), options);
+}
+
+/** Starts any command, such as a shell, without a terminal. */
+export function startProgram([program = "", ...args]: readonly string[], { env, cwd }: StartOptions): FareboxProcess {
+  const child = spawn(program, args, {
+    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: cache, ...env },
     cwd: cwd ?? tmpdir(),
     stdio: ["ignore", "pipe", "pipe"],
   });
   return new Watched(child);
 }
 
-/** A running farebox whose stdin, stdout and stderr are a terminal of its own. */
+/** A running farebox whose stdin, stdout and stderr are a terminal. */
 export interface TerminalProcess extends FareboxProcess {
-  /** Types this; "\x03" is Ctrl-C. */
+  /** Types a text; "\x03" is Ctrl-C. */
   type(keys: string): void;
 }
 
-/** Opens a terminal for a command, and ends with the command's exit code. */
+/** Opens a terminal for a command, and exits with the command's exit code. */
 const terminal = "import os, pty, sys; sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
 
-/** Acts as `startFarebox`, in a terminal; needs `python3`. Both streams are printed to stdout. */
-export function startInTerminal(args: readonly string[], { env, cwd }: StartOptions = {}): TerminalProcess {
-  const child = spawn("python3", ["-c", terminal, process.execPath, ...nodeFlags, bin, ...args], {
-    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache, ...env },
+/** Acts as `startFarebox` in a terminal; needs `python3`. Both streams are printed to stdout. */
+export function startInTerminal(args: readonly string[], options: StartOptions = {}): TerminalProcess {
+  return startProgramInTerminal(fareboxCommand(args, options), options);
+}
+
+/** Returns the command line that runs farebox. */
+export function fareboxCommand(
+  args: readonly string[],
+  { fromSources = false }: Pick<StartOptions, "fromSources"> = {},
+): readonly string[] {
+  return [process.execPath, ...nodeFlags, fromSources ? sources : (builtProgram ?? sources), ...args];
+}
+
+/** Starts any command in a terminal, such as a shell. */
+export function startProgramInTerminal(words: readonly string[], { env, cwd }: StartOptions = {}): TerminalProcess {
+  const child = spawn("python3", ["-c", terminal, ...words], {
+    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: cache, ...env },
     cwd: cwd ?? tmpdir(),
     stdio: ["pipe", "pipe", "pipe"],
   });
   return Object.assign(new Watched(child), { type: (keys: string) => void child.stdin.write(keys) });
 }
 
-/** Processes that run; a test that fails before it has taken one over leaves none behind. */
+/** Running processes, so that a test that fails early leaves none behind. */
 const running = new Set<ChildProcess>();
 process.once("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Runs one command to its end. */
+/** Runs one command until it ends. */
 export async function runFarebox(args: readonly string[], options: StartOptions = {}): Promise<Ended> {
   await using farebox = startFarebox(args, options);
   return await within(farebox.ended, `farebox ${args.join(" ")} to end`, () => farebox.stderr);
@@ -104,7 +128,8 @@ export async function startServe({ database, gateway, args = [], env, ...rest }:
     FAREBOX_GATEWAY_API_KEY: gateway.apiKey,
     FAREBOX_DATABASE: database,
     FAREBOX_PORT: "0",
-    // At its end it would take requests for two seconds more, for balancers. Tests of that say how long.
+    // By default the proxy accepts requests for two more seconds at its end, for load balancers. Tests of that set
+    // the time.
     FAREBOX_DRAIN: "0s",
     ...env,
   };
@@ -118,7 +143,7 @@ export async function startServe({ database, gateway, args = [], env, ...rest }:
   }
 }
 
-/** A folder that goes with the test. */
+/** Creates a folder that is removed with the test. */
 export async function temporaryFolder(): Promise<{ readonly path: string } & AsyncDisposable> {
   const path = await mkdtemp(join(tmpdir(), "farebox-e2e-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
@@ -166,15 +191,15 @@ class Watched implements FareboxProcess {
 
   printed(pattern: RegExp): Promise<RegExpExecArray> {
     const found = new Promise<RegExpExecArray>((resolve, reject) => {
-      const look = () => {
+      const check = () => {
         const match = pattern.exec(this.stdout) ?? pattern.exec(this.stderr);
         if (match === null && !this.#hasEnded) return;
-        this.#waiters.delete(look);
+        this.#waiters.delete(check);
         if (match !== null) resolve(match);
         else reject(new Error(`farebox ended without printing ${pattern}:\n${this.stdout}\n${this.stderr}`));
       };
-      this.#waiters.add(look);
-      look();
+      this.#waiters.add(check);
+      check();
     });
     return within(found, `farebox to print ${pattern}`, () => `${this.stdout}\n${this.stderr}`);
   }
@@ -193,7 +218,7 @@ class Watched implements FareboxProcess {
   }
 }
 
-/** Fails with what is known when something does not come. */
+/** Rejects after `patienceMs`, with the output so far. */
 async function within<T>(promise: Promise<T>, what: string, seen: () => string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 
-/** A clock on which time passes so many times as fast as on the machine's, for pauses that a test has to sit out. */
+/** Returns a clock that runs `times` as fast as the system clock, for tests with pauses. */
 export function fastClock(times: number): Clock {
   const clock = systemClock();
   const [wall, origin] = [clock.now(), clock.monotonic()];

@@ -1,6 +1,6 @@
 import type { Fleet, JobName, PeerReport, Peer } from "../../src/ports/fleet.ts";
 
-/** Proxies that share a ledger, in one process: a beat of one is updatePeers by the others when the test says so. */
+/** Proxies that share a ledger, in one process. Heartbeats happen when the test triggers them. */
 export class TestFleet {
   readonly #members = new Map<number, TestMember>();
   readonly claimed = new Map<JobName, { readonly epoch: number; readonly until: number }>();
@@ -16,19 +16,20 @@ export class TestFleet {
     return member;
   }
 
-  /** All publish, then all hear. */
+  /** Publishes all heartbeats, then updates all peers. */
   beat(): void {
     const live = [...this.#members.values()].filter(({ isLive }) => isLive);
-    const said = live.map((member) => member.said());
-    for (const member of live) member.hear(said.filter(({ epoch }) => epoch !== member.epoch));
+    const heartbeats = live.map((member) => member.heartbeat());
+    for (const member of live) member.receive(heartbeats.filter(({ epoch }) => epoch !== member.epoch));
   }
 }
 
 export class TestMember implements Fleet {
   readonly epoch: number;
   isLive = true;
-  /** True if the ledger answers this proxy. */
+  /** True if this proxy can query the ledger. */
   isReached = true;
+  /** Number of heartbeats requested before their time. */
   hastened = 0;
   #report: (() => PeerReport) | null = null;
   #live: readonly Peer[] = [];
@@ -42,11 +43,11 @@ export class TestMember implements Fleet {
     this.#now = now;
   }
 
-  said(): Peer {
+  heartbeat(): Peer {
     return { epoch: this.epoch, instance: `host-${this.epoch}`, report: this.#report?.() ?? null };
   }
 
-  hear(peers: readonly Peer[]): void {
+  receive(peers: readonly Peer[]): void {
     this.#live = peers;
     for (const listener of this.#listeners) listener();
   }

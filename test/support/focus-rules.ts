@@ -1,7 +1,7 @@
 import { compare, decimal, times, type Decimal } from "./decimal.ts";
 import type { CsvRecord } from "./csv.ts";
 
-/** The requirements model of a FOCUS version, as the FinOps foundation publishes it. */
+/** Requirements model of a FOCUS version, as published by the FinOps Foundation. */
 export interface RulesModel {
   readonly Details: { readonly FOCUSVersion: string };
   readonly ApplicabilityCriteria: Readonly<Record<string, unknown>>;
@@ -36,15 +36,15 @@ interface Check {
 }
 
 export interface Verdict {
-  /** Rules that were looked at on every row that they speak of. */
+  /** Rules that were checked on every row to which they apply. */
   readonly checked: readonly string[];
-  /** Rules that were not, each with the reason. */
+  /** Rules that were not checked, each with the reason. */
   readonly listed: Readonly<Record<string, string>>;
-  /** Rules that do not hold, with a row that breaks them. */
+  /** Violated rules, each with a row that violates it. */
   readonly broken: readonly string[];
 }
 
-/** Judges an export by the rules. `unsupported`: criteria that do not apply, each with the reason why. */
+/** Checks an export against the rules. `unsupported`: criteria that do not apply, each with the reason. */
 export function judge(
   model: RulesModel,
   data: { readonly columns: readonly string[]; readonly records: readonly CsvRecord[] },
@@ -77,7 +77,7 @@ class Walk {
     this.#unsupported = unsupported;
   }
 
-  /** Checks a rule and those under it, on the rows that meet the conditions above it. */
+  /** Checks a rule and its subrules, on the rows that meet the conditions above it. */
   visit(id: string, conditions: readonly Check[]): void {
     const rule = this.#rule(id);
     const reason = this.#whyNot(rule);
@@ -97,7 +97,7 @@ class Walk {
     if (fault !== null) this.broken.push(`${id}: ${text} ${fault}`);
   }
 
-  /** Rules that hang on no dataset: those of formats, which are what the format checks look at. */
+  /** Lists a rule that belongs to no dataset, such as a format rule, which the format checks cover. */
   mention(id: string, rule: Rule): void {
     if (this.checked.has(id) || id in this.listed) return;
     const reason = this.#whyNot(rule);
@@ -233,7 +233,10 @@ const isDateTime = (text: string) =>
   /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/.test(text) && !Number.isNaN(Date.parse(text));
 const isText = (text: string) => text.isWellFormed() && text.trim() !== "";
 
-/** The attributes of a value: the prose of DateTimeFormat, NumericFormat, StringHandling, UnitFormat, KeyValueFormat, CurrencyFormat. */
+/**
+ * Returns the check of a format whose rules are prose: DateTimeFormat, NumericFormat, StringHandling, UnitFormat,
+ * KeyValueFormat, CurrencyFormat.
+ */
 function formatOf(name: string): (text: string) => boolean {
   switch (name) {
     case "TypeDecimal":

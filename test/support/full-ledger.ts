@@ -1,7 +1,9 @@
+import { eachKeyScope, everyRequest } from "../../src/core/scope.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { noTokens } from "../../src/core/usage.ts";
 import { connectToWrite } from "../../src/ledger/sqlite/connection.ts";
-import { prune } from "../../src/ledger/sqlite/prune.ts";
+import { pruneLedger } from "../../src/ledger/pruning.ts";
+import { maintained } from "../../src/ledger/sqlite/maintenance.ts";
 import {
   alice,
   assumed,
@@ -23,12 +25,13 @@ const clock = manualClock(noon);
 const by = "os:tester";
 
 /**
- * Makes a ledger that has something in every table, texts that are easily spoilt among it: half a year of charges in every
- * state, pruned once, with the pending holds of a proxy that died. `requests` of them, a few hundred at least.
+ * Creates a ledger with rows in every table and with texts that are easily corrupted: half a year of charges in every
+ * state, pruned once, with the pending holds of a proxy that was killed. `requests` is the number of charges, at
+ * least a few hundred.
  */
 export async function fillLedger(database: string, requests: number): Promise<void> {
   const store = await openStore({ path: database, calendar: utc, clock, access: "serve", threads: false });
-  const { ledger, keys, teams, admins, samples, outbox, tasks, callbacks, sessions } = store;
+  const { ledger, keys, teams, admins, samples, outbox, tasks, callbacks, sessions, dashboardSessions } = store;
   await teams.create(
     {
       name: "red",
@@ -39,8 +42,12 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     },
     by,
   );
-  await keys.create(key("alice", { id: alice.key, team: "red", models: ["model-*"], expiresAt: noon + dayMs }), by);
-  await keys.create(key("bob", { id: bob.key, revokedAt: null }), by);
+  const values = { labels: { env: "prod" }, tags: { team: "x" }, user: "u_1", requires: ["tag:session", "user"] };
+  await keys.create(
+    key("alice", { id: alice.key, team: "red", models: ["model-*"], expiresAt: noon + dayMs, ...values }),
+    by,
+  );
+  await keys.create(key("bob", { id: bob.key, suspendedAt: noon }), by);
   await admins.create(
     {
       id: "a1",
@@ -54,8 +61,22 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     by,
   );
   for (const period of ["total", "1h", "1d", "1w", "1mo"] as const)
-    await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs, by);
-  await ledger.setBudget(budget({ kind: "eachKey", team: null }, "total", "9000", "soft"), noon - 200 * dayMs, by);
+    await ledger.setBudget(budget(everyRequest, period, "9000", "soft"), noon - 200 * dayMs, by);
+  await ledger.setBudget(budget(eachKeyScope(), "total", "9000", "soft"), noon - 200 * dayMs, by);
+  const eachUser = { conditions: [{ dimension: "user", name: "", value: null }] } as const;
+  await ledger.setBudget(budget(eachUser, "total", "9000", "soft"), noon - 200 * dayMs, by);
+  const raise = { scope: "each-key", period: "total", subject: "k-alice", amount: usd("250"), from: 0, until: null };
+  await ledger.raiseBudget({ ...raise, why: "prepaid" }, noon - 100 * dayMs, by);
+  await store.raiseRequests.create({
+    id: "asked",
+    budget: { scope: eachKeyScope(), period: "total" },
+    subject: "k-alice",
+    key: "k-alice",
+    amount: usd("5"),
+    why: "more",
+    at: noon - 100 * dayMs,
+    lapsesAt: null,
+  });
 
   const session = {
     id: "run_full",
@@ -65,15 +86,26 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     expiresAt: noon + dayMs,
   };
   await sessions.create({ ...session, budget: usd("9000"), endedAt: null }, by);
+  await dashboardSessions.create(
+    {
+      digest: "e".repeat(64),
+      kind: "admin",
+      holder: "a1",
+      secret: "d".repeat(64),
+      createdAt: noon,
+      expiresAt: noon + dayMs,
+    },
+    null,
+  );
 
   const everyMs = Math.floor((200 * dayMs) / requests);
-  const told: Promise<unknown>[] = [];
+  const settled: Promise<unknown>[] = [];
   for (let index = 0; index < requests; index++) {
     const at = noon - 200 * dayMs + index * everyMs;
     const id = `r${index}`;
     const isTask = index % 97 === 0;
     const amount = index % 11 === 0 ? null : usd("0.10");
-    const caller = index % 3 === 0 ? bob : alice;
+    const caller = { ...(index % 3 === 0 ? bob : alice), user: index % 2 === 0 ? null : `u_${index % 5}` };
     const tags =
       index % 4 === 0 ? { feature: 'NULL, "a\\b" {c} été 東京\t\n' } : index % 4 === 1 ? { session: "run_full" } : {};
     const held = ledger.hold(
@@ -86,7 +118,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
         tags,
       }),
     );
-    told.push(
+    settled.push(
       held.then(async () => {
         if (isTask) return await bindAndEnd(index);
         if (index % 7 === 0) return await ledger.void(id, "not_sent", endAt(at));
@@ -111,9 +143,9 @@ export async function fillLedger(database: string, requests: number): Promise<vo
           });
       }),
     );
-    if (told.length === 500) await Promise.all(told.splice(0));
+    if (settled.length === 500) await Promise.all(settled.splice(0));
   }
-  await Promise.all(told);
+  await Promise.all(settled);
 
   async function bindAndEnd(index: number): Promise<void> {
     const charge = `r${index}`;
@@ -145,6 +177,26 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   }
 
   const totals = await ledger.totals();
+  const refusal = {
+    minute: 60_000,
+    key: "a1",
+    team: null,
+    route: "/v1/chat/completions",
+    code: "budget_exceeded",
+  } as const;
+  const figures = { count: 3, firstAt: 60_001, lastAt: 60_002 };
+  await store.refusals.add([
+    {
+      ...refusal,
+      ...figures,
+      model: "other",
+      scope: "each-user",
+      period: "1d",
+      subject: "u%201",
+      needed: usd("9000000"),
+    },
+    { ...refusal, ...figures, model: null, scope: null, period: null, subject: null, needed: null },
+  ]);
   await samples.add({
     askedAt: noon,
     answeredAt: noon + 1,
@@ -170,10 +222,10 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   await store[Symbol.asyncDispose]();
 
   const db = connectToWrite(database);
-  await prune(db, { calendar: utc, clock, olderThanMs: 150 * dayMs, pause: async () => undefined });
+  await pruneLedger(maintained(db, utc), { clock, olderThanMs: 150 * dayMs, pause: async () => undefined });
   db.close();
 
-  // A proxy that died: its holds are pending under its epoch.
+  // A killed proxy: its holds are pending under its epoch.
   const dead = await openStore({ path: database, calendar: utc, clock, access: "serve", threads: false });
   for (let index = 0; index < 5; index++)
     await dead.ledger.hold(holdOf(`left-${index}`, usd("0.25"), { at: noon, caller: alice }));

@@ -5,15 +5,15 @@ import { parse } from "yaml";
 export type Fields = { readonly [name: string]: unknown };
 
 const path = new URL("../../docs/gateway-openapi.yaml", import.meta.url);
-/** The document of the gateway's interface. */
+/** Document of the gateway's interface. */
 export const gatewayDocument = parse(readFileSync(path, "utf8")) as {
   readonly paths: Readonly<Record<string, Fields>>;
   readonly components: { readonly schemas: Readonly<Record<string, Fields>> };
 };
 
 /**
- * Returns a line for each rule of a schema of the document that a value breaks; [] when it fits. `closed`: fields that the
- * document does not name are a breach too, as for answers that the sandbox makes up.
+ * Returns a line for each rule of a schema that a value breaks; [] if the value is valid. With `closed`, fields that
+ * the document does not name are faults too, for answers that the sandbox invents.
  */
 export function breachesOf(schema: string, value: unknown, closed: "closed" | "open" = "closed"): string[] {
   const validate = validatorFor(schema, closed);
@@ -41,7 +41,7 @@ function compile(schema: string, closed: "closed" | "open"): ValidateFunction {
   return ajv.compile({ $ref: `gateway#/components/schemas/${schema}` });
 }
 
-/** The same schemas, where an object has no fields but those that are named. */
+/** Returns the same schemas with no fields except the named ones. */
 function withoutOthers(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutOthers);
   if (typeof value !== "object" || value === null) return value;

@@ -10,9 +10,11 @@ import { until } from "./until.ts";
 /** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */
 export interface Balancer extends AsyncDisposable {
   readonly url: string;
+  /** Log of the load balancer, such as the reason why a proxy gets no more requests. */
+  readonly log: string;
 }
 
-/** Stands before the proxies at these addresses, "http://127.0.0.1:43210", from the moment that the first one is ready. */
+/** Starts a load balancer for the proxies at these addresses, and waits until the first proxy is ready. */
 export async function startBalancer(proxies: readonly string[]): Promise<Balancer> {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-haproxy-"));
@@ -39,10 +41,16 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
     );
   }, "the balancer answers");
   const kept = owned.move();
-  return { url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return {
+    url,
+    get log() {
+      return said;
+    },
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
 }
 
-/** The file as it is, but for where it listens and where its servers are. */
+/** Returns the file with other addresses for the listener and the servers. */
 function settingsFor(file: string, address: string, proxies: readonly string[]): string {
   const lines = file
     .replace("bind :4000", `bind ${address}`)

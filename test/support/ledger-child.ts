@@ -1,16 +1,18 @@
+import { everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
 import { openStore, utc, holdOf, posting, endAt, noon, budget } from "./ledger-fixtures.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 
 /*
- * A proxy's ledger in a process of its own, to be killed: it opens the database for `serve`, says so, and then places and
- * posts holds in several lanes. Each line on stdout is something that was acknowledged: `held ID` or `posted ID`.
+ * Runs a proxy's ledger in a separate process that a test kills. It opens the database for `serve`, reports that, and
+ * then places and posts holds in several lanes. Each line on stdout is an acknowledged step: `held ID` or `posted
+ * ID`.
  */
 
 const [path, lanes] = process.argv.slice(2);
 if (path === undefined) throw new Error("usage: ledger-child PATH [LANES]");
 const store = await openStore({ path, calendar: utc, clock: systemClock(), access: "serve" });
-await store.ledger.setBudget(budget({ kind: "all" }, "total", "1000"), noon);
+await store.ledger.setBudget(budget(everyRequest, "total", "1000"), noon);
 process.stdout.write("open\n");
 
 async function lane(name: number): Promise<void> {
@@ -26,5 +28,5 @@ async function lane(name: number): Promise<void> {
 }
 
 await Promise.all(Array.from({ length: Number(lanes ?? 0) }, (_, name) => lane(name)));
-// Without lanes it only keeps the database open, until it is killed.
+// Without lanes it only keeps the database open until it is killed.
 setInterval(() => {}, 1000);

@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Budget, BudgetMode, Caller, Period, Scope } from "../../src/core/budget.ts";
+import type { Budget, BudgetMode, Period } from "../../src/core/budget.ts";
+import type { Caller, Scope } from "../../src/core/scope.ts";
 import { costOf } from "../../src/core/cost.ts";
 import type { Key } from "../../src/core/keys.ts";
 import { noLimits } from "../../src/core/limits.ts";
@@ -16,17 +17,17 @@ import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts"
 import type { NewTask } from "../../src/ports/task-store.ts";
 import { openPostgres, type OpenPostgresOptions } from "../../src/ledger/postgres/open.ts";
 import { inProcessChannel, openOver, openSqlite, type OpenOptions } from "../../src/ledger/sqlite/open.ts";
-import type { Store } from "../../src/ledger/store.ts";
+import type { Store } from "../../src/ports/store.ts";
 import { calendarOf } from "../../src/platform/clock.ts";
 import { emptyLedger } from "../../simulation/disk.ts";
 import { manualClock } from "./manual-clock.ts";
-import { layLedger } from "./new-ledger.ts";
+import { writeEmptyLedger } from "./new-ledger.ts";
 import { newDatabase, type TestDatabase } from "./shared-postgres.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 
 export const noon = Date.parse("2026-11-20T12:00:00Z");
 
-/** A price of USD 1 per 1M tokens in, 4 out; official rates are twice that. */
+/** A price of USD 1 in and 4 out per million tokens; official rates are twice that. */
 export const price: PriceVersion = {
   model: "model-a",
   group: "general",
@@ -73,7 +74,7 @@ export function tokens(input: number, output: number): TokenCounts {
   return { ...noTokens, input, output };
 }
 
-/** Returns the posting of metered tokens at the fixture's price: USD 0.000001 a token in, 0.000004 out. */
+/** Returns the posting of metered tokens at the fixture's price: USD 0.000001 per token in, 0.000004 out. */
 export function posting(input: number, output: number): Posting {
   const cost = costOf(price, tokens(input, output));
   return {
@@ -121,9 +122,14 @@ export function key(name: string, more: Partial<Key> = {}): Key {
     models: null,
     limits: noLimits,
     outputCap: null,
+    labels: {},
+    tags: {},
+    user: null,
+    requires: [],
     createdAt: noon,
     expiresAt: null,
     revokedAt: null,
+    suspendedAt: null,
     rotatedAt: null,
     previous: null,
     ...more,
@@ -144,23 +150,23 @@ export function tempFolder(): TempFolder {
   };
 }
 
-/** Opens a store that is expected to open. */
+/** Opens a store and throws if it cannot be opened. */
 export async function openStore(options: OpenOptions): Promise<Store> {
   const result = await openSqlite(options);
   if (!result.ok) throw new Error(`not opened: ${JSON.stringify(result.failure)}`);
   return result.store;
 }
 
-/** A place for a ledger that may be opened again and again, as after a restart; only one store is open at a time. */
+/** Home of a ledger that can be opened repeatedly, as after restarts. Only one store is open at a time. */
 export interface LedgerHome extends AsyncDisposable {
-  /** Its file, where it is one. */
+  /** Path of its file, if it has one. */
   readonly database: string | null;
   open(zone?: string): Promise<Store>;
 }
 
 export interface LedgerKind {
   readonly name: string;
-  readonly newHome: (clock: Clock) => LedgerHome;
+  readonly newHome: (clock: Clock, more?: Pick<OpenOptions, "subjectsMax">) => LedgerHome;
 }
 
 export const utc: Calendar = calendarOf("UTC");
@@ -170,25 +176,25 @@ export interface MemoryStoreOptions {
   readonly clock?: Clock;
 }
 
-/** A ledger on SQLite in memory, whose writes end within the turn of the event loop that asks for them. */
+/** Opens a ledger on SQLite in memory, whose writes complete within the same turn of the event loop. */
 export function memoryStore({ calendar = utc, clock = manualClock(noon) }: MemoryStoreOptions = {}): Store {
   const afterTurn = (callback: () => void) => callback();
   return openOver(emptyLedger(), { calendar, clock, afterTurn }, inProcessChannel);
 }
 
-function sqliteHome(clock: Clock, how: Pick<OpenOptions, "access" | "threads">): LedgerHome {
+function sqliteHome(clock: Clock, how: Pick<OpenOptions, "access" | "threads" | "subjectsMax">): LedgerHome {
   const folder = tempFolder();
   return {
     database: folder.database,
     open(zone = "UTC") {
-      layLedger(folder.database);
+      writeEmptyLedger(folder.database);
       return openStore({ path: folder.database, calendar: calendarOf(zone), clock, ...how });
     },
     [Symbol.asyncDispose]: async () => folder[Symbol.dispose](),
   };
 }
 
-function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases"> = {}): LedgerHome {
+function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases" | "subjectsMax"> = {}): LedgerHome {
   let made: Promise<TestDatabase> | null = null;
   return {
     database: null,
@@ -200,7 +206,7 @@ function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases"> = 
   };
 }
 
-/** Opens a store in a database of a test that is expected to open. */
+/** Opens a store in a test's database and throws if it cannot be opened. */
 export async function openPostgresStore({
   url,
   ...options
@@ -214,29 +220,29 @@ export async function openPostgresStore({
 /** SQLite as a command opens it. */
 export const sqliteKind: LedgerKind = {
   name: "sqlite in process",
-  newHome: (clock) => sqliteHome(clock, { access: "command" }),
+  newHome: (clock, more) => sqliteHome(clock, { ...more, access: "command" }),
 };
 
-/** SQLite as `serve` opens it, without the threads that take most of the time. */
-const servedKind: LedgerKind = {
+/** SQLite as `serve` opens it, without the threads, which take most of the time. */
+export const servedKind: LedgerKind = {
   name: "sqlite as served",
-  newHome: (clock) => sqliteHome(clock, { access: "serve", threads: false }),
+  newHome: (clock, more) => sqliteHome(clock, { ...more, access: "serve", threads: false }),
 };
 
 export const threadsKind: LedgerKind = {
   name: "sqlite in threads",
-  newHome: (clock) => sqliteHome(clock, { access: "serve", threads: true }),
+  newHome: (clock, more) => sqliteHome(clock, { ...more, access: "serve", threads: true }),
 };
 
-export const postgresKind: LedgerKind = { name: "postgres", newHome: (clock) => postgresHome(clock) };
+export const postgresKind: LedgerKind = { name: "postgres", newHome: (clock, more) => postgresHome(clock, more) };
 
-/** One proxy alone, which leases slices of every budget all the same. */
+/** A single proxy that leases slices of every budget. */
 export const leasingKind: LedgerKind = {
   name: "postgres in leases",
-  newHome: (clock) => postgresHome(clock, { leases: "always" }),
+  newHome: (clock, more) => postgresHome(clock, { ...more, leases: "always" }),
 };
 
-/** Stores that the contracts run on: `npm test` stays on one thread, `npm run test:rest` has the others. */
+/** Stores that the contracts run on: `npm test` uses one thread, and `npm run test:rest` runs the others. */
 const place = process.env["TEST_STORE"] ?? "local";
 export const onPostgres = place === "postgres";
 export const inThreads = place === "threads";
@@ -247,7 +253,7 @@ export const ledgerKinds: readonly LedgerKind[] = onPostgres
     ? [threadsKind]
     : [sqliteKind, servedKind];
 
-/** A task as it is bound to a pending charge, by the charge's id. */
+/** Returns a task that is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {
   return {
     taskId: `task-${charge}`,

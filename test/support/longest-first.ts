@@ -1,16 +1,18 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Files that take minutes, the longest first: one that began last would leave the other worker without work. */
+/** Files that take minutes, longest first. One that began last would leave the other worker idle. */
 const longest = [
-  "serve/several-proxies",
-  "serve/workers",
-  "simulation/planted-bugs",
-  "simulation/simulation",
-  "crash/storage",
-  "store/postgres-maintenance",
-].map((name) => `/test/system/${name}.test.ts`);
+  "system/serve/several-proxies",
+  "system/serve/workers",
+  "system/simulation/planted-bugs",
+  "system/simulation/simulation",
+  "system/crash/storage",
+  "system/store/postgres-maintenance",
+  // It would otherwise run last in the last project.
+  "proxy/engine/hostile-gateways",
+].map((name) => `/test/${name}.test.ts`);
 
-/** Vitest's own order, which on a fresh clone goes by the size of the files, after these. */
+/** Runs these files first, then uses Vitest's own order, which on a fresh clone goes by file size. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = ({ moduleId }: TestSpecification) => {

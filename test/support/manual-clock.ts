@@ -1,15 +1,15 @@
 import type { Clock } from "../../src/ports/clock.ts";
 
 export interface ManualClock extends Clock {
-  /** Lets this many milliseconds pass; timers that fall due are called in order, each at its own instant. */
+  /** Lets this many milliseconds pass. Due timers are called in order, each at its own instant. */
   advance(ms: number): void;
-  /** Sets the wall clock, forwards or back, as an administrator would. Timers are not touched. */
+  /** Sets the wall clock forward or back, as an administrator does. Timers are not affected. */
   set(at: number): void;
-  /** Timers that wait. */
+  /** Number of waiting timers. */
   readonly waiting: number;
 }
 
-/** A clock that moves only when told. `start` is milliseconds since 1970 or an ISO text. */
+/** Returns a clock that moves only when the test moves it. `start` is milliseconds since 1970 or an ISO text. */
 export function manualClock(start: number | string = "2026-01-01T00:00:00Z"): ManualClock {
   let wall = typeof start === "number" ? start : Date.parse(start);
   let elapsed = 0;

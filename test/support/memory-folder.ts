@@ -1,7 +1,7 @@
 import { statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 
-/** The memory file system, where it has room; else where temporary files go anyway. */
+/** Returns the memory file system if it has room, otherwise the folder for temporary files. */
 export function memoryFolder(): string {
   try {
     const { bavail, bsize } = statfsSync("/dev/shm");

@@ -1,11 +1,11 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
-/** Bytes that live buffers take, once V8 has collected the dead ones. */
+/** Returns the bytes of live buffers, after V8 has collected dead ones. */
 export function liveBufferBytes(): number {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  // What the first one finds dead is freed on another thread, for which the second one waits.
+  // The first collection frees memory on another thread; the second one waits for that.
   collect();
   collect();
   return process.memoryUsage().arrayBuffers;

@@ -3,7 +3,7 @@ export interface Sample {
   readonly labels: Readonly<Record<string, string>>;
   /** Value as written. */
   readonly value: string;
-  /** The request id of its exemplar; undefined without one. */
+  /** Request id of its exemplar; undefined if it has none. */
   readonly requestId: string | undefined;
 }
 
@@ -16,7 +16,7 @@ export interface ReadFamily {
 const sampleLine = /^([a-zA-Z_:][\w:]*)(?:\{(.*?)\})? (\S+)(?: # \{request_id="([^"]+)"\} \S+ \S+)?$/;
 const labelPair = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?:,|$)/g;
 
-/** Reads a metrics page of either form; throws on a line that belongs nowhere. */
+/** Reads a metrics page of either format; throws on a line that belongs to no metric. */
 export function readPage(text: string): ReadonlyMap<string, ReadFamily> {
   const families = new Map<string, { type: string; help: string; samples: Sample[] }>();
   let current: { type: string; help: string; samples: Sample[] } | undefined;
@@ -46,7 +46,7 @@ function sampleOf(line: string): Sample {
   };
 }
 
-/** The value of the one series with these labels; undefined where there is none. */
+/** Returns the value of the one series with these labels; undefined if there is none. */
 export function valueOf(
   families: ReadonlyMap<string, ReadFamily>,
   name: string,

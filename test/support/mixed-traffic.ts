@@ -2,9 +2,12 @@ import type { RunningProxy } from "./running-proxy.ts";
 
 /** Sends traffic that gives every panel of a dashboard something to show. */
 export interface MixedTraffic {
-  /** Sends one round of requests and reads every answer to its end. An `intensity` of 1 is 18 requests, and as many that fail. */
+  /**
+   * Sends one round of requests and reads every answer completely. An `intensity` of 1 is 18 requests; `mishaps` adds
+   * 18, most of which fail.
+   */
   round(options?: { readonly intensity?: number; readonly mishaps?: boolean }): Promise<void>;
-  /** Keeps this many streams and their holds open until the work is done. Default 1. */
+  /** Keeps this many streams and their holds open until the work is done; default 1. */
   whileStreaming(work: () => Promise<void>, streams?: number): Promise<void>;
 }
 
@@ -12,7 +15,7 @@ export interface MixedTraffic {
 interface PlannedRequest {
   readonly who: string;
   readonly model: string;
-  /** For the sandbox, as in its help. */
+  /** Scenario of the sandbox, as in its help. */
   readonly scenario: string;
   readonly words?: number;
   readonly outputTokens?: number;
@@ -32,13 +35,13 @@ const everyRound: readonly PlannedRequest[] = [
   { who: "dave", model: "gpt-4.1", scenario: "tokens:180+cached:200", words: 500 },
 ];
 
-/** All that goes wrong. */
+/** Requests that fail in every way. */
 const everyMishap: readonly PlannedRequest[] = [
   { who: "alice", model: "gpt-4o", scenario: "status:500" },
   { who: "bob", model: "gpt-4.1", scenario: "cut:20", stream: "without usage" },
   { who: "carol", model: "gpt-4o-mini", scenario: "reset-after-headers", outputTokens: 60 },
   { who: "dave", model: "gpt-4o", scenario: "over-limit:400", outputTokens: 40 },
-  // More than the whole budget, and then as many at once as use it up.
+  // More than the whole budget, and then enough at once to exhaust it.
   { who: "intern", model: "gpt-4o", scenario: "tokens:20" },
   ...Array.from({ length: 12 }, () => ({ who: "intern", model: "gpt-4o", scenario: "tokens:100", outputTokens: 100 })),
   { who: "stranger", model: "gpt-4o", scenario: "tokens:20" },
@@ -87,7 +90,7 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
     const headers: Record<string, string> = retry ? { "x-stainless-retry-count": "1" } : {};
     return proxy.chat(body, { key: keys.get(who) ?? "", headers, ...(signal && { signal }) });
   };
-  // An answer that breaks off is one of the mishaps.
+  // A broken answer is one of the failures.
   const toItsEnd = async (planned: PlannedRequest) => {
     const answer = await send(planned);
     await answer.text().catch(() => "");

@@ -6,14 +6,17 @@ import { migrate } from "../../src/ledger/sqlite/migrate.ts";
 
 let empty: Buffer | null = null;
 
-/** Writes a ledger without a row where there is no file yet. A copy: the migrations take as long as all else of a proxy's start. */
-export function layLedger(path: string): void {
+/**
+ * Writes an empty ledger if the file does not exist. Migrates once and copies the result, because migrations take half
+ * of a proxy's start.
+ */
+export function writeEmptyLedger(path: string): void {
   if (existsSync(path)) return;
-  empty ??= migrated();
+  empty ??= migratedLedger();
   writeFileSync(path, empty, { mode: 0o600 });
 }
 
-function migrated(): Buffer {
+function migratedLedger(): Buffer {
   const folder = mkdtempSync(join(tmpdir(), "farebox-empty-"));
   try {
     const path = join(folder, "ledger.db");

@@ -1,4 +1,4 @@
-/** A port with these methods alone; the test calls no other. */
+/** Returns a port with only these methods; the test calls no other. */
 export function only<Port>(methods: Partial<Port>): Port {
   return methods as Port;
 }

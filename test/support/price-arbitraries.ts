@@ -5,7 +5,7 @@ import type { PicoUsd, PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
 import type { Outcome, Reserved } from "../../src/core/settlement.ts";
 
-/** Prices of every shape: any order of rates among classes and tiers, both tier modes, flat ones, minimums. */
+/* Prices of every shape: any class or tier may be the most expensive; both tier modes, flat prices, minimums. */
 
 const rate = fc.bigInt({ min: 0n, max: 200_000_000n }).map((value) => value as PicoUsdPerToken);
 const amount = fc.bigInt({ min: 0n, max: 1_000_000_000_000n }).map((value) => value as PicoUsd);
@@ -75,7 +75,7 @@ const uncertain = {
   ),
 };
 
-/** Every way in which a request can end. */
+/** All outcomes of a request. */
 export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
   fc.record({ kind: fc.constant("notSent" as const), reason }),
   fc.record({ kind: fc.constant("refusedByGateway" as const), status: fc.integer({ min: 400, max: 499 }) }),

@@ -3,13 +3,13 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { expect } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { answeringGateway, type Answering, type AskedOf } from "./answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "./answering-gateway.ts";
 import { replaceFile } from "./price-files.ts";
 import { delta, done, finish, usageChunk } from "./scripted-gateway.ts";
 import { record } from "./task-records.ts";
 import { ask } from "./wire-client.ts";
 
-/** Prices of the second version are twice those of the first one, and so on. */
+/** Number of price versions. The second version's prices are twice the first's, and so on. */
 const versions = 4;
 const file = "mine.yaml";
 const model = (name: string, more: string) => `  ${name}:\n${more}`;
@@ -35,21 +35,21 @@ ${model(
   )}`;
 }
 
-/** Costs of 9 tokens in and 3 out at the first version, and of a task. */
+/** Costs at the first version, of a request with 9 tokens in and 3 out, and of a task. */
 const unit = { request: usd("0.000021"), task: usd("1") } as const;
 
 const json = { "content-type": "application/json" };
 const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
 
-/** A gateway that keeps requests waiting until it is told, except those that say that they do not wait. */
+/** Starts a gateway that keeps each POST waiting until the test releases it, except those of the user "now". */
 async function waitingGateway() {
   let tasks = 0;
   const waiting: (() => void)[] = [];
   const watchers = new Set<() => void>();
-  const answerTo = ({ method, path, body }: AskedOf): Answering => {
+  const answerTo = ({ method, path, body }: ReceivedRequest): Answering => {
     if (path.startsWith("/api/v1/task")) {
       const id = method === "POST" ? `t-${tasks++}` : path.slice("/api/v1/task/".length);
-      // In units that no price file knows: it costs what the price says.
+      // The units have no known value, so the task costs what its price states.
       return {
         headers: json,
         body:
@@ -94,18 +94,18 @@ async function waitingGateway() {
   });
   return {
     url: gateway.url,
-    async hasWaiting(count: number): Promise<void> {
+    async waitFor(count: number): Promise<void> {
       await new Promise<void>((resolve) => {
-        const look = () => {
+        const check = () => {
           if (waiting.length < count) return;
-          watchers.delete(look);
+          watchers.delete(check);
           resolve();
         };
-        watchers.add(look);
-        look();
+        watchers.add(check);
+        check();
       });
     },
-    /** Answers as many of the oldest. */
+    /** Answers this many of the oldest waiting requests. */
     release(count: number): void {
       for (const answer of waiting.splice(0, count)) answer();
     },
@@ -126,8 +126,9 @@ export async function openChangingPrices(folder: string): Promise<ChangingPrices
 }
 
 /**
- * Changes the prices again and again under requests and tasks, each batch of which is answered two versions later; in
- * between the file is written half, and with faults. `notice`: more than the folder's own notice of a change.
+ * Changes the prices repeatedly while requests and tasks run. Each batch is answered two versions later, or after the
+ * last one; before each change the file is half-written, then faulty. `notice` triggers a reload in addition to the
+ * notification of the file system.
  */
 export async function changePricesUnderLoad(
   { gateway }: ChangingPrices,
@@ -166,7 +167,7 @@ export async function changePricesUnderLoad(
       proxy.notice?.();
     }
     const wanted = Number(unit.request) * version;
-    // Every process has them once several requests at a time cost what they say.
+    // Every process has the prices once several parallel requests are charged at them.
     for (let costs = [0]; costs.some((cost) => cost !== wanted);) {
       const answers = await Promise.all(Array.from({ length: 4 }, now));
       costs = answers.map(({ headers }) => Number(usd(String(headers["x-farebox-cost-usd"]))));
@@ -174,7 +175,7 @@ export async function changePricesUnderLoad(
     const batch = batchOf(version);
     running.push(...batch);
     waiting += batch.length;
-    await gateway.hasWaiting(waiting);
+    await gateway.waitFor(waiting);
     if (version <= 2) continue;
     gateway.release(batch.length);
     waiting -= batch.length;
@@ -199,7 +200,7 @@ interface Row {
   readonly tags: string;
 }
 
-/** Checks every charge once all are settled: its cost and its hold are those of one version, that of its batch. */
+/** Checks every charge after all have settled: cost and hold are at the prices of the batch's version. */
 export function expectChargesOfTheirVersions(database: string): void {
   const db = new Database(database, { readonly: true });
   const rows = db

@@ -1,7 +1,7 @@
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** The text of a file with one model, in force from each of these days on; USD per 1M tokens in and out. */
+/** Returns a price file of one model with a price from each of these days; `input` and `output` per million tokens. */
 export function oneModelFile(
   model: string,
   prices: readonly { readonly from: string; readonly input: string; readonly output: string }[],
@@ -24,7 +24,7 @@ models:
 ${entries.join("")}`;
 }
 
-/** Writes a file as editors do: a new one beside it, renamed over it. */
+/** Writes a file as editors do: writes a new one and renames it over the old one. */
 export async function replaceFile(folder: string, name: string, text: string): Promise<void> {
   const temporary = join(folder, `.${name}.tmp`);
   await writeFile(temporary, text);

@@ -1,34 +1,35 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { promisify } from "node:util";
 import { freePort } from "./free-port.ts";
 
 /** A real Prometheus that scrapes one target under the job `farebox`; disposing of it ends it. */
 export interface Prometheus extends AsyncDisposable {
   readonly scrapeS: number;
-  /** The newest value of each series, as of `at`: seconds since 1970, default now. */
+  /** Returns the newest value of each series, as of `at` in seconds since 1970; default now. */
   instant(expression: string, at?: number): Promise<Series[]>;
-  /** Values from `since` until `until`, seconds since 1970, one every `stepS`. */
+  /** Returns the values from `since` until `until`, in seconds since 1970, one every `stepS`. */
   range(
     expression: string,
     span: { readonly since: number; readonly until: number; readonly stepS: number },
   ): Promise<Series[]>;
-  /** The labels of the exemplars that the series of a selector have. */
+  /** Returns the labels of the exemplars of a selector's series. */
   exemplars(selector: string): Promise<Readonly<Record<string, string>>[]>;
-  /** Waits for a scrape that began after now, and was taken. */
+  /** Waits for a successful scrape that began after this call. */
   scraped(): Promise<void>;
 }
 
 export interface Series {
   readonly labels: Readonly<Record<string, string>>;
-  /** Seconds since 1970, and the value there. */
+  /** Time in seconds since 1970, and the value at that time. */
   readonly samples: readonly (readonly [at: number, value: number])[];
 }
 
-/** Longest duration of a step, in milliseconds; only a broken one takes it. */
+/** Longest wait for Prometheus, in milliseconds; only a broken one takes that long. */
 const patienceMs = 20_000;
 
 interface Answer<Data> {
@@ -47,22 +48,46 @@ interface Found {
 
 type FoundExemplars = readonly { readonly exemplars: readonly { readonly labels: Record<string, string> }[] }[];
 
-/** `target`: a base address; its /metrics is scraped every second. */
-export async function startPrometheus(target: string): Promise<Prometheus> {
+/** Past scrapes, for a Prometheus that scrapes nothing. */
+export interface PastScrapes {
+  /** File in the OpenMetrics format, with timestamps. */
+  readonly file: string;
+  /** Seconds between two scrapes. */
+  readonly scrapeS: number;
+}
+
+/** Starts a Prometheus. `target` is a base address whose /metrics is scraped every second, or past scrapes. */
+export async function startPrometheus(target: string | PastScrapes): Promise<Prometheus> {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-prometheus-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
-  const scrapeS = 1;
-  const job = { job_name: "farebox", static_configs: [{ targets: [new URL(target).host] }] };
+  const isLive = typeof target === "string";
+  const scrapeS = isLive ? 1 : target.scrapeS;
+  const jobs = isLive ? [{ job_name: "farebox", static_configs: [{ targets: [new URL(target).host] }] }] : [];
+  const data = join(folder, "data");
+  // One block for the whole time: by default promtool reads the file once for every two hours.
+  if (!isLive)
+    await promisify(execFile)("promtool", [
+      "tsdb",
+      "create-blocks-from",
+      "openmetrics",
+      "--quiet",
+      "--max-block-duration=1440h",
+      target.file,
+      data,
+    ]);
   const config = join(folder, "prometheus.yml");
   // JSON is YAML.
-  await writeFile(config, JSON.stringify({ global: { scrape_interval: `${scrapeS}s` }, scrape_configs: [job] }));
+  await writeFile(config, JSON.stringify({ global: { scrape_interval: `${scrapeS}s` }, scrape_configs: jobs }));
   const address = `127.0.0.1:${await freePort()}`;
   const child = spawn(
     "prometheus",
     [
       `--config.file=${config}`,
-      `--storage.tsdb.path=${join(folder, "data")}`,
+      `--storage.tsdb.path=${data}`,
+      "--storage.tsdb.retention.time=100d",
+      // Prometheus drops a value after five minutes without a scrape. cspell:ignore lookback
+      `--query.lookback-delta=${Math.max(300, 2 * scrapeS)}s`,
       `--web.listen-address=${address}`,
       "--enable-feature=exemplar-storage",
       "--log.level=warn",
@@ -125,7 +150,7 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
   };
 }
 
-/** Asks again and again, for a bounded time. */
+/** Waits until the condition holds, for a limited time. */
 async function until(holds: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + patienceMs;
   while (!(await holds())) {

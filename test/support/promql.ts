@@ -1,13 +1,13 @@
 import { parser } from "@prometheus-io/lezer-promql";
 
-/** A series that a query names, and what it asks of its labels. */
+/** A series that a query names, with its label matchers. */
 export interface Selector {
   readonly metric: string;
-  /** Labels that are matched, and those by which an aggregation around it groups. */
+  /** Labels that are matched, and labels by which an enclosing aggregation groups. */
   readonly labels: readonly string[];
 }
 
-/** Returns the selectors of a query, by Prometheus' own grammar; throws where it is not PromQL. */
+/** Returns the selectors of a query, parsed with Prometheus' grammar; throws if it is not PromQL. */
 export function selectorsOf(query: string): Selector[] {
   const tree = parser.parse(query);
   const found: { metric: string; labels: string[]; from: number; to: number }[] = [];
@@ -16,8 +16,8 @@ export function selectorsOf(query: string): Selector[] {
   tree.iterate({
     enter(node) {
       if (node.type.isError) throw new Error(`not PromQL at ${node.from}: ${query}`);
-      const names = (folder: string) =>
-        node.node.getChild(folder)?.cursor().node.getChildren("LabelName").map(text) ?? [];
+      const labelNames = (child: string) =>
+        node.node.getChild(child)?.cursor().node.getChildren("LabelName").map(text) ?? [];
       if (node.name === "VectorSelector") {
         const metric = node.node.getChild("Identifier");
         if (metric === null) throw new Error(`a selector without a metric's name: ${query}`);
@@ -27,7 +27,7 @@ export function selectorsOf(query: string): Selector[] {
       }
       if (node.name === "AggregateModifier") {
         const around = node.node.parent ?? node.node;
-        groupings.push({ labels: names("GroupingLabels"), from: around.from, to: around.to });
+        groupings.push({ labels: labelNames("GroupingLabels"), from: around.from, to: around.to });
       }
     },
   });
@@ -37,7 +37,7 @@ export function selectorsOf(query: string): Selector[] {
   });
 }
 
-/** The metrics of an exposition with the labels that their series have. */
+/** Returns the metrics of an exposition with the labels of their series. */
 export function exposedLabels(exposition: string): Map<string, Set<string>> {
   const exposed = new Map<string, Set<string>>();
   for (const [, name = "", labels = ""] of exposition.matchAll(/^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? \S+/gm)) {

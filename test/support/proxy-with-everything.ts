@@ -1,12 +1,12 @@
 import { startProxy, type RunningProxy } from "./running-proxy.ts";
 
-/** A proxy that has done a little of everything, so that every metric has a series. */
+/** Starts a proxy and uses enough of it that every metric has a series. */
 export async function proxyWithEverything(env: Readonly<Record<string, string>> = {}): Promise<RunningProxy> {
   const proxy = await startProxy({ env });
   await proxy.budget("key:alice", "1.00", "1d");
   await (await proxy.chat({ max_tokens: 20 })).text();
   await (await proxy.chat({ max_tokens: 20, stream: true, stream_options: { include_usage: true } })).text();
-  // Refused under a hard budget, after its unknown field was seen.
+  // Refused under a hard budget, after its unknown field was counted.
   await (await proxy.chat({ wonder: 1, plugins: [] })).text();
   await (await proxy.chat({}, { key: "sk-fb-unknown" })).text();
   await (await fetch(`${proxy.url}/account/info`, { headers: { "x-api-key": proxy.key } })).text();
@@ -17,7 +17,7 @@ export async function proxyWithEverything(env: Readonly<Record<string, string>> 
   return proxy;
 }
 
-/** The page in OpenMetrics' form, as Prometheus asks for it. */
+/** Fetches the metrics page in the OpenMetrics format, as Prometheus does. */
 export async function openMetrics(proxy: RunningProxy): Promise<Response> {
   return fetch(`${proxy.url}/metrics`, {
     headers: {

@@ -1,14 +1,14 @@
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
 
-/** One HTTP answer as its bytes said it. Names are in lower case; of repeated headers all values are kept. */
+/** One HTTP answer as received. Names are in lower case; all values of repeated headers are kept. */
 export interface RawAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string[]>>;
   readonly body: string;
 }
 
-/** A connection on which tests write what no HTTP client would. */
+/** A connection on which tests write bytes that no HTTP client would. */
 export class RawClient implements Disposable {
   readonly socket: Socket;
   readonly #closed: Promise<unknown>;
@@ -31,7 +31,7 @@ export class RawClient implements Disposable {
     return this;
   }
 
-  /** The next whole answer. */
+  /** Returns the next complete answer. */
   async answer(how: { readonly toHead?: boolean } = {}): Promise<RawAnswer> {
     for (;;) {
       const end = this.#came.indexOf("\r\n\r\n");
@@ -55,7 +55,7 @@ export class RawClient implements Disposable {
     }
   }
 
-  /** Resolves when the other side has ended the connection. */
+  /** Resolves once the other side has ended the connection. */
   async closed(): Promise<void> {
     await this.#closed;
   }
@@ -71,13 +71,13 @@ export async function ask(url: string, ...parts: readonly (string | Buffer)[]): 
   return await client.send(...parts).answer();
 }
 
-/** "GET /x" with these header lines, and the host unless one is among them. */
+/** Returns a request head such as "GET /x" with these header lines, and a Host unless the lines contain one. */
 export function head(url: string, request: string, ...lines: readonly string[]): string {
   const host = lines.some((line) => /^host:/i.test(line)) ? [] : [`Host: ${new URL(url).host}`];
   return [`${request} HTTP/1.1`, ...host, ...lines, "", ""].join("\r\n");
 }
 
-/** Every answer of ours that is an error: OpenAI's shape with all four fields, and both request ids. */
+/** Checks an error answer of Farebox: OpenAI's format with all four fields, and both request ids. */
 export function expectRefusal(answer: RawAnswer, status: number, code: string): void {
   expect(answer.body).not.toBe("");
   const body = JSON.parse(answer.body) as { error: object };

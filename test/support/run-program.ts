@@ -5,17 +5,17 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The root of the checkout. */
+/** Root of the checkout. */
 export const checkout = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Longest wait for a program, in milliseconds; only a broken one takes it. */
+/** Longest wait for a program, in milliseconds; only a broken program takes that long. */
 const patienceMs = 90_000;
 
 export interface RunOptions {
   readonly cwd: string;
-  /** The whole environment; default: `machineEnvironment()`. */
+  /** Whole environment; default: `machineEnvironment()`. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Another user's and group's number, where the test may change to it. */
+  /** Number of the user and group to run as; default: those of the test. */
   readonly user?: number | undefined;
 }
 
@@ -25,7 +25,10 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** Returns the variables that the machine needs, with this Node first and without those of vitest or a surrounding npm. */
+/**
+ * Returns the environment of the test with this Node first in PATH, and without the variables of Farebox, OpenAI,
+ * Vitest, Node and a surrounding npm.
+ */
 export function machineEnvironment(): Record<string, string> {
   const foreign =
     /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
@@ -34,7 +37,7 @@ export function machineEnvironment(): Record<string, string> {
   return { ...Object.fromEntries(kept), PATH: path, npm_config_prefer_offline: "true", npm_config_loglevel: "error" };
 }
 
-/** A program that runs until it is told to end; disposing of it kills it. */
+/** A program that runs until it is ended; disposing of it kills it. */
 export class RunningProgram implements AsyncDisposable {
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
@@ -60,7 +63,7 @@ export class RunningProgram implements AsyncDisposable {
     return this.#text.stderr;
   }
 
-  /** The first group of the pattern's first match in stdout. */
+  /** Resolves with the first group of the pattern's first match in stdout. */
   async printed(pattern: RegExp): Promise<string> {
     const found = new Promise<string>((resolve) => {
       this.#changed = () => {
@@ -85,7 +88,7 @@ export class RunningProgram implements AsyncDisposable {
   }
 }
 
-/** Runs a program to its end. */
+/** Runs a program until it ends. */
 export async function run(file: string, args: readonly string[], options: RunOptions): Promise<Ended> {
   await using program = new RunningProgram(file, args, options);
   const timer = setTimeout(() => program.signal("SIGKILL"), patienceMs);
@@ -96,27 +99,27 @@ export async function run(file: string, args: readonly string[], options: RunOpt
   }
 }
 
-/** The same, for what must succeed. Answers stdout. */
+/** Runs a program that must succeed, and returns its stdout. */
 export async function runWell(file: string, args: readonly string[], options: RunOptions): Promise<string> {
   const { code, stdout, stderr } = await run(file, args, options);
   if (code !== 0) throw new Error(`${file} ${args.join(" ")} ended with ${code}:\n${stdout}\n${stderr}`);
   return stdout;
 }
 
-/** An empty folder that goes with the test, and that other users may enter. */
+/** Creates an empty folder that is removed with the test and that other users can enter. */
 export async function emptyFolder(): Promise<{ readonly path: string } & AsyncDisposable> {
   const path = await mkdtemp(join(tmpdir(), "farebox-package-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** A chat request whose answer has no usage, long enough to be counted on the worker thread. */
+/** A chat request long enough to be counted on the worker thread, whose answer has no usage. */
 export const unreported = {
   model: "gpt-4o",
   messages: [{ role: "user", content: `${"A farebox counts every coin. ".repeat(200)} #sandbox no-usage` }],
   max_tokens: 50,
 };
 
-/** Sends a chat request; answers its status and Farebox's id of it. */
+/** Sends a chat request and returns its status and Farebox's id of it. */
 export async function sendChat(url: string, key: string, body: object): Promise<{ status: number; id: string | null }> {
   const headers = { "content-type": "application/json", authorization: `Bearer ${key}` };
   const response = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
@@ -124,7 +127,7 @@ export async function sendChat(url: string, key: string, body: object): Promise<
   return { status: response.status, id: response.headers.get("x-farebox-request-id") };
 }
 
-/** A Node on this machine that is older than 24, by its path. */
+/** Returns the path of a Node on this machine that is older than 24. */
 export function oldNode(): string | undefined {
   const folders = new Set([...(process.env["PATH"] ?? "").split(delimiter), "/usr/bin", "/usr/local/bin"]);
   const candidates = [...folders].map((folder) => join(folder, "node")).filter((path) => existsSync(path));

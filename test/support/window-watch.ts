@@ -3,7 +3,7 @@ import Database from "better-sqlite3";
 import type { BudgetWindow } from "../../src/core/budget.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
-const weight = ({ spent, held }: BudgetWindow) => spent + held;
+const spentAndHeld = ({ spent, held }: BudgetWindow) => spent + held;
 const hard = (windows: readonly BudgetWindow[]) => windows.filter(({ budget }) => budget.mode === "hard");
 
 interface WindowOnDisk {
@@ -13,7 +13,7 @@ interface WindowOnDisk {
   readonly held: bigint;
 }
 
-/** The windows of hard budgets as another process sees them. */
+/** Reads the windows of hard budgets from disk, as another process does. */
 export function windowsOnDisk(database: string): WindowOnDisk[] {
   using disk = readDisk(database);
   return disk.windows();
@@ -29,29 +29,29 @@ function readDisk(database: string): Disposable & { windows(): WindowOnDisk[] } 
   return { windows: () => query.all() as WindowOnDisk[], [Symbol.dispose]: () => void db.close() };
 }
 
-/** Looks at the windows of hard budgets, here and on disk, again and again until told to stop. */
-export function watchWindows(proxy: RunningProxy): { stop(): Promise<{ looks: number; broken: string[] }> } {
-  const told = new AbortController();
+/** Checks repeatedly that no window of a hard budget is beyond its limit, in the ledger and on disk, until stopped. */
+export function watchWindows(proxy: RunningProxy): { stop(): Promise<{ rounds: number; broken: string[] }> } {
+  const stopped = new AbortController();
   const broken: string[] = [];
   const watching = (async () => {
     using disk = readDisk(proxy.database);
-    let looks = 0;
-    while (!told.signal.aborted) {
+    let rounds = 0;
+    while (!stopped.signal.aborted) {
       for (const window of hard(await proxy.serving.ledger.windows(Date.now()))) {
-        if (weight(window) > window.budget.limit) broken.push(`${window.budget.id}: ${weight(window)}`);
+        if (spentAndHeld(window) > window.budget.limit) broken.push(`${window.budget.id}: ${spentAndHeld(window)}`);
       }
       for (const { scope, spent, held, limit } of disk.windows()) {
         if (spent + held > limit) broken.push(`${scope} on disk: ${spent + held}`);
       }
-      looks++;
-      // Not at every turn: what is watched needs the core.
+      rounds++;
+      // The pause leaves time for the watched proxy, which runs in the same process.
       await pause(1);
     }
-    return { looks, broken };
+    return { rounds, broken };
   })();
   return {
     stop() {
-      told.abort();
+      stopped.abort();
       return watching;
     },
   };

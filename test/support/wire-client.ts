@@ -7,7 +7,8 @@ import {
   type IncomingMessage,
 } from "node:http";
 
-/** A client that sees bytes: nothing is decoded, followed, repeated or kept from it. */
+/* A client that sees raw bytes: it decodes, follows and retries nothing. */
+
 export interface Target {
   readonly url: string;
   readonly key: string;
@@ -25,7 +26,7 @@ export interface WireAnswer {
   readonly headers: IncomingHttpHeaders;
   readonly rawHeaders: readonly string[];
   readonly body: Buffer;
-  /** Null when the body came to its end, else the error's code. */
+  /** Null if the body is complete, otherwise the error's code. */
   readonly broken: string | null;
 }
 
@@ -48,7 +49,7 @@ export function send(target: Target, body: Body | undefined, options: WireOption
   return request;
 }
 
-/** Sends and reads the answer to its end, however it ends; rejects when no headers come. */
+/** Sends a request and reads the answer to its end, however it ends; rejects if no headers arrive. */
 export async function ask(target: Target, body: Body | undefined, options: WireOptions = {}): Promise<WireAnswer> {
   const [response] = (await once(send(target, body, options), "response")) as [IncomingMessage];
   return readToEnd(response);
@@ -66,7 +67,7 @@ export async function readToEnd(response: IncomingMessage): Promise<WireAnswer> 
   return { status: response.statusCode ?? 0, headers, rawHeaders, body: Buffer.concat(chunks), broken };
 }
 
-/** An answer whose headers have come and which is read as the test wants it. */
+/** An answer whose headers have arrived, and whose body the test reads. */
 export class OpenAnswer {
   readonly request: ClientRequest;
   readonly response: IncomingMessage;
@@ -78,7 +79,7 @@ export class OpenAnswer {
     this.#chunks = response[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
 
-  /** Reads until so many bytes have come; never returns where they do not. */
+  /** Reads this many bytes; never returns if they do not arrive. */
   async take(bytes: number): Promise<Buffer> {
     const taken: Buffer[] = [];
     for (let size = 0; size < bytes;) {
@@ -105,14 +106,14 @@ export class OpenAnswer {
   }
 }
 
-/** Sends and waits for the headers alone. */
+/** Sends a request and waits only for the headers. */
 export async function open(target: Target, body: Body, options: WireOptions = {}): Promise<OpenAnswer> {
   const request = send(target, body, options);
   const [response] = (await once(request, "response")) as [IncomingMessage];
   return new OpenAnswer(request, response);
 }
 
-/** The data of each event by the rules of server-sent events, [DONE] among them. */
+/** Returns the data of each event according to the rules of server-sent events, including [DONE]. */
 export function eventsIn(body: Buffer): string[] {
   const events: string[] = [];
   let data: string[] = [];
@@ -126,14 +127,14 @@ export function eventsIn(body: Buffer): string[] {
   return events;
 }
 
-/** The code of the error event that a stream ends with; undefined where it ends otherwise. */
+/** Returns the code of the error event that ends a stream; undefined if it ends otherwise. */
 export function lastErrorCode(body: Buffer): string | null | undefined {
   const last = eventsIn(body).at(-1);
   if (last === undefined || last === "[DONE]") return undefined;
   return JSON.parse(last).error?.code;
 }
 
-/** The code of one of our own errors. */
+/** Returns the code of a Farebox error answer. */
 export function errorCode(answer: { readonly body: Buffer }): string {
   return JSON.parse(answer.body.toString()).error.code;
 }

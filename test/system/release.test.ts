@@ -28,7 +28,7 @@ const release = (...args: string[]) =>
 
 const npmVersion = (next: string) => execFileSync("npm", ["version", next, "--no-git-tag-version"], { cwd: clone });
 
-/** The last release, and the next one; the entries of this checkout are not the test's. */
+/** Replaces the changelog of this checkout, which must not affect the test. */
 const changelog = `# Changelog
 
 ## Unreleased
@@ -43,7 +43,7 @@ const changelog = `# Changelog
 `;
 
 beforeAll(() => {
-  // As the work tree is, with what is not committed yet.
+  // Copies the work tree, including changes that are not committed.
   execFileSync("git", ["init", "--quiet", "-b", "main", clone]);
   const files = execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], {
     cwd: checkout,
@@ -68,7 +68,7 @@ beforeEach(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 it(
-  "dates the changelog, sets the version, lists the migrations and packs; it commits nothing",
+  "a release dates the changelog, sets the version, lists the migrations and packs, without a commit",
   { timeout: 240_000 },
   () => {
     const before = git("rev-parse", "HEAD", "refs/heads/main");
@@ -107,7 +107,7 @@ it(
       expect(ran.stdout).toContain(step);
     expect([git("rev-parse", "HEAD", "refs/heads/main"), git("tag")]).toEqual([before, "start\n"]);
 
-    // From then on the released migrations are frozen.
+    // Released migrations are frozen from then on.
     git("commit", "--quiet", "--all", "--message", "Release 1.0.0");
     writeFileSync(
       path("CHANGELOG.md"),
@@ -118,12 +118,12 @@ it(
     expect(release("1.0.1")).toMatchObject({
       status: 2,
       stderr:
-        "release: the migration sqlite/001-ledger.sql was released and is edited; put it back, and make the change in a new one\n",
+        "release: the migration sqlite/001-ledger.sql was released, but is edited; restore it, and make the change in a new migration\n",
     });
   },
 );
 
-describe("a wrong input is refused in one sentence, and nothing changes", () => {
+describe("a release is refused in one sentence and changes nothing, given", () => {
   const inChangelog = (from: string, to: string) => () => {
     writeFileSync(path("CHANGELOG.md"), changelog.replace(from, to));
     git("commit", "--quiet", "--all", "--message", "Another changelog");
@@ -131,20 +131,20 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
   const nothing = () => {};
 
   it.each<[name: string, args: string[], prepare: () => void, sentence: string]>([
-    ["no version", [], nothing, "it takes one version: npm run release -- X.Y.Z"],
-    ["two versions", ["1.0.0", "1.0.1"], nothing, "it takes one version: npm run release -- X.Y.Z"],
-    ["two numbers", ["1.0"], nothing, '"1.0" is not a version; write three numbers, as in 1.4.0'],
+    ["no version", [], nothing, "expected one version, not 0; run npm run release -- X.Y.Z"],
+    ["two versions", ["1.0.0", "1.0.1"], nothing, "expected one version, not 2; run npm run release -- X.Y.Z"],
+    ["a version of two numbers", ["1.0"], nothing, '"1.0" is not a version; write three numbers, as in 1.4.0'],
     ["a leading v", ["v1.0.0"], nothing, '"v1.0.0" is not a version; write three numbers, as in 1.4.0'],
     ["a leading zero", ["1.01.0"], nothing, '"1.01.0" is not a version; write three numbers, as in 1.4.0'],
     ["the last release's version", ["0.9.0"], nothing, "0.9.0 is not higher than 0.9.0, the last release"],
     [
-      "a lower one, by number and not by letter",
+      "a version below the last release, though above the one in package.json",
       ["0.10.0"],
       inChangelog("## 0.9.0", "## 0.11.0"),
       "0.10.0 is not higher than 0.11.0, the last release",
     ],
     [
-      "less than package.json says",
+      "a version below the one in package.json",
       ["1.0.0"],
       () => {
         npmVersion("2.0.0");
@@ -162,7 +162,7 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
       "no branch",
       ["1.0.0"],
       () => git("switch", "--quiet", "--detach"),
-      "HEAD is on no branch; run git switch main first",
+      "HEAD is not on a branch; run git switch main first",
     ],
     [
       "an edited file",
@@ -177,16 +177,16 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
       "the checkout has changes (notes); commit or stash them first",
     ],
     [
-      "no section for what is unreleased",
+      "a changelog without an Unreleased section",
       ["1.0.0"],
       inChangelog("## Unreleased", "## Next"),
       'CHANGELOG.md has no section "## Unreleased"',
     ],
     [
-      "nothing unreleased, only headings",
+      "an Unreleased section that has only headings",
       ["1.0.0"],
       inChangelog("- A thing.\n", ""),
-      'the section "## Unreleased" of CHANGELOG.md has no entries; a release lists its changes',
+      'the section "## Unreleased" of CHANGELOG.md has no entries; add the changes of the release',
     ],
   ])("%s", (_, args, prepare, sentence) => {
     prepare();
@@ -198,13 +198,16 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
   it("a tag that exists", () => {
     git("tag", "v1.0.0");
     try {
-      expect(release("1.0.0")).toMatchObject({ status: 2, stderr: "release: the tag v1.0.0 exists already\n" });
+      expect(release("1.0.0")).toMatchObject({
+        status: 2,
+        stderr: "release: the tag v1.0.0 exists already; choose a higher version\n",
+      });
     } finally {
       git("tag", "--delete", "v1.0.0");
     }
   });
 
-  it("a package that cannot be built leaves the files as they were", { timeout: 120_000 }, () => {
+  it("a package that cannot be built", { timeout: 120_000 }, () => {
     writeFileSync(path("src/broken.ts"), 'export const broken: number = "text";\n');
     git("add", "--all");
     git("commit", "--quiet", "--message", "Broken");

@@ -1,19 +1,35 @@
+import * as dashboards from "@grafana/grafana-foundation-sdk/dashboard";
 import { dashboardOf, evenly, sourceVariable } from "../dashboard.ts";
-import { postgres, sqlite, type Dialect } from "./dialects.ts";
+import { chosen, postgres, sqlite, type Dialect } from "./dialects.ts";
 import { bars, figure, rows } from "./panels.ts";
 import * as sql from "./queries.ts";
 
 const toTheLastDigit = "To the pico-dollar, as text.";
-const ofQuarters = "Counted by the quarter hours that the time range touches, as farebox report does.";
+const ofQuarters = "Includes every quarter hour that the time range touches, as farebox report does.";
+
+/** Returns a variable with the values of a query. */
+const filter = (dialect: Dialect, name: string, values: string) =>
+  new dashboards.QueryVariableBuilder(name)
+    .label(name)
+    .datasource(chosen(dialect))
+    .query(values)
+    .refresh(dashboards.VariableRefresh.OnTimeRangeChanged)
+    .multi(true)
+    .includeAll(true)
+    .allValue(sql.everyValue)
+    .current({ selected: true, text: ["All"], value: ["$__all"] });
 
 /** Builds the dashboard Exact spend. */
 const spend = (dialect: Dialect) =>
   dashboardOf({
     uid: `farebox-exact-spend-${dialect.name}`,
     title: `Farebox: Exact spend (${dialect.title})`,
-    description: `Charges to the last digit, read from the ledger's tables in ${dialect.title}.`,
+    description: `Charges of the chosen teams, keys and models to the last digit, read from the ledger's tables in ${dialect.title}.`,
     since: "now-24h",
-    variables: [sourceVariable(dialect.source)],
+    variables: [
+      sourceVariable(dialect.source),
+      ...Object.entries(sql.filterValues).map(([name, values]) => filter(dialect, name, values)),
+    ],
     rows: [
       {
         height: 4,
@@ -38,7 +54,7 @@ const spend = (dialect: Dialect) =>
             5,
             figure(dialect, {
               title: "Saving (USD)",
-              description: `List price less cost. ${toTheLastDigit}`,
+              description: `List price minus cost. ${toTheLastDigit}`,
               sql: sql.total(dialect, "list_cost - cost"),
             }),
           ],
@@ -71,7 +87,7 @@ const spend = (dialect: Dialect) =>
           {
             title: "Spend by model",
             description:
-              "What each model cost in each interval, from the ledger's quarter hours. Charts carry fifteen digits.",
+              "Cost of each model in each interval, from the ledger's quarter hours. Charts are exact to 15 digits.",
             sql: sql.overTime(dialect, "model"),
           },
           "model",
@@ -81,7 +97,7 @@ const spend = (dialect: Dialect) =>
           {
             title: "Spend by team",
             description:
-              "What each team spent in each interval, from the ledger's quarter hours. Charts carry fifteen digits.",
+              "Cost of each team in each interval, from the ledger's quarter hours. Charts are exact to 15 digits.",
             sql: sql.overTime(dialect, "team"),
           },
           "team",
@@ -114,7 +130,7 @@ const spend = (dialect: Dialect) =>
         }),
         rows(dialect, {
           title: "By day (USD)",
-          description: `Whole days of Farebox' time zone, from the date on which the time range begins. ${toTheLastDigit}`,
+          description: `Whole days in Farebox's time zone, from the first day of the time range. ${toTheLastDigit}`,
           sql: sql.byDay(dialect),
         }),
       ),
@@ -138,7 +154,7 @@ const budgets = (dialect: Dialect) =>
   dashboardOf({
     uid: `farebox-exact-budgets-${dialect.name}`,
     title: `Farebox: Exact budgets (${dialect.title})`,
-    description: `Each budget's window, holds, overages and corrections, to the last digit: read from the ledger's tables in ${dialect.title}.`,
+    description: `Each budget's window, holds, overages and corrections to the last digit, read from the ledger's tables in ${dialect.title}.`,
     since: "now-24h",
     variables: [sourceVariable(dialect.source)],
     rows: [
@@ -148,7 +164,7 @@ const budgets = (dialect: Dialect) =>
           dialect,
           {
             title: "Windows (USD)",
-            description: `Windows at the end of the time range, the fullest first. A window appears with its first hold. ${toTheLastDigit}`,
+            description: `Windows at the end of the time range, sorted by the part of the limit that is used. A window appears with its first hold. ${toTheLastDigit}`,
             sql: sql.windows(dialect),
           },
           ["Starts", "Ends"],
@@ -186,7 +202,7 @@ const budgets = (dialect: Dialect) =>
           dialect,
           {
             title: "Overages (USD)",
-            description: `Charges of the time range above their hold. ${toTheLastDigit}`,
+            description: `Charges of the time range that exceed their holds. ${toTheLastDigit}`,
             sql: sql.overages(dialect),
             noValue: "none",
           },
@@ -206,7 +222,7 @@ const budgets = (dialect: Dialect) =>
     ],
   });
 
-/** By their paths below grafana/exact. */
+/** Dashboards by their paths below grafana/exact. */
 export const exactDashboards = Object.fromEntries(
   [sqlite, postgres].flatMap((dialect) => [
     [`${dialect.name}/spend`, spend(dialect)],

@@ -8,15 +8,15 @@ export interface Dialect {
   readonly title: string;
   /** Grafana's name for the type of data source. */
   readonly source: string;
-  /** An amount in pico-USD as USD with all twelve decimals: a text, since a JSON number keeps only fifteen digits. Null stays null. */
+  /** Converts pico-USD to USD as text with all twelve decimals, because a JSON number keeps only 15 digits. Null stays null. */
   usd(pico: string): string;
-  /** The same as a number, for charts: exact to fifteen digits. */
+  /** Converts pico-USD to USD as a number for charts, exact to 15 digits. */
   usdNumber(pico: string): string;
   /** Converts milliseconds since 1970 to a time of the data source. */
   time(ms: string): string;
-  /** The UTC date of milliseconds since 1970: "2026-11-21". */
+  /** Converts milliseconds since 1970 to the UTC date: "2026-11-21". */
   date(ms: string): string;
-  /** A target of a panel. `times` are the columns that hold times. */
+  /** Builds a target of a panel. `times` are the columns with times. */
   query(wish: {
     readonly refId: string;
     readonly sql: string;
@@ -49,7 +49,7 @@ export const sqlite: Dialect = {
       refId,
       datasource: sourceOf(sqliteSource),
       queryType: shape === "series" ? "time series" : "table",
-      // The plugin's editor shows the one and its first query sends the other.
+      // The plugin's editor shows one of these fields, and its first query sends the other.
       rawQueryText: sql,
       queryText: sql,
       timeColumns: times,

@@ -9,14 +9,14 @@ interface Wish {
   readonly title: string;
   readonly description: string;
   readonly sql: string;
-  /** Text if no data is normal. */
+  /** Text instead of "No data" if no data is normal. */
   readonly noValue?: string;
 }
 
-/** Quarter hours are the finest that the ledger's sums have. */
+/** Shortest interval of charts: the ledger's sums are by quarter hour. */
 const finest = "15m";
 
-/** One figure: an amount as exact text, or a count. */
+/** Builds a panel with one figure: an amount as exact text, or a count. */
 export const figure =
   (dialect: Dialect, wish: Wish, unit: "string" | "short" = "string"): Panel =>
   (place) =>
@@ -27,7 +27,7 @@ export const figure =
       .graphMode(common.BigValueGraphMode.None)
       .textMode(common.BigValueTextMode.Value);
 
-/** Rows as they come. `times` are columns that hold times. */
+/** Builds a table of the query's rows. `times` are the columns with times. */
 export const rows =
   (dialect: Dialect, wish: Wish, times: readonly string[] = []): Panel =>
   (place) =>
@@ -35,7 +35,7 @@ export const rows =
       dialect.query({ refId: "A", sql: wish.sql, shape: "table", times }),
     ]);
 
-/** Amounts of each interval, stacked; `label` is the column that tells the series apart. */
+/** Builds a stacked chart of amounts in each interval. `label` is the column with the names of the series. */
 export const bars =
   (dialect: Dialect, wish: Wish, label: string): Panel =>
   (place) =>

@@ -1,15 +1,15 @@
+import { isObject, listOr } from "../../wire/json.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import type { StatedRates } from "../schema.ts";
 import {
   countOf,
   familyOf,
   faultOfRates,
-  isFields,
+  inTiers,
   rateOf,
   usdOfThousand,
-  withoutZeros,
   type Fields,
-  type LeftOut,
+  type SkippedModel,
   type PriceResult,
   type ServiceTierName,
   type TableModel,
@@ -21,19 +21,15 @@ import {
 
 /**
  * Reads pydantic/genai-prices: `prices/data.json` (a list of providers) or the YAML file of one provider. A provider
- * has `id` and `models`. A model has `id`, `match`, `context_window` and `prices`. `prices` is one object, or a list
- * of `{constraint, prices}` in which the last entry whose constraint holds is used. A price is in USD per 1M tokens,
- * or is `{base, tiers: [{start, price}]}`, in which a tier prices the whole of a prompt with more than `start`
- * tokens. `price_variants` are the prices of service tiers: `{when: {service_tier} or {processing: batch},
+ * has `id` and `models`. A model has `id`, `match`, `context_window` and `prices`. `prices` is one object, or a list of
+ * `{constraint, prices}`, where the last entry whose constraint is fulfilled applies. A price is a number in USD per 1M
+ * tokens, or `{base, tiers: [{start, price}]}`: a tier's price applies to the whole prompt if the prompt has more than
+ * `start` tokens. `price_variants` contains the prices of service tiers: `{when: {service_tier} or {processing: batch},
  * constraint, prices}`.
  */
 export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResult {
   const providers = Array.isArray(tree) ? tree : [tree];
-  if (
-    !providers.every(
-      (provider) => isFields(provider) && typeof provider["id"] === "string" && Array.isArray(provider["models"]),
-    )
-  ) {
+  if (!providers.every(isProvider)) {
     return {
       ok: false,
       problem:
@@ -41,21 +37,23 @@ export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResul
     };
   }
   const models: TableModel[] = [];
-  const leftOut: LeftOut[] = [];
-  for (const provider of providers as { id: string; models: unknown[] }[]) {
+  const leftOut: SkippedModel[] = [];
+  for (const provider of providers) {
     const family = familyOf(provider.id);
     if (!wants(provider.id, family)) continue;
     for (const each of provider.models) {
-      if (!isFields(each) || typeof each["id"] !== "string") continue;
+      if (!isObject(each) || typeof each["id"] !== "string") continue;
       const prices = pricesOf(each["prices"]);
       if (typeof prices === "string") leftOut.push({ model: each["id"], why: prices });
       else models.push(modelOf(family, each["id"], each, prices));
     }
   }
-  return {
-    ok: true,
-    table: { models, leftOut, providers: providers.map((provider) => String((provider as Fields)["id"])) },
-  };
+  return { ok: true, table: { models, leftOut, providers: providers.map(({ id }) => id) } };
+}
+
+/** Returns true if a value is a provider: an entry of data.json, or the content of a provider's YAML file. */
+export function isProvider(value: unknown): value is { readonly id: string; readonly models: readonly unknown[] } {
+  return isObject(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
 }
 
 function modelOf(provider: string, id: string, fields: Fields, prices: readonly TablePrice[]): TableModel {
@@ -65,7 +63,7 @@ function modelOf(provider: string, id: string, fields: Fields, prices: readonly 
     provider,
     prices,
     names: equalNames(match).filter((name) => name !== id),
-    matches: (name) => fits(match, name.toLowerCase()),
+    matches: (name) => fulfills(match, name.toLowerCase()),
     contextTokens: countOf(fields["context_window"]),
     maxOutputTokens: null,
     serviceTiers: (day) => serviceTiersOf(fields["price_variants"], day),
@@ -74,15 +72,18 @@ function modelOf(provider: string, id: string, fields: Fields, prices: readonly 
 
 const serviceTiers: Readonly<Record<string, ServiceTierName>> = { priority: "priority", flex: "flex", batch: "batch" };
 
-/** Returns the latest variant of each tier on this day. Skips variants that cannot be read or have other conditions. */
+/**
+ * Returns the rates of each service tier on this day, from the variant that started most recently. Skips variants that
+ * are malformed or have other conditions.
+ */
 function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
   const found = new Map<ServiceTierName, { readonly from: string; readonly price: TablePrice }>();
-  for (const variant of Array.isArray(variants) ? variants.filter(isFields) : []) {
-    const when = isFields(variant["when"]) ? Object.entries(variant["when"]) : [];
+  for (const variant of Array.isArray(variants) ? variants.filter(isObject) : []) {
+    const when = isObject(variant["when"]) ? Object.entries(variant["when"]) : [];
     const [[kind, value] = []] = when;
     const name = serviceTiers[String(value)];
     const constraint = variant["constraint"] ?? null;
-    const start = isFields(constraint) ? constraint["start_date"] : "";
+    const start = isObject(constraint) ? constraint["start_date"] : "";
     if (name === undefined || when.length !== 1 || (kind !== "service_tier" && kind !== "processing")) continue;
     if (typeof start !== "string" || start > day || start < (found.get(name)?.from ?? "")) continue;
     const price = priceOf(variant["prices"], null);
@@ -93,19 +94,22 @@ function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
   );
 }
 
-/** Returns the prices. The last entry whose constraint holds is used, so the entries must be in order of their days. */
+/**
+ * Returns the prices, or the reason why they cannot be imported. Of several valid entries the last one applies, so
+ * their order matters.
+ */
 function pricesOf(stated: unknown): TablePrice[] | string {
   const blocks = Array.isArray(stated) ? stated : [{ prices: stated }];
   const read: TablePrice[] = [];
   for (const block of blocks) {
-    const constraint = isFields(block) ? (block["constraint"] ?? null) : null;
-    const from = isFields(constraint) ? constraint["start_date"] : null;
+    const constraint = isObject(block) ? (block["constraint"] ?? null) : null;
+    const from = isObject(constraint) ? constraint["start_date"] : null;
     if (constraint !== null && typeof from !== "string") return "its price depends on the time of day";
-    const price = priceOf(isFields(block) ? block["prices"] : undefined, typeof from === "string" ? from : null);
+    const price = priceOf(isObject(block) ? block["prices"] : undefined, typeof from === "string" ? from : null);
     if (typeof price === "string") return price;
     const before = read.at(-1);
     if (before !== undefined && (price.from === null || (before.from !== null && price.from <= before.from)))
-      return "its prices are not in the order of their days";
+      return "its prices are not in order of their days";
     read.push(price);
   }
   return read.length === 0 ? "no price" : read;
@@ -123,7 +127,7 @@ const classes: Readonly<Record<string, TokenClass>> = {
   output_image_mtok: "image_output",
 };
 
-/** Hosted tools by the field that states the fee for a thousand calls. */
+/** Item types of hosted tools, by the field that states the fee for a thousand calls. */
 const toolFees: Readonly<Record<string, string>> = {
   web_searches_kcount: "web_search_call",
   storage_searches_kcount: "file_search_call",
@@ -133,7 +137,7 @@ const toolFees: Readonly<Record<string, string>> = {
 const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
 
 function priceOf(stated: unknown, from: string | null): PriceResult {
-  const all = Object.entries(isFields(stated) ? stated : {}).filter(
+  const all = Object.entries(isObject(stated) ? stated : {}).filter(
     ([name, value]) => value !== null && !withoutClass.has(name),
   );
   const fields = all.filter(([name]) => toolFees[name] === undefined);
@@ -142,64 +146,52 @@ function priceOf(stated: unknown, from: string | null): PriceResult {
     const tool = toolFees[name];
     if (tool === undefined) continue;
     const fee = usdOfThousand(String(value));
-    if (fee === undefined) return `${name} ${String(value)} cannot be held exactly`;
+    if (fee === undefined) return `${name} ${String(value)} cannot be represented exactly`;
     fees[tool] = fee;
   }
   if (fields.length === 0) return "no price";
   const request = fields.find(([name]) => name === "requests_kcount");
   if (request !== undefined) {
-    if (fields.length > 1) return "a price of requests next to one of tokens cannot be stated here";
+    if (fields.length > 1) return "it has prices of requests and of tokens, which a price file cannot state together";
     const perRequest = usdOfThousand(String(request[1]));
     return perRequest === undefined
-      ? `requests_kcount ${String(request[1])} cannot be held exactly`
+      ? `requests_kcount ${String(request[1])} cannot be represented exactly`
       : { from, official: null, tiers: [], perRequest, fees };
   }
-  const starts = [...new Set(fields.flatMap(([, value]) => tiersOf(value).map(({ start }) => start)))].sort(
-    (a, b) => a - b,
-  );
-  const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
-  let official: StatedRates = {};
-  for (const start of [-1, ...starts]) {
-    const rates: { -readonly [name in TokenClass]?: string } = {};
-    for (const [name, value] of fields) {
-      const known = classes[name];
-      if (known === undefined) return `its price has ${name}, which has no class here`;
-      const written = reached(value, start);
-      const rate = rateOf(written, 6);
-      if (rate === undefined) return `${name} ${written} cannot be held exactly`;
-      rates[known] = rate;
+  const bySize = new Map<number, StatedRates>();
+  for (const [name, value] of fields) {
+    const known = classes[name];
+    if (known === undefined) return `its price has ${name}, for which Farebox has no token class`;
+    for (const { from: size, price } of tiersOf(value)) {
+      const rate = rateOf(price, 6);
+      if (rate === undefined) return `${name} ${price} cannot be represented exactly`;
+      bySize.set(size, { ...bySize.get(size), [known]: rate });
     }
-    if (start === -1) official = withoutZeros(rates);
-    else tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(rates) });
   }
+  const { official, tiers } = inTiers(bySize);
   return faultOfRates(official) ?? { from, official, tiers, perRequest: null, fees };
 }
 
 interface Tier {
-  readonly start: number;
+  readonly from: number;
   readonly price: string;
 }
 
+/** Returns the price for short prompts, then those for longer prompts, each with the smallest prompt that it prices. */
 function tiersOf(value: unknown): Tier[] {
-  const tiers = isFields(value) && Array.isArray(value["tiers"]) ? value["tiers"] : [];
-  return tiers.filter(isFields).map((tier) => ({ start: Number(tier["start"]), price: String(tier["price"]) }));
+  if (!isObject(value)) return [{ from: 0, price: String(value) }];
+  const tiers = listOr(value["tiers"]).filter(isObject);
+  return [
+    { from: 0, price: String(value["base"]) },
+    ...tiers.map((tier) => ({ from: Number(tier["start"]) + 1, price: String(tier["price"]) })),
+  ];
 }
 
-/** Returns the price, as written, of prompts with slightly more than `start` tokens. */
-function reached(value: unknown, start: number): string {
-  if (!isFields(value)) return String(value);
-  const tier = tiersOf(value)
-    .filter((each) => each.start <= start)
-    .toSorted((a, b) => a.start - b.start)
-    .at(-1);
-  return tier?.price ?? String(value["base"]);
-}
-
-function fits(clause: unknown, name: string): boolean {
-  if (!isFields(clause)) return false;
+function fulfills(clause: unknown, name: string): boolean {
+  if (!isObject(clause)) return false;
   const [[kind, wanted] = []] = Object.entries(clause);
   if (Array.isArray(wanted))
-    return kind === "and" ? wanted.every((each) => fits(each, name)) : wanted.some((each) => fits(each, name));
+    return kind === "and" ? wanted.every((each) => fulfills(each, name)) : wanted.some((each) => fulfills(each, name));
   const text = String(wanted).toLowerCase();
   switch (kind) {
     case "equals":
@@ -211,13 +203,13 @@ function fits(clause: unknown, name: string): boolean {
     case "contains":
       return name.includes(text);
     default:
-      // Does not evaluate regular expressions of a foreign file. The model can still be found by its id.
+      // Does not evaluate regular expressions from an external file. The model can still be found by its id.
       return false;
   }
 }
 
 function equalNames(clause: unknown): string[] {
-  if (!isFields(clause)) return [];
+  if (!isObject(clause)) return [];
   const alternatives = clause["or"];
   if (Array.isArray(alternatives)) return alternatives.flatMap(equalNames);
   return typeof clause["equals"] === "string" ? [clause["equals"]] : [];

@@ -1,3 +1,4 @@
+import { objectOr } from "../../wire/json.ts";
 import { basename } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { formatFault, suggest } from "../../core/fault.ts";
@@ -14,9 +15,9 @@ import { buildCatalogue, type CatalogueBuilder, type Origins, type PriceText } f
 import { readPriceFile } from "../read.ts";
 import type { StatedPrice } from "../schema.ts";
 import { printProposals, withEntries } from "./edit.ts";
-import { isFields, readTree, type LeftOut } from "./table.ts";
-import { readGenaiPrices } from "./genai-prices.ts";
-import { readLitellm } from "./litellm.ts";
+import { readTree, type SkippedModel } from "./table.ts";
+import { isProvider, readGenaiPrices } from "./genai-prices.ts";
+import { isModel, readLitellm } from "./litellm.ts";
 import { mergeModels } from "./merge.ts";
 import {
   inForce,
@@ -29,66 +30,66 @@ import {
 } from "./propose.ts";
 
 /**
- * Returns the differences between the tables and the price files: as a new price file that is valid together with the
- * existing files, and as edits of the user's files. Pure. A process that imports into the same files repeatedly can
- * pass a caching `build`.
+ * Returns the differences between the tables and the price files, as a new price file and as edits of the user's files.
+ * All these files are valid together. A pure function. A process that imports into the same files repeatedly can pass a
+ * caching `build`.
  */
 export function importPrices(
   layers: readonly (readonly PriceText[])[],
-  order: PriceImportParams,
+  params: PriceImportParams,
   build: CatalogueBuilder = buildCatalogue,
 ): PriceImportResult {
   const built = build(layers);
-  if (!built.ok) return wrong(built.faults.map(formatFault));
-  const read = readTables(order, familiesOf(built.origins));
+  if (!built.ok) return refused(built.faults.map(formatFault));
+  const read = readTables(params, familiesOf(built.origins));
   if (!read.ok) return read;
   const groups = [...built.origins.groups.keys()];
   const wantsModel = (id: string) =>
-    order.models === null || order.models.some((pattern) => matchesPattern(pattern, id));
-  const source = (names: readonly string[]) => `price list of ${names.join(" and ")}, read ${order.today}`;
-  const terms = { fromDate: order.fromDate, source, group: order.group, wantsModel, withNew: order.withNew };
+    params.models === null || params.models.some((pattern) => matchesPattern(pattern, id));
+  const source = (names: readonly string[]) => `price list of ${names.join(" and ")}, read ${params.today}`;
+  const terms = { fromDate: params.fromDate, source, group: params.group, wantsModel, withNew: params.withNew };
   const { proposals, unchanged, differing, leftOut } = propose(read.tables, built, terms);
-  if (!groups.includes(order.group) && proposals.some(({ kind }) => kind === "new")) {
-    return wrong(
-      `new models need a group, and there is no "${order.group}"; give --group: ${suggest(order.group, groups)}`,
+  if (!groups.includes(params.group) && proposals.some(({ kind }) => kind === "new")) {
+    return refused(
+      `new models need a group, but there is no group "${params.group}"; give --group: ${suggest(params.group, groups)}`,
       true,
     );
   }
 
   const formats = [...new Set(read.tables.map(({ format }) => format))];
-  const name = freeName(`imported-${formats.join("-")}-${order.fromDate}`, layers[1] ?? []);
-  const title = titleOf(read.tables, order.today);
-  const sound = withoutFaults(layers, name, title, proposals);
-  const { edited, places } = editOwn(layers, name, title, sound.proposals);
-  const written = sound.proposals.filter((proposal) => !places.has(proposal));
+  const name = freeName(`imported-${formats.join("-")}-${params.fromDate}`, layers[1] ?? []);
+  const title = titleOf(read.tables, params.today);
+  const valid = withoutFaults(layers, name, title, proposals);
+  const { edited, paths } = editOwn(layers, name, title, valid.proposals);
+  const forNewFile = valid.proposals.filter((proposal) => !paths.has(proposal));
   return {
     ok: true,
     imported: {
-      proposed: sound.proposals.map((proposal) => proposedOf(proposal, places.get(proposal) ?? null)),
+      proposed: valid.proposals.map((proposal) => proposedOf(proposal, paths.get(proposal) ?? null)),
       unchanged,
       differing,
-      left_out: [...leftOut, ...sound.leftOut],
+      left_out: [...leftOut, ...valid.leftOut],
       name,
-      yaml: written.length === 0 ? "" : printProposals(title, written),
+      yaml: forNewFile.length === 0 ? "" : printProposals(title, forNewFile),
       edited,
     },
   };
 }
 
 /**
- * Returns the prices on which the tables agree with each other but not with the files, and the models that only the
- * tables have.
+ * Returns the prices on which the tables agree with each other but not with the price files. Also returns the models
+ * that at least two tables contain but no price file does.
  */
 export function checkPrices(
   layers: readonly (readonly PriceText[])[],
-  order: Pick<PriceImportParams, "tables" | "from" | "today">,
+  params: Pick<PriceImportParams, "tables" | "from" | "today">,
 ): PriceCheckResult {
   const built = buildCatalogue(layers);
-  if (!built.ok) return wrong(built.faults.map(formatFault));
-  const read = readTables({ ...order, providers: null }, familiesOf(built.origins));
+  if (!built.ok) return refused(built.faults.map(formatFault));
+  const read = readTables({ ...params, providers: null }, familiesOf(built.origins));
   if (!read.ok) return read;
-  const { known, rest } = matchModels(read.tables, built.origins);
-  const terms = { day: order.today, least: 2 };
+  const { known, unlisted } = matchModels(read.tables, built.origins);
+  const terms = { day: params.today, tablesMin: 2 };
   let compared = 0;
   const faults = known.flatMap(({ id, origin, found }): PriceCheckFault[] => {
     const merged = found.length < 2 ? undefined : mergeModels(found, terms);
@@ -97,8 +98,8 @@ export function checkPrices(
     compared += 1;
     const changes = priceChanges(
       price,
-      merged.model.serviceTiers(order.today),
-      inForce(origin.model.prices ?? [], order.today) ?? null,
+      merged.model.serviceTiers(params.today),
+      inForce(origin.model.prices ?? [], params.today) ?? null,
     );
     return changes.flatMap((each) => ({
       model: id,
@@ -107,8 +108,8 @@ export function checkPrices(
       theirs: each.after ?? "none",
     }));
   });
-  const isKnown = (id: string) => built.catalogue.named(id, Date.parse(order.today)) !== undefined;
-  const missing = rest.flatMap((found) =>
+  const isKnown = (id: string) => built.catalogue.named(id, Date.parse(params.today)) !== undefined;
+  const missing = unlisted.flatMap((found) =>
     found.length >= 2 && !isKnown(found[0].model.id) && mergeModels(found, terms).ok ? [found[0].model.id] : [],
   );
   return { ok: true, compared, faults, missing };
@@ -125,7 +126,7 @@ type PriceCheckResult =
 
 type Refused = PriceImportResult & { readonly ok: false };
 
-function wrong(problems: string | readonly string[], usage = false): Refused {
+function refused(problems: string | readonly string[], usage = false): Refused {
   return { ok: false, problems: typeof problems === "string" ? [problems] : problems, usage };
 }
 
@@ -151,35 +152,34 @@ function readTables(
   const read: FormattedTable[] = [];
   for (const { file, text } of tables) {
     const tree = readTree(text);
-    if (!tree.ok) return wrong(`${file} is neither JSON nor YAML: ${tree.problem}`);
+    if (!tree.ok) return refused(`${file} is neither JSON nor YAML: ${tree.problem}`);
     const format = from ?? formatOf(tree.value);
     if (format === undefined) {
-      return wrong(
+      return refused(
         `${file} is not a known table: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`,
       );
     }
     const result = readers[format](tree.value, wants);
-    if (!result.ok) return wrong(`${file} is ${result.problem}`);
+    if (!result.ok) return refused(`${file} is ${result.problem}`);
     read.push({ name: `${format} (${lastPart(file)})`, format, table: result.table });
   }
   const known = read.flatMap(({ table }) => table.providers);
   const unknown = (providers ?? []).find((name) => !known.includes(name));
   if (unknown !== undefined)
-    return wrong(
+    return refused(
       `${tables.map(({ file }) => file).join(", ")} has no provider "${unknown}"; ${suggest(unknown, known)}`,
       true,
     );
   return { ok: true, tables: read };
 }
 
-/** Detects the format from the structure: a list of providers, one provider, or an object by model. */
+/**
+ * Detects the format of a table from its structure: a list of providers, one provider, or an object by model. Returns
+ * undefined for other structures.
+ */
 function formatOf(tree: unknown): PriceTableName | undefined {
-  const isProvider = (value: unknown) =>
-    isFields(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
   if (isProvider(tree) || (Array.isArray(tree) && tree.length > 0 && tree.every(isProvider))) return "genai-prices";
-  return isFields(tree) && Object.values(tree).some((entry) => isFields(entry) && "litellm_provider" in entry)
-    ? "litellm"
-    : undefined;
+  return Object.values(objectOr(tree)).some(isModel) ? "litellm" : undefined;
 }
 
 /** Returns the last part of a path or URL, without a query. */
@@ -188,7 +188,7 @@ function lastPart(file: string): string {
 }
 
 /**
- * Returns a file name that is not in use: "imported-litellm-2026-11-22.yaml", then
+ * Returns a file name that no file of the user has: "imported-litellm-2026-11-22.yaml", or with a number, such as
  * "imported-litellm-2026-11-22-2.yaml".
  */
 function freeName(stem: string, own: readonly PriceText[]): string {
@@ -202,14 +202,14 @@ function freeName(stem: string, own: readonly PriceText[]): string {
 function titleOf(tables: readonly FormattedTable[], today: string): string[] {
   return [
     `Proposed by farebox prices import from ${tables.map(({ name }) => name).join(" and ")} on ${today}: to be reviewed.`,
-    "A model replaces the whole model of the same id, so its earlier prices are repeated here.",
+    "A model in this file replaces the model of the same id in earlier files, so its earlier prices are repeated here.",
     "",
   ];
 }
 
 /**
- * Adds new entries to the user's files that state their models. The user must add by hand what cannot be added
- * safely.
+ * Adds new entries to the user's files that state the same models. Returns the edited files, and the path for each
+ * proposal that was added. The user must add the other proposals for these models by hand.
  */
 function editOwn(
   layers: readonly (readonly PriceText[])[],
@@ -219,7 +219,7 @@ function editOwn(
 ) {
   const [shipped = [], own = []] = layers;
   const texts = new Map(own.map((file) => [file.name, file.text]));
-  const places = new Map<Proposal, string>();
+  const paths = new Map<Proposal, string>();
   for (const proposal of proposals) {
     const path = proposal.ownPlace?.file;
     const text = path === undefined ? undefined : texts.get(path);
@@ -228,21 +228,21 @@ function editOwn(
     const changed = new Map(texts).set(path, edited);
     if (!buildCatalogue([shipped, [...changed].map(([file, whole]) => ({ name: file, text: whole }))]).ok) continue;
     texts.set(path, edited);
-    places.set(proposal, path);
+    paths.set(proposal, path);
   }
   const edited = own.flatMap(({ name: path, text }): EditedFile[] => {
     const after = texts.get(path) ?? text;
     return after === text ? [] : [{ path, before: text, after }];
   });
-  const rest = printProposals(
+  const newFile = printProposals(
     title,
-    proposals.filter((proposal) => !places.has(proposal)),
+    proposals.filter((proposal) => !paths.has(proposal)),
   );
   const together = buildCatalogue([
     shipped,
-    [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: rest }],
+    [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: newFile }],
   ]);
-  return together.ok ? { edited, places } : { edited: [], places: new Map<Proposal, string>() };
+  return together.ok ? { edited, paths } : { edited: [], paths: new Map<Proposal, string>() };
 }
 
 /** Returns true if the edited text states the model with exactly the proposed prices. */
@@ -251,7 +251,10 @@ function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
   return faults.length === 0 && isDeepStrictEqual(value.models?.[id]?.prices, model.prices);
 }
 
-/** Removes proposals that would be faults together with the existing files, and returns the reasons. */
+/**
+ * Returns the proposals that are valid together with the existing files. Also returns the removed models, with the
+ * reason for each.
+ */
 function withoutFaults(
   layers: readonly (readonly PriceText[])[],
   name: string,
@@ -259,7 +262,7 @@ function withoutFaults(
   proposals: readonly Proposal[],
 ) {
   const [shipped = [], own = []] = layers;
-  const leftOut: LeftOut[] = [];
+  const leftOut: SkippedModel[] = [];
   let left = proposals;
   for (;;) {
     const text = printProposals(title, left);
@@ -269,7 +272,7 @@ function withoutFaults(
     const lines = text.split("\n");
     const faulty = new Map(faults.map((fault) => [modelAt(lines, fault.line), fault.message]));
     const remaining = left.filter(({ id, ownPlace }) => ownPlace !== null || !faulty.has(id));
-    // Stops if no proposed model causes the fault; otherwise the loop would never end.
+    // If no removable proposal contains a fault, the loop would never end.
     if (remaining.length === left.length)
       return { proposals: [], leftOut: left.map(({ id }) => ({ model: id, why: faults[0]?.message ?? "" })) };
     for (const { id } of left)

@@ -1,32 +1,32 @@
+import { isObject, objectOr } from "../../wire/json.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import type { StatedRates } from "../schema.ts";
 import {
   countOf,
   familyOf,
   faultOfRates,
-  isFields,
+  inTiers,
   rateOf,
-  withoutZeros,
   type Fields,
-  type LeftOut,
+  type SkippedModel,
   type PriceResult,
   type ServiceTierName,
   type TableModel,
   type TableResult,
   type TableServiceTiers,
+  type TieredRates,
   type WantsProvider,
 } from "./table.ts";
 
 /**
- * Reads litellm's `model_prices_and_context_window.json`: one object for each model, most with `provider/` before the
- * name. Costs are in USD per token. `…_above_200k_tokens` prices the whole of a prompt with more than 200000 tokens,
- * as does each `range` of `tiered_pricing`. `…_priority`, `…_flex` and `…_batches` are rates of service tiers.
+ * Reads litellm's `model_prices_and_context_window.json`: an object with an entry for each model, in most cases with
+ * `provider/` before the model's name. Costs are in USD per token. `…_above_200k_tokens` is the rate for the whole
+ * prompt if the prompt has more than 200000 tokens. A `range` of `tiered_pricing` also applies to the whole prompt.
+ * `…_priority`, `…_flex` and `…_batches` are rates of service tiers.
  */
 export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
-  const entries = isFields(tree)
-    ? Object.entries(tree).filter(([name, entry]) => name !== "sample_spec" && isFields(entry))
-    : [];
-  if (!entries.some(([, entry]) => isFields(entry) && "litellm_provider" in entry)) {
+  const entries = Object.entries(objectOr(tree)).filter(([name]) => name !== "sample_spec");
+  if (!entries.some(([, entry]) => isModel(entry))) {
     return {
       ok: false,
       problem:
@@ -34,11 +34,11 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     };
   }
   const models = new Map<string, TableModel>();
-  const leftOut: LeftOut[] = [];
+  const leftOut: SkippedModel[] = [];
   const otherModes = new Map<string, number>();
   const providers = new Set<string>();
-  for (const [name, entry] of entries) {
-    const fields = entry as Fields;
+  for (const [name, fields] of entries) {
+    if (!isObject(fields)) continue;
     const stated = String(fields["litellm_provider"] ?? "");
     providers.add(stated);
     const provider = familyOf(stated);
@@ -50,13 +50,18 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     }
     const id = name.startsWith(`${stated}/`) ? name.slice(stated.length + 1) : name;
     const price = priceOf(fields);
-    // Some models occur twice, with and without `provider/`. The entry with it is the provider's own.
+    // Some models occur twice, with and without `provider/`. The entry with the prefix takes precedence.
     if (typeof price === "string") leftOut.push({ model: id, why: price });
     else if (id !== name || !models.has(id)) models.set(id, modelOf(id, provider, fields, price));
   }
   for (const [mode, count] of otherModes)
-    leftOut.push({ model: `${count} of mode ${mode}`, why: "only models that answer in text are read" });
+    leftOut.push({ model: `${count} of mode ${mode}`, why: "only models that answer with text are imported" });
   return { ok: true, table: { models: [...models.values()], leftOut, providers: [...providers].sort() } };
+}
+
+/** Returns true for an entry of the table that states a model's provider. */
+export function isModel(entry: unknown): boolean {
+  return isObject(entry) && "litellm_provider" in entry;
 }
 
 const textModes = new Set(["chat", "responses", "completion"]);
@@ -103,7 +108,7 @@ function priceOf(fields: Fields): PriceResult {
   return faultOfRates(read.official) ?? { from: null, ...read, perRequest: null };
 }
 
-/** Returns the service tiers. Skips tiers without both rates and tiers with inexact rates. */
+/** Returns the service tiers. Skips a tier that lacks the input or output rate, or has an inexact rate. */
 function serviceTiersOf(fields: Fields): TableServiceTiers {
   const found = tierEndings.flatMap(([name, ending]) => {
     const read = ratesOf(fields, ending);
@@ -112,14 +117,12 @@ function serviceTiersOf(fields: Fields): TableServiceTiers {
   return Object.fromEntries(found);
 }
 
-interface Read {
-  readonly official: StatedRates;
-  readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
-}
-
-/** Reads the rates of fields with this ending. Fields of the standard tier have none. */
-function ratesOf(fields: Fields, ending: string): Read | string {
-  const starts = new Map<number, StatedRates>();
+/**
+ * Returns the rates in fields with this ending, or the reason why a rate cannot be imported. The ending of the standard
+ * tier is "".
+ */
+function ratesOf(fields: Fields, ending: string): TieredRates | string {
+  const bySize = new Map<number, StatedRates>();
   for (const [field, value] of Object.entries(fields)) {
     if (value === null || !field.endsWith(ending)) continue;
     for (const [prefix, name] of classes) {
@@ -128,35 +131,32 @@ function ratesOf(fields: Fields, ending: string): Read | string {
         : null;
       if (match === null) continue;
       const rate = rateOf(String(value), 0);
-      if (rate === undefined) return `${field} ${String(value)} cannot be held exactly`;
-      const start = match[1] === undefined ? 0 : Number(match[1]) * (match[2] === "k" ? 1000 : 1);
-      starts.set(start, { ...starts.get(start), [name]: rate });
+      if (rate === undefined) return `${field} ${String(value)} cannot be represented exactly`;
+      const size = sizeAbove(Number(match[1] ?? 0) * (match[2] === "k" ? 1000 : 1));
+      bySize.set(size, { ...bySize.get(size), [name]: rate });
     }
   }
-  return inTiers(starts);
+  return inTiers(bySize);
 }
 
-/** Reads `[{range: [0, 32000], input_cost_per_token, …}, …]`. */
-function rangesOf(ranges: readonly unknown[]): Read | string {
-  const starts = new Map<number, StatedRates>();
+/**
+ * Reads `[{range: [0, 32000], input_cost_per_token, …}, …]`. Returns the rates, or the reason why they cannot be
+ * imported.
+ */
+function rangesOf(ranges: readonly unknown[]): TieredRates | string {
+  const bySize = new Map<number, StatedRates>();
   for (const range of ranges) {
-    const bounds = isFields(range) ? range["range"] : undefined;
+    const bounds = isObject(range) ? range["range"] : undefined;
     const from = Array.isArray(bounds) ? String(bounds[0]) : "";
-    if (!isFields(range) || !/^\d{1,9}(?:\.0+)?$/.test(from)) return "a range of its tiered_pricing has no beginning";
+    if (!isObject(range) || !/^\d{1,9}(?:\.0+)?$/.test(from)) return "a range of its tiered_pricing has no valid start";
     const read = ratesOf(range, "");
     if (typeof read === "string") return read;
-    starts.set(Number(from), read.official);
+    bySize.set(sizeAbove(Number(from)), read.official);
   }
-  return inTiers(starts);
+  return inTiers(bySize);
 }
 
-function inTiers(starts: ReadonlyMap<number, StatedRates>): Read {
-  const official = withoutZeros(starts.get(0) ?? {});
-  const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
-  for (const [start, changed] of [...starts].filter(([from]) => from > 0).sort(([a], [b]) => a - b)) {
-    // A class that the tier does not state keeps the rate of the tier below.
-    const below = tiers.at(-1)?.official ?? official;
-    tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(Object.assign({}, below, changed)) });
-  }
-  return { official, tiers };
+/** Returns the smallest prompt size above `tokens`; 0 for the rates of short prompts, whose `tokens` is 0. */
+function sizeAbove(tokens: number): number {
+  return tokens === 0 ? 0 : tokens + 1;
 }

@@ -5,9 +5,9 @@ import type { PriceDifference } from "../../ports/price-import.ts";
 import type { StatedRates } from "../schema.ts";
 import type { ServiceTierName, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
-/** A model as stated by one of several tables. */
+/** Model in one of several tables. */
 export interface Found {
-  /** The table's name for messages. */
+  /** Name of the table in messages. */
   readonly table: string;
   readonly model: TableModel;
 }
@@ -15,39 +15,37 @@ export interface Found {
 interface MergeTerms {
   /** ISO day on which the prices are compared. */
   readonly day: string;
-  /** Smallest number of tables that must state a rate for it to be used. */
-  readonly least: number;
+  /** Smallest number of tables that must state a rate before the rate is used. */
+  readonly tablesMin: number;
 }
 
 type Merged =
   | { readonly ok: true; readonly model: TableModel; readonly differing: readonly PriceDifference[] }
-  /** The tables differ on a rate that every price needs. */
+  /** The tables do not agree on a rate that every price needs. */
   | { readonly ok: false; readonly differing: readonly PriceDifference[] };
 
-/**
- * Merges the statements of several tables into one model. A rate or fee on which they differ is left out of all its
- * prices.
- */
-export function mergeModels(found: readonly [Found, ...Found[]], { day, least }: MergeTerms): Merged {
+/** Merges the statements of several tables into one model. Omits rates and fees on which the tables differ. */
+export function mergeModels(found: readonly [Found, ...Found[]], { day, tablesMin }: MergeTerms): Merged {
   const [{ model }, ...others] = found;
-  if (others.length === 0 && least === 1) return { ok: true, model, differing: [] };
+  if (others.length === 0 && tablesMin === 1) return { ok: true, model, differing: [] };
   const differing: PriceDifference[] = [];
-  const report = (name: string, stated: PriceDifference["stated"]) =>
-    void differing.push({ model: model.id, class: name, stated });
+  const rule: Agreement = {
+    tablesMin,
+    report: (name, stated) => void differing.push({ model: model.id, class: name, stated }),
+  };
   const now = found.flatMap(({ table, model: { prices } }) => {
     const price = prices.findLast(({ from }) => from === null || from <= day);
     return price === undefined ? [] : [{ table, price }];
   });
-  const merged = mergePrices(now, least, report);
+  const merged = mergePrices(now, rule);
   if (merged === undefined) return { ok: false, differing };
-  // Usually only one table knows an announced price.
+  // Usually only one table states an announced price, so announced prices are not compared.
   const later = found.flatMap(({ model: { prices } }) => prices.filter(({ from }) => from !== null && from > day));
   const days = [...new Set(later.map(({ from }) => from ?? ""))].sort();
   const announced = days.flatMap((from) => later.find((price) => price.from === from) ?? []);
   const tiers = mergeServiceTiers(
     found.map((each) => ({ table: each.table, tiers: each.model.serviceTiers(day) })),
-    least,
-    report,
+    rule,
   );
   return {
     ok: true,
@@ -60,7 +58,7 @@ export function mergeModels(found: readonly [Found, ...Found[]], { day, least }:
       matches: (name) => found.some((each) => each.model.matches(name)),
       contextTokens: largest(found.map((each) => each.model.contextTokens)),
       maxOutputTokens: largest(found.map((each) => each.model.maxOutputTokens)),
-      prices: [{ ...merged, from: null }, ...(least === 1 ? announced : [])],
+      prices: [{ ...merged, from: null }, ...(tablesMin === 1 ? announced : [])],
       serviceTiers: (at) =>
         at <= day
           ? tiers
@@ -74,56 +72,57 @@ export function mergeModels(found: readonly [Found, ...Found[]], { day, least }:
   };
 }
 
-type Report = (name: string, stated: PriceDifference["stated"]) => void;
+/** Rule that decides whether the tables agree on a value. */
+interface Agreement extends Pick<MergeTerms, "tablesMin"> {
+  /** Receives a value on which the tables differ. */
+  readonly report: (name: string, stated: PriceDifference["stated"]) => void;
+}
 
 interface Priced {
   readonly table: string;
   readonly price: TablePrice;
 }
 
-/** Returns undefined if the tables differ on a value that every price needs. */
-function mergePrices(all: readonly Priced[], least: number, report: Report): TablePrice | undefined {
-  const flat = all.filter(({ price }) => price.perRequest !== null);
-  if (flat.length > 0) {
+/** Merges the current prices. Returns undefined if the tables do not agree on a value that every price needs. */
+function mergePrices(all: readonly Priced[], rule: Agreement): TablePrice | undefined {
+  const byRequest = all.filter(({ price }) => price.perRequest !== null);
+  if (byRequest.length > 0) {
     const perRequest =
-      flat.length < all.length
+      byRequest.length < all.length
         ? undefined
         : agreed(
             "request",
-            flat.map(({ table, price }) => ({ table, value: price.perRequest ?? "" })),
-            least,
-            report,
+            byRequest.map(({ table, price }) => ({ table, value: price.perRequest ?? "" })),
+            rule,
             parseUsd,
           );
     return perRequest === undefined ? undefined : { from: null, official: null, tiers: [], perRequest, fees: {} };
   }
-  const read = mergeRates(
+  const rates = mergeRates(
     all.map(({ table, price }) => ({ table, official: price.official ?? {}, tiers: price.tiers })),
     "",
-    least,
-    report,
+    rule,
   );
-  if (read === undefined) return undefined;
+  if (rates === undefined) return undefined;
   const tools = [...new Set(all.flatMap(({ price }) => Object.keys(price.fees ?? {})))];
   const fees = tools.flatMap((tool) => {
-    const stated = all.flatMap(({ table, price: { fees: own = {} } }) =>
-      own[tool] === undefined ? [] : [{ table, value: own[tool] }],
+    const stated = all.flatMap(({ table, price: { fees: tableFees = {} } }) =>
+      tableFees[tool] === undefined ? [] : [{ table, value: tableFees[tool] }],
     );
-    const fee = agreed(tool, stated, least, report, parseUsd);
+    const fee = agreed(tool, stated, rule, parseUsd);
     return fee === undefined ? [] : [[tool, fee] as const];
   });
-  return { from: null, ...read, perRequest: null, fees: Object.fromEntries(fees) };
+  return { from: null, ...rates, perRequest: null, fees: Object.fromEntries(fees) };
 }
 
 function mergeServiceTiers(
   all: readonly { readonly table: string; readonly tiers: TableServiceTiers }[],
-  least: number,
-  report: Report,
+  rule: Agreement,
 ): TableServiceTiers {
   return Object.fromEntries(
     serviceTierNames.flatMap((name: ServiceTierName) => {
       const stated = all.flatMap(({ table, tiers }) => (tiers[name] === undefined ? [] : [{ table, ...tiers[name] }]));
-      const merged = stated.length < least ? undefined : mergeRates(stated, `${name} `, least, report);
+      const merged = stated.length < rule.tablesMin ? undefined : mergeRates(stated, `${name} `, rule);
       return merged === undefined ? [] : [[name, merged]];
     }),
   );
@@ -135,23 +134,24 @@ interface Rated {
   readonly tiers: TablePrice["tiers"];
 }
 
-/** Returns undefined if the tables differ on input, output or the prompt sizes at which tiers begin. */
+/**
+ * Merges rates. Returns undefined if the tables do not agree on input, output or the prompt sizes at which tiers begin.
+ */
 function mergeRates(
   all: readonly Rated[],
   prefix: string,
-  least: number,
-  report: Report,
+  rule: Agreement,
 ): Pick<Rated, "official" | "tiers"> | undefined {
-  const official = mergeClasses(all, prefix, "", least, report);
+  const official = mergeClasses(all, prefix, "", rule);
   const startsOf = ({ tiers }: Rated) => tiers.map(({ from_prompt_tokens: from }) => String(from)).join(", ");
   const starts = all.map((each) => ({ table: each.table, value: startsOf(each) || "none" }));
   if (new Set(starts.map(({ value }) => value)).size > 1) {
-    report(`${prefix}tiers`, starts);
+    rule.report(`${prefix}tiers`, starts);
     return undefined;
   }
   const tiers = (all[0]?.tiers ?? []).flatMap(({ from_prompt_tokens: from }, index) => {
-    const rates = all.map(({ table, tiers: own }) => ({ table, official: own[index]?.official ?? {} }));
-    const merged = mergeClasses(rates, prefix, ` from ${from} tokens`, least, report);
+    const rates = all.map((each) => ({ table: each.table, official: each.tiers[index]?.official ?? {} }));
+    const merged = mergeClasses(rates, prefix, ` from ${from} tokens`, rule);
     return merged === undefined ? [] : [{ from_prompt_tokens: from, official: merged }];
   });
   return official === undefined || tiers.length < (all[0]?.tiers.length ?? 0) ? undefined : { official, tiers };
@@ -161,14 +161,13 @@ function mergeClasses(
   all: readonly Pick<Rated, "table" | "official">[],
   prefix: string,
   suffix: string,
-  least: number,
-  report: Report,
+  rule: Agreement,
 ): StatedRates | undefined {
   const rates = tokenClasses.flatMap((name) => {
     const stated = all.flatMap(({ table, official }) =>
       official[name] === undefined ? [] : [{ table, value: official[name] }],
     );
-    const rate = agreed(`${prefix}${name}${suffix}`, stated, least, report, parseRate);
+    const rate = agreed(`${prefix}${name}${suffix}`, stated, rule, parseRate);
     return rate === undefined ? [] : [[name, rate] as const];
   });
   const merged: StatedRates = Object.fromEntries(rates);
@@ -176,17 +175,16 @@ function mergeClasses(
 }
 
 /**
- * Returns the value on which all tables that state one agree; undefined if fewer than `least` state one, or if they
- * differ.
+ * Returns the stated value if at least `tablesMin` tables state one and all are equal; otherwise undefined. Reports
+ * stated values that differ.
  */
 function agreed(
   name: string,
   stated: PriceDifference["stated"],
-  least: number,
-  report: Report,
+  { tablesMin, report }: Agreement,
   read: (text: string) => bigint | undefined,
 ): string | undefined {
-  if (stated.length < least) return undefined;
+  if (stated.length < tablesMin) return undefined;
   if (new Set(stated.map(({ value }) => read(value))).size <= 1) return stated[0]?.value;
   report(name, stated);
   return undefined;

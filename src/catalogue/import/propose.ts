@@ -7,12 +7,12 @@ import type { ModelOrigin, Origins } from "../build.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
 import { instantOf } from "../resolve.ts";
 import { mergeModels, type Found } from "./merge.ts";
-import type { LeftOut, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
+import type { SkippedModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 interface ProposalTerms {
-  /** ISO day of new entries, unless their table states a later one. */
+  /** ISO day on which new entries begin, unless their table states a later day. */
   readonly fromDate: string;
-  /** Returns the source text of an entry from the names of the tables that state it. */
+  /** Returns the text for an entry's `source`, from the names of the tables that state the entry. */
   readonly source: (tables: readonly string[]) => string;
   /** Group of new models. */
   readonly group: string;
@@ -21,14 +21,17 @@ interface ProposalTerms {
   readonly withNew: boolean;
 }
 
-/** A model as it would be stated in full, with its existing and its new prices. */
+/** Full statement of a model for a price file, with its existing and its new prices. */
 export interface Proposal {
   readonly id: string;
   readonly kind: "new" | "changed";
   readonly provider: string;
   readonly model: StatedModel;
   readonly added: readonly AddedPrice[];
-  /** Position of the model in the user's own folder, where the entries must be added; null for other models. */
+  /**
+   * Position of the model in the user's files, where the entries must be added; null if those files do not state the
+   * model.
+   */
   readonly ownPlace: { readonly file: string; readonly line: number } | null;
 }
 
@@ -36,7 +39,7 @@ export interface AddedPrice {
   readonly price: StatedPrice;
   /** Price in force before this one; null if there is none. */
   readonly before: StatedPrice | null;
-  /** Classes that the table leaves out. Their rates come from the previous entry. */
+  /** Classes that the table does not state. Their rates come from the previous entry. */
   readonly kept: readonly TokenClass[];
 }
 
@@ -44,18 +47,18 @@ interface Proposals {
   readonly proposals: readonly Proposal[];
   readonly unchanged: number;
   readonly differing: readonly PriceDifference[];
-  readonly leftOut: readonly LeftOut[];
+  readonly leftOut: readonly SkippedModel[];
 }
 
-/** A table and its name for messages. */
+/** Table, with its name in messages. */
 export interface NamedTable {
   readonly name: string;
   readonly table: ReadTable;
 }
 
 /**
- * Returns new dated entries for models whose price in the tables differs from the one in force, and models that no
- * file names. Pure.
+ * Returns new dated entries for models whose price in the tables differs from the price in force. If `withNew` is set,
+ * also returns models that no price file names. A pure function.
  */
 export function propose(
   tables: readonly NamedTable[],
@@ -63,22 +66,22 @@ export function propose(
   terms: ProposalTerms,
 ): Proposals {
   const { origins } = loaded;
-  const isWanted = ({ model }: LeftOut) =>
+  const isWanted = ({ model }: SkippedModel) =>
     terms.wantsModel(model) &&
     (terms.withNew || loaded.catalogue.named(model, instantOf(terms.fromDate)) !== undefined);
-  const leftOut: LeftOut[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
+  const leftOut: SkippedModel[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
   const differing: PriceDifference[] = [];
   const proposals: Proposal[] = [];
   let unchanged = 0;
-  /** Returns undefined if the tables differ on a value that every price needs. */
+  /** Returns the merged model. Returns undefined if the tables differ on a value that every price needs. */
   const mergedOf = (id: string, found: readonly [Found, ...Found[]]): TableModel | undefined => {
-    const merged = mergeModels(found, { day: terms.fromDate, least: 1 });
+    const merged = mergeModels(found, { day: terms.fromDate, tablesMin: 1 });
     differing.push(...merged.differing.map((each) => ({ ...each, model: id })));
     if (!merged.ok)
       leftOut.push({ model: id, why: `the tables differ on ${merged.differing.map((each) => each.class).join(", ")}` });
     return merged.ok ? merged.model : undefined;
   };
-  const take = (
+  const addProposal = (
     id: string,
     origin: ModelOrigin,
     model: StatedModel,
@@ -102,23 +105,24 @@ export function propose(
     }
   };
 
-  const { known, rest } = matchModels(tables, origins);
+  const { known, unlisted } = matchModels(tables, origins);
   for (const { id, origin, found } of known) {
     if (!terms.wantsModel(id)) continue;
     const merged = mergedOf(id, found);
-    if (merged !== undefined) take(id, origin, wholeModel(origin), merged, found, "changed");
+    if (merged !== undefined) addProposal(id, origin, wholeModel(origin), merged, found, "changed");
   }
-  for (const found of terms.withNew ? rest : []) {
+  for (const found of terms.withNew ? unlisted : []) {
     const { id, provider } = found[0].model;
     if (!terms.wantsModel(id)) continue;
     if (proposals.some((other) => other.id === id)) {
-      leftOut.push({ model: id, why: `a table states it for ${provider}, too` });
+      leftOut.push({ model: id, why: `another table states this model for the provider ${provider}` });
       continue;
     }
+    // `relative`: the model under which the price files already know this id, such as the one that it is a revision of.
     const named = loaded.catalogue.find(id, instantOf(terms.fromDate));
     const relative = named === undefined || named.id === ceilingPrice ? undefined : origins.models.get(named.id);
     if (relative !== undefined && relative.provider !== provider) {
-      leftOut.push({ model: id, why: `names ${named?.id ?? ""}, a model of ${relative.provider}, here` });
+      leftOut.push({ model: id, why: `the price files state it as ${named?.id ?? ""} of ${relative.provider}` });
       continue;
     }
     const merged = mergedOf(id, found);
@@ -129,8 +133,8 @@ export function propose(
     else {
       const family = relative ?? [...origins.models.values()].find((each) => each.provider === provider);
       const model = newModel(merged, relative, family?.defaults ?? {}, terms.group, origins);
-      if (model === undefined) leftOut.push({ model: id, why: "its context size is not known" });
-      else take(id, { ...emptyOrigin, provider }, model, merged, found, "new");
+      if (model === undefined) leftOut.push({ model: id, why: "no table states its context size" });
+      else addProposal(id, { ...emptyOrigin, provider }, model, merged, found, "new");
     }
   }
   return { proposals, unchanged, differing, leftOut };
@@ -143,8 +147,8 @@ interface MatchedModels {
     readonly origin: ModelOrigin;
     readonly found: readonly [Found, ...Found[]];
   }[];
-  /** Models that no price file names, each once, with the statement of each table. */
-  readonly rest: readonly (readonly [Found, ...Found[]])[];
+  /** Models that no price file names, each once, with its statements in the tables. */
+  readonly unlisted: readonly (readonly [Found, ...Found[]])[];
 }
 
 /** Matches models of the tables with those of the price files. */
@@ -159,7 +163,7 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
     });
     return first === undefined ? [] : [{ id, origin, found: [first, ...others] as const }];
   });
-  const rest = tables.flatMap(({ name, table }, index) =>
+  const unlisted = tables.flatMap(({ name, table }, index) =>
     table.models.flatMap((model): [Found, ...Found[]][] => {
       if (claimed.has(model)) return [];
       claimed.add(model);
@@ -173,7 +177,7 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
       return [[{ table: name, model }, ...others]];
     }),
   );
-  return { known, rest };
+  return { known, unlisted };
 }
 
 function isSameModel(one: TableModel, other: TableModel): boolean {
@@ -183,9 +187,10 @@ function isSameModel(one: TableModel, other: TableModel): boolean {
 const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 0, line: 0, lines: [] };
 
 /**
- * Returns the table's model for one of Farebox's, within the family: by its id, otherwise by the table's names and
- * patterns, otherwise by one of its aliases. A pattern does not match if the table's id is that of another Farebox
- * model: the prefix claude-opus-5 must not match claude-opus-5-5.
+ * Returns the table's model that corresponds to a model of the price files, within the same family; undefined for none.
+ * Searches by the model's id, then by the table's names and patterns, then by the model's aliases. Ignores the pattern
+ * of a table's model whose id is in the price files. For example, the pattern of claude-opus-5 must not match
+ * claude-opus-5-5.
  */
 function tableModelOf(
   models: readonly TableModel[],
@@ -202,12 +207,13 @@ function tableModelOf(
   );
 }
 
-/** Returns the model together with its file's defaults. */
+/** Returns the model with its file's defaults. Omits `error_factor` if the model has a tokenizer. */
 function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
   const { error_factor, ...whole } = { ...defaults, ...model };
   return (whole.tokenizer ?? null) === null && error_factor !== undefined ? { ...whole, error_factor } : whole;
 }
 
+/** Returns the statement of a new model, without prices; undefined if its context size is unknown. */
 function newModel(
   found: TableModel,
   relative: ModelOrigin | undefined,
@@ -226,14 +232,14 @@ function newModel(
   if (contextTokens === undefined) return undefined;
   const outputTokens =
     found.maxOutputTokens ?? (found.contextTokens === null ? traits.max_output_tokens : undefined) ?? contextTokens;
-  const free = (name: string) =>
+  const isUnused = (name: string) =>
     [...origins.models].every(([id, { model }]) => id !== name && !model.aliases?.includes(name));
-  const aliases = found.names.filter(free);
+  const aliases = found.names.filter(isUnused);
   return {
     ...(aliases.length > 0 && { aliases }),
     group,
     ...traits,
-    // A published tokenizer of the family does not imply that its next model uses it.
+    // The new model may not use the family's published tokenizer.
     ...(relative === undefined && { tokenizer: null }),
     context_tokens: contextTokens,
     max_output_tokens: Math.min(outputTokens, contextTokens),
@@ -241,7 +247,10 @@ function newModel(
   };
 }
 
-/** Returns the prices including those of the table, and separately the added ones. */
+/**
+ * Returns the model's prices together with those of the table, and a list of the added prices. `refused` is true if a
+ * price could not be added.
+ */
 function additions(
   before: readonly StatedPrice[],
   found: TableModel,
@@ -261,24 +270,27 @@ function additions(
     const serviceTiers = found.serviceTiers(from);
     if (current !== undefined && !differs(price, current, serviceTiers)) continue;
     if (prices.some((each) => each.from === from)) {
-      refuse(`another price from ${from} is stated already; give a later --from-date, or change it by hand`);
+      refuse(
+        `the price files already state a price from ${from}; give a later --from-date, or change that price by hand`,
+      );
       refused = true;
       continue;
     }
     const added = entryOf(price, serviceTiers, current ?? null, from, source);
-    const place = prices.filter((each) => each.from < from).length;
-    const last = prices[place - 1];
+    const index = prices.filter((each) => each.from < from).length;
+    const last = prices[index - 1];
     if (last?.until !== undefined && last.until > from) {
       const { until, ...open } = last;
-      prices[place - 1] = open;
+      prices[index - 1] = open;
       added.price = { ...added.price, until };
     }
-    prices.splice(place, 0, added.price);
+    prices.splice(index, 0, added.price);
     entries.push({ price: added.price, before: current ?? null, kept: added.kept });
   }
   return { prices, entries, refused };
 }
 
+/** Returns the price in force on an ISO day; undefined if there is none. */
 export function inForce(prices: readonly StatedPrice[], day: string): StatedPrice | undefined {
   const last = prices.findLast(({ from }) => from <= day);
   return last?.until !== undefined && last.until <= day ? undefined : last;
@@ -306,14 +318,7 @@ function entryOf(
   }
   const old = before?.official;
   const kept = tokenClasses.filter((name) => old?.[name] !== undefined && table.official?.[name] === undefined);
-  const tiers = table.tiers.map((tier) => {
-    const same = before?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-    return {
-      ...tier,
-      official: complete({ ...same?.official, ...tier.official }),
-      ...(same?.gateway && { gateway: same.gateway }),
-    };
-  });
+  const tiers = tiersOver(before?.tiers, table.tiers);
   const price: StatedPrice = {
     from,
     source,
@@ -327,19 +332,24 @@ function entryOf(
   return { price, kept };
 }
 
-/** Returns the table's service tiers, plus tiers and rates of the previous entry that the table does not state. */
+/** Returns the table's tiers. Takes rates that the table does not state from the same tiers of the previous entry. */
+function tiersOver(before: StatedPrice["tiers"], tiers: TablePrice["tiers"]): NonNullable<StatedPrice["tiers"]> {
+  return tiers.map((tier) => {
+    const same = before?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
+    return {
+      ...tier,
+      official: complete({ ...same?.official, ...tier.official }),
+      ...(same?.gateway && { gateway: same.gateway }),
+    };
+  });
+}
+
+/** Returns the table's service tiers. Takes tiers and rates that the table does not state from the previous entry. */
 function serviceTiersOf(table: TableServiceTiers, before: StatedPrice | null): Pick<StatedPrice, "service_tiers"> {
   const all = serviceTierNames.flatMap((name) => {
     const [stated, own] = [table[name], before?.service_tiers?.[name]];
     if (stated === undefined) return own === undefined ? [] : [[name, own] as const];
-    const tiers = stated.tiers.map((tier) => {
-      const same = own?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-      return {
-        ...tier,
-        official: complete({ ...same?.official, ...tier.official }),
-        ...(same?.gateway && { gateway: same.gateway }),
-      };
-    });
+    const tiers = tiersOver(own?.tiers, stated.tiers);
     return [
       [
         name,
@@ -358,10 +368,10 @@ function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
   return before?.minimum === undefined ? {} : { minimum: before.minimum };
 }
 
-/** Largest number of tokens that a tool call is assumed to add to a prompt; no table states it. */
+/** Largest number of tokens that a tool call is assumed to add to a prompt, because no table states this number. */
 const assumedInputTokens = 16_000;
 
-/** Returns the table's fees, plus fees of the previous entry that the table does not state. */
+/** Returns the table's fees. Takes fees that the table does not state from the previous entry. */
 function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<StatedPrice, "fees"> {
   const stated = Object.entries(fees).map(([tool, usd]): [string, StatedFee] => {
     const own = before?.fees?.[tool];
@@ -371,7 +381,7 @@ function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<Sta
   return Object.keys(all).length === 0 ? {} : { fees: all };
 }
 
-/** Returns the fees that differ in the table, each with both amounts. */
+/** Returns the fees of the table that differ from those of the price file, each with both amounts. */
 function changedFees(
   after: Readonly<Record<string, string>>,
   before: StatedPrice["fees"],
@@ -386,14 +396,17 @@ function changedFees(
 
 type WholeRates = NonNullable<StatedPrice["official"]>;
 
-/** Returns the rates in the order of the classes. Both readers ensure that input and output are stated. */
+/**
+ * Returns the rates in the order of the token classes. The functions that read tables ensure that input and output have
+ * rates.
+ */
 function complete(rates: StatedRates): WholeRates {
   return Object.fromEntries(
     tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]])),
   ) as WholeRates;
 }
 
-/** Returns true if the table states a different price. */
+/** Returns true if the price in the table differs from the price file's entry. */
 function differs(table: TablePrice, stated: StatedPrice, serviceTiers: TableServiceTiers): boolean {
   return priceChanges(table, serviceTiers, stated).length > 0;
 }
@@ -405,8 +418,8 @@ export interface PriceChange {
 }
 
 /**
- * Returns the differences between the table and the entry, each with both amounts; an amount is null if it is not
- * stated.
+ * Returns the differences between the table and the price file's entry, each with both amounts. An amount that is not
+ * stated is null.
  */
 export function priceChanges(
   table: TablePrice,
@@ -437,22 +450,22 @@ type RatedTiers = {
 };
 
 /**
- * Returns the changed rates, including those of tiers for long prompts. A removed tier is represented by its input
+ * Returns the changed rates, including those of tiers for long prompts. For a removed tier, returns only its input
  * rate.
  */
 function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
   const [now, was] = [after.tiers ?? [], before?.tiers ?? []];
-  const within = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);
+  const tierFrom = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);
   return [
     ...changedClasses(after.official ?? {}, before?.official ?? {}),
     ...now.flatMap(({ from_prompt_tokens: from, official }) =>
-      changedClasses(official, within(was, from)?.official ?? {}).map((each) => ({
+      changedClasses(official, tierFrom(was, from)?.official ?? {}).map((each) => ({
         ...each,
         class: `${each.class} from ${from} tokens`,
       })),
     ),
     ...was
-      .filter(({ from_prompt_tokens: from }) => within(now, from) === undefined)
+      .filter(({ from_prompt_tokens: from }) => tierFrom(now, from) === undefined)
       .map(({ from_prompt_tokens: from, official }) => ({
         class: `input from ${from} tokens`,
         before: official.input ?? null,
@@ -461,10 +474,7 @@ function changedRates(after: RatedTiers, before: RatedTiers | null | undefined):
   ];
 }
 
-/**
- * Returns the classes whose rate in `after` differs, each with both rates. Ignores classes that `after` does not
- * state.
- */
+/** Returns the classes whose rate differs, each with both rates. Ignores classes that `after` does not state. */
 function changedClasses(
   after: StatedRates,
   before: StatedRates,

@@ -1,25 +1,36 @@
 import type { serviceTierNames } from "../../core/price.ts";
 import type { StatedRates } from "../schema.ts";
 import { parseDocument } from "yaml";
+import { messageOf, type OrProblem } from "../../core/fault.ts";
 import { formatRate, formatUsd, type PicoUsd, type PicoUsdPerToken } from "../../core/money.ts";
 
-/** A price as stated by an external table, converted to the fields of a price file. */
+/** Rates of prompts with at least `from_prompt_tokens` tokens. */
+interface TableTier {
+  readonly from_prompt_tokens: number;
+  readonly official: StatedRates;
+}
+
+/** Price from an external table, converted to the fields of a price file. */
 export interface TablePrice {
-  /** ISO day; null if the table states none. */
+  /** ISO day on which the price begins; null if the table states none. */
   readonly from: string | null;
   /** Exactly one of `official` and `perRequest` is not null. */
   readonly official: StatedRates | null;
-  readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
+  readonly tiers: readonly TableTier[];
   /** Price of one request, in USD. */
   readonly perRequest: string | null;
   /** Fee in USD for one hosted tool call, by the type of its item; absent if the table states none. */
   readonly fees?: Readonly<Record<string, string>>;
 }
 
-/** Rates of service tiers by name, if the table states them. */
-export type TableServiceTiers = Readonly<
-  Partial<Record<ServiceTierName, Pick<TablePrice, "tiers"> & { readonly official: StatedRates }>>
->;
+/** Rates of short prompts (`official`), and of longer prompts by their size (`tiers`). */
+export interface TieredRates {
+  readonly official: StatedRates;
+  readonly tiers: readonly TableTier[];
+}
+
+/** Rates of the service tiers that the table states, by name. */
+export type TableServiceTiers = Readonly<Partial<Record<ServiceTierName, TieredRates>>>;
 
 export type ServiceTierName = (typeof serviceTierNames)[number];
 
@@ -29,50 +40,49 @@ export interface TableModel {
   readonly provider: string;
   /** Other exact names of the model. */
   readonly names: readonly string[];
+  /** Returns true if the table's pattern for this model matches the name. */
   matches(name: string): boolean;
+  /** Largest number of tokens of a prompt and its answer; null if the table states none. */
   readonly contextTokens: number | null;
+  /** Largest number of output tokens of an answer; null if the table states none. */
   readonly maxOutputTokens: number | null;
-  /** Prices in ascending order; only the first may have no day. */
+  /** Prices in ascending order of their days; only the first price may have no day. */
   readonly prices: readonly TablePrice[];
   /** Returns the service tiers of the price in force on an ISO day. */
   serviceTiers(day: string): TableServiceTiers;
 }
 
-/** A model that is not proposed, and why. */
-export interface LeftOut {
+/** Model that is not proposed, with the reason. */
+export interface SkippedModel {
   readonly model: string;
   readonly why: string;
 }
 
 export interface ReadTable {
   readonly models: readonly TableModel[];
-  readonly leftOut: readonly LeftOut[];
-  /** All providers in the file, by the file's names. */
+  readonly leftOut: readonly SkippedModel[];
+  /** Names of all providers in the file. */
   readonly providers: readonly string[];
 }
 
-export type TableResult =
-  | { readonly ok: true; readonly table: ReadTable }
-  | { readonly ok: false; readonly problem: string };
+export type TableResult = OrProblem<{ table: ReadTable }>;
 
-/** Selects providers by their name in the file and by the family's name in Farebox. */
+/**
+ * Returns true for a provider to import. `name`: its name in the table. `family`: the name of its family in Farebox.
+ */
 export type WantsProvider = (name: string, family: string) => boolean;
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-export function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** Parses a positive whole number that `readTree` left as text; null for any other value. */
+/** Parses a positive whole number that `readTree` left as text. Returns null for any other value. */
 export function countOf(value: unknown): number | null {
   return typeof value === "string" && /^\d{1,9}$/.test(value) && Number(value) > 0 ? Number(value) : null;
 }
 
-/** A price of the table, or a sentence that explains why it cannot be imported. */
+/** Price from a table, or the reason why the price cannot be imported. */
 export type PriceResult = TablePrice | string;
 
-/** Families that have a different name in Farebox. */
+/** Names of families in Farebox, by their names in the tables. Contains only names that differ. */
 const families: Readonly<Record<string, string>> = {
   gemini: "google",
   "x-ai": "xai",
@@ -87,29 +97,43 @@ export function familyOf(provider: string): string {
 }
 
 /**
- * Removes rates of 0 if the prompt has a price, because they more likely mean "unknown". For example, no provider
- * offers cache writes for free. Keeps the output rate.
+ * Removes rates of 0, except the output rate, if the input rate is above 0. A rate of 0 then probably means that the
+ * rate is unknown: for example, no provider offers cache writes for free.
  */
-export function withoutZeros(rates: StatedRates): StatedRates {
+function withoutZeros(rates: StatedRates): StatedRates {
   if (rates.input === undefined || rates.input === "0.00") return rates;
   return Object.fromEntries(Object.entries(rates).filter(([name, rate]) => name === "output" || rate !== "0.00"));
 }
 
 /**
- * Returns why rates cannot be imported; undefined if they can. A chat model has both rates, and two rates of 0
- * probably mean that the price is unknown.
+ * Converts rates by prompt size to tiers. `bySize`: rates by the smallest prompt to which they apply, in tokens; 0 for
+ * short prompts. A class that a tier does not state gets the rate of the tier below.
+ */
+export function inTiers(bySize: ReadonlyMap<number, StatedRates>): TieredRates {
+  const official = withoutZeros(bySize.get(0) ?? {});
+  const tiers: TableTier[] = [];
+  for (const [from, changed] of [...bySize].filter(([size]) => size > 0).sort(([a], [b]) => a - b)) {
+    const below = tiers.at(-1)?.official ?? official;
+    tiers.push({ from_prompt_tokens: from, official: withoutZeros(Object.assign({}, below, changed)) });
+  }
+  return { official, tiers };
+}
+
+/**
+ * Returns the reason why rates cannot be imported; undefined if they can. Input and output must have rates, as for
+ * every chat model. If both rates are 0, the price is probably unknown.
  */
 export function faultOfRates({ input, output }: StatedRates): string | undefined {
   if (input === undefined || output === undefined)
     return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;
   return input === "0.00" && output === "0.00"
-    ? "a price of 0 may be a missing one; state it yourself if it is free"
+    ? "a price of 0 may mean that the price is unknown; if the model is free, state its price yourself"
     : undefined;
 }
 
-type TreeResult = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly problem: string };
+type TreeResult = OrProblem<{ value: unknown }>;
 
-/** Parses JSON or YAML. Numbers stay text, because conversion to floating point could change them. */
+/** Parses JSON or YAML. Keeps numbers as text, because conversion to floating point could change them. */
 export function readTree(text: string): TreeResult {
   return /^\s*[[{]/.test(text) ? readJson(text) : readYaml(text);
 }
@@ -120,7 +144,7 @@ function readJson(text: string): TreeResult {
   try {
     return { ok: true, value: JSON.parse(text, asWritten) };
   } catch (error) {
-    return { ok: false, problem: error instanceof Error ? error.message : String(error) };
+    return { ok: false, problem: messageOf(error) };
   }
 }
 
@@ -131,21 +155,21 @@ function readYaml(text: string): TreeResult {
 }
 
 /**
- * Converts a decimal, with an optional exponent, from USD per 10^unit tokens to USD per 1M tokens; undefined if the
- * result is not exact.
+ * Converts USD per 10^unit tokens to USD per 1M tokens. Accepts a decimal with an optional exponent. Returns undefined
+ * if the result is not exact.
  */
 export function rateOf(decimal: string, unit: 0 | 6): string | undefined {
   const value = scaled(decimal, 6 + (6 - unit));
   return value === undefined ? undefined : formatRate(value as PicoUsdPerToken);
 }
 
-/** Converts USD per thousand requests to USD per request; undefined if the result is not exact. */
+/** Converts USD per thousand requests to USD per request. Returns undefined if the result is not exact. */
 export function usdOfThousand(decimal: string): string | undefined {
   const value = scaled(decimal, 12 - 3);
   return value === undefined ? undefined : formatUsd(value as PicoUsd);
 }
 
-/** Returns the decimal times 10^places; undefined if that is not a whole number. */
+/** Returns the decimal times 10^places; undefined if the product is not a whole number. */
 function scaled(decimal: string, places: number): bigint | undefined {
   const match = /^(\d{1,40})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(decimal);
   if (match === null) return undefined;

@@ -2,12 +2,11 @@ import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
 import { link, mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import type { OrProblem } from "../../core/fault.ts";
 
-type WriteResult =
-  | { readonly ok: true; readonly paths: readonly string[] }
-  | { readonly ok: false; readonly problem: string };
+type WriteResult = OrProblem<{ paths: readonly string[] }>;
 
-/** A file to write. `before` is null for a new file. An existing file must still have this text. */
+/** File to write. `before`: text that an existing file must still have; null for a new file. */
 interface FileToWrite {
   readonly path: string;
   readonly before: string | null;
@@ -15,8 +14,9 @@ interface FileToWrite {
 }
 
 /**
- * Writes all price files or none. Each gets a temporary name that no one reads until all are on disk. A new file
- * never replaces an existing one, and a file that someone else has changed in the meantime stays as it is.
+ * Writes price files. Each file is first written under a temporary name. The files are renamed only when all are on
+ * disk, so an error before that changes none of them. Fails if the path of a new file is taken, or if the text of an
+ * existing file has changed in the meantime.
  */
 export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteResult> {
   const unfinished: { readonly temporary: string; readonly file: FileToWrite }[] = [];
@@ -37,7 +37,7 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteRe
       current = path;
       if (before !== null && (await readFile(path, "utf8")) !== before) return changedMeanwhile(path);
     }
-    // Places new files first, so that a name conflict is found before an existing file changes.
+    // Renames new files first, because a name conflict must be found before an existing file changes.
     for (const { temporary, file } of unfinished.toSorted(
       (a, b) => Number(a.file.before !== null) - Number(b.file.before !== null),
     )) {
@@ -57,15 +57,15 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteRe
 function taken(path: string): WriteResult {
   return {
     ok: false,
-    problem: `${path} already exists and stays as it is; remove it, or give another --from-date or --into`,
+    problem: `${path} already exists and was not replaced; remove it, or give another --from-date or --into`,
   };
 }
 
 function changedMeanwhile(path: string): WriteResult {
-  return { ok: false, problem: `${path} was changed meanwhile and stays as it is; run the import again` };
+  return { ok: false, problem: `${path} was changed in the meantime and was not written; run the import again` };
 }
 
-/** Returns false if the path is taken. */
+/** Moves a new file to its path. Returns false if a file already exists there. */
 async function placeNew(temporary: string, path: string): Promise<boolean> {
   try {
     await link(temporary, path);

@@ -1,39 +1,42 @@
 import { SseReader } from "../../wire/sse.ts";
 
-/** Request of the demo with what its client received. */
+/** Request of the demo, and what its client received. */
 export interface DemoLine {
-  readonly what: string;
+  readonly label: string;
   readonly result: string;
   /** Farebox's id of the request; null if the request was refused before it got a charge. */
   readonly requestId: string | null;
 }
 
 interface DemoRequest {
-  readonly what: string;
+  readonly label: string;
   readonly model: string;
   readonly prompt: string;
   readonly stream?: "with usage" | "without usage";
 }
 
 const demoRequests: readonly DemoRequest[] = [
-  { what: "gpt-4o, plain", model: "gpt-4o", prompt: "Name three colours of the evening sky." },
+  { label: "gpt-4o, plain", model: "gpt-4o", prompt: "Name three colors of the evening sky." },
   {
-    what: "gpt-4o-mini, stream with usage",
+    label: "gpt-4o-mini, stream with usage",
     model: "gpt-4o-mini",
     prompt: "Tell a very short story.",
     stream: "with usage",
   },
   {
-    what: "gpt-4.1, usage not asked for",
+    label: "gpt-4.1, stream without usage",
     model: "gpt-4.1",
     prompt: "Count to ten in words.",
     stream: "without usage",
   },
-  { what: "claude-sonnet-4-6, plain", model: "claude-sonnet-4-6", prompt: "What is a ledger?" },
-  { what: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
+  { label: "claude-sonnet-4-6, plain", model: "claude-sonnet-4-6", prompt: "What is a ledger?" },
+  { label: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
 ];
 
-/** Sends the demo's requests: one plain, one streamed, and one that exceeds its budget. */
+/**
+ * Sends the demo's requests: plain and streamed requests, and a request that exceeds the budget of the intern's key.
+ * Returns a line for each.
+ */
 export async function runDemoRequests(
   baseURL: string,
   keys: { readonly demo: string; readonly intern: string },
@@ -45,7 +48,7 @@ export async function runDemoRequests(
       body: JSON.stringify(body),
     });
   const lines: DemoLine[] = [];
-  for (const { what, model, prompt, stream } of demoRequests) {
+  for (const { label, model, prompt, stream } of demoRequests) {
     const body = { model, messages: [{ role: "user", content: prompt }], max_tokens: 200 };
     const response = await ask(keys.demo, {
       ...body,
@@ -53,20 +56,20 @@ export async function runDemoRequests(
       ...(stream === "with usage" && { stream_options: { include_usage: true } }),
     });
     const result = await (stream === undefined ? plainResult(response) : streamedResult(response));
-    lines.push({ what, result, requestId: response.headers.get("x-farebox-request-id") });
+    lines.push({ label, result, requestId: response.headers.get("x-farebox-request-id") });
   }
   const response = await ask(keys.intern, {
     model: "gpt-4o",
     messages: [{ role: "user", content: "Write a long novel." }],
   });
-  return [...lines, { what: "gpt-4o, with the intern's key", result: await refusalResult(response), requestId: null }];
+  return [...lines, { label: "gpt-4o, with the intern's key", result: await refusalResult(response), requestId: null }];
 }
 
 async function plainResult(response: Response): Promise<string> {
   if (!response.ok) return refusalResult(response);
   const { choices } = (await response.json()) as { choices: { message: { content: string } }[] };
   const words = choices[0]?.message.content.split(/\s+/).length ?? 0;
-  return `${words} words, header says ${response.headers.get("x-farebox-cost-usd")} USD`;
+  return `${words} words, cost header ${response.headers.get("x-farebox-cost-usd")} USD`;
 }
 
 async function streamedResult(response: Response): Promise<string> {

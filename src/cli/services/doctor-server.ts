@@ -1,8 +1,9 @@
 import type { DatabaseSetting } from "../../config/database.ts";
 import type { Settings } from "../../config/settings.ts";
-import { failed, judgePending, ok, warning, type Check } from "../../reporting/doctor.ts";
+import { failed, judgePending, ok, warning, type Check, type Findings } from "../../reporting/doctor.ts";
+import type { ServerState } from "../../ledger/postgres/maintenance.ts";
 import { ledgerProblem } from "../../server/database.ts";
-import { zoneOf } from "./doctor-files.ts";
+import { judgeTimeZone, judgeUsers } from "./doctor-files.ts";
 import { serverOf } from "../../server/ledger.ts";
 
 /** Checks the database server of the ledger. Creates nothing. */
@@ -10,58 +11,54 @@ export async function examineServer(
   database: DatabaseSetting & { readonly kind: "postgres" },
   settings: Settings,
   now: number,
-): Promise<Check[]> {
+): Promise<Findings> {
   const { shown } = database;
   const { inspectServer } = await import("../../ledger/postgres/maintenance.ts");
   const inspected = await inspectServer(serverOf(database));
   if (!inspected.ok)
-    return [
-      failed(
-        "database",
-        ledgerProblem(inspected.failure, shown),
-        "check FAREBOX_DATABASE; docs/postgresql.md has the set-up of a server",
-      ),
-    ];
-  const { schema, known, version, isEncrypted, mayCreate, ledger } = inspected.state;
-  const place = `${shown}, PostgreSQL ${version}, ${isEncrypted ? "by TLS" : "without TLS"}`;
-  const rights = mayCreate
-    ? []
-    : [
-        failed(
-          "database rights",
-          "its role may not create tables in its schema, as each month's charges need",
-          "let the role own the database or the schema",
-        ),
-      ];
-  if (schema === 0)
-    return [ok("database", `none yet at ${place}; the first serve or keys create creates it`), ...rights];
-  if (ledger === null) {
-    return [
-      warning(
-        "database",
-        `${place} has schema version ${schema} of an earlier release`,
-        `the next serve brings it to ${known} after a backup, or farebox db migrate does now`,
-      ),
-      ...rights,
-    ];
-  }
-  if (!inspected.state.hasOwnFunctions) {
-    return [
-      warning(
-        "database",
-        `${place} has the functions of another release`,
-        "the next serve replaces them while no other runs, or farebox db migrate does",
-      ),
-      ...rights,
-    ];
-  }
-  const { proxies, pending, timeZone } = ledger;
-  const runs =
-    proxies === 0 ? "no serve runs on it" : proxies === 1 ? "a serve runs on it" : `${proxies} serves run on it`;
+    return failed(
+      "database",
+      ledgerProblem(inspected.failure, shown),
+      "check FAREBOX_DATABASE; docs/postgresql.md describes how to set up a server",
+    );
+  const { mayCreate, ledger } = inspected.state;
+  const rights = failed(
+    "database rights",
+    "the role cannot create tables in its schema; Farebox creates one for the charges of each month",
+    "make the role the owner of the database or the schema",
+  );
   return [
-    ok("database", `${place}, schema version ${schema}; ${runs}`),
-    ...rights,
-    judgePending(pending, now, proxies > 0),
-    zoneOf(settings.timeZone, timeZone),
+    judgeServer(shown, inspected.state),
+    ...(mayCreate ? [] : [rights]),
+    ...(ledger === null || !inspected.state.hasOwnFunctions
+      ? []
+      : [
+          judgePending(ledger.pending, now, ledger.proxies > 0),
+          judgeTimeZone(settings.timeZone, ledger.timeZone),
+          ...judgeUsers(settings.access.users, ledger.userScopes),
+        ]),
   ];
+}
+
+function judgeServer(shown: string, state: ServerState): Check {
+  const { schema, known, version, isEncrypted, hasOwnFunctions, ledger } = state;
+  const place = `${shown}, PostgreSQL ${version}, ${isEncrypted ? "with TLS" : "without TLS"}`;
+  if (schema === 0)
+    return ok("database", `there is no ledger yet at ${place}; farebox serve or farebox keys create will create it`);
+  if (ledger === null)
+    return warning(
+      "database",
+      `${place} has schema version ${schema} of an earlier release`,
+      `the next farebox serve upgrades it to ${known} after a backup; farebox db migrate upgrades it now`,
+    );
+  if (!hasOwnFunctions)
+    return warning(
+      "database",
+      `${place} has the functions of another release`,
+      "the next farebox serve replaces them if no other proxy is running; farebox db migrate replaces them now",
+    );
+  const { proxies } = ledger;
+  const runs =
+    proxies === 0 ? "no proxy is using it" : proxies === 1 ? "a proxy is using it" : `${proxies} proxies are using it`;
+  return ok("database", `${place}, schema version ${schema}; ${runs}`);
 }

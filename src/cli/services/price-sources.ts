@@ -1,4 +1,4 @@
-import { hostOf, isLoopback } from "../../config/addresses.ts";
+import { isLoopbackHost } from "../../core/addresses.ts";
 
 export type FetchedText =
   | { readonly ok: true; readonly text: string }
@@ -12,10 +12,13 @@ export interface FetchBounds {
   readonly redirectsMax: number;
 }
 
-/** Default bounds. The size is several times that of the largest known table. */
+/** Default bounds, for tables of prices. The size is several times that of the largest known table. */
 export const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
 
-/** Downloads a text over https, or over http from this machine. Checks every redirect like the first address. */
+/**
+ * Downloads a text over https, or over http from this machine. Checks the address of every redirect like the first
+ * address.
+ */
 export async function fetchText(
   address: string,
   { timeoutMs, bytesMax, redirectsMax }: FetchBounds = tableBounds,
@@ -23,7 +26,7 @@ export async function fetchText(
   const refused = (problem: string): FetchedText => ({ ok: false, problem: `${shownAddress(address)} ${problem}` });
   const signal = AbortSignal.timeout(timeoutMs);
   let url = new URL(address);
-  const mayBePlain = isLoopback(hostOf(url.origin));
+  const mayBePlain = isLoopbackHost(url.hostname);
   try {
     for (let redirects = 0; ; redirects++) {
       const fault = faultOf(url, mayBePlain);
@@ -38,7 +41,7 @@ export async function fetchText(
       if (answer.status >= 300 && answer.status < 400 && next !== null) {
         await answer.body?.cancel();
         if (redirects === redirectsMax) return refused(`redirects more than ${redirectsMax} times`);
-        if (!URL.canParse(next, url.href)) return refused("redirects to something that is no address");
+        if (!URL.canParse(next, url.href)) return refused("redirects to an invalid address");
         url = new URL(next, url);
         continue;
       }
@@ -62,10 +65,10 @@ export async function fetchText(
 
 /** Returns the reason why an address must not be used for a download; null if it may be. */
 function faultOf(url: URL, mayBePlain: boolean): string | null {
-  if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
-  if (url.protocol === "https:" || (url.protocol === "http:" && mayBePlain && isLoopback(hostOf(url.origin))))
+  if (url.username !== "" || url.password !== "") return "must not contain a user name or password";
+  if (url.protocol === "https:" || (url.protocol === "http:" && mayBePlain && isLoopbackHost(url.hostname)))
     return null;
-  return "must begin with https://; plain http only to this machine";
+  return "must begin with https://; plain http is allowed only for this machine";
 }
 
 /** Reads the body. Returns undefined if it has more than `bytesMax` bytes. */
@@ -80,7 +83,7 @@ async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | und
   return Buffer.concat(chunks);
 }
 
-/** Returns the address without its password and query: the query may hold a token. */
+/** Returns the address without its password and query: the query may contain a token. */
 function shownAddress(address: string): string {
   const url = new URL(address);
   return `${url.origin}${url.pathname}`;

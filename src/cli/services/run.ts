@@ -2,28 +2,25 @@ import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { beginSession, type NewSession } from "../../admin/run-sessions.ts";
-import { storeProblem } from "../tools.ts";
+import type { Tools } from "../tools.ts";
 import { fail, note, type Io } from "../io.ts";
 import { shownDatabase } from "../../config/database.ts";
 import { keyVariable } from "../../config/sources.ts";
 import type { Settings } from "../../config/settings.ts";
+import { localUrl } from "../../core/addresses.ts";
 import { operatingSystemUser } from "../../core/audit.ts";
-import { isLive, type Key } from "../../core/keys.ts";
+import { stateOf, type Key } from "../../core/keys.ts";
 import { formatUsd } from "../../core/money.ts";
+import { isoTime } from "../../core/time.ts";
 import { createLog } from "../../platform/log.ts";
-import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { LedgerQueries } from "../../ports/ledger.ts";
-import type { RunSessions } from "../../ports/run-sessions.ts";
 import { sessionJson } from "../../reporting/run-session.ts";
 import type { RunSessionJson } from "../../reporting/shapes/figures.ts";
-import { calendarOf, systemClock } from "../../platform/clock.ts";
 import { completionTotal, promptTotal } from "../../core/usage.ts";
-import { openLedger } from "../../server/ledger.ts";
-import { packageVersion } from "../../server/package.ts";
+import type { Store } from "../../ports/store.ts";
 import { tuneRuntime } from "../../server/runtime.ts";
 import { startServing, type Serving } from "../../server/serving.ts";
-import { userName } from "./user-name.ts";
 
 export interface RunParams {
   /** Command and its arguments. */
@@ -39,13 +36,15 @@ export interface RunParams {
 const patienceMs = 15_000;
 /** Longest wait for requests to settle after the command has ended, in milliseconds. */
 const settleMs = 3_000;
+/** Pause between two checks for requests that have not settled, in milliseconds. */
 const pollEveryMs = 50;
 
+/** Exit codes that shells use for a command that does not exist, and for a command that cannot be run. */
 const notFound = 127;
 const notExecutable = 126;
 
 /** Error whose message is shown to the user. */
-class Problem extends Error {
+class UserError extends Error {
   readonly problems: readonly string[];
 
   constructor(...problems: readonly string[]) {
@@ -54,135 +53,128 @@ class Problem extends Error {
   }
 }
 
-/** Session of the command, begun through the proxy or in the ledger. */
+/** Session of the command, created through the proxy or in the ledger. */
 interface Session {
   readonly credential: string;
   readonly id: string;
   readonly expiresAt: string;
-  /** Reads the present sums of the session. */
+  /** Reads the current sums of the session. */
   read(): Promise<RunSessionJson>;
   end(): Promise<unknown>;
 }
 
 /** Runs a command in its own session. Returns its exit code. */
-export async function runInSession(params: RunParams, settings: Settings, io: Io): Promise<number> {
-  const signals = new PassedSignals(io);
+export async function runInSession(params: RunParams, tools: Tools): Promise<number> {
+  const { io, settings } = tools;
+  const signals = new ForwardedSignals(io);
   await using owned = new AsyncDisposableStack();
   owned.defer(() => signals.stop());
   try {
-    const clock = systemClock();
     const running = await findProxy(settings);
-    const own = running === null ? owned.use(await startOwn(settings)) : null;
+    const own = running === null ? owned.use(await startOwnProxy(tools)) : null;
     const url = own?.url ?? running ?? "";
     const session =
       params.key === null && params.secret !== null
         ? await beginByKey(url, params.secret, params)
-        : await beginByLedger(params, own ?? owned.use(await openStore(settings, clock)), clock);
-    if (own === null) await expectKnown(url, session, settings);
+        : await beginByLedger(params, own ?? owned.use(await openStore(tools)), tools);
+    if (own === null) await expectSameLedger(url, session, settings);
     const code = await runProgram(params.words, { url, session, env: io.env, signals, io });
     await endAndPrint(session, io);
     if (own !== null) await Promise.race([own.settled(), pause(settleMs, undefined, { ref: false })]);
     return code;
   } catch (error) {
-    if (error instanceof Problem) return fail(io, error.problems);
+    if (error instanceof UserError) return fail(io, error.problems);
     throw error;
   }
 }
 
-/** Returns the address of the proxy that listens at the configured address; null if none does. */
+/**
+ * Returns the address of the proxy that listens at the configured address; null if no program listens there. Throws if
+ * the program that listens there is not Farebox.
+ */
 async function findProxy({ listen: { host, port } }: Settings): Promise<string | null> {
   if (port === 0) return null;
-  const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host;
-  const url = `http://${name}:${port}`;
+  const url = localUrl(host, port);
   try {
     const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(patienceMs) });
     const body = await answer.text();
     if (answer.ok && body === '{"status":"ok"}') return url;
   } catch (error) {
     if ((error as { cause?: { code?: string } }).cause?.code === "ECONNREFUSED") return null;
-    throw new Problem(`${url} does not answer: ${messageOf(error)}`);
+    throw new UserError(`${url} does not answer: ${messageOf(error)}`);
   }
-  throw new Problem(`what listens at ${url} is no farebox; --port says where one listens, or 0 starts one`);
+  throw new UserError(
+    `the program that listens at ${url} is not farebox; set --port to the port of a farebox, or to 0 to start one`,
+  );
 }
 
-/** Starts a proxy for this session only. It logs only errors, to stderr. */
-async function startOwn(settings: Settings): Promise<Serving> {
+/** Starts a proxy for this session only. Its log goes to stderr, without info lines. */
+async function startOwnProxy({ settings, clock, version }: Tools): Promise<Serving> {
   const { gateway, listen, logLevel } = settings;
   if (gateway.address === null || gateway.apiKey === null)
-    throw new Problem(
+    throw new UserError(
       `no farebox listens at ${listen.host}:${listen.port}, and FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY are needed to start one`,
     );
   tuneRuntime();
   const level = logLevel === "info" ? "warn" : logLevel;
   const started = await startServing(
     { ...settings, listen: { ...listen, host: "127.0.0.1", port: 0, workers: 1 } },
-    {
-      clock: systemClock(),
-      log: createLog({ level, isTerminal: process.stderr.isTTY === true }),
-      version: packageVersion(),
-    },
+    { clock, log: await createLog({ level, isTerminal: process.stderr.isTTY === true }), version },
   );
   if (!started.ok) {
     const isServed = started.problems.some((problem) => problem.includes("in use by another farebox"));
-    throw new Problem(
+    throw new UserError(
       ...started.problems,
-      ...(isServed ? ["--port says where that one listens; several sessions at a time need a farebox serve"] : []),
+      ...(isServed ? ["set --port to the port of that farebox; parallel sessions need a running farebox serve"] : []),
     );
   }
   return started.serving;
 }
 
-interface OpenLedger {
-  readonly keys: KeyStore;
-  readonly sessions: RunSessions;
-  readonly ledger: LedgerQueries;
+async function openStore({ openLedger }: Tools): Promise<Store> {
+  const opening = await openLedger("change");
+  if (!opening.ok) throw new UserError(...[opening.message].flat());
+  return opening.store;
 }
 
-async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger & AsyncDisposable> {
-  const options = { calendar: calendarOf(settings.timeZone), clock };
-  for (const access of ["read", "command"] as const) {
-    const opening = await openLedger(settings.database, { ...options, access });
-    if (!opening.ok) throw new Problem(storeProblem(opening.failure, shownDatabase(settings.database)));
-    if (access === "command") return opening.store;
-    await opening.store[Symbol.asyncDispose]();
-  }
-  throw new Error("unreachable");
-}
-
-/** Begins a session in the ledger. The key's text is not needed: a user who can open the ledger can change every key. */
+/**
+ * Begins a session in the ledger. The key's text is not needed: a user who can open the ledger can change every key.
+ */
 async function beginByLedger(
   params: RunParams,
-  { keys, sessions, ledger }: OpenLedger,
-  clock: Clock,
+  { keys, sessions, ledger }: Pick<Store, "keys" | "sessions"> & { readonly ledger: LedgerQueries },
+  { clock, userName }: Tools,
 ): Promise<Session> {
   const key = await keyFor(params.key, keys, clock.now());
   const begun = await beginSession({ sessions, clock }, key, params.session, operatingSystemUser(userName()));
-  if (!begun.ok) throw new Problem(begun.message);
+  if (!begun.ok) throw new UserError(begun.message);
   const { session, credential } = begun;
   return {
     credential,
     id: session.id,
-    expiresAt: new Date(session.expiresAt).toISOString(),
+    expiresAt: isoTime(session.expiresAt),
     read: async () => sessionJson(ledger, (await sessions.find(session.id)) ?? session, key.name, clock.now()),
     end: () => sessions.end(session.id, clock.now()),
   };
 }
 
+/** Returns the key with this name or id; without a name, the only valid key. Throws if there is no such key. */
 async function keyFor(name: string | null, keys: KeyStore, now: number): Promise<Key> {
   if (name !== null) {
     const key = await keys.find(name);
-    if (key === undefined) throw new Problem(`there is no key named ${JSON.stringify(name)}`);
-    if (!isLive(key, now)) throw new Problem(`${key.name} is ${key.revokedAt === null ? "expired" : "revoked"}`);
+    if (key === undefined) throw new UserError(`there is no key named ${JSON.stringify(name)}`);
+    const state = stateOf(key, now);
+    if (state !== "live") throw new UserError(`${key.name} is ${state}`);
     return key;
   }
-  const live = (await keys.list()).filter((key) => isLive(key, now));
+  const live = (await keys.list()).filter((key) => stateOf(key, now) === "live");
   const [only] = live;
-  if (only === undefined) throw new Problem("there is no valid key; farebox keys create NAME creates one");
+  if (only === undefined) throw new UserError("there is no valid key; farebox keys create NAME creates one");
   if (live.length === 1) return only;
   const names = live.slice(0, 10).map((key) => key.name);
   const more = live.length > names.length ? ` and ${live.length - names.length} more` : "";
-  throw new Problem(
-    `there are ${live.length} keys: say whose session it is with --key NAME, or send a key in ${keyVariable}; they are ${names.join(", ")}${more}`,
+  throw new UserError(
+    `there are ${live.length} valid keys (${names.join(", ")}${more}); choose one with --key NAME, or set ${keyVariable}`,
   );
 }
 
@@ -195,25 +187,25 @@ async function beginByKey(url: string, key: string, { session: wanted }: RunPara
     readonly api_key: string;
     readonly expires_at: string;
   };
-  const one = { path: `/${begun.id}`, credential: begun.api_key };
+  const session = { path: `/${begun.id}`, credential: begun.api_key };
   return {
     credential: begun.api_key,
     id: begun.id,
     expiresAt: begun.expires_at,
-    read: async () => (await askProxy(url, { method: "GET", ...one })) as RunSessionJson,
-    end: () => askProxy(url, { method: "DELETE", ...one }),
+    read: async () => (await askProxy(url, { method: "GET", ...session })) as RunSessionJson,
+    end: () => askProxy(url, { method: "DELETE", ...session }),
   };
 }
 
-interface Asked {
+interface ProxyCall {
   readonly method: string;
-  /** Path below the path of the sessions. */
+  /** Path below `/v1/farebox/sessions`. */
   readonly path: string;
   readonly credential: string;
   readonly body?: object;
 }
 
-async function askProxy(url: string, { method, path, credential, body }: Asked): Promise<unknown> {
+async function askProxy(url: string, { method, path, credential, body }: ProxyCall): Promise<unknown> {
   const answer = await fetch(`${url}/v1/farebox/sessions${path}`, {
     method,
     headers: { authorization: `Bearer ${credential}`, ...(body && { "content-type": "application/json" }) },
@@ -221,26 +213,29 @@ async function askProxy(url: string, { method, path, credential, body }: Asked):
     redirect: "error",
     signal: AbortSignal.timeout(patienceMs),
   }).catch((error: unknown) => {
-    throw new Problem(`the farebox at ${url} does not answer: ${messageOf(error)}`);
+    throw new UserError(`the farebox at ${url} does not answer: ${messageOf(error)}`);
   });
   const text = await answer.text();
   if (answer.ok) return JSON.parse(text);
   const message = /"message":("(?:[^"\\]|\\.)*")/.exec(text)?.[1];
-  throw new Problem(
-    `the farebox at ${url} refuses: ${message === undefined ? `status ${answer.status}` : (JSON.parse(message) as string)}`,
+  throw new UserError(
+    `the farebox at ${url} refused the request: ${message === undefined ? `status ${answer.status}` : (JSON.parse(message) as string)}`,
   );
 }
 
-/** Throws if the proxy does not know the session: then the proxy uses another ledger. */
-async function expectKnown(url: string, session: Session, settings: Settings): Promise<void> {
+/**
+ * Asks the proxy for the session. If the proxy does not return it, ends the session and throws, because the proxy may
+ * use another ledger.
+ */
+async function expectSameLedger(url: string, session: Session, settings: Settings): Promise<void> {
   try {
     await askProxy(url, { method: "GET", path: `/${session.id}`, credential: session.credential });
   } catch (error) {
     await session.end().catch(() => undefined);
-    if (!(error instanceof Problem)) throw error;
-    throw new Problem(
+    if (!(error instanceof UserError)) throw error;
+    throw new UserError(
       ...error.problems,
-      `the ledger at ${shownDatabase(settings.database)} may be another one than that farebox has; --database and --port say which`,
+      `that farebox may use another ledger than ${shownDatabase(settings.database)}; check --database and --port`,
     );
   }
 }
@@ -249,23 +244,23 @@ interface Running {
   readonly url: string;
   readonly session: Session;
   readonly env: Io["env"];
-  readonly signals: PassedSignals;
+  readonly signals: ForwardedSignals;
   readonly io: Io;
 }
 
 /**
- * Runs the command until it exits. Its environment has the proxy's address and the session's credential, but no FAREBOX_
- * variable.
+ * Runs the command until it exits. Its environment has the proxy's address and the session's credential, but no
+ * FAREBOX_ variable.
  */
 function runProgram(words: readonly string[], { url, session, env, signals, io }: Running): Promise<number> {
   const [program = "", ...args] = words;
-  const early = signals.seen;
-  if (early !== null) return Promise.resolve(codeOf(early));
+  const { earlySignal } = signals;
+  if (earlySignal !== null) return Promise.resolve(exitCodeOf(earlySignal));
   const inherited = Object.entries(env).filter(([name]) => !/^FAREBOX_/i.test(name));
   return new Promise((resolve) => {
     const failed = (error: NodeJS.ErrnoException) => {
       const isMissing = error.code === "ENOENT";
-      const why = isMissing ? "is not a command that can be found" : `cannot be run: ${error.code}`;
+      const why = isMissing ? "was not found" : `cannot be run: ${error.code}`;
       note(io, `farebox: ${JSON.stringify(program)} ${why}`);
       resolve(isMissing ? notFound : notExecutable);
     };
@@ -280,7 +275,7 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
       });
       // Once the command runs, an error only means that a signal could not be sent.
       child.on("error", (error) => child.pid === undefined && failed(error));
-      child.once("exit", (code, signal) => resolve(signal === null ? (code ?? 1) : codeOf(signal)));
+      child.once("exit", (code, signal) => resolve(signal === null ? (code ?? 1) : exitCodeOf(signal)));
       signals.passTo((signal) => child.kill(signal));
     } catch (error) {
       // Node throws some errors and emits the others.
@@ -290,20 +285,20 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
 }
 
 /** Returns the exit code that shells use for a signal. */
-function codeOf(signal: NodeJS.Signals): number {
+function exitCodeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
 
 /**
- * Passes signals that would end this process to the command instead. Signals from terminal keys are not passed: the terminal
- * already sends them to the command, which must not get them twice.
+ * Forwards to the command the signals that would end this process. Does not forward signals from terminal keys: the
+ * terminal already sends them to the command, which must not receive them twice.
  */
-class PassedSignals {
+class ForwardedSignals {
   readonly #names: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR2"];
   readonly #fromKeys: ReadonlySet<NodeJS.Signals>;
   #pass: ((signal: NodeJS.Signals) => void) | null = null;
   /** First signal that arrived before the command started. */
-  seen: NodeJS.Signals | null = null;
+  earlySignal: NodeJS.Signals | null = null;
 
   constructor({ isTTY, isErrorTTY = isTTY }: Pick<Io, "isTTY" | "isErrorTTY">) {
     const hasTerminal = isTTY || isErrorTTY || process.stdin.isTTY;
@@ -320,12 +315,12 @@ class PassedSignals {
   }
 
   readonly #onSignal = (signal: NodeJS.Signals): void => {
-    if (this.#pass === null) this.seen ??= signal;
+    if (this.#pass === null) this.earlySignal ??= signal;
     else if (!this.#fromKeys.has(signal)) this.#pass(signal);
   };
 }
 
-/** Ends the session, waits until its requests have settled, and prints the cost. */
+/** Ends the session, waits for at most `settleMs` until its requests have settled, and prints the cost. */
 async function endAndPrint(session: Session, io: Io): Promise<void> {
   try {
     await session.end();
@@ -339,9 +334,9 @@ async function endAndPrint(session: Session, io: Io): Promise<void> {
   } catch (error) {
     note(
       io,
-      `farebox: the session ${session.id} could not be ended, and expires at ${session.expiresAt}: ${messageOf(error)}`,
+      `farebox: the session ${session.id} could not be ended and expires at ${session.expiresAt}: ${messageOf(error)}`,
     );
-    note(io, "farebox: farebox report --by tag:session says what it cost");
+    note(io, "farebox: farebox report --by tag:session shows its cost");
   }
 }
 
@@ -351,12 +346,12 @@ export function sumLines(sums: RunSessionJson): string[] {
   return [
     `farebox: session ${id} of ${key}: ${figures(sums)}`,
     ...(models.length > 1 ? models.map((each) => `  ${each.model}: ${figures(each)}`) : []),
-    ...(models.length === 1 ? [`  all of it ${models[0]?.model}`] : []),
+    ...(models.length === 1 ? [`  model: ${models[0]?.model}`] : []),
     ...(unpriced > 0 ? [`  ${counted(unpriced, "request")} without a price`] : []),
     ...(pending.requests > 0
       ? [`  ${counted(pending.requests, "request")} not settled yet, with USD ${pending.held_usd} held`]
       : []),
-    ...(budget === null ? [] : [`  USD ${budget.remaining_usd} of the budget of USD ${budget.limit_usd} are left`]),
+    ...(budget === null ? [] : [`  USD ${budget.remaining_usd} of the budget of USD ${budget.limit_usd} remains`]),
   ];
 }
 

@@ -1,13 +1,23 @@
 import { h } from "preact";
-import { code, dd, div, dl, dt, h3, p, section, span, strong, td, th, tr, type Children, type View } from "../dom.ts";
+import { code, div, h3, p, section, span, strong, td, th, tr, type Children, type View } from "../dom.ts";
 import { count, duration, exactMoney, instant, percent } from "../format.ts";
-import { useAnswer, useSource } from "../resource.ts";
-import { dataTable } from "../table.ts";
-import type { Charge, ChargeDetails, Item, PriceUsed, Usd } from "../types.ts";
-import { amount, badge, Dialog, instantOf, loaded } from "../ui.ts";
-import { doubtBadge, knownBadge, plainName, tagsOf, tokenName, upperFirst } from "./words.ts";
+import { useAnswer, useSource, useUser } from "../resource.ts";
+import { dataTable, figures } from "../table.ts";
+import type { ChargeJson, ChargeDetailsJson, Item, PriceUsed, Usd } from "../types.ts";
+import { amount, badge, Dialog, factsOf, instantOf, loaded, muted } from "../ui.ts";
+import {
+  doubtBadge,
+  keyLink,
+  modelLink,
+  sourceBadge,
+  plainName,
+  tagsOf,
+  teamLink,
+  tokenName,
+  upperFirst,
+} from "./labels.ts";
 
-/** Shows one request with every digit of its cost. */
+/** Shows one request with its exact cost. */
 export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly onClosed: () => void }): View {
   return h(Dialog, { title: "Request", kind: "drawer", onClosed, body: () => h(Content, { id }) });
 }
@@ -15,34 +25,39 @@ export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly o
 const reloadMs = 5000;
 
 function Content({ id }: { readonly id: string }): Children {
-  const charge = useAnswer<ChargeDetails>(`${useSource()}/charges/${encodeURIComponent(id)}`, reloadMs);
-  return loaded(charge, 6, detailsOf);
+  const { who } = useUser();
+  const charge = useAnswer<ChargeDetailsJson>(`${useSource()}/charges/${encodeURIComponent(id)}`, reloadMs);
+  return loaded(charge, 6, (data) => detailsOf(data, who.kind === "admin"));
 }
 
-function detailsOf(data: ChargeDetails): View {
+function detailsOf(data: ChargeDetailsJson, isAdmin: boolean): View {
   return div(
     { class: "charge" },
     div(
       { class: "charge-head" },
-      div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))),
+      div(
+        null,
+        strong({ class: "charge-model" }, isAdmin ? modelLink(data.model) : data.model),
+        muted(instantOf(data.time, "full")),
+      ),
       div(
         { class: "figure" },
         data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }),
       ),
     ),
-    p({ class: "known-line" }, knownBadge(data), doubtBadge(data), data.known),
+    p({ class: "known-line" }, sourceBadge(data), doubtBadge(data), data.known),
     items(data),
     corrections(data.corrections),
-    facts(data),
+    facts(data, isAdmin),
   );
 }
 
-function held({ state, hold_usd: hold }: ChargeDetails): View | string {
-  if (state === "pending" && hold !== null) return span({ class: "muted" }, "≤ ", amount(hold));
-  return state === "voided" ? span({ class: "muted" }, "nothing") : amount(null);
+function held({ state, hold_usd: hold }: ChargeDetailsJson): View | string {
+  if (state === "pending" && hold !== null) return muted("≤ ", amount(hold));
+  return state === "voided" ? muted("nothing") : amount(null);
 }
 
-function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDetails): View | null {
+function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDetailsJson): View | null {
   if (lines.length === 0 || cost === null) return null;
   return div(
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Cost items" },
@@ -53,13 +68,10 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
       keyOf: ({ tool, class: name, tier_from: from, cost_usd: usd }) => `${tool ?? name} ${from} ${usd}`,
       columns: [
         { head: "Item", unseen: true, rowHeader: true, cell: itemName },
-        {
-          head: "Tokens",
-          class: "right",
-          cellClass: "num",
-          cell: ({ tokens, tool }) => (tokens === 0 ? "" : `${count(tokens)}${tool === null ? "" : " ×"}`),
-        },
-        { head: "Rate", class: "right", cellClass: "num", cell: rateOf },
+        figures<Item>("Tokens", ({ tokens, tool }) =>
+          tokens === 0 ? "" : `${count(tokens)}${tool === null ? "" : " ×"}`,
+        ),
+        figures("Rate", rateOf),
         { head: "Cost", class: "right", cell: ({ cost_usd: usd }) => amount(usd, { exact: true }) },
       ],
       foot: [sum("Cost", cost), list !== null && sum("List price", list, "muted")],
@@ -82,10 +94,10 @@ function itemName({ tool, class: name, tier_from: from }: Item): string {
 function rateOf({ usd_per_million: rate, list_usd_per_million: list }: Item): Children {
   if (rate === null) return "";
   const title = list === null ? "" : `List price ${exactMoney(list)} per 1M`;
-  return span({ title }, exactMoney(rate), span({ class: "muted" }, " /1M"));
+  return span({ title }, exactMoney(rate), muted(" /1M"));
 }
 
-function corrections(made: readonly Charge[]): View | null {
+function corrections(made: readonly ChargeJson[]): View | null {
   if (made.length === 0) return null;
   return section(
     null,
@@ -96,7 +108,7 @@ function corrections(made: readonly Charge[]): View | null {
         amount(each.cost_usd, { exact: true }),
         " ",
         each.correction?.why ?? "",
-        span({ class: "muted" }, ` by ${each.correction?.by ?? "an admin"}`),
+        muted(` by ${each.correction?.by ?? "an admin"}`),
       ),
     ),
   );
@@ -107,12 +119,17 @@ function ifKnown<T>(value: T | null, show: (value: T) => Children): Children {
   return value === null ? null : show(value);
 }
 
-function facts(charge: ChargeDetails): View {
-  const tags = tagsOf(charge.tags);
-  const entries: Record<string, Children> = {
-    Key: ifKnown(charge.key, (key) => [key, ifKnown(charge.team, (team) => span({ class: "muted" }, ` ${team}`))]),
+/** Shows the details of a charge. For an admin, the key, team and models are links to their pages. */
+function facts(charge: ChargeDetailsJson, isAdmin: boolean): View {
+  return factsOf({
+    Key: ifKnown(charge.key, (key) => [
+      isAdmin ? keyLink(key) : key,
+      ifKnown(charge.team, (team) => (isAdmin ? [" ", teamLink(team, "link muted")] : muted(` ${team}`))),
+    ]),
     Status: charge.status,
-    "Served model": charge.served_model === charge.model ? null : charge.served_model,
+    "Served model":
+      charge.served_model !== charge.model &&
+      ifKnown(charge.served_model, (model) => (isAdmin ? modelLink(model) : model)),
     Duration: ifKnown(charge.duration_ms, duration),
     "First token": ifKnown(charge.first_token_ms, (ms) => `after ${duration(ms)}`),
     Held: ifKnown(charge.hold_usd, (usd) => amount(usd, { exact: true })),
@@ -121,7 +138,7 @@ function facts(charge: ChargeDetails): View {
     "Output cap": ifKnown(charge.output_cap, (tokens) => `${count(tokens)} tokens`),
     Overage: Number(charge.overage_usd) > 0 && badge("warn", amount(charge.overage_usd, { exact: true })),
     Minimum: charge.minimum_applied && "applied",
-    Usage: charge.clamped && "contradictory; the more expensive reading is charged",
+    Usage: charge.clamped && "contradictory; the more expensive interpretation is charged",
     Doubts: charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt))),
     "Service tier": charge.service_tier,
     "Tool calls": Object.entries(charge.tool_calls)
@@ -132,40 +149,37 @@ function facts(charge: ChargeDetails): View {
     Reason: ifKnown(charge.reason, plainName),
     Retry: charge.retry > 0 && count(charge.retry),
     Group: charge.group,
-    Price: ifKnown(charge.price, priceWords),
-    Source: charge.price?.source,
-    "Served price": ifKnown(charge.served_price, priceWords),
-    Tags: tags,
+    Price: ifKnown(charge.price, describePrice),
+    "Price source": charge.price?.source,
+    "Served price": ifKnown(charge.served_price, describePrice),
+    User: charge.user,
+    Tags: tagsOf(charge.tags),
+    Labels: tagsOf(charge.labels),
     Request: code(null, charge.request_id),
     "Gateway request": ifKnown(charge.gateway_request_id, (id) => code(null, id)),
-  };
-  const isGiven = (value: Children) =>
-    Array.isArray(value) ? value.length > 0 : value !== null && value !== undefined && value !== "" && value !== false;
-  return dl(
-    { class: "details" },
-    Object.entries(entries)
-      .filter(([, value]) => isGiven(value))
-      .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
-  );
+  });
 }
 
 const deciders: Record<string, string> = {
   output_cap: "the output cap",
-  fitted: "what fits its budget",
+  fitted: "the maximum that fits its budget",
   slice: "the first slice of a stream",
   default: "the endpoint’s default",
   model: "the model’s maximum",
   request_price: "the price of a request",
 };
 
-/** Describes the output tokens in the hold and what decided their number. Returns null if no output text is limited. */
-function heldFor({ held_for: held }: ChargeDetails): string | null {
+/**
+ * Describes how many output tokens the hold covers, and which field or bound decided the number. Returns null if
+ * neither is known.
+ */
+function heldFor({ held_for: held }: ChargeDetailsJson): string | null {
   if (held === null) return null;
   const by = deciders[held.by] ?? held.by;
-  return held.output_tokens === null ? by : `${count(held.output_tokens)} output tokens, by ${by}`;
+  return held.output_tokens === null ? by : `${count(held.output_tokens)} output tokens (${by})`;
 }
 
-function priceWords({ from, fraction }: PriceUsed): string {
-  const share = fraction === null ? "" : `, ${percent(Number(fraction))} of the official one`;
+function describePrice({ from, fraction }: PriceUsed): string {
+  const share = fraction === null ? "" : `, ${percent(Number(fraction))} of the official price`;
   return `in force since ${instant(from, "date", "UTC")}${share}`;
 }

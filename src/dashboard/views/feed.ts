@@ -1,51 +1,132 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ask, type Fault, type Parameters } from "../api.ts";
-import { attempt, useVisit, whileVisible, type Resource } from "../resource.ts";
-import type { Charge, ChargeList, Live } from "../types.ts";
+import { attempt, useUser, whileVisible, type Resource } from "../resource.ts";
+import type { ChargeListJson, LiveJson, RefusalListJson } from "../types.ts";
+import { charged, endOf, merged, refused, withNewer, type Loaded, type Row } from "./request-rows.ts";
 
 /** Live list of requests, newest first. Older requests load on demand. */
-export interface Feed extends Resource<readonly Charge[]> {
+export interface Feed extends Resource<readonly Row[]> {
   readonly hasOlder: boolean;
   readonly loadingOlder: boolean;
   readonly loadOlder: () => void;
+  /** Time up to which the server searched, if it stopped early and rows may be missing; otherwise null. */
+  readonly examinedTo: string | null;
 }
 
 const pageLength = 50;
 const everyMs = 1000;
-const afterFaultMs = 5000;
-/** Largest number of live requests to keep. Older requests that the user loaded raise it. */
-const keptMax = 200;
+const everyMsUnlessLive = 5000;
 
-interface Known {
-  readonly charges: readonly Charge[] | null;
-  readonly hasOlder: boolean;
+/** Page of rows from the server. */
+interface Page extends Loaded {
+  readonly rows: readonly Row[];
 }
 
-const nothing: Known = { charges: null, hasOlder: false };
+/** Newest rows of a list, and the argument for the next call of `newest`. */
+interface Newest extends Page {
+  /** Argument for the next call of `newest`. Null means that the next call returns the whole first page again. */
+  readonly after: string | null;
+}
 
-/** Polls `source` while `live` is true and the page is visible: every second, and 5 seconds after a fault. */
-export function useFeed(source: string, filter: Parameters, live: boolean): Feed {
-  const { ended } = useVisit();
-  const [known, setKnown] = useState<Known>(nothing);
+/** List on the server. `subject` identifies the list together with its filter. */
+interface Source {
+  readonly subject: string;
+  readonly everyMs: number;
+  readonly newest: (after: string | null, signal: AbortSignal) => Promise<Newest>;
+  readonly older: (cursor: string) => Promise<Page>;
+  /** Returns false for a row that no longer matches the filter after a change. */
+  readonly keeps: (row: Row) => boolean;
+}
+
+/**
+ * Filters that the live list of the server supports. With any other filter, the page reads the newest matching charges
+ * every few seconds.
+ */
+const liveFilters = new Set(["key", "team", "model", "state"]);
+
+export function chargesOf(source: string, filter: Parameters): Source {
+  const isLive = Object.entries(filter).every(([name, value]) => liveFilters.has(name) || (value ?? "") === "");
+  const read = async (query: Parameters, signal?: AbortSignal) => {
+    const all = { query: { limit: pageLength, ...filter, ...query }, ...(signal && { signal }) };
+    const { charges, next, examined_to: examinedTo } = await ask<ChargeListJson>(`${source}/charges`, all);
+    return { rows: charges.map(charged), older: next, examinedTo };
+  };
+  return {
+    subject: `${source} ${JSON.stringify(filter)}`,
+    everyMs: isLive ? everyMs : everyMsUnlessLive,
+    newest: async (after, signal) => {
+      if (!isLive) return { ...(await read({}, signal)), after: null };
+      const query = { limit: pageLength, ...filter, after };
+      const { charges, cursor } = await ask<LiveJson>(`${source}/requests/live`, { query, signal });
+      const isFull = charges.length >= pageLength;
+      // The live list contains only matches among the latest few thousand charges.
+      if (after === null && !isFull) return { ...(await read({}, signal)), after: cursor };
+      const older = after === null ? (charges.at(-1)?.request_id ?? null) : null;
+      return { rows: charges.map(charged), older, after: cursor };
+    },
+    older: (cursor) => read({ cursor }),
+    keeps: (row) => (filter["state"] ?? "") === "" || (row.kind === "charge" && row.charge.state === filter["state"]),
+  };
+}
+
+export function refusalsOf(source: string, filter: Parameters): Source {
+  const read = async (query: Parameters, signal?: AbortSignal) => {
+    const all = { query: { limit: pageLength, ...filter, ...query }, ...(signal && { signal }) };
+    const { refusals, next, examined_to: examinedTo } = await ask<RefusalListJson>(`${source}/refusals`, all);
+    return { rows: refusals.map(refused), older: next, examinedTo };
+  };
+  return {
+    subject: `${source} ${JSON.stringify(filter)}`,
+    everyMs: everyMsUnlessLive,
+    newest: async (_, signal) => ({ ...(await read({}, signal)), after: null }),
+    older: (cursor) => read({ cursor }),
+    keeps: () => true,
+  };
+}
+
+/** Returns true if the server refused the filter, for example because it contains a name that does not exist. */
+export function isRefusedFilter({ status }: Fault): boolean {
+  return status === 400 || status === 404 || status === 422;
+}
+
+/** Charges or refusals of a feed, as far as they are loaded. */
+interface Part extends Loaded {
+  readonly fault: Fault | null;
+  readonly reload: () => void;
+  readonly loadOlder: () => Promise<void>;
+}
+
+const nothing: Loaded = { rows: null, older: null };
+
+/**
+ * Loads the newest rows of a list, and polls the list while `live` is true and the page is visible. Loads nothing if
+ * `source` is null.
+ */
+function usePart(source: Source | null, live: boolean): Part {
+  const { ended } = useUser();
+  const [loaded, setLoaded] = useState<Loaded>(nothing);
   const [fault, setFault] = useState<Fault | null>(null);
-  const [loadingOlder, setLoadingOlder] = useState(false);
   const [turn, setTurn] = useState(0);
-  const subject = JSON.stringify(filter);
-  const cursor = useRef<string | null>(null);
-  const shown = useRef("");
+  const subject = source?.subject ?? null;
+  const latest = useRef(source);
+  latest.current = source;
+  const shown = useRef<string | null>(null);
+  const after = useRef<string | null>(null);
+  const isLoaded = useRef(false);
 
   useEffect(() => {
     if (shown.current !== subject) {
       shown.current = subject;
-      cursor.current = null;
-      setKnown(nothing);
+      after.current = null;
+      isLoaded.current = false;
+      setLoaded(nothing);
+      setFault(null);
     }
-    const wanted = JSON.parse(subject) as Parameters;
-    if (!live && cursor.current !== null) return undefined;
+    if (subject === null || (!live && isLoaded.current)) return undefined;
     return whileVisible(async (signal) => {
-      const after = cursor.current;
-      const query = { limit: pageLength, ...wanted, after };
-      const outcome = await attempt(() => ask<Live>(`${source}/requests/live`, { query, signal }));
+      const now = latest.current;
+      if (now === null) return null;
+      const outcome = await attempt(() => now.newest(after.current, signal));
       if (signal.aborted) return null;
       if (!outcome.ok && outcome.fault.signedOut) {
         ended();
@@ -53,47 +134,57 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
       }
       setFault(outcome.ok ? null : outcome.fault);
       if (outcome.ok) {
-        const { charges, cursor: next } = outcome.value;
-        cursor.current = next;
-        setKnown((before) =>
-          after === null
-            ? { charges, hasOlder: charges.length >= pageLength }
-            : merged(before, charges, wanted["state"]),
-        );
+        const { after: next, ...page } = outcome.value;
+        after.current = next;
+        setLoaded((before) => (before.rows === null ? page : withNewer(before, page, now.keeps)));
+        isLoaded.current = true;
       }
-      if (!live && cursor.current !== null) return null;
-      return outcome.ok ? everyMs : afterFaultMs;
+      if (!live && isLoaded.current) return null;
+      if (!outcome.ok && isRefusedFilter(outcome.fault)) return null;
+      return outcome.ok ? now.everyMs : everyMsUnlessLive;
     });
-  }, [source, subject, live, turn, ended]);
+  }, [subject, live, turn, ended]);
 
-  const last = known.charges?.at(-1)?.request_id;
-  const loadOlder = useCallback(() => {
-    if (last === undefined) return;
-    setLoadingOlder(true);
-    const query = { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last };
-    void attempt(() => ask<ChargeList>(`${source}/charges`, { query })).then((outcome) => {
-      setLoadingOlder(false);
-      if (shown.current !== subject) return;
-      if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
-      const { charges, next } = outcome.value;
-      setKnown((before) => ({ charges: [...(before.charges ?? []), ...charges], hasOlder: next !== null }));
-    });
-  }, [source, subject, last, ended]);
+  const { older } = loaded;
+  const loadOlder = useCallback(async () => {
+    const now = latest.current;
+    if (now === null || older === null) return;
+    const outcome = await attempt(() => now.older(older));
+    if (shown.current !== now.subject) return;
+    if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
+    const { rows, ...rest } = outcome.value;
+    setLoaded((before) => ({ rows: [...(before.rows ?? []), ...rows], ...rest }));
+  }, [subject, older, ended]);
   const reload = useCallback(() => setTurn((before) => before + 1), []);
-  return { data: known.charges, hasOlder: known.hasOlder, fault, loadingOlder, loadOlder, reload };
+  return { ...loaded, fault, reload, loadOlder };
 }
 
-/** Merges new charges into the list, newest first. Drops charges that no longer have the wanted state. */
-function merged(before: Known, news: readonly Charge[], state: Parameters[string]): Known {
-  if (news.length === 0 || before.charges === null) return before;
-  const arrived = new Map(news.map((charge) => [charge.request_id, charge]));
-  const updated = before.charges.map((charge) => {
-    const newer = arrived.get(charge.request_id);
-    arrived.delete(charge.request_id);
-    return newer ?? charge;
-  });
-  const all = [...[...arrived.values()].toSorted((one, other) => (one.time < other.time ? 1 : -1)), ...updated];
-  const kept = Math.max(keptMax, before.charges.length);
-  const matching = typeof state === "string" && state !== "" ? all.filter((charge) => charge.state === state) : all;
-  return { charges: matching.slice(0, kept), hasOlder: before.hasOlder || matching.length > kept };
+/**
+ * Loads charges and refusals, and merges them. Leaves out a source that is null. `isSorted` is true if the address
+ * states an order. Such a list is not polled, because new requests may belong anywhere in it.
+ */
+export function useFeed(charges: Source | null, refusals: Source | null, isLive: boolean, isSorted: boolean): Feed {
+  const [loadingOlder, setLoadingOlder] = useState(false);
+  const live = isLive && !isSorted;
+  const [chargePart, refusalPart] = [usePart(charges, live), usePart(refusals, live)];
+  const parts = [...(charges === null ? [] : [chargePart]), ...(refusals === null ? [] : [refusalPart])];
+  const { rows, until } = merged(parts, isSorted);
+  const loadOlder = () => {
+    setLoadingOlder(true);
+    const ending = parts.filter((part) => part.older !== null && endOf(part) >= until);
+    void Promise.all(ending.map((part) => part.loadOlder())).then(() => setLoadingOlder(false));
+  };
+  return {
+    data: parts.every((part) => part.rows !== null) ? rows : null,
+    fault: chargePart.fault ?? refusalPart.fault,
+    hasOlder: parts.some(({ older }) => older !== null),
+    loadingOlder,
+    loadOlder,
+    examinedTo:
+      parts
+        .flatMap(({ examinedTo }) => examinedTo ?? [])
+        .toSorted()
+        .at(-1) ?? null,
+    reload: () => parts.forEach((part) => part.reload()),
+  };
 }

@@ -1,6 +1,6 @@
-import { code, div, h2, li, ol, p, section, type View } from "../dom.ts";
+import { div, h2, li, ol, p, section, type View } from "../dom.ts";
 import { addressOf } from "../location.ts";
-import { useMayEdit, useVisit } from "../resource.ts";
+import { useMayEdit, useUser } from "../resource.ts";
 import { link, snippet } from "../ui.ts";
 
 /** Returns a curl command for a first request to this Farebox. */
@@ -9,38 +9,27 @@ export function firstRequest(key: string): string {
     `curl ${location.origin}/v1/chat/completions \\`,
     `  -H "authorization: Bearer ${key}" \\`,
     `  -H "content-type: application/json" \\`,
-    `  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'`,
+    `  -d '{"model": "gpt-4o-mini",`,
+    `       "messages": [{"role": "user", "content": "Hello"}]}'`,
   ].join("\n");
 }
 
 /** Explains the first steps while the ledger is empty. */
 export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
-  const { who } = useVisit();
+  const { who } = useUser();
   const mayEdit = useMayEdit();
   return section(
     { class: "card first-steps" },
     h2(null, "No requests yet"),
-    p({ class: "hint" }, "This page shows the cost of the first request as soon as it arrives."),
+    p({ class: "hint" }, "Requests that go through Farebox appear here with their cost, within seconds."),
     ol(
       { class: "steps" },
-      who.kind === "admin" &&
-        li(
-          { class: hasKeys ? "done" : "" },
-          hasKeys
-            ? p(null, "A key exists. ", link(addressOf("keys"), "See the keys"))
-            : mayEdit
-              ? p(
-                  null,
-                  "Create an internal key: ",
-                  link(addressOf("keys", { new: "key" }), "Create a key", "button primary"),
-                )
-              : p(null, "An editor must create a key: ", code(null, "farebox keys create alice")),
-        ),
+      who.kind === "admin" && li({ class: hasKeys ? "done" : "" }, keyStep(hasKeys, mayEdit)),
       li(
         null,
         div(
           null,
-          p(null, "Send a request with the key. Every OpenAI client works; only its base URL changes."),
+          p(null, "Send a request. Replace sk-fb-… with your internal key:"),
           snippet(firstRequest("sk-fb-…"), "the request"),
         ),
       ),
@@ -48,10 +37,21 @@ export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
         null,
         div(
           null,
-          p(null, "Or configure every SDK:"),
+          p(null, "Connect your programs. The SDKs of OpenAI need only these two variables:"),
           snippet(`export OPENAI_BASE_URL=${location.origin}/v1\nexport OPENAI_API_KEY=sk-fb-…`, "the variables"),
         ),
       ),
     ),
+  );
+}
+
+function keyStep(hasKeys: boolean, mayEdit: boolean): View {
+  if (hasKeys) return p(null, "An internal key exists. ", link(addressOf("keys"), "See the keys", "button small"));
+  const what = "A program sends it instead of the gateway's key, so Farebox knows whose request it is.";
+  if (!mayEdit) return p(null, "Ask an editor to create an internal key. ", what);
+  return div(
+    null,
+    p(null, "Create an internal key. ", what),
+    link(addressOf("keys", { new: "key" }), "Create a key", "button primary"),
   );
 }

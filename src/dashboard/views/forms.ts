@@ -1,38 +1,88 @@
 import { h } from "preact";
+import { useState } from "preact/hooks";
 import { div, footer, form, input, label, option, p, select, small, span } from "../dom.ts";
 import type { Attributes, Children, View } from "../dom.ts";
+import { icon } from "../icons.ts";
+import { SuggestedNames, useSettled } from "../list.ts";
 import { useAction } from "../resource.ts";
-import { say } from "../toasts.ts";
+import { showToast } from "../toasts.ts";
 import type { Limits } from "../types.ts";
-import { actionButton, Dialog, failure, suggestions } from "../ui.ts";
+import { actionButton, Dialog, failure } from "../ui.ts";
 
-/** Names that a dialog suggests, and actions of its view. */
-export interface DialogDeps {
-  readonly keys: readonly string[];
-  readonly teams: readonly string[];
-  /** Replaces this dialog by another one. */
-  readonly show: (next: OpenDialog) => void;
-  readonly onClosed: () => void;
-  readonly onDone: () => void;
+/** Form in a dialog. */
+export interface Form {
+  readonly title: string;
+  /** Label of the button that saves. */
+  readonly verb: string;
+  readonly danger?: boolean;
+  readonly fields: Children;
+  /** Saves the form. Throws a Fault on failure. */
+  readonly save: (form: FormData) => Promise<unknown>;
+  /** Message that confirms the change; absent if `save` shows one. */
+  readonly done?: string | ((form: FormData) => string);
+  /** Runs after the form is saved, instead of the `onDone` of `useDialogs`. */
+  readonly onDone?: () => void;
 }
 
-export type OpenDialog = (deps: DialogDeps) => View;
+/** Opens a form. Replaces the form that is open. */
+export type Show = (form: Form) => void;
+
+/**
+ * Returns the function that opens a form, and the dialog with the open form; null if none is open. `onDone` runs after
+ * a form is saved, unless the form has its own `onDone`.
+ */
+export function useDialogs(onDone: () => void): { readonly show: Show; readonly dialog: View | null } {
+  const [opened, show] = useState<Form | null>(null);
+  const body = (close: () => void) => opened && h(DialogForm, { onDone, ...opened, close });
+  return { show, dialog: opened && h(Dialog, { title: opened.title, onClosed: () => show(null), body }) };
+}
+
+/** Shows a button that adds something. */
+export function addButton(text: string, onClick: () => void, name = "button"): View {
+  return actionButton(onClick, [icon("plus"), text], { class: name });
+}
+
+/** Lifetimes of a key or token, and their labels. */
+export const lifetimes = [
+  ["", "Never"],
+  ["1d", "In 1 day"],
+  ["7d", "In 7 days"],
+  ["30d", "In 30 days"],
+  ["90d", "In 90 days"],
+  ["365d", "In 1 year"],
+] as const;
 
 interface FieldProps {
   readonly hint?: string;
-  /** Names that the browser suggests. */
-  readonly known?: readonly string[];
+  /** Returns a list, with the given id, of names that the browser suggests. */
+  readonly known?: (id: string) => View;
 }
 
 /** Shows an input with a label above it and a hint below it. */
 export function field(name: string, { hint, known, ...attributes }: Attributes<"input"> & FieldProps): View {
-  const list = known === undefined ? {} : { list: `known-${String(attributes.name)}` };
+  const id = `known-${String(attributes.name)}`;
+  const list = known === undefined ? {} : { list: id };
   const plain = attributes.type === "number" ? {} : { autoComplete: "off" as const, spellcheck: false };
   return labelled(name, [
     input({ ...plain, ...list, ...attributes } as Attributes<"input">),
-    known !== undefined && suggestions(`known-${String(attributes.name)}`, known),
+    known?.(id),
     hint !== undefined && small({ class: "hint" }, hint),
   ]);
+}
+
+const suggestedMax = 10;
+
+type KnownProps = Attributes<"input"> & FieldProps & { readonly title: string; readonly of: "keys" | "teams" };
+
+/** Shows a field for the name of a key or team. The server suggests names that contain the typed text. */
+export function NameOf({ title, of, ...attributes }: KnownProps): View {
+  const [typed, setTyped] = useState("");
+  const query = { q: useSettled(typed.trim()), state: of === "keys" ? "live" : null, limit: suggestedMax };
+  return field(title, {
+    ...attributes,
+    known: (id) => h(SuggestedNames, { id, list: of, query }),
+    onInput: (event) => setTyped(event.currentTarget.value),
+  });
 }
 
 interface ChoiceProps {
@@ -63,23 +113,56 @@ export function textOf(form: FormData, name: string): string {
   return typeof value === "string" ? value.trim() : "";
 }
 
-/** Reads an optional number. A text that is not a number becomes NaN, which the server refuses. */
+/** Reads a number; null if the field is empty. Text that is not a number becomes NaN, which the server refuses. */
 export function numberOf(form: FormData, name: string): number | null {
   const text = textOf(form, name);
   return text === "" ? null : Number(text);
 }
 
-/** Splits names at commas and spaces. Returns null if there are none. */
-function listOf(form: FormData, name: string): string[] | null {
+/**
+ * Returns the change from the `before` values to the values in a field, such as "env=prod, team=search". Null removes a
+ * value.
+ */
+export function pairsChange(
+  form: FormData,
+  name: string,
+  before: Readonly<Record<string, string>>,
+): Record<string, string | null> {
+  const removed = Object.keys(before).map((each): [string, null] => [each, null]);
+  const given = (textOf(form, name) || null)?.split(",").map((pair): [string, string] => {
+    const [each = "", ...value] = pair.split("=");
+    return [each.trim(), value.join("=").trim()];
+  });
+  return Object.fromEntries([...removed, ...(given ?? [])]);
+}
+
+/** Shows the field for an amount in USD. */
+export function usdField(
+  title: string,
+  { name, ...attributes }: Attributes<"input"> & { readonly name: string },
+): View {
+  return field(title, {
+    name,
+    class: "num",
+    inputMode: "decimal",
+    required: true,
+    pattern: "[0-9]{1,7}([.][0-9]{1,12})?",
+    title: "An amount such as 5 or 2.50",
+    ...attributes,
+  });
+}
+
+/** Reads names that are separated by commas or spaces. Returns null if the field has no names. */
+export function listOf(form: FormData, name: string): string[] | null {
   const names = textOf(form, name)
     .split(/[\s,]+/)
     .filter((each) => each !== "");
   return names.length === 0 ? null : names;
 }
 
-/** Shows the field for the name of a new key or team. */
+/** Shows the field for the name of a new key, team or admin. */
 export function nameField(placeholder: string): View {
-  const title = "Lowercase letters, digits, dots, dashes and underscores";
+  const title = "Lowercase letters, digits, dots, dashes and underscores; starts with a letter or digit";
   const pattern = "[a-z0-9][a-z0-9._\\-]*";
   return field("Name", { name: "name", required: true, maxLength: 63, pattern, title, placeholder });
 }
@@ -120,7 +203,7 @@ export function boundFields({ models, limits, output_cap: cap }: Bounds): View[]
     ),
     field("Output cap", {
       ...number("output_cap", cap),
-      hint: "Most output tokens of a request; written into requests without a maximum.",
+      hint: "Largest number of output tokens of a request; written into requests without a maximum.",
     }),
   ];
 }
@@ -134,37 +217,17 @@ export function boundsOf(form: FormData): Bounds {
   };
 }
 
-interface FormProps {
-  readonly title: string;
-  /** Label of the button that saves. */
-  readonly verb: string;
-  readonly danger?: boolean;
-  readonly fields: Children;
-  /**
-   * Saves the form. Throws a Fault on failure. Returns the confirmation to show after the dialog closes; null if another dialog
-   * follows.
-   */
-  readonly save: (form: FormData) => Promise<string | null>;
-  readonly onClosed: () => void;
-  readonly onDone: () => void;
-}
+type DialogFormProps = Form & { readonly onDone: () => void; readonly close: () => void };
 
-export function FormDialog({ title, onClosed, ...rest }: FormProps): View {
-  return h(Dialog, { title, onClosed, body: (close) => h(DialogForm, { ...rest, close }) });
-}
-
-type DialogFormProps = Omit<FormProps, "title" | "onClosed"> & { readonly close: () => void };
-
-function DialogForm({ verb, danger, fields, save, onDone, close }: DialogFormProps): View {
+function DialogForm({ verb, danger, fields, save, done, onDone, close }: DialogFormProps): View {
   const { busy, fault, run } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
     await run(async () => {
-      const done = await save(given);
+      await save(given);
       onDone();
-      if (done === null) return;
-      say(done);
+      if (done !== undefined) showToast(typeof done === "string" ? done : done(given));
       close();
     });
   };
@@ -176,12 +239,12 @@ function DialogForm({ verb, danger, fields, save, onDone, close }: DialogFormPro
     footer(
       { class: "dialog-foot" },
       actionButton(close, "Cancel"),
-      actionButton(undefined, busy ? "One moment…" : verb, { type: "submit", class: kind, disabled: busy }),
+      actionButton(undefined, busy ? "Saving…" : verb, { type: "submit", class: kind, disabled: busy }),
     ),
   );
 }
 
-/** Shows a dialog that asks the user to confirm an action that cannot be undone. */
-export function confirmation(text: Children, props: Omit<FormProps, "fields" | "danger">): View {
-  return h(FormDialog, { ...props, danger: true, fields: div({ class: "confirm" }, p(null, text)) });
+/** Returns a form without fields that asks the user to confirm an action. */
+export function confirmation(text: Children, form: Pick<Form, "title" | "verb" | "save" | "done" | "onDone">): Form {
+  return { ...form, danger: true, fields: div({ class: "confirm" }, p(null, text)) };
 }

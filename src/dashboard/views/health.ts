@@ -1,17 +1,17 @@
 import { h } from "preact";
 import { admin } from "../api.ts";
 import { classes, code, div, li, p, section, span, strong, ul, type Children, type View } from "../dom.ts";
-import { ago, count, instant, money, percent } from "../format.ts";
+import { ago, count, counted, instant, money, percent } from "../format.ts";
 import { addressOf } from "../location.ts";
 import { useAnswer } from "../resource.ts";
 import { dataTable } from "../table.ts";
-import type { Alert, Health as Figures, Iso, Reconciliation } from "../types.ts";
-import { amount, badge, Card, link, moment, page, tile, type Tone } from "../ui.ts";
-import { upperFirst } from "./words.ts";
+import type { AlertJson, HealthJson, ReconciliationJson } from "../types.ts";
+import { amount, badge, Card, link, moment, muted, page, tile, timeAgo, type Tone } from "../ui.ts";
+import { keyLink, modelLink, plainName, requestLink, upperFirst } from "./labels.ts";
 
 /** Shows the health of the gateway, compares its bill with the ledger, and lists old holds. */
 export function Health(): View {
-  const resource = useAnswer<Figures>(`${admin}/health`, 5000);
+  const resource = useAnswer<HealthJson>(`${admin}/health`, 5000);
   const { data } = resource;
   return page({
     title: "Health",
@@ -22,7 +22,7 @@ export function Health(): View {
   });
 }
 
-function Content({ data }: { readonly data: Figures }): View {
+function Content({ data }: { readonly data: HealthJson }): View {
   const { gateway, pending, alerts } = data;
   return div(
     { class: "stack" },
@@ -72,13 +72,19 @@ function Content({ data }: { readonly data: Figures }): View {
     pending.old.length > 0 &&
       h(
         Card,
-        { title: "Old holds", hint: "Held for more than five minutes; long streams and tasks hold until they end" },
+        {
+          title: "Old holds",
+          hint: "Pending for more than five minutes; a long stream or a task keeps its hold until it ends",
+        },
         oldHolds(pending.old),
       ),
     data.stream_bursts.length > 0 &&
       h(
         Card,
-        { title: "Stream bursts", hint: "Whole answers are held for at least an hour, and until three live streams" },
+        {
+          title: "Stream bursts",
+          hint: "Holds cover the whole answer until an hour has passed and three live streams have followed",
+        },
         streamBursts(data.stream_bursts),
       ),
     h(
@@ -101,35 +107,48 @@ function Content({ data }: { readonly data: Figures }): View {
   );
 }
 
-/** Share of failed requests above which the tile marks the gateway as failing. */
+/** Share of failed requests from which the tile marks the gateway as failing. */
 const alarmingShare = 0.05;
 
-function billTile(found: Reconciliation | null): View {
+function billTile(found: ReconciliationJson | null): View {
   const name = "Bill and ledger";
   if (found === null) return tile({ name, figure: "–", note: "not compared yet" });
-  const note = `${apart(found.difference_usd)} apart in 24 hours`;
-  return tile({ name, figure: found.ok ? "Agree" : "Differ", tone: found.ok ? "good" : "bad", note });
+  const note = ["difference in 24 hours: ", span({ class: "num" }, differenceText(found.difference_usd))];
+  const [tone, figure] = verdicts[found.comparison];
+  return tile({ name, figure, tone, note });
 }
 
-function reviewTile({ reviewed_on, age_days: days, review_due: due }: Figures["prices"]): View {
+const verdicts: Record<ReconciliationJson["comparison"], readonly [Tone, string]> = {
+  agree: ["good", "Agree"],
+  differs: ["bad", "Differ"],
+  cannot_tell: ["warn", "Cannot tell"],
+};
+
+const explanations: Record<ReconciliationJson["comparison"], string> = {
+  agree: " within the uncertainty",
+  differs: " beyond the uncertainty",
+  cannot_tell: " whether they agree: the uncertainty is too large",
+};
+
+function reviewTile({ reviewed_on, age_days: days, review_due: due }: HealthJson["prices"]): View {
   const name = "Price review";
   if (reviewed_on === null || days === null)
     return tile({ name, figure: "–", tone: "bad", note: "no price is in force" });
-  const figure = days === 0 ? "Today" : days === 1 ? "1 day ago" : `${count(days)} days ago`;
+  const figure = days === 0 ? "Today" : `${counted(days, "day")} ago`;
   const date = `on ${instant(`${reviewed_on}T00:00:00Z`, "date", "UTC")}`;
   const note = due ? `${date}: prices may have changed since` : date;
   return tile({ name, figure, tone: due ? "warn" : "good", note });
 }
 
-/** Formats a difference. Replaces one below a cent by "less than" and a cent. */
-function apart(usd: string): string {
+/** Formats a difference. A difference below one cent becomes "less than $0.01". */
+function differenceText(usd: string): string {
   return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
 }
 
-function minutes({ minutes: { starts, requests, errors } }: Figures["gateway"]): View {
+function minutes({ minutes: { starts, requests, errors } }: HealthJson["gateway"]): View {
   const most = Math.max(...requests, 1);
   const [all, failed] = [requests, errors].map((each) => each.reduce((sum, one) => sum + one, 0));
-  const label = `In the last hour ${count(all ?? 0)} requests, ${count(failed ?? 0)} of them errors`;
+  const label = `In the last hour: ${count(all ?? 0)} requests, ${count(failed ?? 0)} errors`;
   return div(
     { class: "minutes", role: "img", "aria-label": label },
     starts.map((start, at) => {
@@ -154,8 +173,8 @@ function statuses(by: Readonly<Record<string, number>>): Children {
   );
 }
 
-function lastErrors(last: Figures["gateway"]["last"]): View {
-  if (last.length === 0) return p({ class: "hint quiet" }, "The gateway answered every request.");
+function lastErrors(last: HealthJson["gateway"]["last"]): View {
+  if (last.length === 0) return p({ class: "hint quiet" }, "No gateway errors.");
   return dataTable({
     caption: "Recent gateway errors",
     class: "plain",
@@ -163,17 +182,13 @@ function lastErrors(last: Figures["gateway"]["last"]): View {
     keyOf: ({ request_id }) => request_id,
     columns: [
       { head: "Time", cell: ({ request_id, time }) => requestLink(request_id, time) },
-      { head: "Model", cell: ({ model }) => model },
+      { head: "Model", cell: ({ model }) => model && modelLink(model) },
       { head: "Status", cellClass: "num", cell: ({ status }) => status ?? "none" },
     ],
   });
 }
 
-function requestLink(request: string, time: Iso): View {
-  return link(addressOf("requests", { request }), moment(time, ago(time)));
-}
-
-const kinds: Record<string, string> = {
+const movementNames: Record<string, string> = {
   top_up: "Top-ups",
   topup: "Top-ups",
   expiry: "Expired",
@@ -181,45 +196,35 @@ const kinds: Record<string, string> = {
   other_use: "Used by others",
 };
 
-function reconciliation(found: Reconciliation): View {
-  const {
-    ok,
-    ledger_usd: ledger,
-    gateway_usd: gateway,
-    difference_usd: difference,
-    difference_percent: share,
-    uncertainty,
-  } = found;
+function reconciliation(found: ReconciliationJson): View {
+  const { comparison, why, difference_percent: share, uncertainty } = found;
   const above = uncertainty.above_usd === null ? "any amount" : money(uncertainty.above_usd);
   const line = (name: string, value: Children, note?: Children) =>
-    li({ class: "fact", key: name }, span({ class: "muted" }, name), span(null, value, note));
+    li({ class: "fact", key: name }, muted(name), span(null, value, note));
   return div(
     null,
-    p(
-      { class: "verdict" },
-      badge(ok ? "good" : "bad", ok ? "Agree" : "Differ"),
-      span({ class: "muted" }, ok ? " within the uncertainty" : " beyond the uncertainty"),
-    ),
+    p({ class: "verdict" }, badge(...verdicts[comparison]), muted(explanations[comparison])),
+    why !== null && p({ class: "hint why" }, upperFirst(why)),
     ul(
       { class: "facts" },
-      line("Ledger", amount(ledger, { exact: true })),
+      line("Ledger", amount(found.ledger_usd, { exact: true })),
       Number(found.cost_in_doubt_usd) > 0 && line("In doubt", amount(found.cost_in_doubt_usd, { exact: true })),
-      line("Gateway", amount(gateway, { exact: true })),
+      line("Gateway", amount(found.gateway_usd, { exact: true })),
       line(
         "Difference",
-        amount(difference, { exact: true }),
+        amount(found.difference_usd, { exact: true }),
         share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`),
       ),
-      line("Uncertainty", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),
+      line("Uncertainty", span({ class: "num" }, `${money(`-${uncertainty.below_usd}`)} to +${above}`)),
       ...found.movements.map(({ kind, usd, estimate }) =>
-        line(kinds[kind] ?? kind.replaceAll("_", " "), amount(usd), estimate && span({ class: "muted" }, " estimated")),
+        line(movementNames[kind] ?? plainName(kind), amount(usd), estimate && muted(" estimated")),
       ),
       line("Compared", span(null, `${count(found.samples)} samples, ${count(found.requests)} requests`)),
     ),
   );
 }
 
-function oldHolds(old: Figures["pending"]["old"]): View {
+function oldHolds(old: HealthJson["pending"]["old"]): View {
   return dataTable({
     caption: "Old holds",
     class: "plain",
@@ -227,42 +232,58 @@ function oldHolds(old: Figures["pending"]["old"]): View {
     keyOf: ({ request_id }) => request_id,
     columns: [
       { head: "Since", cell: ({ request_id, held_since }) => requestLink(request_id, held_since) },
-      { head: "Key", cell: ({ key }) => key ?? "no key" },
+      { head: "Key", cell: ({ key }) => (key === null ? "no key" : keyLink(key)) },
       { head: "Held", class: "right", cell: ({ hold_usd: usd }) => amount(usd) },
-      { head: "Notes", unseen: true, cell: ({ orphaned }) => orphaned && badge("warn", "its process is gone") },
+      { head: "Notes", unseen: true, cell: ({ orphaned }) => orphaned && badge("warn", "its proxy has ended") },
     ],
   });
 }
 
-function streamBursts(marks: Figures["stream_bursts"]): View {
+function streamBursts(marks: HealthJson["stream_bursts"]): View {
   return dataTable({
     caption: "Stream bursts",
     class: "plain",
     rows: marks,
     keyOf: ({ model, key }) => `${model} ${key ?? ""}`,
     columns: [
-      { head: "Since", cell: ({ since }) => moment(since, ago(since)) },
-      { head: "Model", cell: ({ model }) => model },
-      { head: "Key", cell: ({ all_keys: all, key }) => (all ? "all keys" : key || "no key") },
+      { head: "Since", cell: ({ since }) => timeAgo(since) },
+      { head: "Model", cell: ({ model }) => modelLink(model) },
+      {
+        head: "Key",
+        cell: ({ all_keys: all, key }) => (all ? "all keys" : key === null || key === "" ? "no key" : keyLink(key)),
+      },
       { head: "Live streams", cellClass: "num", cell: ({ live_streams: streams }) => count(streams) },
     ],
   });
 }
 
-const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {
+const deliveryBadges: Record<AlertJson["delivery"]["state"], [Tone, string]> = {
   delivered: ["good", "delivered"],
   waiting: ["calm", "waiting"],
   given_up: ["bad", "not delivered"],
   unsent: ["calm", "not sent: no webhook"],
 };
 
-function alertRow({ id, time: at, severity, title, text, delivery }: Alert): View {
-  const [tone, word] = deliveryWords[delivery.state];
-  // The text repeats the title for messages that have no title of their own.
+/**
+ * Returns the address of the page that shows the cause of an alert. Returns null if there is none, for example for a
+ * low balance of the account.
+ */
+function alertAddress({ type, data: { scope, period } }: AlertJson): string | null {
+  if (type === "raise_requested") return addressOf("budgets");
+  if (type === "charges_unsettled") return addressOf("requests", { state: "pending" });
+  return scope === undefined || scope === null ? null : addressOf("budgets", { scope, period });
+}
+
+function alertRow(alert: AlertJson): View {
+  const { id, time: at, severity, title, text, delivery } = alert;
+  const address = alertAddress(alert);
+  const shown = upperFirst(title);
+  const [tone, word] = deliveryBadges[delivery.state];
+  // The text begins with the title, which is already shown.
   const rest = text.replace(`Farebox: ${title}. `, "");
   return li(
     { key: id, class: classes("alert", severity) },
-    div(null, strong(null, upperFirst(title)), p({ class: "hint" }, rest)),
-    div({ class: "alert-side" }, moment(at, ago(at)), badge(tone, word, delivery.last_error ?? undefined)),
+    div(null, strong(null, address === null ? shown : link(address, shown)), p({ class: "hint" }, rest)),
+    div({ class: "alert-side" }, timeAgo(at), badge(tone, word, delivery.last_error ?? undefined)),
   );
 }

@@ -65,7 +65,7 @@ export function SignIn({ notice, onSignedIn }: SignInProps): View {
         { id: "sign-in-hint", class: "hint" },
         "An admin token shows everything; create one with ",
         code(null, "farebox admins create NAME --role editor"),
-        ". An internal key sees its own requests and budgets.",
+        ". An internal key shows its own requests and budgets.",
       ),
     ),
   );

@@ -1,12 +1,15 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import type { AddressRule } from "../../core/addresses.ts";
-import { AddressRefused, guardedLookup, hostOf, addressFault } from "./connect.ts";
+import { hostOf, type AddressRule } from "../../core/addresses.ts";
+import { AddressRefused, guardedLookup, addressFault } from "./guarded-lookup.ts";
 
-/** Time to connect while a person waits. Milliseconds. */
-const patienceMs = 10_000;
+/** Longest time to connect, in milliseconds. A person waits for the result. */
+const connectMsMax = 10_000;
 
-/** Connects to a webhook's receiver, with TLS if needed, and sends nothing. Returns null, or an error in a few words without its address. */
+/**
+ * Connects to a webhook's receiver, with TLS for an https address, and sends nothing. Returns null if the connection
+ * succeeds; otherwise a short error without the receiver's address.
+ */
 export function probeWebhook(address: string, rule: AddressRule): Promise<string | null> {
   const url = new URL(address);
   const host = hostOf(url);
@@ -14,14 +17,14 @@ export function probeWebhook(address: string, rule: AddressRule): Promise<string
   if (refused !== null) return Promise.resolve(refused.message);
   return new Promise((resolve) => {
     const socket = open(url, host, rule);
-    const conclude = (problem: string | null) => {
+    const finish = (problem: string | null) => {
       socket.destroy();
       resolve(problem);
     };
-    socket.setTimeout(patienceMs, () => conclude(`no connection within ${patienceMs / 1000} s`));
-    socket.once(url.protocol === "https:" ? "secureConnect" : "connect", () => conclude(null));
+    socket.setTimeout(connectMsMax, () => finish(`no connection within ${connectMsMax / 1000} s`));
+    socket.once(url.protocol === "https:" ? "secureConnect" : "connect", () => finish(null));
     socket.on("error", (error: NodeJS.ErrnoException) =>
-      conclude(error instanceof AddressRefused ? error.message : (error.code ?? "the connection failed")),
+      finish(error instanceof AddressRefused ? error.message : (error.code ?? "the connection failed")),
     );
   });
 }

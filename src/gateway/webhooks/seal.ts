@@ -4,17 +4,17 @@ import type { Seal } from "../../ports/seal.ts";
 const algorithm = "aes-256-gcm";
 const ivBytes = 12;
 const tagBytes = 16;
-/** Version of the form below, to distinguish it from others. */
+/** Version of the sealed format. */
 const version = "v1.";
 
-/** AES-256-GCM, with a key derived by HKDF-SHA256 from the gateway's key, which is random. */
+/** Creates a seal that uses AES-256-GCM. HKDF-SHA256 derives its keys from the gateway's key, which is random. */
 export function createSeal(gatewayKey: string): Seal {
   const keyFor = (use: string) => Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", use, 32));
-  const [sealing, naming] = [keyFor("seal v1"), keyFor("name v1")];
+  const [encryptionKey, digestKey] = [keyFor("seal v1"), keyFor("name v1")];
   return {
     close(text, purpose) {
       const iv = randomBytes(ivBytes);
-      const cipher = createCipheriv(algorithm, sealing, iv).setAAD(Buffer.from(purpose));
+      const cipher = createCipheriv(algorithm, encryptionKey, iv).setAAD(Buffer.from(purpose));
       const closed = Buffer.concat([cipher.update(text), cipher.final()]);
       return version + Buffer.concat([iv, cipher.getAuthTag(), closed]).toString("base64url");
     },
@@ -23,7 +23,9 @@ export function createSeal(gatewayKey: string): Seal {
       if (!sealed.startsWith(version)) return undefined;
       const bytes = Buffer.from(sealed.slice(version.length), "base64url");
       if (bytes.length < ivBytes + tagBytes) return undefined;
-      const decipher = createDecipheriv(algorithm, sealing, bytes.subarray(0, ivBytes)).setAAD(Buffer.from(purpose));
+      const decipher = createDecipheriv(algorithm, encryptionKey, bytes.subarray(0, ivBytes)).setAAD(
+        Buffer.from(purpose),
+      );
       decipher.setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes));
       try {
         return Buffer.concat([decipher.update(bytes.subarray(ivBytes + tagBytes)), decipher.final()]);
@@ -32,6 +34,6 @@ export function createSeal(gatewayKey: string): Seal {
       }
     },
 
-    nameOf: (text) => createHmac("sha256", naming).update(text).digest("hex").slice(0, 32),
+    digestOf: (text) => createHmac("sha256", digestKey).update(text).digest("hex").slice(0, 32),
   };
 }

@@ -1,18 +1,22 @@
 import { request as requestHttp, type ClientRequest, type IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIP } from "node:net";
+import { hostOf } from "../../core/addresses.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { SendResult, WebhookRequest, WebhookSender } from "../../ports/webhook-sender.ts";
-import { AddressRefused, guardedLookup, hostOf, addressFault } from "./connect.ts";
+import { AddressRefused, guardedLookup, addressFault } from "./guarded-lookup.ts";
 
-/** Time from the DNS lookup to the head of the response. Milliseconds. */
+/** Longest time from the DNS lookup to the end of the response, in milliseconds. The result needs only its head. */
 const timeoutMs = 10_000;
-/** Bytes read of a response, so that the receiver can end it; the rest is cut off. */
+/**
+ * Largest number of bytes of a response body to read. Farebox ignores the body. It reads a short one so that the
+ * receiver can finish, and closes the connection if the body is longer.
+ */
 const answerBytesMax = 65_536;
 
-/** Sends with node:http, each message on its own connection, whose address was checked. */
+/** Sends messages with node:http. Opens a separate connection to a checked address for each message. */
 export function createWebhookSender({ clock }: { readonly clock: Clock }): WebhookSender {
-  const running = new Set<() => void>();
+  const interrupts = new Set<() => void>();
   let ended = false;
   return {
     send: (request) =>
@@ -27,29 +31,29 @@ export function createWebhookSender({ clock }: { readonly clock: Clock }): Webho
           resolve({ ok: false, error: `no answer within ${timeoutMs / 1000} s`, retryAfterMs: null });
           outgoing.destroy();
         });
-        const breakOff = () => {
+        const interrupt = () => {
           resolve(undefined);
           timer.cancel();
           outgoing.destroy();
         };
-        running.add(breakOff);
+        interrupts.add(interrupt);
         outgoing.on("response", (answer) => {
-          resolve(judge(answer, clock));
+          resolve(resultOf(answer, clock));
           discard(answer);
         });
         outgoing.on("error", (error) => resolve(failure(error)));
         outgoing.on("close", () => {
-          // Also without an error: the connection ends when a receiver switches protocols.
+          // If a receiver switches protocols, the connection ends without an error.
           resolve({ ok: false, error: "the connection closed without an answer", retryAfterMs: null });
           timer.cancel();
-          running.delete(breakOff);
+          interrupts.delete(interrupt);
         });
-        // As bytes: a text would be sent together with the headers, in its own encoding.
+        // Sends the body as bytes. With a string, Node would also encode the headers as UTF-8.
         outgoing.end(Buffer.from(request.body));
       }),
     async [Symbol.asyncDispose]() {
       ended = true;
-      for (const breakOff of running) breakOff();
+      for (const interrupt of interrupts) interrupt();
     },
   };
 }
@@ -64,14 +68,19 @@ function open(url: URL, { rule, headers, body }: WebhookRequest): ClientRequest 
   });
 }
 
-function judge({ statusCode = 0, headers }: IncomingMessage, clock: Clock): SendResult {
+function resultOf({ statusCode = 0, headers }: IncomingMessage, clock: Clock): SendResult {
   if (statusCode >= 200 && statusCode < 300) return { ok: true };
   const isRedirect = statusCode >= 300 && statusCode < 400;
-  const error = isRedirect ? `redirected (${statusCode}), which is not followed` : `answered with status ${statusCode}`;
+  const error = isRedirect
+    ? `redirected (${statusCode}); Farebox does not follow redirects`
+    : `answered with status ${statusCode}`;
   return { ok: false, error, retryAfterMs: retryAfter(headers["retry-after"], clock) };
 }
 
-/** Seconds or a date. */
+/**
+ * Returns the pause that a `retry-after` header requests, in milliseconds; null if it requests none. The header states
+ * seconds or a date.
+ */
 function retryAfter(text: string | undefined, clock: Clock): number | null {
   if (text === undefined) return null;
   if (/^\d{1,9}$/.test(text)) return Number(text) * 1000;
@@ -88,7 +97,10 @@ function discard(answer: IncomingMessage): void {
   });
 }
 
-/** The error's code alone: its message may hold the receiver's name. */
+/**
+ * Returns the result for an error. The result states only the error's code, because the message may contain the
+ * receiver's name.
+ */
 function failure(error: Error): SendResult {
   if (error instanceof AddressRefused) return { ok: false, error: error.message, retryAfterMs: null };
   const code = "code" in error && typeof error.code === "string" ? error.code : "";

@@ -1,36 +1,37 @@
 import { tokenClasses } from "../../core/usage.ts";
 import { rollupCounts } from "../rollups.ts";
 
-/** Sums of the charges of one key, team, model, group and source in some span, in the order of a rollup's columns. */
+/** Sums of the charges of a span with the same values in `rollupDimensions`. Corresponds to a row of a rollup. */
 export interface Cell {
   readonly name: string;
-  /** In the order of `rollupDimensions`. */
+  /** Values of the columns in `rollupDimensions`, in the same order. */
   readonly identity: readonly string[];
-  /** `rollupCounts`, then `tokenClasses`: all far below 2^53. */
+  /** Values of the columns in `rollupCounts`, then those in `tokenClasses`. All are far below 2^53. */
   readonly counts: number[];
   cost: bigint;
   listCost: bigint;
   inDoubt: bigint;
+  /** True if the cell belongs to the current span. */
   isUsed: boolean;
 }
 
-/** Index of the first token class among a cell's counts. */
+/** Index of the first token class in a cell's `counts`. */
 export const firstTokenClass = rollupCounts.length;
 
 const zeros: readonly number[] = [...rollupCounts, ...tokenClasses].map(() => 0);
 
-/** Most cells to keep for the next span. */
+/** Largest number of cells that the pool keeps for the next span. With more cells, the pool keeps none. */
 const cellsKept = 50_000;
 
 /**
- * Cells of the current span. They are reused, because consecutive spans have mostly the same keys and models, and
- * millions of cells would burden the garbage collector.
+ * Cells of the current span. The pool reuses them for the next span, because consecutive spans have mostly the same
+ * keys and models. Millions of new cells would burden the garbage collector.
  */
-export class CellBook {
+export class CellPool {
   readonly #cells = new Map<string, Cell>();
   #used: Cell[] = [];
 
-  /** Returns the cell of a name in this span; an empty one on first use. */
+  /** Returns the cell with a name. At its first use in a span, the cell is empty. */
   of(name: string, identity: readonly string[] | (() => readonly string[])): Cell {
     let cell = this.#cells.get(name);
     if (cell === undefined) {
@@ -52,17 +53,18 @@ export class CellBook {
     return cell;
   }
 
+  /** Returns the cell with a name; undefined if this span has not used it. */
   find(name: string): Cell | undefined {
     const cell = this.#cells.get(name);
     return cell?.isUsed === true ? cell : undefined;
   }
 
-  /** Iterates over the cells of this span that were not taken out. */
+  /** Yields the cells that this span has used. Omits cells whose `isUsed` a caller has cleared. */
   *used(): Iterable<Cell> {
     for (const cell of this.#used) if (cell.isUsed) yield cell;
   }
 
-  /** Begins the next span. */
+  /** Empties all cells for the next span. */
   clear(): void {
     for (const cell of this.#used) {
       cell.counts.fill(0);

@@ -1,24 +1,33 @@
 import type { Difference } from "../../ports/ledger.ts";
 
-/** Derived row that can be repaired from the charges. */
+/** Identifies derived rows that can be repaired from the charges. */
 export type Derived =
-  /** Rows of one key in one quarter hour (an instant) or on one day (a local date). */
+  /** Rollup rows of one key in a quarter hour (`time` is its start) or on a day (`time` is a local date). */
   | { readonly of: "rollup_quarter"; readonly time: number; readonly key: string }
   | { readonly of: "rollup_day"; readonly time: string; readonly key: string }
   | { readonly of: "window"; readonly seq: number }
-  /** Windows that a charge is linked to. */
+  /** Missing window that the next hold would expect to exist. `id`: name of the window in the report. */
+  | { readonly of: "lost_window"; readonly budget: number; readonly id: string }
+  /** Links of a charge to its windows. */
   | { readonly of: "links"; readonly charge: number }
-  /** Number of requests in a carried sum. */
+  /** Counts of a carried sum. */
   | { readonly of: "carried"; readonly charge: number };
 
-/** Difference with the derived row that repairs it; null if a charge, a price or a budget is wrong. */
+/**
+ * Difference, with the derived row to repair. `derived` is null if a charge, a price or a budget is wrong: no repair is
+ * possible.
+ */
 export interface Finding extends Difference {
   readonly derived: Derived | null;
 }
 
+/** Receives each difference. */
 export type Report = (finding: Finding) => void;
 
-/** Formats the columns that differ: "requests 2, cost 30". */
+/**
+ * Formats the expected and the found values of the columns that differ, such as "requests 2, cost 30". Returns null if
+ * no column differs.
+ */
 export function differing(
   names: readonly string[],
   expected: readonly unknown[],

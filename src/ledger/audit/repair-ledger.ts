@@ -1,65 +1,59 @@
 import type { Clock } from "../../ports/clock.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import type { Later } from "../queries/interfaces.ts";
 import type { Derived } from "./findings.ts";
 import type { Progress } from "./verify-ledger.ts";
-import type { RepairedRow } from "./repair-row.ts";
+import type { MaintainedLedger } from "../maintenance.ts";
+import { reopenSpans, repairRow, type RepairedRow } from "./repair-row.ts";
 
-/** Most derived rows that one round repairs; the next round finds the others. */
+/** Largest number of derived rows that one round repairs. The next round finds the others. */
 const repairedAtOnce = 100_000;
 
-/** Most rounds. One repairs; the next finds what another process pruned or removed meanwhile. */
+/** Largest number of repair rounds. A later round finds rows that other processes changed during an earlier round. */
 const roundsMax = 5;
 
-/** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
+/**
+ * Shortest pause after a transaction, in milliseconds. After a longer transaction, the pause is as long as the
+ * transaction.
+ */
 const pauseMsMin = 2;
 
 export interface RepairLedgerOptions {
   readonly clock: Clock;
-  /** Waits, and keeps the process alive meanwhile. */
+  /** Waits for a time, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
-  /** Called with each change once it is durable. */
+  /** Receives each change once it is durable. */
   readonly onRepaired: (repaired: RepairedRow) => void;
   readonly onProgress?: Progress;
 }
 
-/** Operations of a ledger that a repair needs. */
-export interface Repairable {
-  verify(on: {
-    readonly onProgress?: Progress | undefined;
-    readonly onDerived: (derived: Derived) => void;
-  }): Later<Verification>;
-  /** Repairs one derived row in a transaction of its own and returns the changes. */
-  repairRow(derived: Derived): Later<readonly RepairedRow[]>;
-}
-
-/** Order of repair: later rows are computed from earlier ones. */
-const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "window", "links"];
+/** Order of repair. Rows of a later kind are computed from rows of earlier kinds. */
+const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "lost_window", "window", "links"];
 
 /**
- * Repairs every derived row that differs from its charges, with or without running proxies: each row in a transaction of its
- * own, so that a repair may be interrupted and started again. Never touches charges, prices and budgets. Returns the
+ * Repairs every derived row that differs from its charges. Proxies may run meanwhile. Each row has a separate
+ * transaction, so an interrupted repair can be run again. Never changes charges, prices or budgets. Returns the
  * verification of the repaired ledger.
  */
-export async function repairLedger(ledger: Repairable, options: RepairLedgerOptions): Promise<Verification> {
+export async function repairLedger(ledger: MaintainedLedger, options: RepairLedgerOptions): Promise<Verification> {
   for (let round = 1; ; round++) {
     const { verification, faults } = await findFaults(ledger, options.onProgress);
     const isLast = faults.length === 0 || round > roundsMax;
-    // Faults that cannot be repaired are found again, so a round without a change is the last.
+    if (!isLast) await ledger.write(reopenSpans);
+    // Some faults cannot be repaired, so a round that changes nothing is the last.
     if (isLast || (await repairAll(ledger, faults, options)) === 0) return verification;
   }
 }
 
-/** Returns the number of changes. */
+/** Repairs the given derived rows and returns the number of changes. */
 async function repairAll(
-  ledger: Repairable,
+  ledger: MaintainedLedger,
   faults: readonly Derived[],
   { clock, pause, onRepaired }: RepairLedgerOptions,
 ): Promise<number> {
   let count = 0;
   for (const derived of faults) {
     const start = clock.monotonic();
-    const repaired = await ledger.repairRow(derived);
+    const repaired = await ledger.write(() => repairRow(ledger.dialect, ledger.calendar, derived));
     for (const each of repaired) onRepaired(each);
     count += repaired.length;
     await pause(Math.max(pauseMsMin, clock.monotonic() - start));
@@ -67,9 +61,12 @@ async function repairAll(
   return count;
 }
 
-/** Finds the derived rows that differ, each once and in the order of repair, and all differences. */
+/**
+ * Verifies the ledger. Returns the verification, and at most `repairedAtOnce` derived rows to repair, in the order of
+ * repair.
+ */
 async function findFaults(
-  ledger: Repairable,
+  ledger: MaintainedLedger,
   onProgress?: Progress,
 ): Promise<{ readonly verification: Verification; readonly faults: Derived[] }> {
   const faults = new Map<string, Derived>();

@@ -1,23 +1,26 @@
+import { callerOfRow, countedColumns, type CountedRow } from "../rows/budgets.ts";
 import { assertNever } from "../../core/assert.ts";
-import { appliesTo, subjectOf } from "../../core/budget.ts";
+import { appliesTo, formatScope, isRolledUp, parseScope, subjectsOf } from "../../core/scope.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { rowOf, rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
+import { raiseSumsVersion, readWindowSums, type WindowSums } from "../queries/window-sums.ts";
 import {
+  carriedByDay,
+  identityOf,
   quarterMs,
+  quarterOf,
   rollupCounts,
   rollupDimensions,
   rollupSums,
-  carriedByDay,
-  identityOf,
-  quarterOf,
   sumsFromCharges,
 } from "../rollups.ts";
+import { lockBudgets } from "../tables/budgets.ts";
 import { differing, type Derived } from "./findings.ts";
-import { repairWindow } from "./repair-window.ts";
-import { readBudgetTexts, soundBudgets } from "./window-check.ts";
+import { readBudgetTexts, spanAt, validBudgets } from "./window-check.ts";
+import { isPeriod, type Span } from "../../core/budget.ts";
 
-/** Change of a derived row. */
+/** Change that a repair made to a derived row. */
 export interface RepairedRow {
   readonly kind: "window" | "link" | "rollup" | "carried";
   readonly id: string;
@@ -25,15 +28,25 @@ export interface RepairedRow {
   readonly to: string;
 }
 
-/** Repairs one derived row from its charges and returns the changes. Needs a transaction that keeps others from writing. */
-export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived): Query<RepairedRow[]> {
+/**
+ * Repairs a derived row from its charges and returns the changes. Must run in a transaction. Other writers wait until
+ * that transaction ends.
+ */
+export function* repairRow(dialect: Dialect, calendar: Calendar, derived: Derived): Query<RepairedRow[]> {
+  yield* lockBudgets();
+  return yield* changesOf(dialect, calendar, derived);
+}
+
+function changesOf(dialect: Dialect, calendar: Calendar, derived: Derived): Query<RepairedRow[]> {
   switch (derived.of) {
     case "rollup_quarter":
-      return repairQuarter(dialect, derived.time, derived.key);
+      return repairQuarterHour(dialect, derived.time, derived.key);
     case "rollup_day":
       return repairDay(dialect, calendar, derived.time, derived.key);
     case "window":
       return repairWindow(dialect, calendar, derived.seq);
+    case "lost_window":
+      return reopenSpan(derived.budget, derived.id);
     case "links":
       return repairLinks(dialect, calendar, derived.charge);
     case "carried":
@@ -43,9 +56,9 @@ export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived
   }
 }
 
-function* repairQuarter(dialect: Dialect, time: number, key: string): Query<RepairedRow[]> {
-  const kept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
-  if (kept === undefined) return [];
+function* repairQuarterHour(dialect: Dialect, time: number, key: string): Query<RepairedRow[]> {
+  const isKept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
+  if (isKept === undefined) return [];
   const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
   const values = [key, time, time + quarterMs, time];
   return yield* replaceRows(dialect, {
@@ -66,7 +79,7 @@ function* repairDay(dialect: Dialect, calendar: Calendar, time: string, key: str
   return yield* replaceRows(dialect, { table: "rollup_day", column: "day", time, key, sums, values, shown: time });
 }
 
-/** Returns the SQL of what a key's charges and carried sums of a day add to the rollup by days. */
+/** Returns a query for the rows that a key's charges and carried sums contribute to the rollup of a day. */
 function dayParts(
   calendar: Calendar,
   date: string,
@@ -82,7 +95,7 @@ function dayParts(
   };
 }
 
-/** Returns the span of a local date; an empty span for a text that is no date. */
+/** Returns the span of a local date; an empty span if the calendar does not have the date. */
 function spanOfDate(calendar: Calendar, date: string): { readonly start: number; readonly end: number } {
   const parsed = /^[12]\d{3}-\d{2}-\d{2}$/.test(date) ? new Date(`${date}T00:00:00Z`) : null;
   if (parsed === null || Number.isNaN(parsed.getTime()) || !parsed.toISOString().startsWith(date))
@@ -93,14 +106,16 @@ function spanOfDate(calendar: Calendar, date: string): { readonly start: number;
     : { start: 0, end: 0 };
 }
 
-interface Rows {
+interface RollupRepair {
   readonly table: string;
   readonly column: string;
   readonly time: number | string;
   readonly key: string;
-  /** Selects the correct rows, with these values. */
+  /** SQL that selects the correct rows. */
   readonly sums: string;
+  /** Values of the parameters in `sums`. */
   readonly values: readonly Value[];
+  /** Text for `time` in the report of the repair. */
   readonly shown: string;
 }
 
@@ -108,13 +123,14 @@ type RollupRow = Readonly<Record<string, string | bigint>>;
 
 function* replaceRows(
   { isSharded }: Dialect,
-  { table, column, time, key, sums, values, shown }: Rows,
+  { table, column, time, key, sums, values, shown }: RollupRepair,
 ): Query<RepairedRow[]> {
   const names = rollupDimensions.join(", ");
   const stored = {
     sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
     values: [time, key],
   };
+  yield* write(raiseSumsVersion);
   const before = byIdentity(yield* rowsOf<RollupRow>(stored));
   yield* write(`delete from ${table} where ${column} = ? and key = ?`, time, key);
   const into = [column, ...rollupDimensions, ...rollupSums];
@@ -143,38 +159,39 @@ function* replaceRows(
   });
 }
 
-/** Returns the sums of rows by their dimensions. */
+/** Returns a map from the dimensions of each row to its sums. */
 function byIdentity(rows: readonly RollupRow[]): Map<string, (string | bigint | undefined)[]> {
   return new Map(
     rows.map((row) => [rollupDimensions.map((name) => row[name]).join("/"), rollupSums.map((name) => row[name])]),
   );
 }
 
-interface SumRow {
+interface CarriedSumRow {
   readonly id: string;
   readonly admitted_at: bigint;
   readonly key: string;
   readonly team: string | null;
   readonly model: string;
+  readonly entry: string | null;
   readonly price_group: string | null;
   readonly source: string;
   readonly route: string;
 }
 
 /**
- * Removes counts without a carried sum. Restores missing counts as the difference between the rollup by days and the
- * day's other charges if that is possible.
+ * Removes counts that belong to no carried sum. If a carried sum lacks its counts, computes them from the rollup of its
+ * day. Stores the computed counts only if they are plausible: not negative, and no count above the number of requests.
  */
 function* repairCarried(calendar: Calendar, charge: number): Query<RepairedRow[]> {
-  const row = yield* rowOf<SumRow>({
-    sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?",
+  const row = yield* rowOf<CarriedSumRow>({
+    sql: "select id, admitted_at, key, team, model, entry, price_group, source, route from charges where seq = ?",
     values: [charge],
   });
   const counted = yield* rowOf<object>({ sql: "select 1 from carried where charge = ?", values: [charge] });
   if (row === undefined) {
     if (counted === undefined) return [];
     yield* write("delete from carried where charge = ?", charge);
-    return [{ kind: "carried", id: String(charge), from: "counts of none", to: "no row" }];
+    return [{ kind: "carried", id: String(charge), from: "counts without a carried sum", to: "no row" }];
   }
   if (counted !== undefined || row.route !== "carried") return [];
   const counts = yield* missingCounts(calendar, row);
@@ -187,7 +204,11 @@ function* repairCarried(calendar: Calendar, charge: number): Query<RepairedRow[]
 
 type Counts = Readonly<Record<(typeof rollupCounts)[number], bigint>>;
 
-function* missingCounts(calendar: Calendar, row: SumRow): Query<bigint[]> {
+/**
+ * Returns the missing counts of a carried sum: the counts in the rollup of its day, minus those of all other charges of
+ * the day with the same dimensions.
+ */
+function* missingCounts(calendar: Calendar, row: CarriedSumRow): Query<bigint[]> {
   const day = calendar.dateOf(Number(row.admitted_at));
   const identity = identityOf(row);
   const same = rollupDimensions.map((name) => `${name} = ?`).join(" and ");
@@ -197,29 +218,37 @@ function* missingCounts(calendar: Calendar, row: SumRow): Query<bigint[]> {
     values: [day, ...identity],
   });
   const parts = dayParts(calendar, day, row.key);
-  const own = yield* rowOf<Counts>({
+  const others = yield* rowOf<Counts>({
     sql: `select ${counted} from (${parts.sql}) parts where ${same}`,
     values: [...parts.values, ...identity],
   });
-  return rollupCounts.map((name) => (stored?.[name] ?? 0n) - (own?.[name] ?? 0n));
+  return rollupCounts.map((name) => (stored?.[name] ?? 0n) - (others?.[name] ?? 0n));
 }
 
-interface LinkedCharge {
+/** Makes the next hold in each span open all windows of the span, because some may be lost. */
+export function* reopenSpans(): Query<void> {
+  yield* write("update budgets set complete_from = null");
+}
+
+/** Makes the next hold in each span of a budget open all windows of the span. */
+function* reopenSpan(budget: number, id: string): Query<RepairedRow[]> {
+  yield* write("update budgets set complete_from = null where seq = ?", budget);
+  return [{ kind: "window", id, from: "no window", to: "summed by the next request" }];
+}
+
+interface LinkedCharge extends CountedRow {
   readonly id: string;
   readonly state: string;
   readonly at: bigint;
-  readonly key: string;
-  readonly team: string | null;
-  readonly session: string | null;
 }
 
 /**
- * Links a pending charge to exactly the windows that apply to it. A settled or missing charge loses only its dangling
- * links: no one reads the others.
+ * Links a pending charge to exactly the windows that apply to it. Removes all links of a missing charge. For a settled
+ * charge, removes only links to missing windows, because its other links are never read.
  */
 function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
   const charge = yield* rowOf<LinkedCharge>({
-    sql: "select id, state, admitted_at as at, key, team, session from charges where seq = ?",
+    sql: `select id, state, admitted_at as at, ${countedColumns.join(", ")} from charges where seq = ?`,
     values: [seq],
   });
   const before = yield* linksOf(dialect, seq);
@@ -228,7 +257,7 @@ function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Query<
       ? []
       : charge.state === "pending"
         ? yield* windowsOf(calendar, charge)
-        : yield* existing(before);
+        : yield* existingWindows(before);
   for (const { sql, values } of dialect.setLinks(seq, wanted)) yield { sql, values };
   const after = yield* linksOf(dialect, seq);
   const text = (windows: readonly number[]) => (windows.length === 0 ? "no window" : `windows ${windows.join(", ")}`);
@@ -241,7 +270,7 @@ function* linksOf(dialect: Dialect, charge: number): Query<number[]> {
   return (yield* rowsOf<{ win: bigint }>(dialect.links(charge))).map(({ win }) => Number(win));
 }
 
-function* existing(windows: readonly number[]): Query<number[]> {
+function* existingWindows(windows: readonly number[]): Query<number[]> {
   const found: number[] = [];
   for (const window of windows) {
     if ((yield* rowOf<object>({ sql: "select 1 from windows where seq = ?", values: [window] })) !== undefined)
@@ -250,15 +279,89 @@ function* existing(windows: readonly number[]): Query<number[]> {
   return found;
 }
 
-function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Query<number[]> {
+/** Returns the `seq` of each window that applies to a charge, in ascending order. */
+function* windowsOf(calendar: Calendar, charge: LinkedCharge): Query<number[]> {
+  const caller = callerOfRow(charge);
   const windows: number[] = [];
-  for (const { seq, scope, period } of soundBudgets(yield* readBudgetTexts())) {
+  for (const { seq, scope, period } of validBudgets(yield* readBudgetTexts())) {
     if (!appliesTo(scope, caller)) continue;
-    const row = yield* rowOf<{ seq: bigint }>({
-      sql: "select seq from windows where budget = ? and subject = ? and starts_at = ?",
-      values: [seq, subjectOf(scope, caller), calendar.spanOf(period, Number(at)).start],
-    });
-    if (row !== undefined) windows.push(Number(row.seq));
+    for (const subject of subjectsOf(scope, caller)) {
+      const row = yield* rowOf<{ seq: bigint }>({
+        sql: "select seq from windows where budget = ? and subject = ? and starts_at = ?",
+        values: [seq, subject, calendar.spanOf(period, Number(charge.at)).start],
+      });
+      if (row !== undefined) windows.push(Number(row.seq));
+    }
   }
   return windows.sort((a, b) => a - b);
+}
+
+interface WindowRow {
+  readonly budget: bigint;
+  readonly subject: string;
+  readonly starts_at: bigint;
+  readonly ends_at: bigint | null;
+  readonly spent: bigint;
+  readonly held: bigint;
+  readonly carried: bigint;
+  readonly scope: string | null;
+  readonly period: string | null;
+}
+
+/**
+ * Repairs a window's span and sums. Removes a window whose budget is missing. Also removes a window if another window
+ * already has its correct span. Most sums come from the rollups, which must be correct already. Other transactions
+ * therefore wait only milliseconds.
+ */
+export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
+  const row = yield* rowOf<WindowRow>({
+    sql: `select budget, subject, starts_at, ends_at, spent, held, carried, scope, period
+      from windows left join budgets on budgets.seq = budget where windows.seq = ?`,
+    values: [seq],
+  });
+  if (row === undefined) return yield* removeLeases(dialect, seq);
+  if (row.scope === null || row.period === null)
+    return yield* removeWindow(dialect, seq, `window ${seq}`, "a window without a budget");
+  const scope = parseScope(row.scope);
+  if (scope === undefined || !isPeriod(row.period)) return [];
+  const id = [`${formatScope(scope)}/${row.period}`, row.subject].filter((part) => part !== "").join(" ");
+  const span = spanAt(calendar, row.period, Number(row.starts_at));
+  if (span === null || (yield* hasOtherWindow(row, span, seq)))
+    return yield* removeWindow(dialect, seq, id, `from ${row.starts_at}`);
+
+  const charged = yield* readWindowSums(dialect, calendar, { scope, period: row.period, subject: row.subject, span });
+  const sums = isRolledUp(scope) ? charged : { ...charged, spent: charged.spent + row.carried };
+  const from =
+    textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row) +
+    (yield* leasesOf(dialect, seq));
+  for (const { sql, values } of dialect.setWindow(seq, { ...span, ...sums })) yield { sql, values };
+  const to = textOf(span.start, span.end, sums) + (yield* leasesOf(dialect, seq));
+  return from === to ? [] : [{ kind: "window", id, from, to }];
+}
+
+/** Removes a window and returns the change. */
+function* removeWindow(dialect: Dialect, seq: number, id: string, from: string): Query<RepairedRow[]> {
+  for (const statement of dialect.removeWindows([seq])) yield statement;
+  return [{ kind: "window", id, from, to: "no window" }];
+}
+
+/** Removes the leases of a missing window. */
+function* removeLeases(dialect: Dialect, seq: number): Query<RepairedRow[]> {
+  const leases = yield* leasesOf(dialect, seq);
+  return leases === "" ? [] : yield* removeWindow(dialect, seq, `window ${seq}`, `no window${leases}`);
+}
+
+/** Returns true if the same budget and subject have another window with this start. */
+function* hasOtherWindow({ budget, subject }: WindowRow, { start }: Span, seq: number): Query<boolean> {
+  const sql = "select 1 from windows where budget = ? and subject = ? and starts_at = ? and seq <> ?";
+  return (yield* rowOf<object>({ sql, values: [budget, subject, start, seq] })) !== undefined;
+}
+
+/** Returns text that describes the leases of a window; an empty text if there are none. */
+function* leasesOf(dialect: Dialect, seq: number): Query<string> {
+  return (yield* rowOf<{ text: string }>(dialect.leases(seq)))?.text ?? "";
+}
+
+function textOf(start: number, end: number | null, { spent, held }: WindowSums): string {
+  return `from ${start} to ${end ?? "no end"}, spent ${spent}, held ${held}`;
 }

@@ -1,25 +1,28 @@
 import { rollupDimensions, rollupSums } from "../rollups.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { sumOf, type Query } from "../queries/query.ts";
-import { addCell, CellBook, nameOf, type Cell } from "./cells.ts";
+import { addCell, CellPool, nameOf, type Cell } from "./cells.ts";
 import { Feed } from "./feed.ts";
 import { differing, type Derived, type Report } from "./findings.ts";
 
-/** A rollup and its unit of time. The times of both rollups grow with those of the charges. */
+/** One of the two rollups. Its rows, sorted by time, follow the order of the charges. */
 export interface RollupKind<T extends number | string> {
   readonly table: "rollup_quarter" | "rollup_day";
   readonly column: string;
   /** SQL condition for the rows to check. */
-  readonly kept: string;
+  readonly condition: string;
+  /** Parses the stored time of a row. */
   readonly read: (stored: unknown) => T;
+  /** Formats a time for people. */
   readonly show: (time: T) => string;
+  /** Identifies a key's rows at a time, for the repair. */
   readonly derived: (time: T, key: string) => Derived;
 }
 
 export const quarters: RollupKind<number> = {
   table: "rollup_quarter",
   column: "starts_at",
-  kept: "starts_at >= (select quarters_from from meta)",
+  condition: "starts_at >= (select quarters_from from meta)",
   read: Number,
   show: (time) => new Date(time).toISOString(),
   derived: (time, key) => ({ of: "rollup_quarter", time, key }),
@@ -28,7 +31,7 @@ export const quarters: RollupKind<number> = {
 export const days: RollupKind<string> = {
   table: "rollup_day",
   column: "day",
-  kept: "true",
+  condition: "true",
   read: String,
   show: (time) => time,
   derived: (time, key) => ({ of: "rollup_day", time, key }),
@@ -38,13 +41,16 @@ type StoredRow = Readonly<Record<string, string | bigint>>;
 
 const noRow = "no row";
 
-/** Compares a rollup with the sums of its charges, both in the order of time. Keeps the sums of the current time only. */
+/**
+ * Compares a rollup with the sums of its charges, in order of time. Keeps only the sums of one quarter hour or day in
+ * memory, the one that `moveTo` selects.
+ */
 export class RollupCheck<T extends number | string> {
   readonly #kind: RollupKind<T>;
   readonly #report: Report;
   readonly #stored: Feed<StoredRow>;
   #time: T | null = null;
-  readonly #cells = new CellBook();
+  readonly #cells = new CellPool();
 
   constructor(dialect: Dialect, kind: RollupKind<T>, report: Report) {
     this.#kind = kind;
@@ -52,26 +58,30 @@ export class RollupCheck<T extends number | string> {
     this.#stored = new Feed(storedRows(dialect, kind));
   }
 
-  /** Moves to a time that is not before the current one. */
+  /**
+   * Selects the quarter hour or day that starts at `time`. First compares the rows up to the previously selected one.
+   * `time` must not be earlier than in the previous call.
+   */
   *moveTo(time: T): Query<void> {
     if (this.#time === time) return;
-    yield* this.#settle();
+    yield* this.#compareRows();
     this.#time = time;
   }
 
-  /** Adds sums of the current time. */
+  /** Adds sums of charges of the selected quarter hour or day. */
   add(cell: Cell): void {
     addCell(this.#cells.of(cell.name, cell.identity), cell);
   }
 
-  /** Compares the rest once all charges are added. */
+  /** Compares the remaining rows. Must be called after all charges are added. */
   *end(): Query<void> {
-    yield* this.#settle();
+    yield* this.#compareRows();
     for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill())
-      this.#extra(this.#stored.next);
+      this.#reportExtra(this.#stored.next);
   }
 
-  *#settle(): Query<void> {
+  /** Compares the rows up to the selected quarter hour or day, and empties the sums. */
+  *#compareRows(): Query<void> {
     const time = this.#time;
     if (time === null) return;
     for (;;) {
@@ -88,7 +98,7 @@ export class RollupCheck<T extends number | string> {
     const identity = identityOf(row);
     const cell = this.#timeOf(row) === time ? this.#cells.find(nameOf(identity)) : undefined;
     if (cell === undefined) {
-      this.#extra(row);
+      this.#reportExtra(row);
       return;
     }
     if (!agrees(cell, row)) {
@@ -99,7 +109,8 @@ export class RollupCheck<T extends number | string> {
     this.#stored.advance();
   }
 
-  #extra(row: StoredRow): void {
+  /** Reports a stored row that no charge accounts for. */
+  #reportExtra(row: StoredRow): void {
     const difference = differing(
       rollupSums,
       rollupSums.map(() => 0),
@@ -120,14 +131,14 @@ export class RollupCheck<T extends number | string> {
   }
 }
 
-/** Selects the sums of a rollup in the order of time. */
+/** Returns the SQL that selects the rows of a rollup in order of time. */
 function storedRows(
   { isSharded }: Dialect,
-  { table, column, kept }: Pick<RollupKind<number>, "table" | "column" | "kept">,
+  { table, column, condition }: Pick<RollupKind<number>, "table" | "column" | "condition">,
 ): string {
   const names = [column, ...rollupDimensions].join(", ");
   const sums = rollupSums.map((name) => (isSharded ? `${sumOf(name)} as ${name}` : name)).join(", ");
-  return `select ${names}, ${sums} from ${table} where ${kept} ${isSharded ? `group by ${names}` : ""} order by ${names}`;
+  return `select ${names}, ${sums} from ${table} where ${condition} ${isSharded ? `group by ${names}` : ""} order by ${names}`;
 }
 
 function identityOf(row: StoredRow): string[] {
@@ -138,7 +149,7 @@ function storedSums(row: StoredRow): (string | bigint | undefined)[] {
   return rollupSums.map((name) => row[name]);
 }
 
-/** Compares without formatting, because nearly every row agrees. */
+/** Returns true if a stored row has the expected sums. Compares without formatting, because nearly every row agrees. */
 function agrees(cell: Cell, row: StoredRow): boolean {
   const { counts } = cell;
   for (let index = 0; index < counts.length; index++)

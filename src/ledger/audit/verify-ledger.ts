@@ -3,22 +3,21 @@ import type { Difference, Verification } from "../../ports/ledger.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { rowsOf, type Query } from "../queries/query.ts";
 import type { Derived, Report } from "./findings.ts";
-import { checkCarried } from "./carried-check.ts";
-import { checkPrices, checkTasks } from "./charge-check.ts";
-import { Pass } from "./pass.ts";
+import { checkCarried, checkPrices, checkTasks } from "./charge-check.ts";
+import { ChargePass } from "./charge-pass.ts";
 import { readBudgetTexts, WindowCheck } from "./window-check.ts";
 
-/** Most differences to list. */
+/** Largest number of differences that a verification lists. */
 const differencesMax = 1000;
 
 export interface VerifyOptions {
   readonly calendar: Calendar;
   readonly onProgress?: Progress | undefined;
-  /** Called for every derived row that differs, once per difference. */
+  /** Receives the derived row of each difference that can be repaired. A row may be reported several times. */
   readonly onDerived?: ((derived: Derived) => void) | undefined;
 }
 
-/** Implements `LedgerMaintenance.verify`. `checkMore` checks what only this database stores. */
+/** Implements `LedgerMaintenance.verify`. `checkMore` checks tables that only this kind of database has. */
 export function* verifyLedger(
   dialect: Dialect,
   { calendar, onProgress, onDerived }: VerifyOptions,
@@ -36,12 +35,12 @@ export function* verifyLedger(
   return { charges, differences, ...(unlisted > 0 && { unlisted }) };
 }
 
-/** Receives the share of charges done, 0 to 1. */
+/** Receives the share of charges checked, from 0 to 1. */
 export type Progress = (share: number) => void;
 
 /**
- * Compares every stored sum and amount with its charges, from one snapshot and in bounded memory. Returns the number of
- * charges. Blocks no writer.
+ * Recomputes each charge from its inputs and each sum from its charges, checks prices and tasks, and reports
+ * differences. Returns the number of charges. Reads one snapshot, uses bounded memory and does not block writers.
  */
 function* compareAll(dialect: Dialect, calendar: Calendar, report: Report, onProgress?: Progress): Query<number> {
   yield* checkPrices(report);
@@ -50,7 +49,7 @@ function* compareAll(dialect: Dialect, calendar: Calendar, report: Report, onPro
   const total = onProgress === undefined ? 0 : yield* numberOf("select count(*) as number from charges");
   const quartersFrom = yield* numberOf("select quarters_from as number from meta");
   const windows = new WindowCheck(calendar, yield* readBudgetTexts(), report);
-  return yield* new Pass({ dialect, calendar, report, windows, quartersFrom }).run((done) =>
+  return yield* new ChargePass({ dialect, calendar, report, windows, quartersFrom }).run((done) =>
     onProgress?.(done / total),
   );
 }

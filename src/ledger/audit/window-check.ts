@@ -1,14 +1,17 @@
+import { sessionTag } from "../../core/keys.ts";
+import { callerOfRow, type CountedRow } from "../rows/budgets.ts";
+import { isPeriod, type Period, type Span } from "../../core/budget.ts";
 import {
-  isOfSession,
-  isPeriod,
-  parseScope,
-  subjectOf,
+  anchorOf,
+  anchorsOf,
   appliesTo,
+  isRolledUp,
+  parseScope,
+  subjectsOf,
   type Caller,
-  type Period,
   type Scope,
-  type Span,
-} from "../../core/budget.ts";
+} from "../../core/scope.ts";
+import type { ChargeRow } from "../charge-columns.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { rowsOf, type Query } from "../queries/query.ts";
 import { Feed } from "./feed.ts";
@@ -19,40 +22,49 @@ interface Budget {
   readonly scope: Scope;
   readonly period: Period;
   readonly name: string;
+  /**
+   * Instant from which windows must be complete: in each span that starts then or later, every subject with charges has
+   * a window. Null if no such instant is known.
+   */
+  readonly completeFrom: number | null;
 }
 
-/** A budget as stored, even if corrupted. */
+/** Stored budget, which may be invalid. */
 export interface BudgetText {
   readonly seq: bigint;
   readonly scope: string;
   readonly period: string;
+  readonly complete_from: bigint | null;
 }
 
-interface PendingCharge {
+interface PendingCharge extends CountedRow {
   readonly seq: number;
   readonly id: string;
-  readonly key: string;
-  readonly team: string | null;
-  readonly session: string | null;
   readonly at: number;
   readonly hold: bigint;
-  /** The windows that it is linked to, in their order: "1,2". */
+  /** Row numbers of the windows linked to the charge, in ascending order, such as "1,2". */
   readonly links: string;
 }
 
-/** A stored window with the sums of the charges so far. */
+/** Posted charge, with the values that decide which budgets count it. */
+type PostedCharge = CountedRow & Pick<ChargeRow, "session" | "formula" | "adjusts">;
+
+/** Budget with the windows of its latest span, by subject. */
+interface OpenBudget extends Budget {
+  readonly windows: Map<string, OpenWindow>;
+  start: number;
+  end: number | null;
+}
+
+/** Window with the sums of the charges read so far. */
 interface OpenWindow {
-  readonly seq: number;
-  readonly id: string;
-  readonly end: number | null;
+  /** Null for a window that is not stored although it must be. */
+  readonly seq: number | null;
   readonly storedSpent: bigint;
   readonly storedHeld: bigint;
   spent: bigint;
   held: bigint;
 }
-
-/** Selects among the windows that apply to a caller. */
-type Which = "all" | "of its session";
 
 interface WindowRow {
   readonly seq: bigint;
@@ -60,69 +72,100 @@ interface WindowRow {
   readonly subject: string;
   readonly starts_at: bigint;
   readonly ends_at: bigint | null;
+  readonly carried: bigint;
   readonly spent: bigint;
   readonly held: bigint;
 }
 
 /**
- * Compares windows with the sums of their charges, both in the order of time. Keeps only the open window of each budget and
- * subject. A missing window is no difference: its first use creates it.
+ * Compares windows with the sums of their charges, in order of time. Keeps only the windows of each budget's latest
+ * span. Reports a missing window only in a span with complete windows (`completeFrom`), because there the next
+ * request would create it with sums of 0. In any other span, the next request would create it with the sums of its
+ * charges.
  */
 export class WindowCheck {
   readonly #calendar: Calendar;
   readonly #report: Report;
-  readonly #budgets: ReadonlyMap<number, Budget>;
+  readonly #budgets: ReadonlyMap<number, OpenBudget>;
+  /** Budgets whose windows can be summed from rollups, by anchor (`anchorOf`). */
+  readonly #rolledUp = new Map<string, OpenBudget[]>();
+  /** All other budgets, by anchor. */
+  readonly #others = new Map<string, OpenBudget[]>();
   readonly #stored = new Feed<WindowRow>(
-    "select seq, budget, subject, starts_at, ends_at, spent, held from windows order by starts_at",
+    "select seq, budget, subject, starts_at, ends_at, spent, held, carried from windows order by starts_at",
   );
-  /** The links to the windows of a budget that cannot be read are unknown. */
+  /** False if a budget is invalid. The expected links of a charge to that budget's windows are then unknown. */
   readonly #comparesLinks: boolean;
-  readonly #open = new Map<string, OpenWindow>();
-  /** Names of the open windows, by caller. */
-  readonly #names = new Map<string, readonly string[]>();
 
-  /** `budgets`: all budgets. */
+  /** Prepares the check. `budgets`: all budgets of the ledger. Reports the invalid ones. */
   constructor(calendar: Calendar, budgets: readonly BudgetText[], report: Report) {
     this.#calendar = calendar;
     this.#report = report;
-    const sound = soundBudgets(budgets, report);
+    const sound = validBudgets(budgets, report).map((budget): OpenBudget => ({
+      ...budget,
+      windows: new Map(),
+      start: -1,
+      end: null,
+    }));
     this.#budgets = new Map(sound.map((budget) => [budget.seq, budget]));
+    for (const budget of sound) {
+      const group = isRolledUp(budget.scope) ? this.#rolledUp : this.#others;
+      const anchor = anchorOf(budget.scope);
+      const anchored = group.get(anchor);
+      if (anchored === undefined) group.set(anchor, [budget]);
+      else anchored.push(budget);
+    }
     this.#comparesLinks = sound.length === budgets.length;
   }
 
-  /** The periods of the budgets: their windows begin and end where these do. */
+  /** Distinct periods of the budgets. */
   get periods(): readonly Period[] {
     return [...new Set([...this.#budgets.values()].map(({ period }) => period))];
   }
 
-  /** Opens the windows that begin before an instant. */
+  /**
+   * Opens the windows that start before an instant. A budget's next span closes the previous one, so callers must
+   * first add all charges of the previous span.
+   */
   *openUntil(end: number): Query<void> {
     for (;;) {
       if (this.#stored.isUsedUp) yield* this.#stored.fill();
       const row = this.#stored.next;
       if (row === undefined || row.starts_at >= end) return;
-      this.#take(row);
+      this.#openWindow(row);
       this.#stored.advance();
     }
   }
 
-  /** Adds what charges of a key at an instant have spent, except to windows of sessions. */
-  spend(key: string, team: string | null, at: number, spent: bigint): void {
-    for (const window of this.#of({ key, team }, at)) window.spent += spent;
+  /**
+   * Adds the posted amount of a key, team and catalogue model (`entry`) to the windows that can be summed from rollups.
+   */
+  addSum(key: string, team: string | null, entry: string, at: number, spent: bigint): void {
+    const caller = { key, team, models: [entry] };
+    const budgets = under(this.#rolledUp, anchorsOf(caller));
+    for (const window of this.#windowsOf(budgets, caller, at)) window.spent += spent;
   }
 
-  /** Adds to the windows of a session what one of its charges has spent. */
-  spendInSession(key: string, session: string, at: number, spent: bigint): void {
-    for (const window of this.#of({ key, team: null, session }, at, "of its session")) window.spent += spent;
+  /** Adds a posted charge to the windows that cannot be summed from rollups. Ignores carried sums. */
+  addCharge(charge: PostedCharge, at: number, spent: bigint): void {
+    const { key, team, end_user: user, session, formula, adjusts } = charge;
+    if (this.#others.size === 0 || (formula === "adjustment" && adjusts === null)) return;
+    const tags = session === null ? {} : { [sessionTag]: session };
+    const budgets = under(this.#others, anchorsOf({ key, team, user, tags }));
+    if (budgets.length === 0) return;
+    for (const window of this.#windowsOf(budgets, callerOfRow(charge), at)) window.spent += spent;
   }
 
-  /** Adds a pending charge's hold, and compares which windows the charge is linked to. */
+  /** Adds the hold of a pending charge to its windows, and checks the charge's links to them. */
   hold(charge: PendingCharge): void {
-    const windows = this.#of(charge, charge.at);
+    const caller = callerOfRow(charge);
+    const anchors = anchorsOf(caller);
+    const budgets = [...under(this.#rolledUp, anchors), ...under(this.#others, anchors)];
+    const windows = this.#windowsOf(budgets, caller, charge.at);
     for (const window of windows) window.held += charge.hold;
     if (!this.#comparesLinks) return;
     const expected = windows
-      .map(({ seq }) => seq)
+      .flatMap(({ seq }) => seq ?? [])
       .sort((a, b) => a - b)
       .join(",");
     if (expected === charge.links) return;
@@ -136,34 +179,13 @@ export class WindowCheck {
     });
   }
 
+  /** Compares the remaining windows. Callers must first add all charges. */
   *end(): Query<void> {
     yield* this.openUntil(Number.POSITIVE_INFINITY);
-    for (const window of this.#open.values()) this.#conclude(window);
+    for (const budget of this.#budgets.values()) this.#compareAll(budget);
   }
 
-  #of(caller: Caller, at: number, which: Which = "all"): OpenWindow[] {
-    const windows: OpenWindow[] = [];
-    for (const name of this.#namesOf(caller, which)) {
-      const window = this.#open.get(name);
-      if (window !== undefined && (window.end === null || at < window.end)) windows.push(window);
-    }
-    return windows;
-  }
-
-  #namesOf({ key, team, session = null }: Caller, which: Which): readonly string[] {
-    const caller = { key, team, session };
-    const name = `${key}\0${team ?? ""}\0${session ?? ""}\0${which}`;
-    let names = this.#names.get(name);
-    if (names === undefined) {
-      names = [...this.#budgets.values()]
-        .filter(({ scope }) => appliesTo(scope, caller) && (which === "all" || isOfSession(scope)))
-        .map(({ seq, scope }) => `${seq} ${subjectOf(scope, caller)}`);
-      this.#names.set(name, names);
-    }
-    return names;
-  }
-
-  #take(row: WindowRow): void {
+  #openWindow(row: WindowRow): void {
     const seq = Number(row.seq);
     const derived = { of: "window", seq } as const;
     const budget = this.#budgets.get(Number(row.budget));
@@ -172,50 +194,116 @@ export class WindowCheck {
       this.#report({
         kind: "budget",
         id: String(row.budget),
-        expected: "the budget of a window",
-        found: `window ${seq}`,
+        expected: `the budget of window ${seq}`,
+        found: "no budget",
         derived,
       });
       return;
     }
-    const id = [budget.name, row.subject, instant(start)].filter((part) => part !== "").join(" ");
     const end = row.ends_at === null ? null : Number(row.ends_at);
     const span = spanAt(this.#calendar, budget.period, start);
     if (span === null || span.start !== start || span.end !== end) {
-      const expected = span === null ? "an instant" : spanText(span);
+      const id = windowId(budget, row.subject, start);
+      const expected = span === null ? "a start between 1970 and 9999" : spanText(span);
       this.#report({ kind: "window", id, expected, found: spanText({ start, end }), derived });
       return;
     }
-    const name = `${budget.seq} ${row.subject}`;
-    const before = this.#open.get(name);
-    if (before !== undefined) this.#conclude(before);
-    this.#open.set(name, { seq, id, end, storedSpent: row.spent, storedHeld: row.held, spent: 0n, held: 0n });
+    if (budget.start !== start) {
+      this.#compareAll(budget);
+      budget.start = start;
+      budget.end = end;
+    }
+    budget.windows.set(row.subject, {
+      seq,
+      storedSpent: row.spent,
+      storedHeld: row.held,
+      spent: isRolledUp(budget.scope) ? 0n : row.carried,
+      held: 0n,
+    });
   }
 
-  #conclude({ seq, id, spent, held, storedSpent, storedHeld }: OpenWindow): void {
-    const derived = { of: "window", seq } as const;
-    if (spent !== storedSpent)
-      this.#report({ kind: "window", id, expected: `spent ${spent}`, found: `spent ${storedSpent}`, derived });
-    if (held !== storedHeld)
-      this.#report({ kind: "window", id, expected: `held ${held}`, found: `held ${storedHeld}`, derived });
+  /** Returns the windows that apply to a caller at an instant, among these budgets. Includes missing windows. */
+  #windowsOf(budgets: readonly OpenBudget[], caller: Caller, at: number): OpenWindow[] {
+    const windows: OpenWindow[] = [];
+    for (const budget of budgets) {
+      if (!appliesTo(budget.scope, caller) || !this.#isOpenAt(budget, at)) continue;
+      for (const subject of subjectsOf(budget.scope, caller)) {
+        const window = budget.windows.get(subject) ?? lostWindow(budget);
+        if (window === null) continue;
+        budget.windows.set(subject, window);
+        windows.push(window);
+      }
+    }
+    return windows;
   }
+
+  /**
+   * Returns true if the open span of a budget contains an instant. If the instant is in a later span whose windows
+   * must be stored but are not, opens that span and returns true.
+   */
+  #isOpenAt(budget: OpenBudget, at: number): boolean {
+    if (budget.start !== -1 && (budget.end === null || at < budget.end)) return true;
+    if (budget.completeFrom === null || at < budget.completeFrom) return false;
+    const span = spanAt(this.#calendar, budget.period, at);
+    if (span === null || span.start < budget.completeFrom) return false;
+    this.#compareAll(budget);
+    budget.start = span.start;
+    budget.end = span.end;
+    return true;
+  }
+
+  /** Compares the open windows of a budget with their stored sums, and closes them. */
+  #compareAll(budget: OpenBudget): void {
+    for (const [subject, { seq, spent, held, storedSpent, storedHeld }] of budget.windows) {
+      if (spent === storedSpent && held === storedHeld) continue;
+      const named = { kind: "window", id: windowId(budget, subject, budget.start) } as const;
+      if (seq === null) {
+        const derived = { of: "lost_window", budget: budget.seq, id: named.id } as const;
+        this.#report({ ...named, expected: `spent ${spent}, held ${held}`, found: "no window", derived });
+        continue;
+      }
+      const of = { ...named, derived: { of: "window", seq } } as const;
+      if (spent !== storedSpent) this.#report({ ...of, expected: `spent ${spent}`, found: `spent ${storedSpent}` });
+      if (held !== storedHeld) this.#report({ ...of, expected: `held ${held}`, found: `held ${storedHeld}` });
+    }
+    budget.windows.clear();
+  }
+}
+
+/** Returns the budgets with one of these anchors. */
+function under(budgets: ReadonlyMap<string, readonly OpenBudget[]>, anchors: readonly string[]): readonly OpenBudget[] {
+  return anchors.flatMap((anchor) => budgets.get(anchor) ?? []);
+}
+
+/** Returns a window with sums of 0 for a subject whose window is not stored; null if it need not be stored. */
+function lostWindow({ completeFrom, start }: OpenBudget): OpenWindow | null {
+  if (completeFrom === null || start < completeFrom) return null;
+  return { seq: null, storedSpent: 0n, storedHeld: 0n, spent: 0n, held: 0n };
+}
+
+function windowId({ name }: Budget, subject: string, start: number): string {
+  return [name, subject, instant(start)].filter((part) => part !== "").join(" ");
 }
 
 export function* readBudgetTexts(): Query<readonly BudgetText[]> {
-  return yield* rowsOf<BudgetText>({ sql: "select seq, scope, period from budgets order by seq", values: [] });
+  return yield* rowsOf<BudgetText>({
+    sql: "select seq, scope, period, complete_from from budgets order by seq",
+    values: [],
+  });
 }
 
-/** Budgets whose scope and period can be read; the others are reported. */
-export function soundBudgets(budgets: readonly BudgetText[], report?: Report): Budget[] {
-  return budgets.flatMap(({ seq: stored, scope: text, period }) => {
+/** Returns the budgets with a valid scope and period. Reports all others. */
+export function validBudgets(budgets: readonly BudgetText[], report?: Report): Budget[] {
+  return budgets.flatMap(({ seq: stored, scope: text, period, complete_from: from }) => {
     const scope = parseScope(text);
     const seq = Number(stored);
     const name = `${text}/${period}`;
-    if (scope !== undefined && isPeriod(period)) return [{ seq, scope, period, name }];
+    if (scope !== undefined && isPeriod(period))
+      return [{ seq, scope, period, name, completeFrom: from === null ? null : Number(from) }];
     report?.({
       kind: "budget",
       id: String(seq),
-      expected: "a budget with a scope and a period",
+      expected: "a budget with a valid scope and period",
       found: name,
       derived: null,
     });
@@ -223,7 +311,10 @@ export function soundBudgets(budgets: readonly BudgetText[], report?: Report): B
   });
 }
 
-/** The span that holds an instant; null where a corrupted row has none. */
+/**
+ * Returns the span that contains an instant; null for an instant before 1970 or after the start of 9999, as in a
+ * corrupted row.
+ */
 export function spanAt(calendar: Calendar, period: Period, at: number): Span | null {
   return at >= 0 && at <= latestInstant ? calendar.spanOf(period, at) : null;
 }
@@ -231,10 +322,10 @@ export function spanAt(calendar: Calendar, period: Period, at: number): Span | n
 const latestInstant = Date.parse("9999-01-01T00:00:00Z");
 
 function spanText({ start, end }: Span): string {
-  return `${instant(start)} to ${end === null ? "the end" : instant(end)}`;
+  return `${instant(start)} to ${end === null ? "no end" : instant(end)}`;
 }
 
-/** Formats a time; shows an invalid one of a corrupted row as it is. */
+/** Formats a time. Formats an invalid time, as in a corrupted row, as a number. */
 function instant(at: number): string {
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? String(at) : date.toISOString();

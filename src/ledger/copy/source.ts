@@ -1,32 +1,39 @@
 import { realpathSync } from "node:fs";
-import { storable } from "../postgres/text.ts";
+import { storable } from "../postgres/connection.ts";
 import { openCurrent, type CopyFailure } from "../sqlite/backup.ts";
 import { connectToWrite, isStorageFault, type Connection } from "../sqlite/connection.ts";
 import { lockForServe } from "../sqlite/open.ts";
 import { copiedTables, type CopiedTable } from "./tables.ts";
 
-/** A row in the text form of both databases. Whole numbers are digits. */
+/** Values of a row as text. Whole numbers are decimal digits, the same in both databases. */
 export type Row = readonly (string | null)[];
 
-/** Position of a row in the order of its table: the digits and texts of its key. */
+/** Position of a row in the order of its table: the values of its key columns as text. */
 export type Position = readonly string[];
 
 export interface SourceTable {
   readonly table: CopiedTable;
-  /** Columns that SQLite stores or computes, in the order of the values in a row. */
+  /** Columns that SQLite stores or computes, in the order of a row's values. */
   readonly columns: readonly string[];
-  /** Columns with fractions, which the two databases format differently, as 1e-7 and 1e-07. */
+  /**
+   * Columns of fractional numbers. The two databases format such numbers differently, for example as 1e-7 and 1e-07.
+   */
   readonly fractions: ReadonlySet<string>;
   readonly rows: number;
-  /** Returns at most `count` rows after `position`; the first rows if it is null. */
+  /** Returns at most `count` rows after `position`. If `position` is null, returns the first rows. */
   after(position: Position | null, count: number): Row[];
   positionOf(row: Row): Position;
 }
 
 export interface Source {
   readonly tables: readonly SourceTable[];
-  readonly meta: { readonly timeZone: string | null; readonly changes: string; readonly quartersFrom: string };
-  /** Text that changes with every change to the ledger by a proxy or a command. */
+  readonly meta: {
+    readonly timeZone: string | null;
+    readonly changes: string;
+    readonly quartersFrom: string;
+    readonly usersSince: string | null;
+  };
+  /** Text that changes whenever a proxy or a command changes the ledger. */
   readonly fingerprint: string;
   /** Start of each UTC month with charges, in milliseconds since 1970, oldest first. */
   readonly months: readonly number[];
@@ -36,14 +43,16 @@ export type SourceResult =
   | { readonly ok: true; readonly source: Source }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Opens a ledger and keeps it unchanged until it is closed: `serve` cannot start, and commands that write find it busy. */
+/**
+ * Opens a ledger and locks it until `owned` is disposed of. Meanwhile, `serve` cannot start and commands cannot write.
+ */
 export function openSource(path: string, owned: AsyncDisposableStack): SourceResult {
-  const looked = openCurrent(path);
-  if (!looked.ok) return looked;
-  looked.db.close();
-  const target = realpathSync(path);
-  if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
-  const db = owned.adopt(connectToWrite(target), (each) => void each.close());
+  const checked = openCurrent(path);
+  if (!checked.ok) return checked;
+  checked.db.close();
+  const file = realpathSync(path);
+  if (!lockForServe(file, owned)) return { ok: false, failure: { kind: "in_use" } };
+  const db = owned.adopt(connectToWrite(file), (each) => void each.close());
   try {
     db.exec("begin immediate");
   } catch (error) {
@@ -53,16 +62,21 @@ export function openSource(path: string, owned: AsyncDisposableStack): SourceRes
   }
   owned.defer(() => void db.exec("rollback"));
   const tables = copiedTables.map((table) => sourceTable(db, table));
-  const meta = db.prepare("select time_zone, changes, quarters_from from meta").safeIntegers().raw().get() as [
-    string | null,
-    bigint,
-    bigint,
-  ];
+  const meta = db
+    .prepare("select time_zone, changes, quarters_from, users_since from meta")
+    .safeIntegers()
+    .raw()
+    .get() as [string | null, bigint, bigint, bigint | null];
   return {
     ok: true,
     source: {
       tables,
-      meta: { timeZone: meta[0], changes: String(meta[1]), quartersFrom: String(meta[2]) },
+      meta: {
+        timeZone: meta[0],
+        changes: String(meta[1]),
+        quartersFrom: String(meta[2]),
+        usersSince: meta[3] === null ? null : String(meta[3]),
+      },
       fingerprint: fingerprintOf(db, tables, meta),
       months: monthsOf(db),
     },
@@ -70,18 +84,18 @@ export function openSource(path: string, owned: AsyncDisposableStack): SourceRes
 }
 
 function sourceTable(db: Connection, table: CopiedTable): SourceTable {
-  const { name, key, formed = {} } = table;
+  const { name, key, computed = {} } = table;
   const stored = db.pragma(`table_info(${name})`) as readonly { readonly name: string; readonly type: string }[];
-  const columns = [...stored.map((column) => column.name), ...Object.keys(formed)];
-  const selected = [...stored.map((column) => column.name), ...Object.values(formed)].join(", ");
+  const columns = [...stored.map((column) => column.name), ...Object.keys(computed)];
+  const selected = [...stored.map((column) => column.name), ...Object.values(computed)].join(", ");
   const order = key.join(", ");
-  const beyond = `(${order}) > (${key.map(() => "?").join(", ")})`;
+  const isLater = `(${order}) > (${key.map(() => "?").join(", ")})`;
   const statement = (where: string) =>
     db.prepare(`select ${selected} from ${name} ${where} order by ${order} limit ?`).safeIntegers().raw();
   const first = statement("");
-  const next = statement(`where ${beyond}`);
+  const next = statement(`where ${isLater}`);
   const isWhole = key.map((part) => stored.find((column) => column.name === part)?.type === "INTEGER");
-  const places = key.map((part) => columns.indexOf(part));
+  const keyIndexes = key.map((part) => columns.indexOf(part));
   return {
     table,
     columns,
@@ -90,13 +104,13 @@ function sourceTable(db: Connection, table: CopiedTable): SourceTable {
     after: (position, count) => {
       const bound = position?.map((part, index) => (isWhole[index] === true ? BigInt(part) : part));
       const rows = (bound === undefined ? first.all(count) : next.all(...bound, count)) as unknown[][];
-      return rows.map((row) => row.map(written));
+      return rows.map((row) => row.map(textOf));
     },
-    positionOf: (row) => places.map((place) => row[place] ?? ""),
+    positionOf: (row) => keyIndexes.map((index) => row[index] ?? ""),
   };
 }
 
-function written(value: unknown): string | null {
+function textOf(value: unknown): string | null {
   if (value === null) return null;
   return typeof value === "string" ? storable(value) : String(value);
 }

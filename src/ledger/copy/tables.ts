@@ -1,26 +1,30 @@
-/** Mapping of a table of the SQLite ledger to PostgreSQL. Columns keep their names. */
+import { rollupDimensions } from "../rollups.ts";
+
+/** Table of the SQLite ledger and its counterpart in PostgreSQL. Their columns have the same names. */
 export interface CopiedTable {
   readonly name: string;
-  /** Name of the table in PostgreSQL, where `windows` is a view of windows and leases. */
+  /** Name of the table in PostgreSQL. It may differ, because `windows` is a view of windows and leases there. */
   readonly target: string;
-  /** Unique, indexed columns. Rows are copied and compared in their order. */
+  /** Columns that are unique together and indexed. The copy writes and compares rows in the order of these columns. */
   readonly key: readonly string[];
-  /** Columns of the target that SQLite stores in another form, as SQLite expressions. */
-  readonly formed?: Readonly<Record<string, string>>;
-  /** Columns of the target that SQLite lacks, as PostgreSQL expressions over the copied row. They are not compared. */
+  /** Columns of the target that SQLite stores differently, with the SQLite expressions that compute them. */
+  readonly computed?: Readonly<Record<string, string>>;
+  /**
+   * Columns of the target that SQLite lacks, with PostgreSQL expressions over the copied row. The copy does not compare
+   * them.
+   */
   readonly added?: Readonly<Record<string, string>>;
-  /** Column whose next values come from a sequence. `sequence`: its name, if it does not belong to the column. */
+  /** Column whose values come from a sequence. */
   readonly counted?: string;
+  /** Name of the sequence for `counted`, if the sequence does not belong to the column. */
   readonly sequence?: string;
-  /** True if a migration fills the table in every ledger. The copied rows replace those rows. */
+  /** True if a migration fills the table in every ledger. The copied rows replace the rows of the migration. */
   readonly isSeeded?: true;
 }
 
-const rollupKey = ["key", "team", "model", "price_group", "source"];
-
 /**
- * All tables except `meta`, small tables first. `charge_windows` becomes a column of `charges`. All copied runs of proxies
- * have ended, so that the next `serve` treats pending holds as orphaned.
+ * All tables except `meta`, small tables first. `charge_windows` becomes a column of `charges`. The copy marks each
+ * proxy run as ended, so the next `serve` settles the pending holds as orphans.
  */
 export const copiedTables: readonly CopiedTable[] = [
   { name: "price_versions", target: "price_versions", key: ["id"] },
@@ -28,6 +32,9 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "keys", target: "keys", key: ["seq"], counted: "seq" },
   { name: "admins", target: "admins", key: ["seq"], counted: "seq" },
   { name: "budgets", target: "budgets", key: ["seq"], counted: "seq" },
+  { name: "raises", target: "raises", key: ["seq"], counted: "seq" },
+  { name: "new_subjects", target: "new_subjects", key: ["key"] },
+  { name: "raise_requests", target: "raise_requests", key: ["seq"], counted: "seq" },
   {
     name: "owners",
     target: "owners",
@@ -42,7 +49,9 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "task_callbacks", target: "task_callbacks", key: ["charge"] },
   { name: "written_limits", target: "written_limits", key: ["idempotency"] },
   { name: "run_sessions", target: "run_sessions", key: ["id"] },
+  { name: "dashboard_sessions", target: "dashboard_sessions", key: ["seq"], counted: "seq" },
   { name: "stream_bursts", target: "stream_bursts", key: ["model", "key"] },
+  { name: "refusals", target: "refusals", key: ["minute", "id"] },
   { name: "run_secret", target: "run_secret", key: ["id"], isSeeded: true },
   { name: "windows", target: "budget_windows", key: ["seq"], counted: "seq" },
   {
@@ -51,12 +60,12 @@ export const copiedTables: readonly CopiedTable[] = [
     key: ["admitted_at", "seq"],
     counted: "seq",
     sequence: "charges_seq",
-    formed: {
+    computed: {
       windows:
         "(select '{' || coalesce(group_concat(window, ',' order by window), '') || '}' from charge_windows where charge = charges.seq)",
     },
   },
   { name: "carried", target: "carried", key: ["charge"] },
-  { name: "rollup_quarter", target: "rollup_quarter", key: ["starts_at", ...rollupKey], added: { shard: "0" } },
-  { name: "rollup_day", target: "rollup_day", key: ["day", ...rollupKey], added: { shard: "0" } },
+  { name: "rollup_quarter", target: "rollup_quarter", key: ["starts_at", ...rollupDimensions], added: { shard: "0" } },
+  { name: "rollup_day", target: "rollup_day", key: ["day", ...rollupDimensions], added: { shard: "0" } },
 ];

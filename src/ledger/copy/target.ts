@@ -3,10 +3,12 @@ import { copyProgressTable } from "../postgres/migrate.ts";
 import type { Row, Position, Source, SourceTable } from "./source.ts";
 import { copiedTables } from "./tables.ts";
 
-/** Tables that are not copied and must be empty. */
+/** Tables of the target that are not copied and must be empty. */
 const otherTables = ["window_leases"];
 
-export interface Done {
+/** Progress of the copy of one table. */
+export interface TableProgress {
+  /** Position of the last written row; null if no row has been written. */
   readonly position: Position | null;
   readonly rows: number;
 }
@@ -14,7 +16,8 @@ export interface Done {
 export type BeginResult =
   | {
       readonly ok: true;
-      /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>;
+      /** Progress by table name; empty if the copy starts with the first row. */
+      readonly done: ReadonlyMap<string, TableProgress>;
       readonly resumed: "no" | "yes" | "restarted";
     }
   /** The target has rows that do not come from a copy. */
@@ -22,10 +25,10 @@ export type BeginResult =
 
 const lockNotAvailable = "55P03";
 
-/** Query options that return every column in PostgreSQL's text form. */
+/** Query options that make the client return each value as PostgreSQL's text. */
 const asText = { types: { getTypeParser: () => (text: string | Buffer) => text as never }, rowMode: "array" } as const;
 
-/** Target database of a copy. Its tables exist. */
+/** Target database of a copy. The ledger's tables must exist in it. */
 export class Target {
   readonly #client: ClientBase;
   readonly #inserts = new Map<string, string>();
@@ -34,9 +37,9 @@ export class Target {
     this.#client = client;
   }
 
-  /** Claims the database for this copy until the connection ends. Returns false if another copy has claimed it. */
-  async claim(): Promise<boolean> {
-    // The server may still be executing the last statement of a killed copy.
+  /** Locks the database for this copy until the connection ends. Returns false if another copy holds the lock. */
+  async lock(): Promise<boolean> {
+    // Waits for the lock, because the server may still be executing the last statement of a killed copy.
     await this.#client.query("set lock_timeout = '10s'");
     try {
       await this.#client.query("select pg_advisory_lock(hashtext('farebox db copy'), hashtext(current_schema()))");
@@ -49,18 +52,21 @@ export class Target {
     }
   }
 
-  /** Starts a copy, continues an unfinished copy of the same ledger, or restarts it if the ledger has changed. */
+  /**
+   * Starts a copy, or continues an unfinished copy of the same ledger. If the ledger has changed since that copy
+   * started, discards the copied rows and starts again. Fails if the target has rows that do not come from a copy.
+   */
   async begin({ fingerprint, tables }: Source): Promise<BeginResult> {
     return await this.#transaction(async (): Promise<BeginResult> => {
-      // Makes proxies that are about to register wait, so that none is missed.
+      // Makes proxies that are about to register wait, so the check below does not miss them.
       await this.#client.query("lock table owners in exclusive mode");
       const [[found] = []] = await this.#rows(`select to_regclass('${copyProgressTable}')`);
       if (found !== null) {
         const done = await this.#rows(`select name, position, rows, source from ${copyProgressTable}`);
         if (done.every(([, , , source]) => source === fingerprint))
-          return { ok: true, done: new Map(done.map(doneOf)), resumed: "yes" };
-        await this.#empty();
-        await this.#note(fingerprint, tables);
+          return { ok: true, done: new Map(done.map(progressOf)), resumed: "yes" };
+        await this.#truncate();
+        await this.#recordStart(fingerprint, tables);
         return { ok: true, done: new Map(), resumed: "restarted" };
       }
       const seeded = copiedTables.filter(({ isSeeded }) => isSeeded);
@@ -73,13 +79,16 @@ export class Target {
       await this.#client.query(
         `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
       );
-      await this.#note(fingerprint, tables);
+      await this.#recordStart(fingerprint, tables);
       return { ok: true, done: new Map(), resumed: "no" };
     });
   }
 
-  /** Makes commits faster. A server crash may lose the last ones, together with their recorded progress. */
-  async hurry(): Promise<void> {
+  /**
+   * Makes commits faster. A server crash may lose the last rows together with their recorded progress, so the progress
+   * stays correct.
+   */
+  async relaxDurability(): Promise<void> {
     await this.#client.query("set synchronous_commit = off");
   }
 
@@ -87,7 +96,10 @@ export class Target {
     for (const month of months) await this.#client.query("select farebox_ensure_partitions($1::bigint)", [month]);
   }
 
-  /** Writes the rows after `from` and the new progress in one transaction. Throws if these rows were written already. */
+  /**
+   * Writes the rows after `from` and records the new progress in the same statement. Throws if these rows were already
+   * written.
+   */
   async write({ table, columns, positionOf }: SourceTable, rows: readonly Row[], from: Position | null): Promise<void> {
     const last = rows.at(-1);
     if (last === undefined) return;
@@ -97,16 +109,17 @@ export class Target {
       this.#inserts.set(table.name, text);
     }
     const arrays = columns.map((_, index) => arrayOf(rows, index));
-    const place = (position: Position | null) => (position === null ? null : JSON.stringify(position));
+    const storedPosition = (position: Position | null) => (position === null ? null : JSON.stringify(position));
     const { rowCount } = await this.#client.query({
       name: `copy_${table.name}`,
       text,
-      values: [...arrays, place(positionOf(last)), rows.length, place(from)],
+      values: [...arrays, storedPosition(positionOf(last)), rows.length, storedPosition(from)],
     });
-    if (rowCount !== 1) throw new Error(`the rows of ${table.name} after ${place(from)} are there already`);
+    if (rowCount !== 1)
+      throw new Error(`the rows of ${table.name} after position ${storedPosition(from)} were already copied`);
   }
 
-  /** Yields all rows of a table in parts, from one snapshot. */
+  /** Yields all rows of a table from one snapshot, at most `count` at a time. */
   async *read({ table: { target, key }, columns }: SourceTable, count: number): AsyncGenerator<Row[]> {
     await this.#client.query("begin isolation level repeatable read, read only");
     try {
@@ -129,7 +142,7 @@ export class Target {
     await this.#client.query(`analyze ${copiedTables.map(({ target }) => target).join(", ")}`);
   }
 
-  /** Marks the copy as a complete ledger that proxies can use. Durable on return. */
+  /** Marks the copy as a complete ledger that proxies can use. The mark is durable when the promise resolves. */
   async finish({ meta, tables }: Source): Promise<void> {
     await this.#client.query("set synchronous_commit = on");
     await this.#transaction(async () => {
@@ -143,30 +156,30 @@ export class Target {
         );
       }
       await this.#client.query(
-        "update meta set time_zone = $1, changes = greatest(changes, $2::bigint) + 1, quarters_from = $3::bigint, budgets_version = budgets_version + 1",
-        [meta.timeZone, meta.changes, meta.quartersFrom],
+        "update meta set time_zone = $1, changes = greatest(changes, $2::bigint) + 1, quarters_from = $3::bigint, users_since = $4::bigint, budgets_version = budgets_version + 1",
+        [meta.timeZone, meta.changes, meta.quartersFrom, meta.usersSince],
       );
       await this.#client.query(`drop table ${copyProgressTable}`);
     });
   }
 
-  /** Marks the copied rows as wrong, so that the next copy starts again. */
-  async distrust(): Promise<void> {
+  /** Marks the copied rows as wrong. The next copy then starts again. */
+  async markAsWrong(): Promise<void> {
     await this.#client.query(`update ${copyProgressTable} set source = ''`);
   }
 
-  async #empty(): Promise<void> {
+  async #truncate(): Promise<void> {
     await this.#client.query(`drop table ${copyProgressTable}`);
     await this.#client.query(
       `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
     );
-    // A trigger refuses to empty the audit, but these entries are not in use yet.
+    // A trigger protects the audit log from deletion, but no one uses these copied entries yet.
     await this.#client.query("alter table audit_entries disable trigger user");
     await this.#client.query(`truncate ${copiedTables.map(({ target }) => target).join(", ")}`);
     await this.#client.query("alter table audit_entries enable trigger user");
   }
 
-  async #note(fingerprint: string, tables: readonly SourceTable[]): Promise<void> {
+  async #recordStart(fingerprint: string, tables: readonly SourceTable[]): Promise<void> {
     await this.#client.query(
       `insert into ${copyProgressTable} (name, rows, source) select name, 0, $2 from unnest($1::text[]) as name`,
       [tables.map(({ table: { name } }) => name), fingerprint],
@@ -180,8 +193,8 @@ export class Target {
         [target],
       )) as [string, string][],
     );
-    const typeOf = (column: string) => stored.get(column) ?? missing(target, column);
-    // PostgreSQL would flatten an array of arrays, so arrays are sent as text.
+    const typeOf = (column: string) => stored.get(column) ?? throwMissing(target, column);
+    // PostgreSQL would flatten an array of arrays, so values of array columns are sent as text.
     const givenType = (column: string) => (typeOf(column).endsWith("[]") ? "text" : typeOf(column));
     const given = columns.map((column, index) => `$${index + 1}::${givenType(column)}[]`).join(", ");
     const names = columns.map(escapeIdentifier);
@@ -213,7 +226,7 @@ export class Target {
   }
 }
 
-function doneOf([name, position, rows]: readonly (string | null)[]): [string, Done] {
+function progressOf([name, position, rows]: readonly (string | null)[]): [string, TableProgress] {
   return [
     name ?? "",
     {
@@ -223,19 +236,19 @@ function doneOf([name, position, rows]: readonly (string | null)[]): [string, Do
   ];
 }
 
-function missing(target: string, column: string): never {
-  throw new Error(`${target} has no column ${column} in PostgreSQL`);
+function throwMissing(target: string, column: string): never {
+  throw new Error(`table ${target} in PostgreSQL has no column ${column}, which the SQLite ledger has`);
 }
 
-/** Returns the values of one column as the text of an array. */
+/** Returns the values of one column as a PostgreSQL array literal. */
 function arrayOf(rows: readonly Row[], index: number): string {
   const parts = rows.map((row) => {
     const value = row[index] ?? null;
     if (value === null) return "NULL";
-    return plain.test(value) ? value : `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+    return unquoted.test(value) ? value : `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
   });
   return `{${parts.join(",")}}`;
 }
 
-/** Matches values that need no quotes. Words do, because a word could be NULL. */
-const plain = /^-?[\d.]+$/;
+/** Matches values that need no quotes. Words always get quotes, because PostgreSQL reads an unquoted NULL as null. */
+const unquoted = /^-?[\d.]+$/;

@@ -1,16 +1,18 @@
 import { hash } from "node:crypto";
 import { withNumbers, type BudgetStep, type Query, type Statement } from "../queries/query.ts";
 import type { Sql, Statements } from "./connection.ts";
-import { cursorOf, type Cursor } from "./cursor.ts";
 
-/** Rows per part of a statement that is read in parts: some milliseconds of work that blocks this thread. */
+/** Number of rows in each part of a result that is read in parts. A part blocks this thread for a few milliseconds. */
 const partRows = 500;
 
-/** Answers a query, one statement at a time. A query with several statements, or one in parts, needs a snapshot. */
+/**
+ * Runs a query's statements in order and returns its result. If the query has several statements or parts, `db` must be
+ * in a transaction; for a read, in a snapshot. `budgets` performs the query's budget steps.
+ */
 export async function answer<T>(
   db: Statements,
   query: Query<T>,
-  budgets: (step: BudgetStep) => Promise<void> = onlyWriter,
+  budgets: (step: BudgetStep) => Promise<void> = refuseBudgetStep,
 ): Promise<T> {
   const cursors = new Map<Statement, Cursor<object>>();
   let step = query.next([]);
@@ -24,8 +26,8 @@ export async function answer<T>(
   return step.value;
 }
 
-function onlyWriter(): never {
-  throw new Error("only the writer changes budgets");
+function refuseBudgetStep(): never {
+  throw new Error("a query that changes budgets must be run by the writer, as a command");
 }
 
 async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: Statement): Promise<object[]> {
@@ -33,7 +35,7 @@ async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: St
   return isSmall ? (await db.rows(prepared(text), values)).map(withNumbers) : await db.rows(numbered(text), values);
 }
 
-/** Most named statements. Each connection keeps them prepared. */
+/** Largest number of named statements. A limit, because each connection keeps every named statement prepared. */
 const preparedMax = 500;
 const named = new Map<string, Sql>();
 
@@ -60,4 +62,33 @@ async function nextPart(db: Statements, cursors: Map<Statement, Cursor<object>>,
 export function numbered(sql: string): string {
   let count = 0;
   return sql.replaceAll("?", () => `$${++count}`);
+}
+
+/**
+ * First statement of a snapshot that reads charges. It locks the table before the transaction takes its snapshot.
+ * Otherwise retention could replace the table of a month in between, and the snapshot would see neither the old rows
+ * nor their copies.
+ */
+export const keepsCharges = "lock table charges in access share mode";
+
+/** Statements that begin a transaction with one snapshot. It has no time limits, because its reader may be slow. */
+export const keepsSnapshot: Sql = `begin isolation level repeatable read read only; ${keepsCharges}; set local statement_timeout = 0;
+  set local idle_in_transaction_session_timeout = 0; set local cursor_tuple_fraction = 1`;
+
+interface Cursor<R> {
+  /** Returns at most `count` further rows; an empty list at the end. */
+  next(count: number): Promise<R[]>;
+}
+
+/**
+ * Opens a cursor for a statement with parameters $1, $2, …. Must run in a transaction. The end of the transaction
+ * closes the cursor.
+ */
+export async function cursorOf<R extends object>(
+  db: Statements,
+  name: string,
+  { sql, values }: Statement,
+): Promise<Cursor<R>> {
+  await db.run(`declare ${name} no scroll cursor for ${sql}`, values);
+  return { next: (count) => db.rows<R>(`fetch ${count} from ${name}`) };
 }

@@ -1,25 +1,29 @@
+import { callerOfRow, type NamedWindow } from "../rows/budgets.ts";
 import { assertNever, invariant } from "../../core/assert.ts";
+import { hasClientSubjects, limitsOneKey } from "../../core/scope.ts";
 import { picoUsdMax } from "../../core/money.ts";
-import type {
-  BindTaskCommand,
-  Command,
-  EndTaskCommand,
-  ExtendCommand,
-  HoldCommand,
-  PostCommand,
-  ObserveTaskCommand,
-  VoidCommand,
+import {
+  storedHold,
+  type BindTaskCommand,
+  type Command,
+  type EndTaskCommand,
+  type ExtendCommand,
+  type HoldCommand,
+  type ObserveTaskCommand,
+  type PostCommand,
+  type VoidCommand,
 } from "../commands.ts";
 import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
-import { storedHold } from "../commands.ts";
-import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
-import { storableJson } from "./text.ts";
+import { amountUnder, type KnownBudgets } from "./known-budgets.ts";
+import { rowOfNewTask, rowOfObservation, rowOfTaskEnd } from "../tables/tasks.ts";
+import { storableJson } from "./connection.ts";
 
 /*
- * Commands as farebox_apply takes them: objects with the names of columns, amounts as text. See functions.sql.
+ * Converts commands to the input of farebox_apply (functions.sql). The input has objects with column names, and amounts
+ * as text.
  */
 
-/** Commands that one call of farebox_apply carries out together. */
+/** Command that can share a call of farebox_apply with other commands. */
 export type BatchedCommand =
   | HoldCommand
   | ExtendCommand
@@ -29,7 +33,6 @@ export type BatchedCommand =
   | ObserveTaskCommand
   | EndTaskCommand;
 export type Settling = PostCommand | VoidCommand;
-export type Claim = HoldCommand | ExtendCommand;
 
 export function isBatched(command: Command): command is BatchedCommand {
   switch (command[0]) {
@@ -46,7 +49,10 @@ export function isBatched(command: Command): command is BatchedCommand {
   }
 }
 
-/** What a command is about: in one batch everything is named once, so that its order of work is any order. */
+/**
+ * Returns names for a command's charge and task. A batch contains each name only once, so the order of its commands
+ * does not matter.
+ */
 export function namesIn(command: BatchedCommand): string[] {
   switch (command[0]) {
     case "hold":
@@ -65,51 +71,71 @@ export function namesIn(command: BatchedCommand): string[] {
   }
 }
 
-/** The charge that a command ends; null where it ends none. */
+/** Returns the id of the charge that a command settles; null if it settles none. */
 export function endedBy(command: BatchedCommand): string | null {
   const settling = command[0] === "endTask" ? command[1] : command;
   return settling[0] === "post" || settling[0] === "void" ? settling[1] : null;
 }
 
-/** The charge that a command posts, whose time of admission says of which day it is; null where it posts none. */
+/** Returns the id of the charge that a command posts; null if it posts none. */
 export function postedBy(command: BatchedCommand): string | null {
   const settling = command[0] === "endTask" ? command[1] : command;
   return settling[0] === "post" ? settling[1] : null;
 }
 
-/** Throws where the command is at fault. */
-export function check(command: BatchedCommand): void {
+/** Throws if a command has an invalid amount. */
+export function checkAmounts(command: BatchedCommand): void {
   if (command[0] === "extend") {
     const [, , amount, atLeast] = command;
-    invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
+    invariant(
+      0n <= atLeast && atLeast <= amount && amount <= picoUsdMax,
+      `the amount of an extension must be between its minimum (${atLeast}) and ${picoUsdMax} pico-USD, not ${amount}`,
+    );
   }
   if (command[0] === "hold") {
     const { hold, firstSlice } = holdColumns.read(command[2]);
     for (const amount of [hold, firstSlice])
-      invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+      invariant(
+        amount === null || (amount >= 0n && amount <= picoUsdMax),
+        `the amount of a hold must be between 0 and ${picoUsdMax} pico-USD, not ${amount}`,
+      );
   }
 }
 
-/** A batch with what its replies are read by. */
+/** Input of farebox_apply for a batch, and the data that `outcomesOf` needs to interpret the answer. */
 export interface PlannedBatch {
   readonly text: string;
-  /** Which of the commands these are, in the order of their answers. The end of a task is one of both. */
+  /**
+   * Indexes of the commands, in the order of the answers. `claims`: holds and extensions. A command that ends a task is
+   * in both `settles` and `tasks`.
+   */
   readonly settles: readonly number[];
   readonly claims: readonly number[];
   readonly tasks: readonly number[];
-  /** What the claims need, in their order: a hold's amount, the least of an extension. */
+  /** Amount that each claim needs: the amount of a hold, or the minimum of an extension. */
   readonly needed: readonly (bigint | null)[];
+  /**
+   * Ids of charges to which a hard budget might apply if a later part of the request (`isOpen`) named another model.
+   */
+  readonly limitsModels: ReadonlySet<string>;
+  /** Windows of all holds. Each window is listed once. */
+  readonly windows: readonly NamedWindow[];
+  /**
+   * Returns the indexes of the holds to refuse if the windows at these positions have too many new subjects. These are
+   * the holds for whose keys the subjects count.
+   */
+  readonly refusedBy: (positions: readonly number[]) => ReadonlySet<number>;
 }
 
 export interface PlanOptions {
   readonly budgets: KnownBudgets;
-  /** When charges were admitted, as far as it is known. */
+  /** Returns the time of a charge's admission; undefined if it is unknown. */
   readonly admittedAt: (id: string) => number | undefined;
-  /** Settle only charges of dead owners that no task is known of. */
+  /** True to settle only charges whose run has ended and that have no known task. */
   readonly orphans?: boolean;
 }
 
-/** Plans commands, which name everything once. */
+/** Returns the input of farebox_apply for a batch. No two commands may name the same charge or task. */
 export function planBatch(
   commands: readonly BatchedCommand[],
   { budgets, admittedAt, orphans = false }: PlanOptions,
@@ -130,6 +156,9 @@ class Plan {
   readonly #rows = { settles: [] as object[], claims: [] as object[], tasks: [] as object[] };
   readonly #places = { settles: [] as number[], claims: [] as number[], tasks: [] as number[] };
   readonly #needed: (bigint | null)[] = [];
+  readonly #limitsModels = new Set<string>();
+  /** Latest instant of all claims; null while there are none. */
+  #at: number | null = null;
 
   constructor(budgets: KnownBudgets, admittedAt: (id: string) => number | undefined, orphans: boolean) {
     this.#budgets = budgets;
@@ -148,36 +177,65 @@ class Plan {
         return this.#put("settles", index, this.#settle(command));
       case "endTask":
         this.#put("settles", index, this.#settle(command[1]));
-        return this.#put("tasks", index, taskEnd(command));
+        return this.#putTask(index, "end", {
+          task_id: command[2],
+          charge: command[1][1],
+          ...rowOfTaskEnd(command[3]),
+        });
       case "bindTask":
         this.#ids.push(command[1].charge);
-        return this.#put("tasks", index, taskBinding(command));
+        return this.#putTask(index, "bind", rowOfNewTask(command[1]));
       case "observeTask":
-        return this.#put("tasks", index, taskObservation(command));
+        return this.#putTask(index, "saw", { task_id: command[1], ...rowOfObservation(command[2]) });
       default:
         return assertNever(command);
     }
   }
 
   finish(): PlannedBatch {
-    const { windows, sets } = this.#sets.finish();
+    const windows = this.#sets.finish();
+    const at = this.#at;
     const prices = [...this.#prices].map(([id, canonical]) => ({ id, canonical }));
     const text = storableJson({
       ids: this.#ids,
       prices,
-      windows,
-      sets,
+      ...(at !== null && { at }),
+      ...windows,
       days: [...this.#days.values()],
       settles: this.#rows.settles,
       claims: this.#rows.claims,
       tasks: this.#rows.tasks,
     });
-    return { text, ...this.#places, needed: this.#needed };
+    return {
+      text,
+      ...this.#places,
+      needed: this.#needed,
+      limitsModels: this.#limitsModels,
+      windows: this.#sets.windows(),
+      refusedBy: (positions) => this.#refusedBy(new Set(positions)),
+    };
+  }
+
+  #refusedBy(positions: ReadonlySet<number>): ReadonlySet<number> {
+    const rows = this.#rows.claims as readonly { readonly key?: string; readonly set?: number }[];
+    const claims = this.#places.claims.filter((_, n) => {
+      const { key, set } = rows[n] ?? {};
+      return key !== undefined && set !== undefined && this.#sets.countsIn(set, key, positions);
+    });
+    return new Set(claims);
   }
 
   #put(kind: "settles" | "claims" | "tasks", index: number, row: object): void {
     this.#places[kind].push(index);
     this.#rows[kind].push(row);
+  }
+
+  #putTask(index: number, op: "bind" | "saw" | "end", row: object): void {
+    this.#put("tasks", index, { op, row });
+  }
+
+  #claimedAt(at: number): void {
+    this.#at = Math.max(at, this.#at ?? at);
   }
 
   #day(at: number): void {
@@ -189,19 +247,24 @@ class Plan {
 
   #hold([, id, values]: HoldCommand): object {
     const given = holdColumns.read(values);
-    const { key, team, session, admitted_at: at, hold, firstSlice, bounded } = given;
+    const { admitted_at: at, hold, firstSlice, bounded, anyModel, isOpen } = given;
     this.#ids.push(id);
+    this.#claimedAt(at);
     this.#addPrice(given.price_id, given.canonical);
-    const windows = this.#budgets.windowsOf({ key, team, session }, at);
+    const caller = callerOfRow(given);
+    const windows = this.#budgets.windowsOf(caller, at);
     const amount = amountUnder(windows, hold, firstSlice);
-    const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
+    const isNotBounded = ((firstSlice ?? hold) === null || !bounded) && this.#budgets.hasHard(caller, anyModel);
+    if (isOpen && this.#budgets.hasHard(caller, true)) this.#limitsModels.add(id);
+    // Opens no window for a hold that is not bounded: clients could open windows with made-up users, tags and models.
+    const opened = isNotBounded ? [] : windows;
     this.#needed.push(amount);
     return {
       op: "hold",
       id,
       ...byName(holdColumns.names, storedHold(values, windows, amount)),
-      set: this.#sets.position(windows),
-      amount: isRefused ? null : (amount ?? 0n).toString(),
+      set: this.#sets.position(opened, given.key, () => this.#budgets.calendar.dateOf(at)),
+      amount: isNotBounded ? null : (amount ?? 0n).toString(),
     };
   }
 
@@ -209,8 +272,9 @@ class Plan {
     if (id !== null && canonical !== null) this.#prices.set(id, canonical);
   }
 
-  #extend([, id, amount, atLeast]: ExtendCommand): object {
+  #extend([, id, amount, atLeast, at]: ExtendCommand): object {
     this.#ids.push(id);
+    this.#claimedAt(at);
     this.#needed.push(atLeast);
     return { op: "extend", id, amount: amount.toString(), at_least: atLeast.toString() };
   }
@@ -225,13 +289,13 @@ class Plan {
     const [, , values, notes] = command;
     const posted = { ...known, state: "posted", ...byName(postColumns.names, postColumns.stored(values)) };
     if (notes === null) return posted;
-    const { served_price_id: servedPriceId, servedCanonical } = noteColumns.read(notes);
+    const { served_price_id: servedPriceId, servedCanonical, answered } = noteColumns.read(notes);
     this.#addPrice(servedPriceId, servedCanonical);
-    return { ...posted, ...byName(noteColumns.names, noteColumns.stored(notes)) };
+    return { ...posted, ...byName(noteColumns.names, noteColumns.stored(notes)), answered };
   }
 }
 
-/** Returns values by the names of their columns, amounts as text. */
+/** Returns an object with the values by column name. Converts amounts to text. */
 function byName(names: readonly string[], values: readonly unknown[]): object {
   const row: Record<string, unknown> = {};
   for (let index = 0; index < names.length; index++) {
@@ -241,16 +305,25 @@ function byName(names: readonly string[], values: readonly unknown[]): object {
   return row;
 }
 
-/** The windows of a batch, each once, and the sets of them that apply to a hold. */
+/** Collects the windows of a batch without duplicates, and the sets of windows that apply to its holds. */
 class WindowSets {
-  readonly #windows = new Map<string, { readonly window: NamedWindow; position: number }>();
+  readonly #windows = new Map<
+    string,
+    { readonly window: NamedWindow; readonly counted: { readonly key: string } | null; position: number }
+  >();
   readonly #sets = new Map<string, { readonly position: number; readonly names: readonly string[] }>();
 
-  /** The position of the set, from 1. */
-  position(windows: readonly NamedWindow[]): number {
+  /**
+   * Returns the position of a set, counted from 1. Adds the set at its first use. New subjects of its windows count for
+   * `key` and the day that `dayOf` returns.
+   */
+  position(windows: readonly NamedWindow[], key: string, dayOf: () => string): number {
     const names = windows.map((window) => {
       const name = `${window.budget.seq} ${window.start} ${window.subject}`;
-      if (!this.#windows.has(name)) this.#windows.set(name, { window, position: 0 });
+      if (!this.#windows.has(name)) {
+        const counted = hasClientSubjects(window.budget.scope) ? { key, day: dayOf() } : null;
+        this.#windows.set(name, { window, counted, position: 0 });
+      }
       return name;
     });
     const set = names.join("\0");
@@ -261,12 +334,30 @@ class WindowSets {
     return position;
   }
 
-  finish(): { readonly windows: readonly object[]; readonly sets: object } {
+  /** Returns the windows without duplicates, in the order of their positions. */
+  windows(): readonly NamedWindow[] {
+    return [...this.#windows.values()].map(({ window }) => window);
+  }
+
+  /** Returns true if a set has a window at one of these positions whose subject counts for the key. */
+  countsIn(set: number, key: string, positions: ReadonlySet<number>): boolean {
+    const { names = [] } = [...this.#sets.values()][set - 1] ?? {};
+    return names.some((name) => {
+      const entry = this.#windows.get(name);
+      return entry !== undefined && positions.has(entry.position) && entry.counted?.key === key;
+    });
+  }
+
+  /** Numbers the windows from 1. Returns them and the sets as input of farebox_apply. Call it before `countsIn`. */
+  finish(): object {
     const windows = [...this.#windows.values()].map((entry, index) => {
       entry.position = index + 1;
       const { budget, subject, start, end } = entry.window;
-      return { budget: budget.seq, subject, starts_at: start, ends_at: end, hard: budget.mode === "hard" };
+      return { budget: budget.seq, subject, starts_at: start, ends_at: end, ...entry.counted };
     });
+    const hard = [...this.#windows.values()].map(({ window }) => window.budget.mode === "hard");
+    const isRaised = [...this.#windows.values()].some(({ window }) => window.budget.isRaised);
+    const ofOneKey = [...this.#windows.values()].map(({ window }) => limitsOneKey(window.budget.scope));
     const from: number[] = [];
     const to: number[] = [];
     const items: number[] = [];
@@ -275,63 +366,14 @@ class WindowSets {
       for (const name of names) items.push(this.#windows.get(name)?.position ?? 0);
       to.push(items.length);
     }
-    return { windows, sets: { from, to, items } };
+    return {
+      windows,
+      ...(isRaised && { is_raised: true }),
+      hard,
+      one_key: ofOneKey,
+      set_from: from,
+      set_to: to,
+      set_items: items,
+    };
   }
-}
-
-function taskBinding([, task]: BindTaskCommand): object {
-  const { taskId, charge, key, model, taskType, status, createdAt, startedAt, deadlineAt, quantity, nextPollAt } = task;
-  return {
-    op: "bind",
-    row: {
-      task_id: taskId,
-      charge,
-      key,
-      model,
-      task_type: taskType,
-      status,
-      created_at: createdAt,
-      started_at: startedAt,
-      deadline_at: deadlineAt,
-      quantity,
-      next_poll_at: nextPollAt,
-    },
-  };
-}
-
-function taskObservation([
-  ,
-  taskId,
-  { status, startedAt, seenAt, nextPollAt, deadlineAt },
-]: ObserveTaskCommand): object {
-  return {
-    op: "saw",
-    row: {
-      task_id: taskId,
-      status,
-      started_at: startedAt,
-      seen_at: seenAt,
-      next_poll_at: nextPollAt,
-      deadline_at: deadlineAt,
-    },
-  };
-}
-
-function taskEnd([, settling, taskId, { at, status, startedAt, endedAt, failure, inputs }]: EndTaskCommand): object {
-  return {
-    op: "end",
-    row: {
-      task_id: taskId,
-      charge: settling[1],
-      status,
-      started_at: startedAt,
-      ended_at: endedAt,
-      settled_at: at,
-      failure,
-      usage_type: inputs.consumption?.type ?? null,
-      usage_units: inputs.consumption?.units ?? null,
-      units_per_usd: inputs.unitsPerUsd,
-      quantity: inputs.quantity,
-    },
-  };
 }

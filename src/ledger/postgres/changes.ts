@@ -2,12 +2,20 @@ import type { Client } from "pg";
 import type { Clock, Timer } from "../../ports/clock.ts";
 import type { Statements } from "./connection.ts";
 
-/** Channel of the whole database: notices name their schema and sender. */
+/**
+ * Channel for notices of changes. All schemas of a database share the channel, so each notice names its schema and
+ * sender.
+ */
 const channel = "farebox_changes";
+/** Pause before the first attempt to reconnect, in milliseconds. It doubles with each attempt. */
 const firstPauseMs = 250;
+/** Longest pause before an attempt to reconnect, in milliseconds. */
 const longestPauseMs = 5_000;
 
-/** Notifies all processes, once the transaction is committed, that keys, teams, budgets or settings changed. */
+/**
+ * Notifies all processes that keys, teams, budgets or settings changed, or that a charge was corrected. PostgreSQL
+ * sends the notice when the transaction commits.
+ */
 export async function announce(db: Statements): Promise<void> {
   await db.run(
     `with moved as (update meta set changes = changes + 1 returning changes)
@@ -25,16 +33,19 @@ export interface ChangeWatchDeps {
   /** Creates an unconnected client. */
   readonly newClient: () => Client;
   readonly clock: Clock;
-  /** Part of the name of every connection that this process writes with, so that it skips its own changes. */
+  /**
+   * Text in the names of all connections of this process. A notice from such a connection does not call `onChange`,
+   * unless an earlier notice was lost.
+   */
   readonly ownName: string;
-  /** Counter when the ledger was opened. */
+  /** Counter of changes when the ledger was opened. */
   readonly seen: bigint;
   readonly onChange: () => void;
 }
 
 /**
- * Receives notices of changes by other processes on a separate connection, which is reopened whenever it breaks.
- * Callers that read the counter pass it to `saw`, which makes up for a lost notice.
+ * Listens for changes by other processes on a separate connection. Reconnects if the connection is lost. Callers that
+ * read the counter of changes pass it to `updateCounter`, so a lost notice does no harm.
  */
 export class ChangeWatch implements AsyncDisposable {
   readonly #deps: ChangeWatchDeps;
@@ -49,7 +60,7 @@ export class ChangeWatch implements AsyncDisposable {
     this.#seen = deps.seen;
   }
 
-  /** Resolves once it listens, or once the first attempt failed. */
+  /** Starts to listen. Resolves when the connection listens, or after one failed attempt. */
   async start(): Promise<void> {
     const client = this.#deps.newClient();
     this.#client = client;
@@ -59,18 +70,18 @@ export class ChangeWatch implements AsyncDisposable {
     try {
       await client.connect();
       const { rows } = await client.query<{ schema: string }>("select current_schema() as schema");
-      client.on("notification", ({ payload }) => this.#heard(payload ?? "", rows[0]?.schema ?? ""));
+      client.on("notification", ({ payload }) => this.#onNotice(payload ?? "", rows[0]?.schema ?? ""));
       await client.query(`listen ${channel}`);
       const counted = await client.query<{ changes: bigint }>("select changes from meta");
       this.#pauseMs = firstPauseMs;
-      this.saw(counted.rows[0]?.changes ?? 0n);
+      this.updateCounter(counted.rows[0]?.changes ?? 0n);
     } catch {
       lost();
     }
   }
 
-  /** Compares a counter that was read elsewhere. */
-  saw(changes: bigint): void {
+  /** Receives the current counter of changes. Calls `onChange` if it has grown. */
+  updateCounter(changes: bigint): void {
     if (this.#closed || changes <= this.#seen) return;
     this.#seen = changes;
     this.#deps.onChange();
@@ -82,11 +93,11 @@ export class ChangeWatch implements AsyncDisposable {
     await this.#client?.end().catch(() => {});
   }
 
-  #heard(payload: string, schema: string): void {
+  #onNotice(payload: string, schema: string): void {
     const [sentIn, changes, by] = JSON.parse(payload) as [schema: string, changes: number, by: string];
     if (sentIn !== schema) return;
     if (by.includes(this.#deps.ownName) && BigInt(changes) === this.#seen + 1n) this.#seen++;
-    else this.saw(BigInt(changes));
+    else this.updateCounter(BigInt(changes));
   }
 
   #lost(client: Client): void {

@@ -1,45 +1,44 @@
 import { readFileSync } from "node:fs";
 import type { ConnectionOptions } from "node:tls";
-import { DatabaseError, Pool, types, type ClientBase, type ClientConfig, type PoolClient } from "pg";
+import { Client, DatabaseError, Pool, types, type ClientBase, type ClientConfig, type PoolClient } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
-import { storable } from "./text.ts";
 
-/** SQL text with $1 …. A named statement is prepared once on each connection. */
+/** SQL text with parameters $1, $2, …. Each connection prepares a named statement once. */
 export type Sql = string | { readonly name: string; readonly text: string };
 
-/** Runs statements on one connection, or on any free one of a pool. 64-bit integers are bigints. */
+/** Runs statements on one connection, or on any free connection of a pool. Returns 64-bit integers as bigints. */
 export interface Statements {
   rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]>;
-  /** Returns the first row; undefined for none. */
+  /** Returns the first row; undefined if there is none. */
   row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined>;
   /** Returns the number of rows written. */
   run(sql: Sql, values?: readonly unknown[]): Promise<number>;
 }
 
-/** One connection for exclusive use. Disposal rolls back an open transaction. */
+/** Connection for exclusive use. Disposal rolls back an open transaction and releases the connection. */
 export interface Session extends Statements, AsyncDisposable {
   readonly client: ClientBase;
 }
 
-/** The connection was lost during a commit: the transaction may be committed or not. */
+/** Error for a connection that was lost during a commit or a batch. The changes may or may not be committed. */
 export class OutcomeUnknown extends Error {}
 
-/** The database contains an incomplete copy of a ledger. */
+/** Error for a database that contains an incomplete copy of a ledger. */
 export class CopyUnfinished extends Error {
   constructor() {
-    super("a copy into it is unfinished; the same farebox db copy continues it");
+    super("it contains an unfinished copy of a ledger; run the same farebox db copy again to complete it");
   }
 }
 
 export interface ConnectOptions {
-  /** Name of the connections, for people who list them on the server. */
+  /** Name that the server shows for the connections. */
   readonly applicationName: string;
-  /** Most connections. */
+  /** Largest number of connections. */
   readonly max: number;
   /**
-   * Longest run of a statement, in milliseconds. The server ends it, and this side does a moment later. Null for no
-   * limit.
+   * Longest duration of a statement, in milliseconds; null for no limit. After this time, the server cancels the
+   * statement. If the server does not, the driver stops waiting a second later.
    */
   readonly statementMs: number | null;
   /** Longest wait of a statement for a lock, in milliseconds. */
@@ -48,82 +47,84 @@ export interface ConnectOptions {
   readonly readOnly?: boolean;
 }
 
-/** Longest time for a server to accept a connection. Milliseconds. */
+/** Longest time for a server to accept a connection, in milliseconds. */
 const connectMs = 5_000;
-/** Time after which the server ends an idle transaction. Milliseconds. */
+/** Time after which the server ends an idle transaction, in milliseconds. */
 const idleInTransactionMs = 10_000;
-/** Time after the server's limit when this side abandons a statement. Milliseconds. */
+/** Time from the server's limit until the driver stops waiting for a statement, in milliseconds. */
 const graceMs = 1_000;
-/** Time for which an idle connection is kept. Milliseconds. */
+/** Time until the pool closes an idle connection, in milliseconds. */
 const idleMs = 60_000;
-/** Most attempts of a transaction that cannot be serialized. */
+/** Largest number of attempts for a transaction that conflicts with other transactions. */
 const triesMax = 5;
 
-/** A database with a pool of connections, opened on demand. */
+/** Database with a pool of connections that are opened on demand. */
 export class Database implements Statements, AsyncDisposable {
   readonly #pool: Pool;
   #closed: Promise<void> | null = null;
 
   constructor(pool: Pool) {
     this.#pool = pool;
-    // The next use replaces a connection that breaks while idle.
+    // Without a listener, the failure of an idle connection would end the process. The pool replaces the connection.
     pool.on("error", () => {});
+    // The same applies to a connection that the pool has just handed out. The next statement on it fails.
+    pool.on("connect", (client) => client.on("error", () => {}));
   }
 
   rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]> {
-    return this.#lent((db) => db.rows<R>(sql, values));
+    return this.#withSession((db) => db.rows<R>(sql, values));
   }
 
   row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined> {
-    return this.#lent((db) => db.row<R>(sql, values));
+    return this.#withSession((db) => db.row<R>(sql, values));
   }
 
   run(sql: Sql, values?: readonly unknown[]): Promise<number> {
-    return this.#lent((db) => db.run(sql, values));
+    return this.#withSession((db) => db.run(sql, values));
   }
 
   /**
-   * Does the work in one transaction. Rolls back if the work throws, and repeats it if the database could not serialize
-   * it. `snapshot`: reads only, all from one snapshot. Throws `OutcomeUnknown` if the connection was lost during the
-   * commit.
+   * Runs `work` in one transaction. Rolls back if `work` throws. Repeats the transaction if it conflicts with other
+   * transactions. `snapshot`: the transaction only reads, from one snapshot. Throws `OutcomeUnknown` if the connection
+   * is lost during the commit of a write.
    */
   async transaction<T>(work: (db: Statements) => Promise<T>, how: "write" | "snapshot" = "write"): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#lent((session) => inTransaction(session, how, work));
+        return await this.#withSession((session) => inTransaction(session, how, work));
       } catch (error) {
-        if (tries >= triesMax || !isSerialization(error)) throw error;
+        if (tries >= triesMax || !isConflict(error)) throw error;
       }
     }
   }
 
-  /** Takes one connection of the pool. The caller disposes of it. */
+  /** Takes a connection from the pool. The caller must dispose of it. */
   async session(): Promise<Session> {
     const client = await this.#pool.connect();
     return sessionOver(client);
   }
 
   /**
-   * Returns the same pool for queries: errors of a server that does not answer become `LedgerUnavailable`, so that
-   * callers can tell them from a bug.
+   * Returns a database for queries on the same pool. It throws `LedgerUnavailable` if the server cannot answer, so
+   * callers can distinguish this from a bug.
    */
   forQueries(): Database {
-    return new ReadDatabase(this.#pool);
+    return new QueryDatabase(this.#pool);
   }
 
-  /** Waits for running statements. */
+  /** Closes the pool after running statements have ended. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#closed ??= this.#pool.end();
     return this.#closed;
   }
 
-  async #lent<T>(work: (session: Session) => Promise<T>): Promise<T> {
+  async #withSession<T>(work: (session: Session) => Promise<T>): Promise<T> {
     await using session = await this.session();
     return await work(session);
   }
 }
 
-class ReadDatabase extends Database {
+class QueryDatabase extends Database {
   override rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]> {
     return orUnavailable(super.rows<R>(sql, values));
   }
@@ -146,12 +147,27 @@ async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** Creates a database. It connects with the first statement. Throws if a file that the address names cannot be read. */
+/**
+ * Creates a database. Its first statement opens a connection. Throws if a file that the address names cannot be read.
+ */
 export function connect(server: PostgresServer, options: ConnectOptions): Database {
-  return new Database(new Pool({ ...clientConfig(server, options), max: options.max, idleTimeoutMillis: idleMs }));
+  const pool = { ...clientConfig(server, options), max: options.max, idleTimeoutMillis: idleMs };
+  if (options.statementMs !== null) return new Database(new Pool(pool));
+  // Without a limit for statements, the wait for a free connection may be long. The pool has only one limit for this
+  // wait and for connecting.
+  return new Database(new Pool({ ...pool, connectionTimeoutMillis: 0, Client: LimitedConnect }));
 }
 
-/** Returns the driver's options to reach the server. */
+/** Connection with a time limit for connecting, although its pool has no limit. */
+class LimitedConnect extends Client {
+  constructor(config?: string | ClientConfig) {
+    const given = typeof config === "object" ? config : {};
+    // Names the password, because the pool hides it from spread copies.
+    super({ ...given, password: given.password, connectionTimeoutMillis: connectMs });
+  }
+}
+
+/** Returns the driver's options for connections to the server. */
 export function clientConfig(
   server: PostgresServer,
   { applicationName, statementMs, lockMs, readOnly }: Omit<ConnectOptions, "max">,
@@ -169,7 +185,7 @@ export function clientConfig(
     ...(server.password !== null && { password: server.password }),
     database: server.database,
     ssl: tlsOf(server),
-    // Options of the address come last, so they win.
+    // The options of the address come last, because later options have precedence.
     options: [...settings.map((setting) => `-c ${setting}`), ...(server.options === null ? [] : [server.options])].join(
       " ",
     ),
@@ -217,15 +233,16 @@ async function inTransaction<T>(
 async function commit({ client }: Session, how: "write" | "snapshot"): Promise<void> {
   try {
     const { command } = await client.query("commit");
-    // The server rolled back, even if the work caught the error.
-    if (command !== "COMMIT") throw new Error("a transaction with a failed statement was committed");
+    // After a failed statement, the server rolls back instead of committing, even if `work` caught the error.
+    if (command !== "COMMIT")
+      throw new Error("the transaction was rolled back, because one of its statements failed and the error was caught");
   } catch (error) {
     if (how === "snapshot" || !isConnectionLost(error)) throw error;
-    throw new OutcomeUnknown("the connection to the database was lost", { cause: error });
+    throw new OutcomeUnknown("the connection to the database was lost during a commit", { cause: error });
   }
 }
 
-/** Creates a session over one connection. */
+/** Creates a session on one connection of the pool. */
 function sessionOver(client: PoolClient): Session {
   let isLost = false;
   const query = async <R extends object>(sql: Sql, values: readonly unknown[] = []) => {
@@ -247,15 +264,16 @@ function sessionOver(client: PoolClient): Session {
     row: async <R extends object>(sql: Sql, values?: readonly unknown[]) => (await query<R>(sql, values)).rows[0],
     run: async (sql, values) => (await query(sql, values)).rowCount ?? 0,
     async [Symbol.asyncDispose]() {
-      const isIdle = !isLost && (client.getTransactionStatus() === "I" || (await rolledBack(client)));
+      const isIdle = !isLost && (client.getTransactionStatus() === "I" || (await rollback(client)));
       client.off("error", onError);
-      // A connection inside a transaction must not be reused.
+      // A connection that may still be in a transaction must not be reused.
       client.release(!isIdle);
     },
   };
 }
 
-async function rolledBack(client: PoolClient): Promise<boolean> {
+/** Rolls back a transaction. Returns false if the rollback failed. */
+async function rollback(client: PoolClient): Promise<boolean> {
   try {
     await client.query("rollback");
     return true;
@@ -264,8 +282,8 @@ async function rolledBack(client: PoolClient): Promise<boolean> {
   }
 }
 
-/** Returns true if a transaction conflicted with others and may be repeated. */
-function isSerialization(error: unknown): boolean {
+/** Returns true if a transaction conflicted with others and can be repeated. */
+function isConflict(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
@@ -276,17 +294,17 @@ export function isLockTimeout(error: unknown): boolean {
 
 /** Returns true if the connection was lost or timed out, so that the outcome of the statement is unknown. */
 export function isConnectionLost(error: unknown): boolean {
-  // Codes with which the server ends a connection.
+  // With these severities and codes, the server ends the connection.
   if (error instanceof DatabaseError)
     return error.severity === "FATAL" || error.severity === "PANIC" || error.code?.startsWith("08") === true;
-  return isOfDriver(error);
+  return isDriverError(error);
 }
 
 /**
- * Returns true for errors of the driver itself: they have no code of the server, and none of Node as those of the
- * network do.
+ * Returns true for errors of the network and of the driver. Network errors have a code from Node. The driver's errors
+ * have no code, so this function recognizes them by their messages.
  */
-function isOfDriver(error: unknown): error is Error {
+function isDriverError(error: unknown): error is Error {
   if (!(error instanceof Error) || error instanceof DatabaseError) return false;
   if ("code" in error && typeof error.code === "string") return true;
   return /^(Connection terminated|Query read timeout|timeout expired|timeout exceeded|Client (has encountered|was closed)|The server does not support SSL|There was an error establishing an SSL|The client is closed|Cannot use a pool after)/i.test(
@@ -294,34 +312,36 @@ function isOfDriver(error: unknown): error is Error {
   );
 }
 
-/** Classes of SQLSTATE for conditions of the server rather than faults of a statement. */
-const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "FB", "XX"];
+/** Prefixes of the SQLSTATE codes that report a condition of the server instead of a bug in a statement. */
+const serverConditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "FB", "XX"];
 
-/** Returns why the database could not be reached or written, in one sentence without its password; null for a bug. */
+/**
+ * Returns the reason why the database cannot be reached or written, without the password; null if the error is a bug.
+ */
 export function databaseFault(error: unknown): string | null {
   if (error instanceof OutcomeUnknown || error instanceof CopyUnfinished) return error.message;
   if (error instanceof DatabaseError) {
     const code = error.code ?? "";
-    return conditions.some((condition) => code.startsWith(condition)) ? `${error.message} (${code})` : null;
+    return serverConditions.some((condition) => code.startsWith(condition)) ? `${error.message} (${code})` : null;
   }
   if (error instanceof AggregateError && error.errors.length > 0) return databaseFault(error.errors[0]);
-  return isOfDriver(error) ? whyNotReached(error) : null;
+  return isDriverError(error) ? connectionProblem(error) : null;
 }
 
-const unanswered: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "no server listens there",
-  ENOTFOUND: "there is no such host",
-  EAI_AGAIN: "the name of its host cannot be looked up now",
-  ENOENT: "there is no socket there",
+const problems: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "no server accepts connections at this host and port",
+  ENOTFOUND: "the host does not exist",
+  EAI_AGAIN: "the DNS lookup of the host failed temporarily",
+  ENOENT: "the server's socket does not exist",
   ETIMEDOUT: "the server does not answer",
-  EHOSTUNREACH: "its host cannot be reached",
-  ENETUNREACH: "its network cannot be reached",
-  ECONNRESET: "the connection was cut",
-  EPIPE: "the connection was cut",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another host",
-  CERT_HAS_EXPIRED: "its certificate has expired",
+  EHOSTUNREACH: "the host cannot be reached",
+  ENETUNREACH: "the network of the host cannot be reached",
+  ECONNRESET: "the connection was closed unexpectedly",
+  EPIPE: "the connection was closed unexpectedly",
+  ERR_TLS_CERT_ALTNAME_INVALID: "the server's certificate is for another host",
+  CERT_HAS_EXPIRED: "the server's certificate has expired",
 };
-const untrusted = new Set([
+const untrustedCertificate = new Set([
   "DEPTH_ZERO_SELF_SIGNED_CERT",
   "SELF_SIGNED_CERT_IN_CHAIN",
   "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
@@ -329,16 +349,35 @@ const untrusted = new Set([
   "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
 ]);
 
-function whyNotReached(error: Error): string {
+function connectionProblem(error: Error): string {
   const code = "code" in error ? String(error.code) : "";
-  // A certificate file that the address names.
+  // The address names a certificate or key file.
   if ("path" in error && "syscall" in error && error.syscall === "open")
     return `${String(error.path)} cannot be read (${code})`;
-  if (untrusted.has(code))
-    return `its certificate is not signed by a trusted authority; sslrootcert=FILE in the address names a file with the authority's certificate (${code})`;
+  if (untrustedCertificate.has(code))
+    return `the server's certificate is not signed by a trusted authority; add sslrootcert=FILE to the address, where FILE contains the authority's certificate (${code})`;
   if (/does not support SSL/.test(error.message))
-    return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
+    return "the server does not support TLS, which protects the password and all data; turn TLS on at the server, or add sslmode=disable to the address to connect without encryption";
   if (/timeout/i.test(error.message)) return "the server does not answer in time";
-  const why = unanswered[code];
-  return why === undefined ? error.message : `${why} (${code})`;
+  const problem = problems[code];
+  return problem === undefined ? error.message : `${problem} (${code})`;
+}
+
+/**
+ * Returns a text that PostgreSQL can store. Replaces NUL and unpaired surrogates with the replacement character.
+ * Clients and gateways may put such characters into names.
+ */
+export function storable(text: string): string {
+  return text.toWellFormed().replaceAll("\0", "\u{FFFD}");
+}
+
+/** Matches escapes in JSON that PostgreSQL refuses. */
+const refusedEscape = /\\u(0000|d[89a-f])/;
+
+/** Returns a value as JSON that PostgreSQL can store. */
+export function storableJson(value: unknown): string {
+  const text = JSON.stringify(value);
+  return refusedEscape.test(text)
+    ? JSON.stringify(value, (_name, part: unknown) => (typeof part === "string" ? storable(part) : part))
+    : text;
 }

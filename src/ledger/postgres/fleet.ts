@@ -6,7 +6,7 @@ import type { LivePeer, Owner } from "./owners.ts";
 type Db = Pick<Statements, "rows" | "run">;
 
 /**
- * Proxies that share a database, as of this run's last heartbeat. The run's owner passes the peers of each heartbeat to
+ * Implements `Fleet` for the proxies that share a database. `Owner` sends the heartbeats and passes the live peers to
  * `updatePeers`.
  */
 export class PostgresFleet implements Fleet {
@@ -15,15 +15,15 @@ export class PostgresFleet implements Fleet {
   readonly #listeners = new Set<() => void>();
   #live: readonly Peer[] = [];
 
-  /** `version`: program version, for people who list the proxies. */
-  constructor(db: Db, run: Pick<Owner, "known" | "publish" | "beatNow">, version: string | null = null) {
-    this.claims = jobClaims(db, run);
+  /** `version`: version of the program, which the list of proxies shows. */
+  constructor(db: Db, owner: Pick<Owner, "knownEpoch" | "publish" | "beatNow">, version: string | null = null) {
+    this.claims = jobClaims(db, owner);
     this.peers = {
       publish: (report) => {
-        run.publish(() => beatDataOf(report(), version));
-        run.beatNow();
+        owner.publish(() => beatDataOf(report(), version));
+        owner.beatNow();
       },
-      beatNow: () => run.beatNow(),
+      beatNow: () => owner.beatNow(),
       live: () => this.#live,
       onBeat: (listener) => {
         this.#listeners.add(listener);
@@ -32,9 +32,9 @@ export class PostgresFleet implements Fleet {
     };
   }
 
-  /** Receives the live peers of a successful heartbeat. */
-  updatePeers(others: readonly LivePeer[]): void {
-    this.#live = others.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, report: reportOf(peer) }));
+  /** Stores the live peers of a successful heartbeat and notifies the listeners. */
+  updatePeers(peers: readonly LivePeer[]): void {
+    this.#live = peers.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, report: reportOf(peer) }));
     for (const listener of this.#listeners) listener();
   }
 }
@@ -46,12 +46,12 @@ const claimJobs = `
     where job.owner = excluded.owner or job.until <= clock_timestamp()
   returning name`;
 
-function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
+function jobClaims(db: Db, owner: Pick<Owner, "knownEpoch">): JobClaims {
   return {
     async claim(jobs, forMs) {
       try {
         const claimed = await db.rows<{ name: JobName }>({ name: "claim_jobs", text: claimJobs }, [
-          run.known(),
+          owner.knownEpoch(),
           forMs,
           [...jobs],
         ]);
@@ -63,9 +63,9 @@ function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
     },
     async release() {
       try {
-        await db.run("delete from jobs where owner = $1", [run.known()]);
+        await db.run("delete from jobs where owner = $1", [owner.knownEpoch()]);
       } catch (error) {
-        // Unreleased jobs expire.
+        // Ignores the fault, because claims that are not released expire.
         if (databaseFault(error) === null) throw error;
       }
     },
@@ -73,10 +73,10 @@ function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
 }
 
 /**
- * Payload of a heartbeat. Limits are `[requests, tokens, running]`: every proxy writes them twice a second, and every
- * other one reads them.
+ * Payload of a heartbeat. Each proxy writes it twice a second, and all peers read it. To save space, the use of a limit
+ * is an array.
  */
-interface Uses {
+interface Payload {
   readonly used: Readonly<Record<string, readonly [requests: number, tokens: number, running: number]>>;
   readonly done: WorkDone;
   readonly version: string | null;
@@ -89,14 +89,14 @@ function beatDataOf(
   const short = Object.entries(used).map(
     ([id, { requests, tokens, running }]) => [id, [requests, tokens, running]] as const,
   );
-  return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done, version } satisfies Uses) };
+  return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done, version } satisfies Payload) };
 }
 
-/** Returns null for a payload in another release's format. */
+/** Returns the report in a peer's heartbeat; null if the heartbeat has none, or if its format is unknown. */
 function reportOf({ catalogue, uses }: LivePeer): PeerReport | null {
   if (catalogue === null || uses === null) return null;
   try {
-    const { used, done } = JSON.parse(uses) as Uses;
+    const { used, done } = JSON.parse(uses) as Payload;
     const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, LimitUse] => [
       id,
       { requests, tokens, running },

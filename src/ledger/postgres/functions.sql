@@ -1,14 +1,14 @@
--- What a running proxy asks for often, as functions: one call is one transaction and one round trip, so that a proxy that is
--- stopped in the middle never holds a lock. The rules of budgets are those of src/core/budget.ts; the calendar stays outside.
+-- Functions for the statements that a running proxy sends often. Each call is one transaction and one round trip, so a proxy
+-- that is stopped halfway never keeps a lock. src/core/budget.ts has the rules of budgets. The caller computes all dates.
 --
--- These are no migration. An upgrade drops every function of the ledger and runs this file, whether the schema changed or not:
--- change a function here, in place. Tables are changed by migrations. ${...} are columns of charges, filled in by schema.ts.
+-- These functions are not migrations. Each upgrade drops all functions of the ledger and runs this file, even if the schema is
+-- unchanged. Change a function here, in place; change tables by migrations. schema.ts replaces ${...} with columns of charges.
 --
--- All who write take locks in one order, and so never wait for each other in a circle:
---   the budgets' lock, the run's lock (both advisory); prices by id; missing windows by budget, subject and start; charges by
+-- All writers take locks in the same order, which prevents deadlocks:
+--   the budgets' lock, the run's lock (both advisory); new subjects by key; prices by id; missing windows by budget, subject and start; charges by
 --   id; leases by window and owner; windows by seq; then rollups and tasks by their keys.
 
--- The functions of the release before. Those of triggers belong to their tables.
+-- Drops the functions of the previous release, except trigger functions, which belong to their tables.
 do $$
 declare
   each regprocedure;
@@ -23,9 +23,9 @@ end
 $$;
 drop type if exists farebox_moves;
 
--- Part one: the months of charges.
+-- Part one: monthly partitions of charges.
 
--- Makes the partition of the month (of UTC) that holds the instant, where it is missing.
+-- Creates the partition for the month (in UTC) of an instant if it is missing.
 create function farebox_ensure_partitions(at_ms bigint) returns void language plpgsql as $$
 declare
   first timestamp := date_trunc('month', to_timestamp(at_ms / 1000.0) at time zone 'UTC');
@@ -38,79 +38,20 @@ begin
   if to_regclass(format('%I.%I', current_schema(), name)) is not null then
     return;
   end if;
-  -- Attached, rather than made as a partition, because that lets the others write meanwhile.
+  -- Other connections can write while a table is attached. Creating it as a partition would block them.
   execute format('create table %I (like charges including defaults including constraints)', name);
   execute format(
     'alter table charges attach partition %I for values from (%s) to (%s)',
     name, (extract(epoch from first) * 1000)::bigint, (extract(epoch from first + interval '1 month') * 1000)::bigint
   );
+exception when duplicate_table then
+  -- Another connection has just created it. Waiting for an advisory lock does not refresh the cached names of tables.
 end
 $$;
 
 -- Part two: windows.
 
--- Whether a budget's scope has a charge of this key, team and session in the window of this subject.
-create function farebox_counts(scope text, subject text, key text, team text, session text) returns boolean language sql immutable as $$
-  select case
-    when scope = 'all' then true
-    when scope like 'team:%' then team = substr(scope, 6)
-    when scope like 'key:% tag:session=%' then key = substr(split_part(scope, ' ', 1), 5) and session = split_part(scope, ' tag:session=', 2)
-    when scope like 'key:%' then key = substr(scope, 5)
-    when scope = 'each-key' then key = subject
-    else key = subject and team = substr(scope, 10)
-  end
-$$;
-
--- What the charges of a scope in a span add up to. An error where a sum is beyond 64 bits.
-create function farebox_charged(scope text, subject text, since bigint, until bigint, out spent bigint, out held bigint) language plpgsql as $$
-begin
-  if scope like 'key:% tag:session=%' then
-    select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
-    from charges c
-    where c.session = split_part(scope, ' tag:session=', 2) and c.admitted_at >= since and c.admitted_at < until
-      and farebox_counts(scope, subject, c.key, c.team, c.session);
-  elsif scope like 'key:%' or scope like 'each-key%' then
-    select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
-    from charges c
-    where c.key = case when scope like 'key:%' then substr(scope, 5) else subject end
-      and c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team, c.session);
-  else
-    select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
-    from charges c
-    where c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team, c.session);
-  end if;
-end
-$$;
-
--- The windows that are asked for as [{budget, subject, starts_at, ends_at}], by their seq in that order. Missing ones are made:
--- `made` names those, which farebox_fill_windows is to be called for once the charges in `late` are locked.
-create function farebox_open_windows(asked jsonb, out wins bigint[], out made bigint[], out late text[]) language plpgsql as $$
-begin
-  made := '{}';
-  late := '{}';
-  wins := farebox_find_windows(asked);
-  if array_position(wins, null) is null then
-    return;
-  end if;
-  with inserted as (
-    insert into budget_windows (budget, subject, starts_at, ends_at, spent, held)
-    select a.budget, a.subject, a.starts_at, a.ends_at, 0, 0
-    from jsonb_to_recordset(asked) a (budget bigint, subject text collate "C", starts_at bigint, ends_at bigint)
-    where not exists (select from budget_windows w where w.budget = a.budget and w.subject = a.subject and w.starts_at = a.starts_at)
-    order by a.budget, a.subject, a.starts_at
-    on conflict do nothing
-    returning seq
-  )
-  select coalesce(array_agg(seq), '{}') into made from inserted;
-  wins := farebox_find_windows(asked);
-  select coalesce(array_agg(c.id), '{}') into late
-  from budget_windows w join budgets b on b.seq = w.budget
-  join charges c on c.state = 'pending' and c.admitted_at >= w.starts_at and c.admitted_at < coalesce(w.ends_at, 9223372036854775807)
-    and farebox_counts(b.scope, w.subject, c.key, c.team, c.session)
-  where w.seq = any(made);
-end
-$$;
-
+-- Returns the seqs of windows, given as [{budget, subject, starts_at, ends_at}], in that order; null for a missing window.
 create function farebox_find_windows(asked jsonb) returns bigint[]
 language plpgsql set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -123,30 +64,92 @@ begin
 end
 $$;
 
--- Gives windows that were just made, and are empty, the sums of their charges. Charges that are pending in them count in them
--- from now on: they are locked already. A hold under a budget of the present version made its window itself, so no one places
--- another one meanwhile.
-create function farebox_fill_windows(made bigint[]) returns void language plpgsql as $$
-declare
-  each record;
+-- Returns the positions of missing windows in which charges may already count.
+create function farebox_unopened_windows(asked jsonb, wins bigint[]) returns integer[] language plpgsql as $$
 begin
-  for each in
-    select w.seq, w.subject, w.starts_at, coalesce(w.ends_at, 9223372036854775807) as ends_at, b.scope
-    from budget_windows w join budgets b on b.seq = w.budget where w.seq = any(made) order by w.seq
-  loop
-    update charges c set windows = c.windows || each.seq
-    where c.state = 'pending' and c.admitted_at >= each.starts_at and c.admitted_at < each.ends_at
-      and farebox_counts(each.scope, each.subject, c.key, c.team, c.session) and not each.seq = any(c.windows);
-    update budget_windows w set spent = charged.spent, held = charged.held
-    from farebox_charged(each.scope, each.subject, each.starts_at, each.ends_at) charged where w.seq = each.seq;
-  end loop;
+  return array(
+    select a.n
+    from rows from (jsonb_to_recordset(asked) as (budget bigint, starts_at bigint)) with ordinality a (budget, starts_at, n)
+    join budgets b on b.seq = a.budget
+    where wins[a.n] is null and (b.complete_from is null or a.starts_at < b.complete_from)
+  );
 end
 $$;
 
--- Part three: what a batch does with charges.
+-- Counts the new subjects that clients state, by key and day. A subject is new if this batch needs its first window. Returns the
+-- positions of the windows of subjects beyond the maximum. Stores the counts only if there are no such windows and `keeps` is true.
+-- `opened`: positions of windows that exist only because this batch needs them.
+create function farebox_count_subjects(asked jsonb, wins bigint[], subjects_max bigint, opened integer[], keeps boolean) returns integer[] language plpgsql as $$
+declare
+  keys text[];
+  positions integer[];
+  places bigint[];
+  refused integer[];
+begin
+  insert into new_subjects as s (key, day, subjects)
+  select f.key, max(f.day), 0 from farebox_new_subjects(asked, wins, opened) f group by f.key order by f.key collate "C"
+  on conflict (key) do update set
+    subjects = case when excluded.day > s.day then 0 else s.subjects end, day = greatest(s.day, excluded.day);
+  if not found then
+    return '{}';
+  end if;
+  -- Another proxy may have opened some of these windows before the rows were locked.
+  select array_agg(f.key), array_agg(f.n), array_agg(f.place) into keys, positions, places from farebox_new_subjects(asked, wins, opened) f;
+  refused := array(
+    select f.n from unnest(keys, positions, places) f (key, n, place) join new_subjects s on s.key = f.key where s.subjects + f.place > subjects_max
+  );
+  if refused = '{}' and keeps then
+    update new_subjects s set subjects = s.subjects + f.added
+    from (select u.key, max(u.place) as added from unnest(keys, places) u (key, place) group by u.key) f where s.key = f.key;
+  end if;
+  return refused;
+end
+$$;
 
--- The charges of these ids, locked in the order of id. Each month's index of ids is asked: a plan that went by the time, where a
--- month is new and nothing is known of its size, would read all of it.
+-- Returns the positions of missing windows whose subject is new and stated by clients, and numbers the subjects of each key.
+create function farebox_new_subjects(asked jsonb, wins bigint[], opened integer[]) returns table (n integer, key text, day text, place bigint) language plpgsql as $$
+begin
+  return query
+    select a.n::integer, a.key, a.day, dense_rank() over (partition by a.key order by a.subject collate "C")
+    from rows from (jsonb_to_recordset(asked) as (budget bigint, subject text, starts_at bigint, key text, day text)) with ordinality a (budget, subject, starts_at, key, day, n)
+    where (wins[a.n] is null or a.n = any(opened)) and a.key is not null
+      and not exists (
+        select from budget_windows w
+        where w.budget = a.budget and w.subject = a.subject collate "C" and not (a.n = any(opened) and w.starts_at = a.starts_at)
+      );
+end
+$$;
+
+-- Creates the missing windows, in which no charge counts yet. Returns the seqs of all windows.
+create function farebox_create_windows(asked jsonb) returns bigint[] language plpgsql as $$
+begin
+  insert into budget_windows (budget, subject, starts_at, ends_at, spent, held)
+  select a.budget, a.subject, a.starts_at, a.ends_at, 0, 0
+  from jsonb_to_recordset(asked) a (budget bigint, subject text collate "C", starts_at bigint, ends_at bigint)
+  where not exists (select from budget_windows w where w.budget = a.budget and w.subject = a.subject and w.starts_at = a.starts_at)
+  order by a.budget, a.subject, a.starts_at
+  on conflict do nothing;
+  return farebox_find_windows(asked);
+end
+$$;
+
+-- Returns true if the model conditions of the scope permit that a charge for this model counts in the window of this subject.
+create function farebox_counts_model(scope text, subject text, entry text) returns boolean language sql immutable as $$
+  select coalesce(bool_and(case when word = 'each-model'
+    then entry = replace(replace(split_part(subject, ' ', place::integer), '%20', ' '), '%25', '%')
+    else entry like replace(regexp_replace(replace(replace(substr(word, 7), '%20', ' '), '%25', '%'), '([\\%_])', '\\\1', 'g'), '*', '%')
+  end), true)
+  from (
+    select word, row_number() over (partition by word like 'each-%' order by n) as place
+    from string_to_table(scope, ' ') with ordinality words (word, n)
+  ) placed
+  where word = 'each-model' or word like 'model:%'
+$$;
+
+-- Part three: settlement of charges.
+
+-- Locks charges in the order of their ids and returns them. The plan must use each partition's index on id. A plan by time would
+-- read a whole new partition, because PostgreSQL does not know its size yet.
 create function farebox_lock_charges(ids text[]) returns charges[] language plpgsql as $$
 begin
   return (
@@ -156,9 +159,9 @@ begin
 end
 $$;
 
--- Ends those of the locked charges that are pending as `settles` says, and returns them as they are now. `orphan`: only while no
--- known task pays from it. "assumed" is the hold itself, as the ledger has it: an extension may have been granted without the
--- caller receiving the reply.
+-- Settles pending charges among the locked ones as `settles` states, and returns them with their new values. `orphan`: settle
+-- only if no known task belongs to the charge. The formula "assumed" charges the hold in the ledger, because an extension may
+-- have been granted although the caller never received the reply.
 create function farebox_end_charges(settles jsonb, ids text[]) returns charges[]
 language plpgsql set enable_nestloop = off as $$
 declare
@@ -167,12 +170,13 @@ begin
   with done as (
     update charges c set
       state = g.state, ${settled columns from g},
+      entry = case when c.entries::jsonb ? g.answered then g.answered else c.entry end, entries = null,
       cost = case when g.formula = 'assumed' then c.hold else g.cost end,
       list_cost = case when g.formula = 'assumed' then c.hold else g.list_cost end,
       overage = case when g.formula <> 'assumed' and g.cost > c.hold then g.cost - c.hold else 0 end,
       in_doubt = case when g.doubts is not null then coalesce(case when g.formula = 'assumed' then c.hold else g.cost end, 0) else 0 end
-    from jsonb_to_recordset(settles) g (id text, orphan boolean, state text, ${settled columns with types})
-    -- Found by their ids alone: the plan must not go by way of all that is pending, or of all of a time.
+    from jsonb_to_recordset(settles) g (id text, orphan boolean, state text, answered text, ${settled columns with types})
+    -- Charges are found by id alone. The plan must not scan all pending charges or a time range.
     where c.id = any(ids) and c.id = g.id and c.state || '' = 'pending'
       and not (coalesce(g.orphan, false) and exists (select from tasks where tasks.charge = g.id))
     returning c as charge
@@ -185,8 +189,8 @@ begin
 end
 $$;
 
--- What is answered of charges that have ended: [id, first, state, cost, overage]. Of those that were to end and are not here
--- there is no such charge.
+-- Returns the replies for settled charges: [id, first, state, cost, overage]. A charge that is missing from the replies does not
+-- exist.
 create function farebox_settle_replies(locked charges[], ended charges[]) returns jsonb language plpgsql as $$
 begin
   return (
@@ -200,23 +204,23 @@ begin
 end
 $$;
 
--- Adds posted charges to the rollups, each row once and in the order of their keys. Each proxy writes rows of its own shard.
--- `days`: [{day, starts_at, ends_at}], all that they are of.
+-- Adds posted charges to the rollups. Updates each row once, in the order of the keys. Each proxy writes to its own shard.
+-- `days` contains all days of these charges: [{day, starts_at, ends_at}].
 create function farebox_roll_up(days jsonb, ended charges[], own_shard bigint) returns void language plpgsql as $$
 begin
   insert into rollup_quarter as r (
-    starts_at, key, team, model, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
+    starts_at, key, team, model, entry, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
     cache_write_1h, audio_input, image_input, output, reasoning, audio_output, image_output, cost, list_cost, in_doubt
   )
-  select c.admitted_at - c.admitted_at % 900000, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
+  select c.admitted_at - c.admitted_at % 900000, c.key, coalesce(c.team, ''), c.model, coalesce(c.entry, c.model), coalesce(c.price_group, ''), c.source, own_shard,
     count(*), count(*) filter (where c.cost is null), count(*) filter (where c.retry > 0),
     coalesce(sum(c.input), 0), coalesce(sum(c.cached_input), 0), coalesce(sum(c.cache_write), 0),
     coalesce(sum(c.cache_write_1h), 0), coalesce(sum(c.audio_input), 0), coalesce(sum(c.image_input), 0),
     coalesce(sum(c.output), 0), coalesce(sum(c.reasoning), 0), coalesce(sum(c.audio_output), 0),
     coalesce(sum(c.image_output), 0), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0), coalesce(sum(c.in_doubt), 0)
   from unnest(ended) c where c.state = 'posted'
-  group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
-  on conflict (starts_at, key, team, model, price_group, source, shard) do update set
+  group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3, 4, 5, 6, 7
+  on conflict (starts_at, key, team, model, entry, price_group, source, shard) do update set
     requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced,
     retries = r.retries + excluded.retries, input = r.input + excluded.input,
     cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
@@ -227,10 +231,10 @@ begin
     list_cost = r.list_cost + excluded.list_cost, in_doubt = r.in_doubt + excluded.in_doubt;
 
   insert into rollup_day as r (
-    day, key, team, model, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
+    day, key, team, model, entry, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
     cache_write_1h, audio_input, image_input, output, reasoning, audio_output, image_output, cost, list_cost, in_doubt
   )
-  select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
+  select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.entry, c.model), coalesce(c.price_group, ''), c.source, own_shard,
     count(*), count(*) filter (where c.cost is null), count(*) filter (where c.retry > 0),
     coalesce(sum(c.input), 0), coalesce(sum(c.cached_input), 0), coalesce(sum(c.cache_write), 0),
     coalesce(sum(c.cache_write_1h), 0), coalesce(sum(c.audio_input), 0), coalesce(sum(c.image_input), 0),
@@ -239,8 +243,8 @@ begin
   from jsonb_to_recordset(days) d (day text, starts_at bigint, ends_at bigint)
   join unnest(ended) c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at
   where c.state = 'posted'
-  group by 1, 2, 3, 4, 5, 6 order by d.day collate "C", 2, 3, 4, 5, 6
-  on conflict (day, key, team, model, price_group, source, shard) do update set
+  group by 1, 2, 3, 4, 5, 6, 7 order by d.day collate "C", 2, 3, 4, 5, 6, 7
+  on conflict (day, key, team, model, entry, price_group, source, shard) do update set
     requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced,
     retries = r.retries + excluded.retries, input = r.input + excluded.input,
     cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
@@ -252,8 +256,8 @@ begin
 end
 $$;
 
--- Binds, sees and ends tasks, in the order of their ids; answers as src/ports/task-store.ts has it, in the order given. The
--- charges of those that are bound or ended are locked.
+-- Binds, updates and ends tasks in the order of their ids. Returns the replies of src/ports/task-store.ts in the given order.
+-- The charges of bound and ended tasks are locked.
 create function farebox_write_tasks(asked jsonb, locked charges[]) returns jsonb language plpgsql as $$
 declare
   each record;
@@ -283,7 +287,7 @@ begin
 end
 $$;
 
--- 'ok', 'taken' or 'no_such_charge'.
+-- Binds a task to a charge. Returns 'ok', 'taken' or 'no_such_charge'.
 create function farebox_bind_task(asked jsonb, is_pending boolean) returns text language plpgsql as $$
 declare
   pays text := (select charge from tasks where task_id = asked ->> 'task_id');
@@ -301,29 +305,33 @@ begin
 end
 $$;
 
--- Part four: admission. What a window has left is known in two ways: `room` is what may be granted from its own row, and `gap`
--- what its limit is above all that is spent and held, wherever it stands. A slot is a lease of one window; its `idle` part is
--- what it was granted and holds nothing, null in a soft budget, which has no end.
+-- Part four: admission. Two numbers describe the remaining amount of a window: `room` can be granted from its own row, and
+-- `gap` is its limit minus all amounts spent and held, including those in leases. A slot is a lease of one window. Its `idle`
+-- part is granted but neither spent nor held; it is null for a soft budget, which has no limit to lease from.
 
--- The slice of a window that a lease takes when it is short: a part of what is left for each of those who share it, as long as
--- that is worth several holds of this size. So slices shrink as the budget nears its end.
+-- Returns the slice that a lease takes from a window when it needs more: a quarter of each proxy's equal part of the room. Returns
+-- 0 if the slice is smaller than eight holds of this amount. So slices shrink as the budget approaches its limit.
 create function farebox_slice(room bigint, sharers integer, amount bigint) returns bigint language sql immutable as $$
   select case when room / (4 * sharers) >= 8 * amount::numeric then room / (4 * sharers) else 0 end
 $$;
 
--- Decides on holds and extensions one by one, over arrays. Reads and writes no table.
+-- Decides claims one by one, using arrays only. Reads and writes no table.
 --
--- A claim is a hold of `amounts` (null: only looked at), or, where `at_least` is not null, an extension by as much of it as there is room for. It counts
--- in the items of its set, each a window with a slot: 0 for none. What is `weightless` (a hold without an amount) moves nothing. `by_lease`: holds may go into slots, and slices be taken.
--- Whole answers: what was granted (null: refused), what the tightest hard window has left, the windows of those in whose slots
--- it stands, and for a refused one which windows were short at what gap; `again`: others have idle parts of those.
--- Then what moves, by window and by slot, of those slots that are used.
+-- A claim is a hold of `amounts` (null: returns the remaining amount only) or an extension, if `at_least` is not null. An
+-- extension is granted as much of its amount as the windows have room for. Each claim counts in the items of its set. An item is
+-- a window and a slot; slot 0 means no lease. `weightless` claims (extensions of a hold without an amount) change no sum.
+-- `by_lease`: holds may use slots, and slots may take slices.
+--
+-- Returns for each claim: the granted amount (null: refused); the remaining amount of the tightest hard window; the remaining
+-- amount of the tightest window that limits one key (`one_key`); the windows whose slots contain the hold; for a refusal, the
+-- windows without room and their gaps; and `again`: true if other leases have idle amounts. Then returns the changes by window,
+-- and by slot for the used slots.
 create function farebox_admit(
   by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[], weightless boolean[],
   set_from integer[], set_to integer[], item_window integer[], item_slot integer[],
   wins bigint[], hard boolean[], gap bigint[], room bigint[], elsewhere bigint[], locked boolean[],
-  idle bigint[], slot_spent bigint[],
-  out granted bigint[], out rest bigint[], out leased text[], out short text[], out again boolean[],
+  idle bigint[], slot_spent bigint[], one_key boolean[],
+  out granted bigint[], out rest bigint[], out key_rest bigint[], out leased text[], out short text[], out again boolean[],
   out w_spent bigint[], out w_held bigint[], out w_leased bigint[], out used integer[], out s_granted bigint[], out s_held bigint[], out s_spent bigint[]
 ) language plpgsql as $$
 declare
@@ -331,13 +339,15 @@ declare
   slack bigint;
   p integer;
   s integer;
-  -- For each item of the present claim where it goes: 'lease', 'slice' (a lease that takes one), 'top' (one that takes what it lacks), 'row'.
+  -- Where each item of the current claim goes: 'lease'; 'slice' (a lease that first takes a slice); 'top' (a lease that takes only
+  -- the missing amount); 'row' (the window's own row).
   ways text[] := '{}';
   slice bigint;
   is_short boolean;
 begin
   granted := array_fill(null::bigint, array[cardinality(sets)]);
   rest := granted;
+  key_rest := granted;
   leased := array_fill(null::text, array[cardinality(sets)]);
   short := leased;
   again := array_fill(false, array[cardinality(sets)]);
@@ -354,7 +364,7 @@ begin
       continue;
     end if;
 
-    -- An extension is granted as much as the tightest window has room for.
+    -- Grants an extension as much as the tightest window has room for.
     if at_least[c] is not null then
       for i in set_from[sets[c]] .. set_to[sets[c]] loop
         p := item_window[i];
@@ -412,7 +422,7 @@ begin
         else
           if ways[i] = 'slice' then
             slice := farebox_slice(room[p], sharers, amount);
-            -- What the slot has spent goes to the window's row.
+            -- Moves the slot's spent amount to the window's row.
             w_spent[p] := w_spent[p] + slot_spent[s];
             w_leased[p] := w_leased[p] - slot_spent[s];
             s_spent[s] := s_spent[s] - slot_spent[s];
@@ -439,15 +449,18 @@ begin
       end if;
       if hard[p] then
         rest[c] := least(rest[c], greatest(gap[p], 0));
+        if one_key[p] then
+          key_rest[c] := least(key_rest[c], greatest(gap[p], 0));
+        end if;
       end if;
     end loop;
   end loop;
 end
 $$;
 
--- Part five: what moves in windows and leases.
+-- Part five: changes of windows and leases.
 
--- Sums to be added, by window and by lease. One that stands in both is in both: what a lease was granted is `leased` in the
+-- Amounts to add to windows and leases. A lease's granted amount changes in both places: it is also part of `leased` in the
 -- window's row.
 create type farebox_moves as (
   wins bigint[], spent bigint[], held bigint[], leased bigint[],
@@ -465,8 +478,18 @@ begin
 end
 $$;
 
--- What the end of charges moves: in the window's row where the hold stands there, in the lease where it stands in one.
-create function farebox_moves_of(ended charges[]) returns farebox_moves language plpgsql as $$
+-- Returns true if charges for this model count in a window.
+create function farebox_answers(win bigint, entry text) returns boolean language plpgsql as $$
+begin
+  return (
+    select farebox_counts_model(b.scope, w.subject, farebox_answers.entry) from budget_windows w join budgets b on b.seq = w.budget where w.seq = win
+  );
+end
+$$;
+
+-- Returns the changes that settled charges cause: in a lease if the hold is in one, otherwise in the window's row. The cost of a
+-- charge in `several`, which several models might have answered, counts only in the windows of the model that did.
+create function farebox_moves_of(ended charges[], several text[]) returns farebox_moves language plpgsql as $$
 declare
   m farebox_moves := row('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 begin
@@ -476,14 +499,14 @@ begin
   select coalesce(array_agg(win), '{}'), coalesce(array_agg(spent), '{}'), coalesce(array_agg(held), '{}'), coalesce(array_agg(0), '{}')
   into m.wins, m.spent, m.held, m.leased
   from (
-    select win, sum(coalesce(e.cost, 0)) as spent, -sum(coalesce(e.hold, 0)) as held
+    select win, sum(case when e.id = any(several) and not farebox_answers(win, e.entry) then 0 else coalesce(e.cost, 0) end) as spent, -sum(coalesce(e.hold, 0)) as held
     from unnest(ended) e cross join lateral unnest(e.windows) win where not win = any(e.leased) group by win
   ) direct;
   if exists (select from unnest(ended) e where e.leased <> '{}') then
     select array_agg(win), array_agg(owner), array_agg(0), array_agg(spent), array_agg(held)
     into m.l_wins, m.l_owners, m.l_granted, m.l_spent, m.l_held
     from (
-      select win, e.owner, sum(coalesce(e.cost, 0)) as spent, -sum(coalesce(e.hold, 0)) as held
+      select win, e.owner, sum(case when e.id = any(several) and not farebox_answers(win, e.entry) then 0 else coalesce(e.cost, 0) end) as spent, -sum(coalesce(e.hold, 0)) as held
       from unnest(ended) e cross join lateral unnest(e.leased) win group by win, e.owner
     ) by_lease;
   end if;
@@ -491,7 +514,7 @@ begin
 end
 $$;
 
--- Locks these leases in order: of the windows `whole` all, of the others those named.
+-- Locks leases in order: all leases of the windows in `whole`, and the named leases of other windows.
 create function farebox_lock_leases(l_wins bigint[], l_owners bigint[], whole bigint[]) returns void language plpgsql as $$
 begin
   perform from window_leases l
@@ -500,8 +523,8 @@ begin
 end
 $$;
 
--- What must be granted to locked leases for what was posted beyond the holds in them: what a window knows to be out is never
--- less than what is. One that was given back meanwhile, because nothing was held in it, is made again.
+-- Returns the grants that locked leases need for amounts posted above their holds. A window's leased amount is never less than
+-- what its leases hold and have spent. A lease that was returned meanwhile, because it held nothing, is created again.
 create function farebox_overage(m farebox_moves) returns farebox_moves language plpgsql as $$
 begin
   return (
@@ -517,7 +540,7 @@ begin
 end
 $$;
 
--- Takes the idle parts of all leases of these windows back, where they are more than nothing after what moves; all are locked.
+-- Takes back the idle parts of all leases of these windows, after the changes in `m`. All leases are locked.
 create function farebox_collect(wins bigint[], m farebox_moves) returns farebox_moves language plpgsql as $$
 begin
   return (
@@ -536,7 +559,7 @@ begin
 end
 $$;
 
--- Applies what moves to locked rows. A lease that is not there yet is made; of a soft budget nothing is granted: null.
+-- Writes changes to locked rows. Creates missing leases. A soft budget's lease has null as its grant.
 create function farebox_write_moves(m farebox_moves) returns void language plpgsql as $$
 begin
   update budget_windows w set spent = w.spent + d.spent, held = w.held + d.held, leased = w.leased + d.leased
@@ -564,7 +587,7 @@ begin
 end
 $$;
 
--- Moves what ended, where nothing is claimed beside it.
+-- Writes the changes of settled charges in a batch without claims.
 create function farebox_settle(m farebox_moves) returns void language plpgsql as $$
 begin
   if m.l_wins <> '{}' then
@@ -576,10 +599,10 @@ begin
 end
 $$;
 
--- Part six: a batch.
+-- Part six: batches.
 
--- Writes the holds that were admitted, as pending: so many are `wanted`. One that is there already by now was written by another connection meanwhile:
--- an error that asks to be tried again.
+-- Inserts the admitted holds as pending charges. If fewer than `wanted` were inserted, another connection has just inserted one
+-- of them. The function then raises an error that asks the caller to retry.
 create function farebox_insert_holds(claims jsonb, run bigint, wanted integer, granted bigint[], set_wins text[], leased text[]) returns void language plpgsql as $$
 declare
   written integer;
@@ -599,36 +622,48 @@ begin
 end
 $$;
 
--- One batch of a run: settlements first, then claims (holds and extensions) in their order, then tasks. All ids in it are
--- different. `version` is that of the budgets by which windows and days were named: where it is another one by now, or the
--- run has ended, nothing is done and the answer says so.
+-- Applies one batch of a run: settlements first, then claims (holds and extensions) in their order, then tasks. No two commands
+-- name the same charge or task. `version` is the version of the budgets that the caller used to name windows and days. If the
+-- ledger has another version, or if the run has ended, nothing is written and the reply says so.
 --
---   options {leases, sharers, collect}   whether holds may go into the run's own leases; how many share a window; whether the idle
---                                        parts of all leases are taken back first, for claims that found others to have some
---           {functions}                  the digest of the functions that the caller was written for
---   batch   {ids}                        all charges that it names
---           {prices}                     [{id, canonical}], by id
---           {windows}                    [{budget, subject, starts_at, ends_at, hard}] of the holds, by budget, subject and start
---           {sets}                       {from, to, items}: which windows a caller counts in, as positions
---           {days}                       the days of the settlements
---           {settles, claims, tasks}     see the functions above; a claim is {op: hold | extend, id, set, amount, at_least, ...}
+--   options {subjects_max}                 largest number of new subjects that clients state, per key and day
+--           {leases, sharers, collect}     whether holds may use the run's leases; the number of proxies that share a window;
+--                                          whether to take back idle parts of all leases first, to repeat claims without room
+--           {functions}                    digest of the functions that the caller expects
+--   batch   {ids}                          all charges that it names
+--           {prices}                       [{id, canonical}], by id
+--           {windows}                      [{budget, subject, starts_at, ends_at}] of the holds, by budget, subject and start;
+--                                          with {key, day} if clients state the subject
+--           {at}                           latest instant of its claims, at which raises must be in force in the window; raises only
+--                                          end within a window, so it admits no claim that an earlier instant would refuse
+--           {is_raised}                    whether a budget of these windows has raises
+--           {hard}                         whether each of these windows is hard
+--           {one_key}                      whether each of these windows limits a single key
+--           {set_from, set_to, set_items}  the windows in which each caller counts, as positions in `windows`
+--           {days}                         days of the settlements
+--           {settles, claims, tasks}       see the functions above; a claim is {op: hold | extend, id, set, amount, at_least, ...}
 create function farebox_apply(run bigint, version bigint, options jsonb, batch jsonb) returns jsonb
 language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   class integer := 'budgets'::regclass::oid::integer;
-  settles jsonb := batch -> 'settles';
-  claims jsonb := batch -> 'claims';
-  tasks jsonb := batch -> 'tasks';
-  ids text[] := array(select jsonb_array_elements_text(batch -> 'ids'));
+  prices jsonb;
+  settles jsonb;
+  claims jsonb;
+  tasks jsonb;
+  ids text[];
   wins bigint[];
-  made bigint[];
-  late text[];
-  locked charges[];
+  unopened integer[];
+  opened integer[] := '{}';
+  refused integer[];
+  locked charges[] := '{}';
   ended charges[] := '{}';
+  moves farebox_moves;
   admitted jsonb := '{"claims": []}';
 begin
+  select b.ids, b.prices, b.settles, b.claims, b.tasks into ids, prices, settles, claims, tasks
+  from jsonb_to_record(batch) b (ids text[], prices jsonb, settles jsonb, claims jsonb, tasks jsonb);
   perform pg_advisory_xact_lock_shared(class, 0);
-  -- A proxy that slept through an upgrade would have its batch read by another release's rules.
+  -- After an upgrade, these functions would misread the batch of another release.
   if options ->> 'functions' is distinct from (select m.functions from farebox_migrations m order by m.version desc limit 1) then
     raise exception 'another release of Farebox has upgraded the ledger; restart this process with that release' using errcode = 'FB001';
   end if;
@@ -641,34 +676,41 @@ begin
       return '{"refused": "fenced"}';
     end if;
   end if;
-  if batch -> 'prices' <> '[]' then
+  wins := farebox_find_windows(batch -> 'windows');
+  if options ? 'opened' then
+    opened := array(select n::integer from jsonb_array_elements_text(options -> 'opened') n);
+  end if;
+  if array_position(wins, null) is not null or opened <> '{}' then
+    unopened := farebox_unopened_windows(batch -> 'windows', wins);
+    refused := farebox_count_subjects(batch -> 'windows', wins, (options ->> 'subjects_max')::bigint, opened, unopened = '{}');
+    if refused <> '{}' then
+      return jsonb_build_object('refused', 'subjects', 'windows', refused);
+    end if;
+    if unopened <> '{}' then
+      return jsonb_build_object('refused', 'unopened', 'windows', unopened);
+    end if;
+  end if;
+  if prices <> '[]' then
     insert into price_versions (id, canonical)
-    select p.id, p.canonical from jsonb_to_recordset(batch -> 'prices') p (id text, canonical text) order by p.id collate "C"
+    select p.id, p.canonical from jsonb_to_recordset(prices) p (id text, canonical text) order by p.id collate "C"
     on conflict do nothing;
   end if;
 
-  select o.wins, o.made, o.late into wins, made, late from farebox_open_windows(batch -> 'windows') o;
-  if late <> '{}' then
-    locked := farebox_lock_charges(ids || late);
-  elsif ids <> '{}' then
-    locked := farebox_lock_charges(ids);
-  else
-    locked := '{}';
+  if array_position(wins, null) is not null then
+    wins := farebox_create_windows(batch -> 'windows');
   end if;
-  if made <> '{}' then
-    perform farebox_fill_windows(made);
-    if late <> '{}' then
-      locked := farebox_lock_charges(ids);
-    end if;
+  if ids <> '{}' then
+    locked := farebox_lock_charges(ids);
   end if;
 
   if settles <> '[]' then
     ended := farebox_end_charges(settles, ids);
   end if;
+  moves := farebox_moves_of(ended, array(select l.id from unnest(locked) l where l.entries is not null));
   if claims <> '[]' then
-    admitted := farebox_claim(run, options, batch, wins, locked, farebox_moves_of(ended));
+    admitted := farebox_claim(run, options, batch, wins, locked, moves);
   elsif ended <> '{}' then
-    perform farebox_settle(farebox_moves_of(ended));
+    perform farebox_settle(moves);
   end if;
   if exists (select from unnest(ended) e where e.state = 'posted') then
     perform farebox_roll_up(batch -> 'days', ended, coalesce(run, 0) % 8);
@@ -680,22 +722,25 @@ begin
 end
 $$;
 
--- The claims of a batch: which leases and windows they need, what becomes of them, and what that moves beside the settlements.
+-- Decides and writes a batch's claims, together with the changes that its settlements cause.
 create function farebox_claim(run bigint, options jsonb, batch jsonb, wins bigint[], locked charges[], m farebox_moves) returns jsonb language plpgsql as $$
 declare
-  claims jsonb := batch -> 'claims';
-  collect boolean := options -> 'collect';
-  sharers integer := options -> 'sharers';
-  by_lease boolean := (options -> 'leases')::boolean and not collect;
-  set_from integer[] := array(select jsonb_array_elements_text(batch #> '{sets,from}'));
-  set_to integer[] := array(select jsonb_array_elements_text(batch #> '{sets,to}'));
-  item_window integer[] := array(select jsonb_array_elements_text(batch #> '{sets,items}'));
+  claims jsonb;
+  collect boolean;
+  sharers integer;
+  by_lease boolean;
+  set_from integer[];
+  set_to integer[];
+  item_window integer[];
   item_slot integer[];
   slot_window integer[] := '{}';
   slot_owner bigint[] := '{}';
-  is_hard boolean[] := array(select jsonb_array_elements_text(jsonb_path_query_array(batch, '$.windows[*].hard')));
+  is_hard boolean[];
+  one_key boolean[];
   known boolean[];
   weightless boolean[];
+  at_ms bigint;
+  is_raised boolean;
   sets integer[];
   amounts bigint[];
   at_least bigint[];
@@ -705,6 +750,10 @@ declare
   f record;
   a record;
 begin
+  select b.claims, b.at, b.is_raised, b.set_from, b.set_to, b.set_items, b.hard, b.one_key, o.collect, o.sharers, o.leases and not o.collect
+  into claims, at_ms, is_raised, set_from, set_to, item_window, is_hard, one_key, collect, sharers, by_lease
+  from jsonb_to_record(batch) b (claims jsonb, at bigint, is_raised boolean, set_from integer[], set_to integer[], set_items integer[], hard boolean[], one_key boolean[]),
+    jsonb_to_record(options) o (leases boolean, sharers integer, collect boolean);
   if by_lease then
     slot_window := array(select generate_subscripts(wins, 1));
     slot_owner := array_fill(run, array[cardinality(wins)]);
@@ -720,6 +769,7 @@ begin
   if at_least <> array_fill(null::bigint, array[cardinality(at_least)]) then
     select e.* into sets, set_from, set_to, item_window, item_slot, slot_window, slot_owner, wins
     from farebox_extension_sets(claims, locked, sets, set_from, set_to, item_window, item_slot, slot_window, slot_owner, wins) e;
+    is_raised := true;
   end if;
 
   if slot_window <> '{}' or m.l_wins <> '{}' or collect then
@@ -738,11 +788,15 @@ begin
     when slot_window = '{}' then wins
     else farebox_short_windows(wins, sets, amounts, set_from, set_to, item_window, item_slot, idle)
   end;
+  -- When a raise ends, the idle amounts of leases may exceed the new limit. The gap is exact only in a locked window.
+  if is_raised and slot_window <> '{}' then
+    needed := needed || array(select w.seq from budget_windows w join budgets b on b.seq = w.budget where w.seq = any(wins) and b.is_raised = 1);
+  end if;
   perform from budget_windows where seq = any(needed) order by seq for update;
-  select * into f from farebox_figures(wins, m, slot_window, idle);
+  select * into f from farebox_figures(at_ms, wins, m, slot_window, idle);
   select * into a from farebox_admit(
     by_lease, sharers, sets, amounts, at_least, weightless, set_from, set_to, item_window, item_slot,
-    wins, f.hard, f.gap, f.room, f.elsewhere, array(select win = any(needed) from unnest(wins) win), idle, slot_spent
+    wins, f.hard, f.gap, f.room, f.elsewhere, array(select win = any(needed) from unnest(wins) win), idle, slot_spent, one_key
   );
 
   perform farebox_write_moves(farebox_both(m, (
@@ -752,11 +806,11 @@ begin
     array(select a.s_held[s] from unnest(a.used) s)
   )::farebox_moves));
   perform farebox_write_claims(run, batch, a.granted, at_least, set_from, set_to, item_window, wins, a.leased);
-  return farebox_claim_replies(at_least, wins, sets, known, f.spent, a.granted, a.rest, a.short, a.again);
+  return farebox_claim_replies(at_ms, at_least, wins, sets, known, f.spent, a.granted, a.rest, a.key_rest, a.short, a.again);
 end
 $$;
 
--- Adds, for each extension of a pending charge, the set of windows that it counts in, with the leases in which its hold stands.
+-- Adds the set of windows of each extension of a pending charge, with the leases that contain its hold.
 create function farebox_extension_sets(
   claims jsonb, locked charges[], inout sets integer[], inout set_from integer[], inout set_to integer[], inout item_window integer[], inout item_slot integer[],
   inout slot_window integer[], inout slot_owner bigint[], inout wins bigint[]
@@ -796,7 +850,7 @@ begin
 end
 $$;
 
--- What the slots have that is idle after what moves (null in a soft budget), and what is spent in them.
+-- Returns the idle and the spent amount of each slot after the changes. `idle` is null in a soft budget.
 create function farebox_slots(wins bigint[], is_hard boolean[], slot_window integer[], slot_owner bigint[], m farebox_moves, out idle bigint[], out spent bigint[]) language plpgsql as $$
 begin
   if slot_window = '{}' then
@@ -818,7 +872,7 @@ begin
 end
 $$;
 
--- The windows whose own rows the claims need: where they do not go into a lease, or it has not enough for all of them.
+-- Returns the windows whose own rows the claims need. These windows have no lease, or a lease with too little idle for all claims.
 create function farebox_short_windows(
   wins bigint[], sets integer[], amounts bigint[], set_from integer[], set_to integer[], item_window integer[], item_slot integer[], idle bigint[]
 ) returns bigint[] language plpgsql immutable as $$
@@ -835,17 +889,25 @@ begin
 end
 $$;
 
--- Of each window, after what moves: whether it is hard; how far its limit is above all that is spent and held; what may be
--- granted from its row; what is idle in leases that are no slots; and all that is spent.
+-- Returns the raises that are in force in a window at an instant, or at the nearest instant inside the window. An extension counts
+-- in the windows of its hold's admission, which may have ended. Sorts the raises by seq.
+create function farebox_raises(win budget_windows, at_ms bigint) returns setof raises language sql stable as $$
+  select r.* from raises r, greatest(win.starts_at, least(at_ms, win.ends_at - 1)) inside
+  where r.budget = win.budget and r.subject = win.subject collate "C" and r.starts_at <= inside and (r.until is null or r.until > inside)
+  order by r.seq
+$$;
+
+-- Returns for each window, after the changes: whether it is hard; its limit minus all amounts spent and held; the amount that its
+-- row can grant; the idle amount in leases that are not slots; and the total amount spent.
 create function farebox_figures(
-  wins bigint[], m farebox_moves, slot_window integer[], idle bigint[],
+  at_ms bigint, wins bigint[], m farebox_moves, slot_window integer[], idle bigint[],
   out hard boolean[], out gap bigint[], out room bigint[], out elsewhere bigint[], out spent bigint[]
 ) language plpgsql as $$
 begin
     select
       coalesce(array_agg(b.mode = 'hard' order by x.p), '{}'),
-      coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - all_spent - all_held end order by x.p), '{}'),
-      coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - w.spent - w.held - w.leased - coalesce(d.spent + d.held + d.leased, 0) end order by x.p)::bigint[], '{}'),
+      coalesce(array_agg(case when b.mode = 'hard' then most - all_spent - all_held end order by x.p), '{}'),
+      coalesce(array_agg(case when b.mode = 'hard' then most - w.spent - w.held - w.leased - coalesce(d.spent + d.held + d.leased, 0) end order by x.p)::bigint[], '{}'),
       coalesce(array_agg(coalesce(l.idle, 0) + coalesce(dl.idle, 0) - coalesce((select sum(farebox_figures.idle[s]) from generate_subscripts(slot_window, 1) s where slot_window[s] = x.p), 0) order by x.p)::bigint[], '{}'),
       coalesce(array_agg(all_spent order by x.p), '{}')
     into hard, gap, room, elsewhere, spent
@@ -864,12 +926,13 @@ begin
     ) l on true
     cross join lateral (
       select (w.spent + coalesce(l.spent, 0) + coalesce(d.spent, 0) + coalesce(dl.spent, 0))::bigint as all_spent,
-        (w.held + coalesce(l.held, 0) + coalesce(d.held, 0) + coalesce(dl.held, 0))::bigint as all_held
+        (w.held + coalesce(l.held, 0) + coalesce(d.held, 0) + coalesce(dl.held, 0))::bigint as all_held,
+        b.amount_limit + case when b.is_raised = 0 then 0 else (select coalesce(sum(r.amount), 0)::bigint from farebox_raises(w, at_ms) r) end as most
     ) whole;
 end
 $$;
 
--- Enlarges the holds of extensions that were granted.
+-- Adds granted extensions to the holds of their charges.
 create function farebox_enlarge_holds(claims jsonb, granted bigint[]) returns void
 language plpgsql set enable_nestloop = off as $$
 begin
@@ -880,7 +943,7 @@ begin
 end
 $$;
 
--- Writes what was granted: new charges, and larger holds.
+-- Writes the granted claims: new charges, and larger holds.
 create function farebox_write_claims(
   run bigint, batch jsonb, granted bigint[], at_least bigint[], set_from integer[], set_to integer[], item_window integer[], wins bigint[], leased text[]
 ) returns void language plpgsql as $$
@@ -908,10 +971,11 @@ begin
 end
 $$;
 
--- What is answered to each claim: [ok, room], [granted, amount], [not_pending], [looked, room, known], or
--- [short, again, [[window, gap], ...]] with `windows` beside: [budget, subject, starts_at, ends_at, spent] of each.
+-- Returns the reply to each claim: [ok, room, key room], [granted, amount], [not_pending], [looked, room, key room, known],
+-- or [short, again, [[window, gap], ...]]. For short claims, `windows` contains [budget, subject, starts_at, ends_at, spent,
+-- [[amount, starts_at, until] of each raise]] of each window.
 create function farebox_claim_replies(
-  at_least bigint[], wins bigint[], sets integer[], known boolean[], all_spent bigint[], granted bigint[], rest bigint[], short text[], again boolean[]
+  at_ms bigint, at_least bigint[], wins bigint[], sets integer[], known boolean[], all_spent bigint[], granted bigint[], rest bigint[], key_rest bigint[], short text[], again boolean[]
 ) returns jsonb language plpgsql as $$
 declare
   replies jsonb[] := '{}';
@@ -921,23 +985,25 @@ begin
     replies[c] := case
       when at_least[c] is not null and granted[c] is not null then jsonb_build_array('granted', granted[c]::text)
       when at_least[c] is not null and sets[c] is null then jsonb_build_array('not_pending')
-      when granted[c] is not null then jsonb_build_array('ok', rest[c]::text)
+      when granted[c] is not null then jsonb_build_array('ok', rest[c]::text, key_rest[c]::text)
       when short[c] is not null then jsonb_build_array('short', again[c], ('[' || short[c] || ']')::jsonb)
-      else jsonb_build_array('looked', rest[c]::text, known[c])
+      else jsonb_build_array('looked', rest[c]::text, key_rest[c]::text, known[c])
     end;
   end loop;
   if array_remove(short, null) <> '{}' then
-    select jsonb_agg(jsonb_build_array(w.budget, w.subject, w.starts_at, w.ends_at, all_spent[x.p]::text) order by x.p) into shown
+    select jsonb_agg(jsonb_build_array(w.budget, w.subject, w.starts_at, w.ends_at, all_spent[x.p]::text, (
+      select coalesce(jsonb_agg(jsonb_build_array(r.amount::text, r.starts_at, r.until) order by r.seq), '[]') from farebox_raises(w, at_ms) r
+    )) order by x.p) into shown
     from unnest(wins) with ordinality x (win, p) join budget_windows w on w.seq = x.win;
   end if;
   return jsonb_build_object('claims', to_jsonb(replies), 'windows', shown);
 end
 $$;
 
--- Part seven: runs of proxies, and what becomes of those that are over.
+-- Part seven: runs of proxies, and how their leases end.
 
--- One beat of a run: takes along what it tells the others, and brings what they told, who lives, and the counter of changes.
--- `is_live` is false where the run was ended by others, who took it for dead: it needs another epoch.
+-- Records a run's heartbeat. Publishes the run's catalogue and usage, and returns those of its peers, the number of live proxies,
+-- and the counter of changes. `is_live` is false if a peer has ended the run; it then needs a new epoch.
 create function farebox_beat(
   run bigint, told_catalogue text, told_uses text, out is_live boolean, out changes bigint, out live integer, out peers jsonb
 ) language plpgsql as $$
@@ -952,7 +1018,7 @@ begin
 end
 $$;
 
--- Moves what is spent in these leases to their windows, and gives back what is idle in them. They are locked first.
+-- Moves the spent amounts of leases to their windows, and gives back the idle amounts. Locks the leases first.
 create function farebox_fold_leases(l_wins bigint[], l_owners bigint[]) returns void language plpgsql as $$
 declare
   m farebox_moves;
@@ -968,7 +1034,7 @@ begin
 end
 $$;
 
--- Gives back what a run's leases do not hold.
+-- Gives the idle amounts of a run's leases back to the windows.
 create function farebox_return_leases(run bigint) returns void language plpgsql as $$
 declare
   l_wins bigint[];
@@ -982,7 +1048,7 @@ begin
 end
 $$;
 
--- Ends a run: it places no hold from now on. Waits for a batch of it that is being applied.
+-- Ends a run, so that it can place no more holds. Waits until its current batch is applied.
 create function farebox_end_owner(run bigint) returns void language plpgsql as $$
 begin
   perform pg_advisory_xact_lock('budgets'::regclass::oid::integer, run::integer);
@@ -990,7 +1056,7 @@ begin
 end
 $$;
 
--- Ends the runs that have been silent for longer than one of their requests may live; how many these were.
+-- Ends runs that have been silent for longer than the longest life of a request. Returns their number.
 create function farebox_end_dead_owners(own_epoch bigint) returns integer language plpgsql as $$
 declare
   run bigint;
@@ -1011,7 +1077,7 @@ begin
 end
 $$;
 
--- Gives back what leases of windows that are over have, of runs that go on: some of them, and how many these were.
+-- Gives back the amounts in a live run's leases of ended windows, for up to `at_once` leases. Returns the number of leases.
 create function farebox_tidy_leases(run bigint, over_before bigint, at_once integer) returns integer language plpgsql as $$
 declare
   l_wins bigint[];

@@ -1,33 +1,28 @@
-import { amountToHold, appliesTo, subjectOf, type Caller, type Span } from "../../core/budget.ts";
+import { amountToHold, noRaises } from "../../core/budget.ts";
+import { appliesTo, type Caller, anchorOf, anchorsOf, limitsUnbounded, subjectsOf } from "../../core/scope.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { calendarOf } from "../../platform/clock.ts";
-import { budgetOf, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
-import type { Database, Statements } from "./connection.ts";
-
-/** Most callers whose budgets are cached. */
-const callersKept = 20_000;
-
-/** Window as a batch names it. The database finds or creates it. */
-export interface NamedWindow extends Span {
-  readonly budget: StoredBudget;
-  readonly subject: string;
-}
+import { readBudgets } from "../queries/windows.ts";
+import type { NamedWindow, StoredBudget } from "../rows/budgets.ts";
+import { answer } from "./answer.ts";
+import type { Database } from "./connection.ts";
 
 /**
- * All budgets at one version, with the time zone of their windows. The database applies a batch only if its version is
- * current, so a change takes effect without notifying anyone.
+ * All budgets at one version, with the calendar of their windows. The database rejects a batch that was planned with an
+ * older version, so changed budgets take effect without a notification.
  */
 export class KnownBudgets {
   readonly version: bigint;
   readonly calendar: Calendar;
   readonly #bySeq: ReadonlyMap<number, StoredBudget>;
-  readonly #weighing = new Map<string, readonly StoredBudget[]>();
+  readonly #anchored: ReadonlyMap<string, readonly StoredBudget[]>;
 
   constructor(version: bigint, calendar: Calendar, budgets: readonly StoredBudget[]) {
     this.version = version;
     this.calendar = calendar;
     this.#bySeq = new Map(budgets.map((budget) => [budget.seq, budget]));
+    this.#anchored = Map.groupBy(budgets, ({ scope }) => anchorOf(scope));
   }
 
   bySeq(seq: number): StoredBudget | undefined {
@@ -36,25 +31,29 @@ export class KnownBudgets {
 
   /** Returns the windows that apply to a caller at an instant, in the order of their budgets. */
   windowsOf(caller: Caller, at: number): NamedWindow[] {
-    return this.#weighingOn(caller).map((budget) => {
+    return this.#applyingTo(caller).flatMap((budget) => {
       const { start, end } = this.calendar.spanOf(budget.period, at);
-      return { budget, subject: subjectOf(budget.scope, caller), start, end };
+      return subjectsOf(budget.scope, caller).map((subject) => ({ budget, subject, start, end }));
     });
   }
 
-  #weighingOn(caller: Caller): readonly StoredBudget[] {
-    const name = `${caller.key}\0${caller.team ?? ""}\0${caller.session ?? ""}`;
-    let budgets = this.#weighing.get(name);
-    if (budgets === undefined) {
-      if (this.#weighing.size >= callersKept) this.#weighing.clear();
-      budgets = [...this.#bySeq.values()].filter(({ scope }) => appliesTo(scope, caller));
-      this.#weighing.set(name, budgets);
-    }
-    return budgets;
+  /** Returns true if a hard budget may limit a request of the caller whose cost is not bounded (`limitsUnbounded`). */
+  hasHard(caller: Caller, anyModel: boolean): boolean {
+    return this.#under(caller).some(({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel));
+  }
+
+  #under(caller: Caller): readonly StoredBudget[] {
+    return anchorsOf(caller).flatMap((anchor) => this.#anchored.get(anchor) ?? []);
+  }
+
+  #applyingTo(caller: Caller): readonly StoredBudget[] {
+    return this.#under(caller)
+      .filter(({ scope }) => appliesTo(scope, caller))
+      .sort((a, b) => a.seq - b.seq);
   }
 }
 
-/** Returns `amountToHold` for windows whose sums only the database knows. */
+/** Returns the result of `amountToHold` for windows whose sums only the database knows. */
 export function amountUnder(
   windows: readonly NamedWindow[],
   whole: PicoUsd | null,
@@ -62,13 +61,13 @@ export function amountUnder(
 ): PicoUsd | null {
   const unknown = 0n as PicoUsd;
   return amountToHold(
-    windows.map((window) => ({ ...window, spent: unknown, held: unknown })),
+    windows.map((window) => ({ ...window, spent: unknown, held: unknown, raises: noRaises })),
     whole,
     firstSlice,
   );
 }
 
-/** Reads the current budgets; `calendar` is used if the ledger still has its time zone. */
+/** Reads the current budgets. `calendar` is used if its time zone is the stored time zone, or if none is stored. */
 export async function readKnownBudgets(database: Database, calendar: Calendar): Promise<KnownBudgets> {
   return database.transaction(async (db) => {
     const meta = await db.row<{ budgets_version: bigint; time_zone: string | null }>(
@@ -78,12 +77,7 @@ export async function readKnownBudgets(database: Database, calendar: Calendar): 
     return new KnownBudgets(
       meta?.budgets_version ?? 0n,
       zone === calendar.timeZone ? calendar : calendarOf(zone),
-      await readBudgets(db),
+      await answer(db, readBudgets()),
     );
   }, "snapshot");
-}
-
-/** Returns all budgets in order of creation. */
-export async function readBudgets(db: Statements): Promise<StoredBudget[]> {
-  return (await db.rows<BudgetRow>("select * from budgets order by seq")).map(budgetOf);
 }

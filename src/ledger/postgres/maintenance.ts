@@ -1,48 +1,63 @@
 import type { PostgresServer } from "../../core/postgres-url.ts";
-import { olderSchema } from "../migrations.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
+import type { SchemaUpgrade } from "../migrations.ts";
+import { postgresDialect } from "../queries/dialects.ts";
+import { userScopesSql } from "../queries/scope-sql.ts";
 import type { OpenFailure } from "../store.ts";
+import { runsTask } from "../tables/tasks.ts";
+import { answer } from "./answer.ts";
+import { applyBudgetStep } from "./budgets.ts";
 import { connect, databaseFault, type Database } from "./connection.ts";
-import { knownSchema, migrate, schemaOf, type SchemaResult } from "./migrate.ts";
+import { knownSchema, migrate, readingProblem, schemaOf } from "./migrate.ts";
+import { dropEmptiedMonths } from "./partitions.ts";
 import { hasOwnFunctions } from "./schema.ts";
+import { storedCalendar } from "./time-zone.ts";
+import { verify } from "./verify.ts";
 
-interface Failed {
+interface MaintenanceFailure {
   readonly ok: false;
   readonly failure: OpenFailure;
 }
 
-/** Upgrades a ledger to the schema and functions of this release, only while no proxy runs on it. `create`: creates a missing ledger. */
+/**
+ * Upgrades a ledger to the schema and functions of this release. Fails while a proxy runs on the ledger. `create`: true
+ * to create a missing ledger.
+ */
 export async function migrateServer(
   server: PostgresServer,
   { create, backup = true }: { readonly create: boolean; readonly backup?: boolean },
-): Promise<SchemaResult> {
-  return onServer<SchemaResult>(server, async (database) => {
+): Promise<SchemaUpgrade<OpenFailure>> {
+  return onServer<SchemaUpgrade<OpenFailure>>(server, async (database) => {
     if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
     return migrate(database, { forward: true, backup });
   });
 }
 
-/** State of a ledger on a server, read without a change. */
+/** State of a ledger on a server. */
 export interface ServerState {
   readonly schema: number;
   readonly known: number;
-  /** True if the functions are those of this release. */
+  /** True if the ledger's functions are those of this release. */
   readonly hasOwnFunctions: boolean;
   /** Version that the server reports. */
   readonly version: string;
   readonly isEncrypted: boolean;
   /** True if the role may create partitions. */
   readonly mayCreate: boolean;
-  /** Null for an older schema, and for no ledger. */
+  /** State of the ledger's contents; null if the schema is older, or if there is no ledger. */
   readonly ledger: {
     readonly timeZone: string | null;
-    /** Excludes tasks that are known to run. */
+    /** Pending charges, except those of known tasks. */
     readonly pending: { readonly count: number; readonly oldestAt: number | null };
-    /** Proxies that run on it. */
+    /** Scopes of budgets on users. */
+    readonly userScopes: readonly string[];
+    /** Number of proxies that run on the ledger. */
     readonly proxies: number;
   } | null;
 }
 
-export type ServerInspection = { readonly ok: true; readonly state: ServerState } | Failed;
+export type ServerInspection = { readonly ok: true; readonly state: ServerState } | MaintenanceFailure;
 
 export async function inspectServer(server: PostgresServer): Promise<ServerInspection> {
   return onServer<ServerInspection>(server, async (database) => {
@@ -69,30 +84,45 @@ async function ledgerOf(database: Database): Promise<ServerState["ledger"]> {
   const row = await database.row<{ zone: string | null; count: bigint; oldest: bigint | null; proxies: bigint }>(
     `select (select time_zone from meta) as zone, count(*) as count, min(admitted_at) as oldest,
        (select count(*) from owners where serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '5 seconds') as proxies
-     from charges where state = 'pending'
-       and not (kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))`,
+     from charges where state = 'pending' and not ${runsTask}`,
   );
   if (row === undefined) return null;
   const oldestAt = row.oldest === null ? null : Number(row.oldest);
-  return { timeZone: row.zone, pending: { count: Number(row.count), oldestAt }, proxies: Number(row.proxies) };
+  const userScopes = (await database.rows<{ scope: string }>(userScopesSql)).map(({ scope }) => scope);
+  const pending = { count: Number(row.count), oldestAt };
+  return { timeZone: row.zone, pending, userScopes, proxies: Number(row.proxies) };
 }
 
-/** Runs work on a database of this release's schema. Returns a failure for any other. */
-export async function onLedger<R>(
+/**
+ * Returns a function that opens the ledger on a server for maintenance. Maintenance works in small steps, and proxies
+ * wait for at most one of them.
+ */
+export function ledgerOn(server: PostgresServer): OpenLedger {
+  return (work, { calendar }) =>
+    onServer(server, async (database) => {
+      const failure = await readingProblem(database);
+      if (failure !== null) return { ok: false, failure } as const;
+      return await work(maintained(database, await storedCalendar(database, calendar)));
+    });
+}
+
+/** Wraps a connected database as a ledger for maintenance. */
+export function maintained(database: Database, calendar: Calendar): MaintainedLedger {
+  return {
+    dialect: postgresDialect,
+    calendar,
+    verify: (on) => verify(database, { calendar, ...on }),
+    read: (query) => database.transaction((db) => answer(db, query), "snapshot"),
+    write: (query) => database.transaction((db) => answer(db, query(), (step) => applyBudgetStep(db, calendar, step))),
+    freeSpace: (before) => dropEmptiedMonths(database, before),
+  };
+}
+
+/** Connects to a server, runs `work` and returns its result. Returns a failure if the server or the network fails. */
+async function onServer<R>(
   server: PostgresServer,
   work: (database: Database) => Promise<R>,
-): Promise<R | Failed> {
-  return onServer<R | Failed>(server, async (database) => {
-    const found = await schemaOf(database);
-    const known = knownSchema();
-    if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
-    if (found === 0) return { ok: false, failure: { kind: "missing" } };
-    return found < known ? { ok: false, failure: olderSchema(found, known) } : await work(database);
-  });
-}
-
-/** Runs work on a server. Returns a failure for faults of the server and the network. */
-async function onServer<R>(server: PostgresServer, work: (database: Database) => Promise<R>): Promise<R | Failed> {
+): Promise<R | MaintenanceFailure> {
   try {
     await using database = connect(server, { applicationName: "farebox", max: 2, statementMs: null, lockMs: 60_000 });
     return await work(database);

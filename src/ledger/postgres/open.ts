@@ -5,45 +5,40 @@ import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Fleet } from "../../ports/fleet.ts";
 import type { BatchChannel } from "../commands.ts";
-import { Health } from "../health.ts";
-import { olderSchema } from "../migrations.ts";
-import { ChangeListeners, queuedStore, refusing } from "../queued-store.ts";
-import { CommandQueue } from "../queue.ts";
-import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
+import { Health } from "../queue.ts";
+import { ChangeListeners, queuedStore, readOnlyChannel } from "../queued-store.ts";
+import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answer } from "./answer.ts";
 import { changesIn, ChangeWatch } from "./changes.ts";
 import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
 import { PostgresFleet } from "./fleet.ts";
-import type { LeasePolicy } from "./leases.ts";
-import { longQueries } from "./long-queries.ts";
-import { knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { CommandRun, Owner, type Beat } from "./owners.ts";
+import { CommandRun, Owner, type Beat, type LeasePolicy } from "./owners.ts";
+import { longQueries, postgresShortQueries, streamCharges } from "./queries.ts";
+import { migrate, readingProblem } from "./migrate.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresProxies } from "./proxies.ts";
-import { PostgresQueries } from "./short-queries.ts";
-import { storedCalendar, applyTimeZone, storedTimeZone } from "./time-zone.ts";
-import { streamCharges } from "./stream.ts";
+import { applyTimeZone, storedCalendar, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {
   readonly server: PostgresServer;
-  /** Policy for leases; `auto` unless given. */
+  /** Policy for leases; `auto` if missing. */
   readonly leases?: LeasePolicy;
 }
 
-/** Time limits in milliseconds. A command may wait for a busy server; a request does not. */
+/** Time limits of statements, in milliseconds. A CLI command may wait longer for a busy server than a request. */
 const waits = {
   serve: { statementMs: 5_000, lockMs: 4_000 },
   command: { statementMs: 60_000, lockMs: 30_000 },
   read: { statementMs: 60_000, lockMs: 30_000 },
 } as const;
 
-/** Default of a request's longest life. Milliseconds. */
+/** Default for the longest duration of a request, in milliseconds. */
 const requestLifeMs = 2 * 3_600_000;
-/** Margin added to a request's life before a silent proxy is dead. Milliseconds. */
+/** Margin after the longest duration of a request until a silent proxy is considered dead, in milliseconds. */
 const marginMs = 5_000;
 
-/** Opens the store in one PostgreSQL database. */
+/** Opens the store in a PostgreSQL database. */
 export async function openPostgres(options: OpenPostgresOptions): Promise<OpenResult> {
   // Closes everything opened so far if a later step fails.
   const opened = new AsyncDisposableStack();
@@ -62,15 +57,15 @@ export async function openPostgres(options: OpenPostgresOptions): Promise<OpenRe
 }
 
 interface Pools {
-  /** Prefix of the names of all their connections, unique to this process. */
+  /** Prefix of the names of all connections. Unique to this process. */
   readonly name: string;
-  /** For writes and for queries that a request waits for. */
+  /** Pool for writes, and for queries that a request waits for. */
   readonly short: Database;
-  /** For long queries. */
+  /** Pool for long queries. */
   readonly long: Database;
-  /** For a running proxy's heartbeats, which wait for nothing else. */
+  /** Pool for the heartbeats of a running proxy. They must not wait for other statements. */
   readonly beats: Database;
-  /** For figures that are queried often. */
+  /** Pool for the queries of `FigureQueries`. */
   readonly figures: Database;
 }
 
@@ -95,27 +90,10 @@ async function openToRead(
   opened: AsyncDisposableStack,
   pools: Pools,
 ): Promise<OpenResult> {
-  const failure = await unreadable(pools.short);
+  const failure = await readingProblem(pools.short);
   if (failure !== null) return { ok: false, failure };
   const calendar = await storedCalendar(pools.short, options.calendar);
-  return {
-    ok: true,
-    store: assemble(options, opened, {
-      pools,
-      calendar,
-      channel: refusing,
-      created: false,
-      listeners: new ChangeListeners(),
-    }),
-  };
-}
-
-async function unreadable(database: Database): Promise<OpenFailure | null> {
-  const found = await schemaOf(database);
-  const known = knownSchema();
-  if (found > known) return { kind: "newer_schema", found, known };
-  if (found === 0) return { kind: "missing" };
-  return found < known ? olderSchema(found, known) : null;
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel: readOnlyChannel }) };
 }
 
 async function openToWrite(
@@ -146,10 +124,7 @@ async function openCommand(
     new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }),
   );
   const channel = new PostgresWriter({ database: pools.short, clock, calendar, run, leases: "never" });
-  return {
-    ok: true,
-    store: assemble(options, opened, { pools, calendar, channel, created, listeners: new ChangeListeners() }),
-  };
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created }) };
 }
 
 async function openProxy(
@@ -170,7 +145,7 @@ async function openProxy(
   );
   let fleet: PostgresFleet | null = null;
   const onBeat = ({ changes, peers }: Beat) => {
-    watch.saw(changes);
+    watch.updateCounter(changes);
     fleet?.updatePeers(peers);
   };
   const owner = opened.use(
@@ -178,7 +153,7 @@ async function openProxy(
   );
   fleet = new PostgresFleet(pools.beats, owner, options.version);
   if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
-    const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), except: owner.known() });
+    const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), except: owner.knownEpoch() });
     if (failure !== null) return { ok: false, failure };
   }
   await watch.start();
@@ -188,6 +163,7 @@ async function openProxy(
     calendar,
     run: owner,
     leases: options.leases ?? "auto",
+    subjectsMax: options.subjectsMax,
   });
   return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners, fleet }) };
 }
@@ -196,45 +172,34 @@ interface Parts {
   readonly pools: Pools;
   readonly calendar: Calendar;
   readonly channel: BatchChannel;
-  readonly created: boolean;
-  readonly listeners: ChangeListeners;
-  /** Null unless given. */
+  readonly created?: boolean;
+  readonly listeners?: ChangeListeners;
   readonly fleet?: Fleet;
 }
 
 function assemble(
   options: OpenPostgresOptions,
   opened: AsyncDisposableStack,
-  { pools, calendar, channel, created, listeners, fleet }: Parts,
+  { pools, calendar, channel, created = false, listeners = new ChangeListeners(), fleet }: Parts,
 ): QueuedStore {
-  const { clock, onWrite: write = () => {}, onEvent = () => {}, settlePauseMs, afterTurn } = options;
-  const health = new Health(clock, onEvent);
-  const queue = new CommandQueue(
-    channel,
-    clock,
-    { write, changed: () => listeners.notify(), health },
-    settlePauseMs,
-    afterTurn,
-  );
-  opened.defer(() => queue.close());
   const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forQueries()) as [
     Database,
     Database,
     Database,
   ];
-  return queuedStore({
-    queue,
-    short: new PostgresQueries(short, calendar),
+  return queuedStore(options, opened, {
+    channel,
+    health: new Health(options.clock, options.onEvent ?? (() => {})),
+    short: postgresShortQueries(short, calendar),
     query: (query) => answer(short, query),
-    longQueries: longQueries(long, calendar),
-    figureQueries: longQueries(figures, calendar),
+    longQueries: longQueries(long, short, calendar),
+    figureQueries: longQueries(figures, short, calendar),
     stream: (span) => streamCharges(long, span),
     changes: listeners,
-    fleet: fleet ?? null,
+    fleet,
     proxies: new PostgresProxies(pools.short, calendar),
     timeZone: calendar.timeZone,
     created,
-    close: () => opened.disposeAsync(),
   });
 }
 
@@ -242,7 +207,7 @@ function lifeMs(options: OpenPostgresOptions): number {
   return (options.requestLifeMs ?? requestLifeMs) + marginMs;
 }
 
-/** Returns the host and process, for people. */
+/** Returns a readable name of this process: the host and the process id. */
 function instanceName(): string {
   return `${hostname()}/${process.pid}`;
 }

@@ -2,28 +2,30 @@ import type { Clock } from "../../ports/clock.ts";
 import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
+import { functionsDigest } from "./schema.ts";
 
 /** Interval of heartbeats, in milliseconds. */
 const beatEveryMs = 500;
-/** Interval for creating partitions of coming months and clearing leases of ended windows. Milliseconds. */
+/** Interval for creating the partitions of coming months and removing the leases of ended windows, in milliseconds. */
 const maintainEveryMs = 3_600_000;
 /**
- * Age of an ended window when its leases are cleared, in milliseconds. Nearly all its holds have been settled by then.
+ * Time from the end of a window until its leases are removed, in milliseconds. By then, nearly all holds of the window
+ * are settled.
  */
-const overForMs = 86_400_000;
-/** Most leases to clear per transaction. */
-const clearedAtOnce = 500;
+const leasesKeptMs = 86_400_000;
+/** Largest number of leases that one transaction removes. */
+const removedAtOnce = 500;
 
-/** Run under which a process places holds. */
+/** Run of a process, registered in the ledger. Each hold stores the epoch of its run. */
 export interface OwnRun {
-  /** Returns its epoch. Registers the run on first use. */
+  /** Returns the epoch of the run. Registers the run at the first call. */
   epoch(): Promise<number>;
-  /** Returns the epoch; null before registration. */
-  known(): number | null;
-  /** Registers a new run if `ended` is the current epoch, because another process has ended it. */
+  /** Returns the epoch of the run; null before it is registered. */
+  knownEpoch(): number | null;
+  /** Registers a new run if `ended` is still the epoch of this run. Call it when another process has ended the run. */
   renew(ended: number | null): Promise<void>;
-  /** Returns the known number of live proxies, including this one. */
-  live(): number;
+  /** Returns the number of live proxies at the last heartbeat, including this one. */
+  liveProxies(): number;
 }
 
 /** Data that a heartbeat sends. */
@@ -46,16 +48,19 @@ export interface Beat {
   readonly changes: bigint;
   /** Number of live proxies, including this one. */
   readonly live: number;
-  /** The live proxies other than this one. */
+  /** Live proxies, without this one. */
   readonly peers: readonly LivePeer[];
 }
 
 export interface OwnerOptions {
   readonly database: Database;
   readonly clock: Clock;
-  /** Name for people: where it runs. */
+  /** Readable name of the process: the host and the process id. */
   readonly instance: string;
-  /** Longest life of a request, with a margin, in milliseconds. A proxy silent for longer is dead. */
+  /**
+   * Longest duration of a request plus a margin, in milliseconds. A proxy that sends no heartbeat for longer is
+   * considered dead.
+   */
   readonly lifeMs: number;
   readonly onBeat?: (beat: Beat) => void;
 }
@@ -76,9 +81,9 @@ export class Owner implements OwnRun, AsyncDisposable {
     this.#maintainedAt = options.clock.now();
     const beat = async (): Promise<void> => {
       await this.#beat();
-      await this.#keepUp();
+      await this.#maintain();
     };
-    // Peers are unknown without the database. The next heartbeat tries again.
+    // Ignores errors, because the next heartbeat tries again.
     this.#beats = loop(options.clock, beat, { firstMs: Infinity, everyMs: beatEveryMs, onError() {} });
   }
 
@@ -95,20 +100,20 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#epoch;
   }
 
-  known(): number {
+  knownEpoch(): number {
     return this.#epoch;
   }
 
-  live(): number {
+  liveProxies(): number {
     return this.#live;
   }
 
-  /** Sends the result of `data` with each heartbeat. */
+  /** Sets the function whose result each heartbeat sends. */
   publish(data: () => BeatData): void {
     this.#data = data;
   }
 
-  /** Sends a heartbeat now, or one more if one is in progress. */
+  /** Sends a heartbeat now. If a heartbeat is in progress, sends another after it. */
   beatNow(): void {
     this.#beats.wake();
   }
@@ -128,26 +133,29 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#renewing;
   }
 
-  /** Ends the run and returns its leases. If the database is unreachable, others notice the silence. */
+  /**
+   * Ends the run and returns its leases to their windows. If the database cannot be reached, peers end the run later.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#beats.ending.aborted) return;
     await this.#beats[Symbol.asyncDispose]();
     await endRun(this.#options.database, this.#epoch);
   }
 
-  async #keepUp(): Promise<void> {
+  /** Creates partitions and removes old leases, once an hour. */
+  async #maintain(): Promise<void> {
     const { clock, database } = this.#options;
     const now = clock.now();
     if (Math.abs(now - this.#maintainedAt) < maintainEveryMs) return;
     this.#maintainedAt = now;
     await ensureMonths(database, now);
-    for (let cleared = clearedAtOnce; cleared === clearedAtOnce;) {
-      const row = await database.row<{ cleared: number }>("select farebox_tidy_leases($1, $2, $3) as cleared", [
+    for (let removed = removedAtOnce; removed === removedAtOnce;) {
+      const row = await database.row<{ removed: number }>("select farebox_tidy_leases($1, $2, $3) as removed", [
         this.#epoch,
-        now - overForMs,
-        clearedAtOnce,
+        now - leasesKeptMs,
+        removedAtOnce,
       ]);
-      cleared = row?.cleared ?? 0;
+      removed = row?.removed ?? 0;
     }
   }
 
@@ -167,7 +175,7 @@ export class Owner implements OwnRun, AsyncDisposable {
   }
 }
 
-/** Run of a command. Registered with its first hold; sends no heartbeats, and ends with the process. */
+/** Run of a CLI command. It is registered with the first hold, sends no heartbeats, and ends with its disposal. */
 export class CommandRun implements OwnRun, AsyncDisposable {
   readonly #options: Omit<OwnerOptions, "onBeat">;
   #epoch: Promise<number> | null = null;
@@ -188,7 +196,7 @@ export class CommandRun implements OwnRun, AsyncDisposable {
     }
   }
 
-  known(): number | null {
+  knownEpoch(): number | null {
     return this.#known;
   }
 
@@ -196,7 +204,7 @@ export class CommandRun implements OwnRun, AsyncDisposable {
     if (ended === this.#known) this.#epoch = null;
   }
 
-  live(): number {
+  liveProxies(): number {
     return 1;
   }
 
@@ -221,20 +229,48 @@ async function endRun(database: Database, epoch: number): Promise<void> {
     await database.run("select farebox_end_owner($1)", [epoch]);
     await database.run("select farebox_return_leases($1)", [epoch]);
   } catch {
-    // Others end it after it has been silent long enough.
+    // Ignores the error, because peers end the run when it has been silent for `lifeMs`.
   }
 }
 
-/** Ends runs that have been silent for longer than one of their requests may live. `except`: this process's run. */
+/** Ends runs that have been silent for longer than their `lifeMs`. `except`: the run of this process. */
 export async function endDeadOwners(db: Statements, except: number | null): Promise<void> {
   await db.run("select farebox_end_dead_owners($1)", [except]);
 }
 
-/** Returns the parts not held of the leases of ended runs. */
-export async function returnLeasesOfDead(db: Statements): Promise<void> {
+/** Returns the unused amounts in leases of ended runs to their windows. */
+export async function returnEndedLeases(db: Statements): Promise<void> {
   const rows = await db.rows<{ owner: bigint }>(
     `select distinct l.owner from window_leases l where (l.spent <> 0 or l.granted > l.held or l.held = 0)
        and not exists (select from owners o where o.epoch = l.owner and o.ended_at is null)`,
   );
   for (const { owner } of rows) await db.run("select farebox_return_leases($1)", [owner]);
+}
+
+/**
+ * Policy for leases. A lease is an amount of a budget's window that one proxy may use without locking the window's row.
+ * farebox_slice (functions.sql) decides the size of a lease and when to grant one.
+ */
+export type LeasePolicy =
+  /**
+   * `auto`: uses leases only while several proxies are live. A single proxy needs no leases, because it never waits for
+   * another proxy's row lock.
+   */
+  "auto" | "always" | "never";
+
+/** Options of farebox_apply. */
+interface LeaseOptions {
+  readonly leases: boolean;
+  /** Number of proxies that share a window. */
+  readonly sharers: number;
+  /** True to return the unused amounts of all leases to their windows first. */
+  readonly collect: boolean;
+  /** Digest of this release's functions. */
+  readonly functions: string;
+}
+
+/** Returns the options of farebox_apply. `live`: number of live proxies. `collect`: see `LeaseOptions`. */
+export function leaseOptions(policy: LeasePolicy, live: number, collect: boolean): LeaseOptions {
+  const leases = policy === "always" || (policy === "auto" && live > 1);
+  return { leases, sharers: Math.max(1, live), collect, functions: functionsDigest() };
 }

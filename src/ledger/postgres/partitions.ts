@@ -1,7 +1,7 @@
 import { isLockTimeout, type Statements, type Database } from "./connection.ts";
 import { lockBudgets } from "./budgets.ts";
 
-/** Number of months to create ahead of the current one. */
+/** Number of coming months for which partitions are created. */
 const monthsAhead = 2;
 
 /** Returns the UTC month of an instant, as a number that grows by one per month. */
@@ -15,7 +15,7 @@ export async function ensurePartition(db: Statements, at: number): Promise<void>
   await db.run("select farebox_ensure_partitions($1)", [at]);
 }
 
-/** Creates the partitions of an instant's month and of the next two. */
+/** Creates the partitions of an instant's month and of the next two months. */
 export async function ensureMonths(db: Statements, at: number): Promise<void> {
   const month = monthOf(at);
   for (let ahead = 0; ahead <= monthsAhead; ahead++)
@@ -23,12 +23,13 @@ export async function ensureMonths(db: Statements, at: number): Promise<void> {
 }
 
 /**
- * Longest time that holds may wait for one month, in milliseconds. A month that someone reads for longer is left for
- * the next time.
+ * Longest wait for a lock during the replacement of a month, in milliseconds. Holds wait meanwhile. If another process
+ * reads the month for longer, the next prune tries again.
  */
 const lockMs = 500;
-/** Smallest surplus of a month's size over its remaining rows that is worth the wait. */
-const worthBytes = 256 * 1024;
+/** Least space that the replacement of a month must free, in bytes. */
+const freedBytesMin = 256 * 1024;
+/** Estimated size of a row, in bytes. */
 const rowBytes = 2_048;
 
 interface Month {
@@ -38,8 +39,9 @@ interface Month {
 }
 
 /**
- * Frees the disk space of months that end before an instant. Drops an empty month, and moves the rest of a nearly empty
- * one to a new table that replaces it. Each in a transaction of some milliseconds.
+ * Frees the disk space of months that end before an instant. Drops each empty month. Moves the remaining rows of a
+ * nearly empty month to a new table, which replaces the old one. Each month takes one transaction of a few
+ * milliseconds.
  */
 export async function dropEmptiedMonths(database: Database, before: number): Promise<void> {
   const months = await database.rows<Month>(
@@ -51,18 +53,18 @@ export async function dropEmptiedMonths(database: Database, before: number): Pro
     if (since === undefined || until === undefined || until > before) continue;
     const left = await database.row<{ rows: bigint }>(`select count(*) as rows from ${month.name}`);
     const rows = Number(left?.rows ?? 0n);
-    if (rows > 0 && Number(month.bytes) < worthBytes + rows * rowBytes) continue;
+    if (rows > 0 && Number(month.bytes) < freedBytesMin + rows * rowBytes) continue;
     try {
-      await database.transaction((db) => replace(db, month.name, since, until));
+      await database.transaction((db) => replaceMonth(db, month.name, since, until));
     } catch (error) {
       if (!isLockTimeout(error)) throw error;
     }
   }
 }
 
-async function replace(db: Statements, name: string, since: number, until: number): Promise<void> {
+async function replaceMonth(db: Statements, name: string, since: number, until: number): Promise<void> {
   await db.run(`set local lock_timeout = ${lockMs}`);
-  // No proxy's batch is applied meanwhile.
+  // Delays the batches of proxies until the transaction ends.
   await lockBudgets(db);
   await db.run("lock table charges in access exclusive mode");
   const isEmpty = (await db.row(`select 1 from ${name} limit 1`)) === undefined;

@@ -10,14 +10,14 @@ import { planBatch } from "./batch.ts";
 import { lockBudgets } from "./budgets.ts";
 import { databaseFault, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
-import { leaseOptions } from "./leases.ts";
+import { leaseOptions } from "./owners.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import type { BatchAnswer } from "./replies.ts";
 
-/** Most holds to post per call. */
+/** Largest number of holds that one call posts. */
 const postedAtOnce = 256;
 
-/** Runs of the proxies on one database. */
+/** Implements `ProxyRuns`. */
 export class PostgresProxies implements ProxyRuns {
   readonly #database: Database;
   readonly #calendar: Calendar;
@@ -41,13 +41,13 @@ export class PostgresProxies implements ProxyRuns {
   }
 
   async #endIn(db: Statements, nameOrRun: string, at: number, by: string): Promise<ProxyEnding> {
-    // No batch is applied meanwhile, so nothing is held or settled between the fence and the last posting.
+    // Blocks batches, so that no hold is placed or settled between the end of a run and the last post.
     await lockBudgets(db);
     const named = (await runsIn(db)).filter(({ name, run }) => name === nameOrRun || String(run) === nameOrRun);
     const [newest] = named.toSorted((a, b) => a.silentMs - b.silentMs);
     if (newest === undefined) return { ok: false, reason: "unknown" };
     const ended: ProxyRun[] = [];
-    for (const each of named) if (await fence(db, each)) ended.push(each);
+    for (const each of named) if (await endIfSilent(db, each)) ended.push(each);
     if (ended.length === 0) return { ok: false, reason: "live", silentMs: newest.silentMs };
     const budgets = await readKnownBudgets(this.#database, this.#calendar);
     for (const each of ended) {
@@ -59,24 +59,27 @@ export class PostgresProxies implements ProxyRuns {
   }
 }
 
-/** Ends the run if it still sends no heartbeats, after its batch in progress. It can commit nothing more. */
-async function fence(db: Statements, { run, state }: ProxyRun): Promise<boolean> {
+/**
+ * Ends a run if it is silent. Waits for a batch in progress. After that, the run cannot commit again. Returns true if
+ * the run has ended.
+ */
+async function endIfSilent(db: Statements, { run, state }: ProxyRun): Promise<boolean> {
   if (state !== "silent") return state === "ended";
   await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, $1::integer)", [run]);
-  const fenced = await db.run(
+  const updated = await db.run(
     "update owners set ended_at = clock_timestamp() where epoch = $1 and ended_at is null and beat_at <= clock_timestamp() - $2::bigint * interval '1 millisecond'",
     [run, liveMs],
   );
-  return fenced === 1;
+  return updated === 1;
 }
 
-const endsWithIt =
-  "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
+/** SQL condition for pending charges that are posted when their run ends. Excludes the charges of known tasks. */
+const isOrphan = "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
 
-/** Posts the holds of an ended run, as the recovery of dead proxies does. */
+/** Posts the holds of an ended run as orphans. */
 async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at: number): Promise<void> {
   const open = await db.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(
-    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${endsWithIt} order by c.admitted_at`,
+    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${isOrphan} order by c.admitted_at`,
     [run],
   );
   const admittedAt = new Map(open.map(({ id, admitted_at }) => [id, Number(admitted_at)]));
@@ -88,7 +91,10 @@ async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at:
       JSON.stringify(leaseOptions("never", 1, false)),
       text,
     ]);
-    invariant(row !== undefined && row.answer.refused === undefined, "the budgets are locked");
+    invariant(
+      row !== undefined && row.answer.refused === undefined,
+      "farebox_apply must not refuse a batch while the budgets are locked",
+    );
   }
 }
 
@@ -104,7 +110,7 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
     held: string;
     leases: bigint;
   }>(
-    `with held as (select c.owner, count(*) as holds, coalesce(sum(c.hold), 0)::text as held from charges c where ${endsWithIt} group by c.owner)
+    `with held as (select c.owner, count(*) as holds, coalesce(sum(c.hold), 0)::text as held from charges c where ${isOrphan} group by c.owner)
      select o.epoch as run, o.instance as name, o.uses, o.started_at,
        case when o.ended_at is not null then 'ended' when o.beat_at > clock_timestamp() - $1::bigint * interval '1 millisecond' then 'live' else 'silent' end as state,
        greatest(0, extract(epoch from clock_timestamp() - o.beat_at) * 1000)::bigint as silent_ms,
@@ -126,7 +132,7 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
   }));
 }
 
-/** Returns the version in a heartbeat; null for earlier releases, which send none. */
+/** Returns the program version in a heartbeat; null if an early release sent the heartbeat without a version. */
 function versionIn(uses: string | null): string | null {
   try {
     const { version } = JSON.parse(uses ?? "{}") as { version?: unknown };

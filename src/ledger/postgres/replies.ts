@@ -1,5 +1,5 @@
 import { invariant } from "../../core/assert.ts";
-import { shortageOf, worstShortage, type Shortage } from "../../core/budget.ts";
+import { limitOf, shortageOf, worstShortage, type Shortage } from "../../core/budget.ts";
 import type { ChargeState } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
@@ -11,11 +11,15 @@ import type { KnownBudgets } from "./known-budgets.ts";
 
 /** Answer of farebox_apply. Amounts are text. */
 export type BatchAnswer =
-  /** `stale`: the budgets have another version by now. `fenced`: the run has ended. Nothing was done. */
+  /** Nothing was done. `stale`: the batch was planned with old budgets. `fenced`: the run has ended. */
   | { readonly refused: "stale" | "fenced" }
+  /** Nothing was done, because charges may already count in missing windows. `windows`: positions of these windows. */
+  | { readonly refused: "unopened"; readonly windows: readonly number[] }
+  /** Nothing was done, because clients state too many new subjects. `windows`: positions of these subjects' windows. */
+  | { readonly refused: "subjects"; readonly windows: readonly number[] }
   | {
       readonly refused?: undefined;
-      /** Charges that have ended. An id that is missing here does not exist. */
+      /** Settled charges. A charge that is missing here does not exist. */
       readonly settles: readonly (readonly [
         id: string,
         first: boolean,
@@ -25,89 +29,95 @@ export type BatchAnswer =
       ])[];
       readonly claims: readonly ClaimAnswer[];
       readonly tasks: readonly ("ok" | "taken" | "no_such_charge" | true)[];
-      /** All windows of claims that lacked room. */
+      /** Windows of the claims that a budget refused. */
       readonly windows?: readonly (readonly [
         budget: number,
         subject: string,
         startsAt: number,
         endsAt: number | null,
         spent: string,
+        raises: readonly (readonly [amount: string, from: number, until: number | null])[],
       ])[];
     };
 export type AppliedBatch = Extract<BatchAnswer, { refused?: undefined }>;
 
 type ClaimAnswer =
-  | readonly [kind: "ok", room: string | null]
+  | readonly [kind: "ok", room: string | null, keyRoom: string | null]
   | readonly [kind: "granted", amount: string]
   | readonly [kind: "not_pending"]
-  /** Not placed: it exists already, or has no bound. */
-  | readonly [kind: "looked", room: string | null, known: boolean]
-  /** `again`: other leases have room left. */
+  /** The hold was not placed. `known`: true if its charge already exists; false if the hold has no upper bound. */
+  | readonly [kind: "looked", room: string | null, keyRoom: string | null, known: boolean]
+  /**
+   * A budget refused the claim. `again`: true if leases of peers may have enough unused amount. `gap`: amount that is
+   * left in the window.
+   */
   | readonly [kind: "short", again: boolean, windows: readonly (readonly [position: number, gap: string])[]];
 
-export interface Concluded {
-  /** By position of the command; undefined for those to ask again. */
+export interface BatchOutcomes {
+  /** Outcome of each command; undefined for the commands in `again`. */
   readonly outcomes: (Outcome | undefined)[];
-  /** Claims that other proxies' leases may still have room for. */
+  /** Indexes of refused claims to repeat, because leases of peers may have enough unused amount. */
   readonly again: readonly number[];
-  /** Holds placed by this batch. */
+  /** Indexes of the holds that this batch placed. */
   readonly placed: readonly number[];
 }
 
-/** Returns the outcome of each command of a batch. `isLast`: claims without room are refused. */
-export function conclude(
+/** Returns the outcome of each command of a batch. `isLast`: true to refuse claims instead of repeating them. */
+export function outcomesOf(
   commands: readonly BatchedCommand[],
   plan: PlannedBatch,
   answer: AppliedBatch,
   budgets: KnownBudgets,
   isLast: boolean,
-): Concluded {
+): BatchOutcomes {
   const outcomes: (Outcome | undefined)[] = commands.map(() => undefined);
   const again: number[] = [];
   const placed: number[] = [];
   const done = (index: number, reply: Replies[keyof Replies]) => void (outcomes[index] = { kind: "done", reply });
   const ended = new Map(answer.settles.map((each) => [each[0], each]));
-  for (const index of plan.settles) done(index, settled(ended.get(endedBy(commands[index] as BatchedCommand) ?? "")));
+  for (const index of plan.settles)
+    done(index, settleResultOf(ended.get(endedBy(commands[index] as BatchedCommand) ?? "")));
   plan.tasks.forEach((index, n) => {
     const op = commands[index]?.[0];
     if (op === "observeTask") done(index, true);
-    if (op === "bindTask") done(index, bound(answer.tasks[n]));
+    if (op === "bindTask") done(index, bindResultOf(answer.tasks[n]));
   });
   plan.claims.forEach((index, n) => {
     const claim = answer.claims[n];
-    invariant(claim !== undefined, "each claim is answered");
+    invariant(claim !== undefined, "farebox_apply must answer each claim");
     if (claim[0] === "ok") placed.push(index);
-    if (claim[0] === "short" && claim[1] && !isLast) again.push(index);
-    else done(index, claimed(claim, answer, plan.needed[n] ?? null, budgets));
+    if (claim[0] === "short" && claim[1] && !isLast) return void again.push(index);
+    const limitsModels = plan.limitsModels.has(commands[index]?.[1] as string);
+    done(index, claimResultOf(claim, answer, plan.needed[n] ?? null, { budgets, limitsModels }));
   });
   return { outcomes, again, placed };
 }
 
-function settled(answer: AppliedBatch["settles"][number] | undefined): SettleResult {
+function settleResultOf(answer: AppliedBatch["settles"][number] | undefined): SettleResult {
   if (answer === undefined) return { ok: false, reason: "no_such_charge" };
   const [, first, state, cost, overage] = answer;
   return { ok: true, first, state, cost: amountOf(cost), overage: BigInt(overage) as PicoUsd };
 }
 
-function bound(answer: AppliedBatch["tasks"][number] | undefined): BindResult {
+function bindResultOf(answer: AppliedBatch["tasks"][number] | undefined): BindResult {
   return answer === "taken" || answer === "no_such_charge" ? { ok: false, reason: answer } : { ok: true };
 }
 
-function claimed(
+function claimResultOf(
   claim: ClaimAnswer,
   answer: AppliedBatch,
   needed: bigint | null,
-  budgets: KnownBudgets,
+  { budgets, limitsModels }: { readonly budgets: KnownBudgets; readonly limitsModels: boolean },
 ): Replies["hold"] | Replies["extend"] {
   switch (claim[0]) {
     case "ok":
-      return { ok: true, room: amountOf(claim[1]) };
+      return heldWith(claim, limitsModels);
     case "granted":
       return { ok: true, granted: BigInt(claim[1]) as PicoUsd };
     case "not_pending":
       return { ok: false, reason: "not_pending" };
     case "looked":
-      return claim[2] ? { ok: true, room: amountOf(claim[1]) } : { ok: false, reason: "not_bounded" };
+      return claim[3] ? heldWith(claim, limitsModels) : { ok: false, reason: "not_bounded" };
     case "short":
       return {
         ok: false,
@@ -117,7 +127,15 @@ function claimed(
   }
 }
 
-/** Returns the shortage by the core's rules, from the sums at that instant. */
+function heldWith(
+  [, room, keyRoom]: Extract<ClaimAnswer, readonly ["ok" | "looked", ...unknown[]]>,
+  limitsModels: boolean,
+): Replies["hold"] {
+  const rooms = { room: amountOf(room), keyRoom: amountOf(keyRoom) };
+  return limitsModels ? { ok: true, ...rooms, limitsModels } : { ok: true, ...rooms };
+}
+
+/** Returns the worst shortage among the windows that refused a claim. Uses the sums of the windows at the refusal. */
 function shortageIn(
   short: readonly (readonly [number, string])[],
   { windows = [] }: AppliedBatch,
@@ -125,7 +143,7 @@ function shortageIn(
   budgets: KnownBudgets,
 ): Shortage {
   const shortages = short.map(([position, gap]): Shortage => {
-    const [seq, subject, start, end, spentText] = windows[position - 1] ?? [];
+    const [seq, subject, start, end, spentText, raisesText = []] = windows[position - 1] ?? [];
     const budget = seq === undefined ? undefined : budgets.bySeq(seq);
     invariant(
       budget !== undefined &&
@@ -133,16 +151,17 @@ function shortageIn(
         start !== undefined &&
         end !== undefined &&
         spentText !== undefined,
-      "a window that is short is shown",
+      "farebox_apply must return each window that refused a claim",
     );
     const spent = BigInt(spentText) as PicoUsd;
-    const held = (budget.limit - spent - BigInt(gap)) as PicoUsd;
-    const window = snapshot({ budget, subject, start, end, spent, held });
-    // Idle parts of leases are neither spent nor held, and still unavailable.
+    const raises = raisesText.map(([amount, from, until]) => ({ amount: BigInt(amount) as PicoUsd, from, until }));
+    const held = (limitOf({ budget, raises }) - spent - BigInt(gap)) as PicoUsd;
+    const window = snapshot({ budget, subject, start, end, spent, held, raises });
+    // `shortageOf` may find no shortage, because it does not know that unused amounts of leases are not available.
     return shortageOf(window, needed) ?? { window, needed, exhausted: false };
   });
   const worst = worstShortage(shortages);
-  invariant(worst !== null, "what is short is short of something");
+  invariant(worst !== null, "farebox_apply must name a window for each refused claim");
   return worst;
 }
 

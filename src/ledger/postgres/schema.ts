@@ -4,27 +4,31 @@ import { holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { migrationsOf } from "../migrations.ts";
 import type { Statements } from "./connection.ts";
 
-/** The schema version that has the digest of the functions. */
+/** First schema version that stores the digest of the functions. */
 const digestSince = 5;
 
-let read: { readonly sql: string; readonly digest: string } | null = null;
+let loaded: { readonly sql: string; readonly digest: string } | null = null;
 
+/** Returns the SQL text of this release's functions, and the digest of that text. */
 function functions(): { readonly sql: string; readonly digest: string } {
-  if (read !== null) return read;
+  if (loaded !== null) return loaded;
   const template = readFileSync(new URL("functions.sql", import.meta.url), "utf8");
   const sql = template.replaceAll(
     /\$\{([a-z ]+)\}/g,
     (_, name: string) => columnsInSql[name as keyof typeof columnsInSql],
   );
-  read = { sql, digest: digestOf(sql) };
-  return read;
+  loaded = { sql, digest: digestOf(sql) };
+  return loaded;
 }
 
 const holds = Object.entries(holdColumns.columns);
 const settled = Object.entries({ ...postColumns.columns, ...noteColumns.columns });
 const isAmount = (name: string) => name === "cost" || name === "list_cost";
 
-/** Lists of columns in `functions.sql`. The amounts of a settlement are decided there. */
+/**
+ * Lists of columns for the placeholders in `functions.sql`. `settled columns from g` omits the amounts, because the SQL
+ * functions compute them.
+ */
 const columnsInSql = {
   "hold columns": holds.map(([name]) => name).join(", "),
   "hold columns of h": holds.map(([name]) => `h.${name}`).join(", "),
@@ -36,18 +40,18 @@ const columnsInSql = {
     .join(", "),
 };
 
-/** Of what the server would run: whole lines of comment, and empty ones, change nothing. */
+/** Returns the digest of an SQL text without its comment lines and empty lines. */
 function digestOf(sql: string): string {
-  const run = sql.split("\n").filter((line) => !/^\s*(--|$)/.test(line));
-  return createHash("sha256").update(run.join("\n")).digest("hex");
+  const codeLines = sql.split("\n").filter((line) => !/^\s*(--|$)/.test(line));
+  return createHash("sha256").update(codeLines.join("\n")).digest("hex");
 }
 
-/** Says which functions this release was written for. */
+/** Returns the digest of this release's functions. */
 export function functionsDigest(): string {
   return functions().digest;
 }
 
-/** Whether the functions of a ledger of this schema version are those of this release. */
+/** Returns true if a ledger of this schema version has the functions of this release. */
 export async function hasOwnFunctions(db: Statements, schema: number): Promise<boolean> {
   if (schema < digestSince) return false;
   const newest = await db.row<{ functions: string | null }>(
@@ -56,7 +60,7 @@ export async function hasOwnFunctions(db: Statements, schema: number): Promise<b
   return newest?.functions === functionsDigest();
 }
 
-/** Replaces the functions of the ledger by those of this release. */
+/** Replaces the ledger's functions with those of this release. */
 export async function applyFunctions(db: Statements): Promise<void> {
   await db.run(functions().sql);
   await db.run(
@@ -65,8 +69,8 @@ export async function applyFunctions(db: Statements): Promise<void> {
   );
 }
 
-/** Runs the migrations after one version, and not those after another one. */
-export async function makeTables(db: Statements, after: number, until = Infinity): Promise<void> {
+/** Runs the migrations with versions above `after`, up to and including `until`. */
+export async function runMigrations(db: Statements, after: number, until = Infinity): Promise<void> {
   await db.run(
     "create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())",
   );

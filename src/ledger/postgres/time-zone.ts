@@ -13,8 +13,8 @@ export async function storedTimeZone(db: Statements): Promise<string | null> {
 }
 
 /**
- * Stores the zone. If it changes, rebuilds windows and days from the charges. Fails while proxies other than `except`
- * use the stored zone.
+ * Stores the time zone. If it changes, rebuilds the windows and the rollup by days from the charges. Returns a failure
+ * if the time zone would change while a proxy other than `except` runs on the ledger.
  */
 export async function applyTimeZone(
   database: Database,
@@ -26,21 +26,21 @@ export async function applyTimeZone(
     await lockBudgets(db);
     const stored = await storedTimeZone(db);
     if (stored === timeZone) return null;
-    if (stored !== null && (await othersRun(db, except))) {
+    if (stored !== null && (await hasOtherProxies(db, except))) {
       return {
         kind: "unusable",
-        message: `the proxies that run on it count in ${stored}, and this one is to count in ${timeZone}: set FAREBOX_TIME_ZONE=${stored}, or stop them first`,
+        message: `the running proxies use the time zone ${stored}, but this proxy is set to ${timeZone}; set FAREBOX_TIME_ZONE=${stored}, or stop those proxies first`,
       };
     }
     await db.run("update meta set time_zone = $1", [timeZone]);
-    await rebuildWindows(db, calendar, at);
     await rebuildDays(db, calendar);
+    await rebuildWindows(db, calendar, at);
     await announce(db);
     return null;
   });
 }
 
-async function othersRun(db: Statements, except: number | null): Promise<boolean> {
+async function hasOtherProxies(db: Statements, except: number | null): Promise<boolean> {
   const row = await db.row(
     `select 1 from owners where serves = 1 and ended_at is null and epoch is distinct from $1::bigint
      and beat_at > clock_timestamp() - interval '5 seconds' limit 1`,
@@ -49,21 +49,19 @@ async function othersRun(db: Statements, except: number | null): Promise<boolean
   return row !== undefined;
 }
 
-/** Returns the ledger's calendar; `otherwise` if it stores no zone yet. */
+/** Returns the calendar of the ledger's stored time zone; `otherwise` if the ledger stores none yet. */
 export async function storedCalendar(database: Database, otherwise: Calendar): Promise<Calendar> {
   const stored = await storedTimeZone(database);
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
-/**
- * Rebuilds the rollup by days from the charges and the carried sums, for another time zone. Needs the budgets' lock.
- */
+/** Rebuilds the rollup by days from the charges and carried sums, for another time zone. Call `lockBudgets` first. */
 export async function rebuildDays(db: Statements, calendar: Calendar): Promise<void> {
   await db.run("delete from rollup_day");
   const { dates, starts, ends } = await daysOfCharges(db, calendar);
   await db.run(
     `insert into rollup_day (day, ${[...rollupDimensions, "shard", ...rollupSums].join(", ")})
-     select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, 0,
+     select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.entry, c.model), coalesce(c.price_group, ''), c.source, 0,
        sum(case when c.formula = 'adjustment' then coalesce(k.requests, 0) else 1 end),
        sum(case when c.formula = 'adjustment' then coalesce(k.unpriced, 0) when c.cost is null then 1 else 0 end),
        sum(case when c.formula = 'adjustment' then coalesce(k.retries, 0) when c.retry > 0 then 1 else 0 end),
@@ -71,7 +69,7 @@ export async function rebuildDays(db: Statements, calendar: Calendar): Promise<v
      from unnest($1::text[], $2::bigint[], $3::bigint[]) d (day, starts_at, ends_at)
      join charges c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at and c.state = 'posted'
      left join carried k on k.charge = c.seq
-     group by 1, 2, 3, 4, 5, 6`,
+     group by 1, 2, 3, 4, 5, 6, 7`,
     [dates, starts, ends],
   );
 }

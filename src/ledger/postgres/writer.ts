@@ -1,3 +1,4 @@
+import { subjectsMaxDefault } from "../../core/scope.ts";
 import { assertNever } from "../../core/assert.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -11,13 +12,16 @@ import {
   type Outcome,
   type RecoverCommand,
 } from "../commands.ts";
-import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
-import { holdColumns, type ChargeRow } from "../charge-columns.ts";
-import { stepsOf, type RunCommand } from "../tables/tables.ts";
-import { adjust } from "./adjustments.ts";
+import { correctLate, lateSettlement } from "../late-settlement.ts";
+import { adjust } from "../adjustments.ts";
+import { holdColumns } from "../charge-columns.ts";
+import { postgresDialect } from "../queries/dialects.ts";
+import type { Query } from "../queries/query.ts";
+import type { NamedWindow } from "../rows/budgets.ts";
+import { stepsOf } from "../tables/tables.ts";
 import { answer } from "./answer.ts";
 import {
-  check,
+  checkAmounts,
   endedBy,
   isBatched,
   namesIn,
@@ -26,34 +30,38 @@ import {
   type BatchedCommand,
   type PlanOptions,
 } from "./batch.ts";
-import { carryOut, lockBudgets } from "./budgets.ts";
+import { applyBudgetStep, openWindows } from "./budgets.ts";
 import { announce } from "./changes.ts";
-import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
+import { databaseFault, isConnectionLost, OutcomeUnknown, type Database } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
-import { leaseOptions, type LeasePolicy } from "./leases.ts";
-import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
+import { endDeadOwners, leaseOptions, returnEndedLeases, type LeasePolicy, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
-import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
-import { burstMarks } from "./stream-bursts.ts";
-import { writtenFor } from "./written-limits.ts";
+import { outcomesOf, type BatchAnswer, type BatchOutcomes } from "./replies.ts";
 
-/** Own charges whose time of admission is remembered at most, so that it need not be asked for when they are posted. */
+/** Largest number of cached admission times of charges. A post needs the admission time. */
 const admittedKept = 100_000;
-/** How often a batch is tried again that came to nothing for a reason that passes. */
+/** Largest number of attempts of a batch that fails for a temporary reason. */
 const triesMax = 8;
+/**
+ * Time from the start of a batch after which a part that cannot be written ends the batch, in milliseconds. The writer
+ * skips the remaining parts.
+ */
+const slowMs = 1_000;
 
 export interface WriterOptions {
   readonly database: Database;
   readonly clock: Clock;
-  /** Of the zone that the ledger had when it was opened. */
+  /** Calendar of the time zone that the ledger had when it was opened. */
   readonly calendar: Calendar;
   readonly run: OwnRun;
   readonly leases: LeasePolicy;
+  /** Largest number of new subjects that clients may state, per key and day. */
+  readonly subjectsMax?: number | undefined;
 }
 
 /**
- * Applies batches of commands to PostgreSQL. What is asked for often goes in one call, one transaction and one round trip for
- * all of a batch; everything else is a transaction of its own. What ends holds comes first, as everywhere.
+ * Applies batches of commands to PostgreSQL. The common commands (`isBatched`) share one call, transaction and round
+ * trip. Every other command has a separate transaction. Settlements come first, because they free amounts for holds.
  */
 export class PostgresWriter implements BatchChannel {
   readonly #database: Database;
@@ -61,29 +69,38 @@ export class PostgresWriter implements BatchChannel {
   readonly #calendar: Calendar;
   readonly #run: OwnRun;
   readonly #leases: LeasePolicy;
+  readonly #subjectsMax: number;
   #budgets: KnownBudgets | null = null;
   readonly #admitted = new Map<string, number>();
-  /** Months of which the partition is known to be there. */
+  /** Months whose partitions are known to exist. */
   readonly #months = new Set<number>();
 
-  constructor({ database, clock, calendar, run, leases }: WriterOptions) {
+  constructor({ database, clock, calendar, run, leases, subjectsMax = subjectsMaxDefault }: WriterOptions) {
     this.#database = database;
     this.#clock = clock;
     this.#calendar = calendar;
     this.#run = run;
     this.#leases = leases;
+    this.#subjectsMax = subjectsMax;
   }
 
   async apply(commands: readonly Command[]): Promise<BatchResult> {
     const start = this.#clock.monotonic();
     const outcomes: Outcome[] = commands.map(() => ({ kind: "failed", message: "not applied" }));
     let changed = false;
+    /** Outcome of a part that failed slowly: the database did not answer in time, or waited for a lock. */
+    let timedOut: Outcome | null = null;
     for (const part of inParts(commands)) {
-      const results = await this.#applyPart(part.map((index) => commands[index] as Command));
+      // Skips the remaining parts after a slow failure, because each of them would wait as long.
+      const tried = timedOut === null ? await this.#applyPart(part.map((index) => commands[index] as Command)) : [];
       part.forEach((index, n) => {
-        const { outcome, isChange } = results[n] ?? failed("no outcome");
+        const { outcome, isChange } = tried[n] ?? {
+          outcome: timedOut ?? failed("no outcome").outcome,
+          isChange: false,
+        };
         outcomes[index] = outcome;
         changed ||= isChange;
+        if (outcome.kind === "unavailable" && this.#clock.monotonic() - start > slowMs) timedOut = outcome;
       });
     }
     return { outcomes, seconds: (this.#clock.monotonic() - start) / 1000, changed };
@@ -91,12 +108,15 @@ export class PostgresWriter implements BatchChannel {
 
   async close(): Promise<void> {}
 
-  /** The commands of a part: such as go into one batch, or a single other one. Throws where the outcome is unknown. */
+  /**
+   * Applies a part: either commands that share a call, or a single command that cannot share one. Throws
+   * `OutcomeUnknown` if the connection is lost.
+   */
   async #applyPart(commands: readonly Command[]): Promise<readonly Applied[]> {
     try {
       if (commands.every(isBatched)) return await this.#correctLate(commands, await this.#applyBatched(commands));
       const [command] = commands;
-      if (command === undefined || isBatched(command)) throw new Error("a part is a batch or one command");
+      if (command === undefined || isBatched(command)) throw new Error("a part mixes batched and other commands");
       const { reply, changed } = await this.#applyOther(command);
       return [{ outcome: { kind: "done", reply }, isChange: changed }];
     } catch (error) {
@@ -104,7 +124,7 @@ export class PostgresWriter implements BatchChannel {
       const outcome = faultOf(error);
       if (outcome.kind === "unavailable" || commands.length === 1)
         return commands.map(() => ({ outcome, isChange: false }));
-      // One that is at fault harms itself alone.
+      // Applies the commands one at a time, so that only the faulty command fails.
       const results: Applied[] = [];
       for (const command of commands) results.push(...(await this.#applyPart([command])));
       return results;
@@ -112,16 +132,16 @@ export class PostgresWriter implements BatchChannel {
   }
 
   async #applyBatched(commands: readonly BatchedCommand[]): Promise<readonly Outcome[]> {
-    for (const command of commands) check(command);
-    await this.#lookUp(commands);
+    for (const command of commands) checkAmounts(command);
+    await this.#loadAdmissions(commands);
     const outcomes = await this.#applyBatch(commands, false);
     for (const command of commands) this.#admitted.delete(endedBy(command) ?? "");
     return outcomes;
   }
 
   /**
-   * Corrects charges that were posted because this proxy was taken for dead, and that it settles now. A settlement whose correction
-   * cannot be written is not acknowledged, so it is tried again.
+   * Corrects charges that a peer posted because this proxy seemed dead, when this proxy settles them. If a correction
+   * cannot be written, reports the settlement as not written, so that the queue retries it.
    */
   async #correctLate(commands: readonly BatchedCommand[], outcomes: readonly Outcome[]): Promise<readonly Applied[]> {
     const applied = outcomes.map((outcome): Applied => ({ outcome, isChange: false }));
@@ -131,8 +151,9 @@ export class PostgresWriter implements BatchChannel {
     });
     for (const { n, found } of late) {
       try {
-        const isChange = await this.#database.transaction((db) => this.#correctToTrueAmount(db, found));
-        applied[n] = { outcome: outcomes[n] as Outcome, isChange };
+        const steps = () => correctLate(postgresDialect, this.#calendar, found);
+        const { changed } = await this.#runSteps(steps, (isCorrected) => isCorrected);
+        applied[n] = { outcome: outcomes[n] as Outcome, isChange: changed };
       } catch (error) {
         applied[n] = {
           outcome: error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : faultOf(error),
@@ -143,30 +164,21 @@ export class PostgresWriter implements BatchChannel {
     return applied;
   }
 
-  async #correctToTrueAmount(db: Statements, late: LateSettlement): Promise<boolean> {
-    const charge = await db.row<ChargeRow>("select * from charges where id = $1", [late.id]);
-    if (charge === undefined || !isPostedForTheDead(charge)) return false;
-    await lockBudgets(db);
-    const sums = await db.row<{ total: string; list: string }>(
-      "select coalesce(sum(cost), 0)::text as total, coalesce(sum(list_cost), 0)::text as list from charges where id = $1 or adjusts = $1",
-      [late.id],
-    );
-    const correction = lateCorrection(late, BigInt(sums?.total ?? 0), BigInt(sums?.list ?? 0));
-    return correction !== null && (await adjust(db, this.#calendar, ["adjust", late.id, correction])) === "ok";
-  }
-
-  /** Asks until everything is answered: again with other budgets, as another run, and for what the leases of others may have left. */
+  /**
+   * Applies commands until each has an outcome. If a budget refuses a hold or extension, but leases of peers may have
+   * enough unused amount, repeats the command once.
+   */
   async #applyBatch(commands: readonly BatchedCommand[], orphans: boolean): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = commands.map(() => failed("no outcome").outcome);
-    let places = commands.map((_, index) => index);
+    let unanswered = commands.map((_, index) => index);
     let collect = false;
-    while (places.length > 0) {
-      const asked = places.map((index) => commands[index] as BatchedCommand);
+    while (unanswered.length > 0) {
+      const asked = unanswered.map((index) => commands[index] as BatchedCommand);
       const { outcomes: answered, again } = await this.#askOnce(asked, { orphans, collect });
       answered.forEach((outcome, n) => {
-        if (outcome !== undefined) outcomes[places[n] as number] = outcome;
+        if (outcome !== undefined) outcomes[unanswered[n] as number] = outcome;
       });
-      places = again.map((n) => places[n] as number);
+      unanswered = again.map((n) => unanswered[n] as number);
       collect = true;
     }
     return outcomes;
@@ -175,60 +187,95 @@ export class PostgresWriter implements BatchChannel {
   async #askOnce(
     commands: readonly BatchedCommand[],
     how: { readonly orphans: boolean; readonly collect: boolean },
-  ): Promise<Pick<Concluded, "outcomes" | "again">> {
+  ): Promise<Pick<BatchOutcomes, "outcomes" | "again">> {
     try {
       const { answer, plan, budgets } = await this.#ask(commands, how);
-      const concluded = conclude(commands, plan, answer, budgets, how.collect);
-      for (const n of concluded.placed) this.#placed(commands[n]);
-      return concluded;
+      if (answer.refused === "subjects") return await this.#askWithout(plan.refusedBy(answer.windows), commands, how);
+      const result = outcomesOf(commands, plan, answer, budgets, how.collect);
+      for (const n of result.placed) this.#cacheHold(commands[n]);
+      return result;
     } catch (error) {
-      // What was asked for together with these is done by now: what is wrong here is theirs alone.
+      // The first call applied the other commands of the batch, so only the repeated claims have failed.
       if (!how.collect || error instanceof OutcomeUnknown) throw error;
       const outcome = faultOf(error);
       return { outcomes: commands.map(() => outcome), again: [] };
     }
   }
 
+  /** Refuses the holds at the indexes `refused`, which have too many new subjects, and applies the other commands. */
+  async #askWithout(
+    refused: ReadonlySet<number>,
+    commands: readonly BatchedCommand[],
+    how: { readonly orphans: boolean; readonly collect: boolean },
+  ): Promise<Pick<BatchOutcomes, "outcomes" | "again">> {
+    const outcomes = commands.map((_, index): Outcome | undefined =>
+      refused.has(index) ? tooManySubjects : undefined,
+    );
+    const rest = [...commands.keys()].filter((index) => !refused.has(index));
+    if (rest.length === 0) return { outcomes, again: [] };
+    const result = await this.#askOnce(
+      rest.map((index) => commands[index] as BatchedCommand),
+      how,
+    );
+    rest.forEach((index, n) => (outcomes[index] = result.outcomes[n]));
+    return { outcomes, again: result.again.map((n) => rest[n] as number) };
+  }
+
   async #ask(commands: readonly BatchedCommand[], { orphans, collect }: { orphans: boolean; collect: boolean }) {
     const admittedAt: PlanOptions["admittedAt"] = (id) => this.#admitted.get(id);
-    const places = commands.some(([op]) => op === "hold" || op === "extend");
+    const hasClaims = commands.some(([op]) => op === "hold" || op === "extend");
+    /** Positions of the windows that this call has opened. */
+    let opened: readonly number[] = [];
     for (let tries = 1; ; tries++) {
       const budgets = (this.#budgets ??= await readKnownBudgets(this.#database, this.#calendar));
       const plan = planBatch(commands, { budgets, admittedAt, orphans });
-      const epoch = places ? await this.#run.epoch() : this.#run.known();
+      const epoch = hasClaims ? await this.#run.epoch() : this.#run.knownEpoch();
       await this.#ensureMonths(commands);
-      const answer = await this.#call(epoch, budgets, plan.text, collect);
+      const answer = await this.#call(epoch, budgets, plan.text, { collect, opened });
       if (answer === "again") this.#months.clear();
-      else if (answer.refused === undefined) return { answer: answer satisfies AppliedBatch, plan, budgets };
-      else if (answer.refused === "stale") this.#budgets = null;
-      else await this.#run.renew(epoch);
-      if (tries >= triesMax) throw new Error("a batch came to nothing again and again");
+      else if (answer.refused === undefined || answer.refused === "subjects") return { answer, plan, budgets };
+      else if (answer.refused === "stale") {
+        this.#budgets = null;
+        opened = [];
+      } else if (answer.refused === "unopened") {
+        await openWindows(
+          this.#database,
+          budgets,
+          answer.windows.map((position) => plan.windows[position - 1] as NamedWindow),
+        );
+        opened = [...opened, ...answer.windows];
+      } else await this.#run.renew(epoch);
+      if (tries >= triesMax) throw new Error(`a batch was still not applied after ${triesMax} attempts`);
     }
   }
 
-  /** One call of the database; "again" where it was not carried out for a reason that passes. */
+  /** Calls the database once. Returns "again" if the call failed for a temporary reason and wrote nothing. */
   async #call(
     epoch: number | null,
     { version }: KnownBudgets,
     batch: string,
-    collect: boolean,
+    { collect, opened }: { readonly collect: boolean; readonly opened: readonly number[] },
   ): Promise<BatchAnswer | "again"> {
-    const options = JSON.stringify(leaseOptions(this.#leases, this.#run.live(), collect));
+    const options = JSON.stringify({
+      subjects_max: this.#subjectsMax,
+      ...(opened.length > 0 && { opened }),
+      ...leaseOptions(this.#leases, this.#run.liveProxies(), collect),
+    });
     await using session = await this.#database.session();
     try {
       const row = await session.row<{ answer: BatchAnswer }>(applySql, [epoch, version, options, batch]);
-      if (row === undefined) throw new Error("farebox_apply answers");
+      if (row === undefined) throw new Error("farebox_apply returned no row");
       return row.answer;
     } catch (error) {
-      if (passes(error)) return "again";
-      // It was sent: whether it was committed, no one knows.
+      if (isTemporary(error)) return "again";
+      // The call was sent, so the server may have committed it.
       throw isConnectionLost(error)
-        ? new OutcomeUnknown("the connection to the database was lost", { cause: error })
+        ? new OutcomeUnknown("the connection to the database was lost during a batch", { cause: error })
         : error;
     }
   }
 
-  /** Partitions are made ahead; where the clock is elsewhere, or retention was faster, here. */
+  /** Creates missing partitions. Partitions are missing only if the clock is wrong or retention has dropped them. */
   async #ensureMonths(commands: readonly BatchedCommand[]): Promise<void> {
     for (const command of commands) {
       if (command[0] !== "hold") continue;
@@ -239,22 +286,22 @@ export class PostgresWriter implements BatchChannel {
     }
   }
 
-  /** Finds out when charges were admitted that another run placed, or that were forgotten: their day depends on it. */
-  async #lookUp(commands: readonly BatchedCommand[]): Promise<void> {
+  /** Reads and caches missing admission times of posted charges. A post needs the day of its charge. */
+  async #loadAdmissions(commands: readonly BatchedCommand[]): Promise<void> {
     const unknown = commands.map(postedBy).filter((id) => id !== null && !this.#admitted.has(id));
     if (unknown.length === 0) return;
     const found = await this.#database.rows<{ id: string; admitted_at: bigint }>(
       { name: "admitted", text: "select id, admitted_at from charges where id = any($1)" },
       [unknown],
     );
-    for (const { id, admitted_at } of found) this.#admit(id, Number(admitted_at));
+    for (const { id, admitted_at } of found) this.#cacheAdmittedAt(id, Number(admitted_at));
   }
 
-  #placed(command: BatchedCommand | undefined): void {
-    if (command?.[0] === "hold") this.#admit(command[1], holdColumns.read(command[2]).admitted_at);
+  #cacheHold(command: BatchedCommand | undefined): void {
+    if (command?.[0] === "hold") this.#cacheAdmittedAt(command[1], holdColumns.read(command[2]).admitted_at);
   }
 
-  #admit(id: string, at: number): void {
+  #cacheAdmittedAt(id: string, at: number): void {
     if (this.#admitted.size >= admittedKept) {
       const [oldest] = this.#admitted.keys();
       if (oldest !== undefined) this.#admitted.delete(oldest);
@@ -266,46 +313,51 @@ export class PostgresWriter implements BatchChannel {
     command: Exclude<Command, BatchedCommand>,
   ): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
     switch (command[0]) {
-      case "adjust":
-        this.#budgets = null;
-        return {
-          reply: await this.#database.transaction((db) => adjust(db, this.#calendar, command)),
-          changed: true,
-        };
+      case "adjust": {
+        const [, id, correction] = command;
+        return this.#runSteps(
+          () => adjust(postgresDialect, this.#calendar, id, correction),
+          (reply) => reply === "ok",
+        );
+      }
       case "recover":
         return { reply: await this.#recover(command), changed: false };
       case "touch":
         await this.#database.run("update meta set changes = changes");
         return { reply: true, changed: false };
-      case "written":
-        return { reply: await this.#database.transaction((db) => writtenFor(db, command)), changed: false };
-      case "streams":
-        return { reply: await this.#database.transaction((db) => burstMarks(db, command)), changed: false };
       case "run":
-        return this.#database.transaction((db) => this.#write(db, command));
+        return this.#runSteps(() => stepsOf(command).steps, stepsOf(command).isAnnounced);
       default:
         return assertNever(command);
     }
   }
 
-  async #write(db: Statements, command: RunCommand) {
-    const { steps, isAnnounced } = stepsOf(command);
-    const reply = await answer(db, steps, (step) => {
-      this.#budgets = null;
-      return carryOut(db, this.#calendar, step);
+  /** Runs a query that writes, in a separate transaction. `isAnnounced` returns true if other processes must reload. */
+  #runSteps<Reply>(
+    steps: () => Query<Reply>,
+    isAnnounced: (reply: Reply) => boolean,
+  ): Promise<{ readonly reply: Reply; readonly changed: boolean }> {
+    return this.#database.transaction(async (db) => {
+      const reply = await answer(db, steps(), (step) => {
+        this.#budgets = null;
+        return applyBudgetStep(db, this.#calendar, step);
+      });
+      const changed = isAnnounced(reply);
+      if (changed) await announce(db);
+      return { reply, changed };
     });
-    const changed = isAnnounced(reply);
-    if (changed) await announce(db);
-    return { reply, changed };
   }
 
-  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
+  /**
+   * Posts the holds of orphaned requests, because the gateway may bill unknown amounts for them. Skips known tasks.
+   * Returns the number of posts.
+   */
   async #recover([, at, count]: RecoverCommand): Promise<number> {
-    await endDeadOwners(this.#database, this.#run.known());
+    await endDeadOwners(this.#database, this.#run.knownEpoch());
     const orphans = await this.#database.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(orphansSql, [
       count,
     ]);
-    for (const { id, admitted_at } of orphans) this.#admit(id, Number(admitted_at));
+    for (const { id, admitted_at } of orphans) this.#cacheAdmittedAt(id, Number(admitted_at));
     const outcomes =
       orphans.length === 0
         ? []
@@ -314,14 +366,14 @@ export class PostgresWriter implements BatchChannel {
             true,
           );
     for (const { id } of orphans) this.#admitted.delete(id);
-    await returnLeasesOfDead(this.#database);
+    await returnEndedLeases(this.#database);
     return outcomes.filter(
       (outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true,
     ).length;
   }
 }
 
-/** Whether it settles a charge that is posted already. */
+/** Returns true if a command settles a charge that was already posted. */
 function isRepeat(
   command: BatchedCommand,
   outcome: Outcome | undefined,
@@ -336,9 +388,11 @@ interface Applied {
   readonly isChange: boolean;
 }
 
+const tooManySubjects: Outcome = { kind: "done", reply: { ok: false, reason: "too_many_subjects" } };
+
 const applySql = { name: "farebox_apply", text: "select farebox_apply($1, $2, $3, $4) as answer" };
 
-/** Holds whose run is over, oldest first, except those of tasks that are known. */
+/** Selects the holds of ended runs, oldest first. Excludes holds of known tasks. */
 const orphansSql = `
   select c.id, c.admitted_at, c.hold is null as unpriced from charges c
   where c.state = 'pending' and not exists (select from owners o where o.epoch = c.owner and o.ended_at is null)
@@ -349,15 +403,15 @@ function failed(message: string): Applied {
   return { outcome: { kind: "failed", message }, isChange: false };
 }
 
-/** What an error makes of the commands that it was met with: nothing of them was written. */
+/** Returns the outcome of commands that failed with an error. None of them was written. */
 function faultOf(error: unknown): Outcome {
   const fault = databaseFault(error);
   if (fault !== null) return { kind: "unavailable", message: fault };
   return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
 }
 
-/** A transaction that the database gave up in favour of another one, or a partition that was missing. */
-function passes(error: unknown): boolean {
+/** Returns true for temporary errors: a conflict with another transaction, or a missing partition. */
+function isTemporary(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : null;
   return (
     code === "40001" ||
@@ -367,8 +421,9 @@ function passes(error: unknown): boolean {
 }
 
 /**
- * Positions in the order of work, what ends holds before what needs room, in parts: as many batched commands together as name
- * everything once, every other command alone.
+ * Divides commands into parts, and returns the indexes of each part's commands. Parts and commands are in the order in
+ * which the writer applies them, settlements first. Batched commands share a part unless two of them name the same
+ * charge or task. Every other command is a separate part.
  */
 export function inParts(commands: readonly Command[]): number[][] {
   const parts: number[][] = [];

@@ -21,7 +21,7 @@ interface PendingRow {
   readonly last: bigint;
 }
 
-/** Returns the ledger's counters. The rollup by days has every posted charge, including pruned ones. */
+/** Returns the totals of the ledger. Posted amounts come from the daily rollup, which includes pruned charges. */
 export function* readTotals(): Query<LedgerTotals> {
   const posted: Record<Source, PicoUsd> = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
   const inDoubt = { ...posted };
@@ -55,7 +55,10 @@ export function* readTotals(): Query<LedgerTotals> {
   };
 }
 
-/** Returns corrections made in the half-open span, and those of charges that ended in it. */
+/**
+ * Returns the corrections made in a span, and the corrections of charges that ended in the span. `since` is inclusive,
+ * `until` exclusive.
+ */
 export function* readCorrections(since: number, until: number): Query<readonly CorrectionMade[]> {
   const rows = yield* rowsOf<{ made_at: bigint; of_charge_at: bigint; cost: PicoUsd }>({
     sql: `select correction.ended_at as made_at, corrected.ended_at as of_charge_at, correction.cost

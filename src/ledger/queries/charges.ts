@@ -1,48 +1,152 @@
-import type { ChargeState } from "../../core/charge.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
 import type { PageEnd } from "./interfaces.ts";
-import { withNumbers, rowOf, rowsOf, type Query, type Statement, type Value } from "./query.ts";
+import { Conditions } from "./page.ts";
+import { withNumbers, rowOf, rowsOf, type Query, type Statement } from "./query.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 
-/** Implements `LedgerQueries.charges`: newest first; for equal times, the last written first. */
+/**
+ * Implements `LedgerQueries.charges`. Orders charges with equal times or costs by `seq`, in the direction of the list.
+ *
+ * Only the conditions in `Plan.span` have an index. With any other filter, and in order of cost, the database must read
+ * all charges of the span. `examinedMax` limits their number: an index query first finds the last charge to examine,
+ * and the list reads no charge beyond it. The next page of a list by time continues there. A list by cost contains only
+ * the examined charges.
+ */
 export function* readCharges(dialect: Dialect, query: ChargeQuery): Query<ChargePage> {
-  const after = query.after === undefined ? null : yield* placeOf(query.after);
-  if (after === undefined) return { charges: [], next: null };
-  const rows = yield* rowsOf<ShownChargeRow>(statementOf(dialect, query, after));
+  const after = query.after === undefined ? null : yield* positionOf(query.after);
+  if (after === undefined) return { charges: [], next: null, examinedTo: null };
+  const plan = planOf(dialect, query, after);
+  const edge = yield* edgeOf(query, plan);
+  const rows = yield* rowsOf<ShownChargeRow>(statementOf(query, plan, edge));
   const charges = rows.slice(0, query.limit).map(chargeOf);
-  return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+  const hasMore = rows.length > query.limit;
+  if (hasMore && !(edge !== null && plan.isByCost))
+    return { charges, next: charges.at(-1)?.id ?? null, examinedTo: null };
+  if (edge === null) return { charges, next: null, examinedTo: null };
+  const next = plan.isByCost ? (hasMore ? charges.at(-1)?.id : null) : yield* idOf(edge);
+  return { charges, next: next ?? null, examinedTo: edge.at };
 }
 
-function* placeOf(id: string): Query<PageEnd | undefined> {
-  const row = yield* rowOf<PageEnd>({ sql: "select admitted_at as at, seq from charges where id = ?", values: [id] });
-  return row && withNumbers(row);
+/** Position of a charge in a list. Only a list by cost uses `cost`. */
+type Position = PageEnd & { readonly cost: bigint };
+
+/** Returns the position of a charge; undefined if the charge does not exist. */
+function* positionOf(id: string): Query<Position | undefined> {
+  const row = yield* rowOf<{ readonly at: bigint; readonly seq: bigint; readonly cost: bigint }>({
+    sql: "select admitted_at as at, seq, coalesce(cost, 0) as cost from charges where id = ?",
+    values: [id],
+  });
+  return row && { at: Number(row.at), seq: Number(row.seq), cost: row.cost };
 }
 
-function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null): Statement {
-  const conditions: string[] = [];
-  const values: Value[] = [];
-  const where = (sql: string, ...given: (Value | undefined)[]) => {
-    const known = given.filter((value) => value !== undefined);
-    if (known.length < given.length) return;
-    conditions.push(sql);
-    values.push(...known);
-  };
-  where("key = ?", query.key);
-  where("model = ?", query.model);
-  // A literal, because the index of pending charges serves constants only.
-  if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
-  where("adjusts = ?", query.adjusts);
-  if (query.tag !== undefined) {
-    const tag = dialect.tag(query.tag.name);
-    where(`${tag.sql} = ?`, ...tag.values, query.tag.value);
+function* idOf({ seq }: PageEnd): Query<string | undefined> {
+  return (yield* rowOf<{ readonly id: string }>({ sql: "select id from charges where seq = ?", values: [seq] }))?.id;
+}
+
+interface Plan {
+  readonly isByCost: boolean;
+  readonly order: "asc" | "desc";
+  /** Conditions that the database can check with an index. */
+  readonly span: Conditions;
+  readonly filters: Conditions;
+}
+
+/** Length of the shortest id prefix that the query looks up in an index. Shorter prefixes match too many charges. */
+const prefixMin = 8;
+/** Character that sorts after every character of an id. */
+const lastCharacter = "\u{10FFFF}";
+
+const withoutSql: Readonly<Record<NonNullable<ChargeQuery["without"]>, string>> = {
+  key: "key = ''",
+  team: "team is null",
+  group: "price_group is null",
+};
+
+function planOf(dialect: Dialect, query: ChargeQuery, after: Position | null): Plan {
+  const { sort = "time", order = "desc", idPrefix, status, doubt } = query;
+  const isByCost = sort === "cost";
+  const compare = order === "desc" ? "<" : ">";
+  const span = new Conditions()
+    .add("key = ?", query.key)
+    .add("adjusts = ?", query.adjusts)
+    .add("admitted_at >= ?", query.since)
+    .add("admitted_at < ?", query.until);
+  // A literal, because the database uses the index of pending charges only for constants.
+  if (query.state === "pending") span.add("state = 'pending'");
+  if (idPrefix !== undefined && idPrefix.length >= prefixMin)
+    span.add("seq in (select seq from charges where id >= ? and id < ?)", idPrefix, idPrefix + lastCharacter);
+  // The first condition is redundant, but lets the database use the index.
+  if (!isByCost)
+    span.add(
+      `admitted_at ${compare}= ? and (admitted_at ${compare} ? or seq ${compare} ?)`,
+      after?.at,
+      after?.at,
+      after?.seq,
+    );
+  const filters = new Conditions()
+    .add("model = ?", query.model)
+    .add("team = ?", query.team)
+    .add("price_group = ?", query.group)
+    .add("source = ?", query.source)
+    .add("status between ? and ?", ...(status ?? [undefined]))
+    .add("cost >= ?", query.minCost)
+    .add("cost <= ?", query.maxCost);
+  if (query.state !== undefined && query.state !== "pending") filters.add(`state = '${query.state}'`);
+  if (query.without !== undefined) filters.add(withoutSql[query.without]);
+  if (doubt === true) filters.add("doubts is not null");
+  else if (doubt !== undefined) filters.add("',' || doubts || ',' like ?", `%,${doubt},%`);
+  for (const [column, pair] of [
+    ["tags", query.tag],
+    ["labels", query.label],
+  ] as const) {
+    if (pair === undefined) continue;
+    const member = dialect.member(column, pair.name);
+    filters.add(`${member.sql} = ?`, ...member.values, pair.value);
   }
-  where("admitted_at >= ?", query.since);
-  where("admitted_at < ?", query.until);
-  // The first condition is for the index.
-  where("admitted_at <= ? and (admitted_at < ? or seq < ?)", after?.at, after?.at, after?.seq);
+  if (query.user !== undefined) filters.add("end_user = ?", query.user);
+  if (idPrefix !== undefined && idPrefix.length < prefixMin)
+    filters.add("substr(id, 1, cast(? as integer)) = ?", idPrefix.length, idPrefix);
+  if (isByCost)
+    filters.add(
+      `(coalesce(cost, 0) ${compare} ? or (coalesce(cost, 0) = ? and seq ${compare} ?))`,
+      after?.cost,
+      after?.cost,
+      after?.seq,
+    );
+  return { isByCost, order, span, filters };
+}
+
+/** Returns the last charge to examine; null if the query may examine all charges of the span. */
+function* edgeOf({ examinedMax }: ChargeQuery, { isByCost, order, span, filters }: Plan): Query<PageEnd | null> {
+  if (examinedMax === undefined || (filters.isEmpty && !isByCost)) return null;
+  const towards = isByCost ? "desc" : order;
+  const rows = yield* rowsOf<{ readonly at: bigint; readonly seq: bigint }>({
+    sql: `select admitted_at as at, seq from charges where ${span.sql} order by admitted_at ${towards}, seq ${towards} limit 2 offset ? + 0`,
+    values: [...span.values, examinedMax - 1],
+  });
+  const [last] = rows;
+  return last === undefined || rows.length < 2 ? null : withNumbers(last);
+}
+
+function statementOf({ limit }: ChargeQuery, plan: Plan, edge: PageEnd | null): Statement {
+  const { isByCost, order, span, filters } = plan;
+  const values = [...span.values, ...filters.values];
+  let where = `${span.sql} and ${filters.sql}`;
+  if (edge !== null) {
+    const compare = isByCost || order === "desc" ? ">" : "<";
+    where += ` and admitted_at ${compare}= ? and (admitted_at ${compare} ? or seq ${compare}= ?)`;
+    values.push(edge.at, edge.at, edge.seq);
+  }
+  if (!isByCost)
+    return {
+      sql: `select ${chargeColumns} from charges where ${where} order by admitted_at ${order}, seq ${order} limit ?`,
+      values: [...values, limit + 1],
+    };
+  const byCost = `order by coalesce(cost, 0) ${order}, seq ${order}`;
+  // The subquery sorts charge numbers, because sorting whole rows is slow.
   return {
-    sql: `select ${chargeColumns} from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by admitted_at desc, seq desc limit ?`,
-    values: [...values, query.limit + 1],
+    sql: `select ${chargeColumns} from charges where seq in (select seq from charges where ${where} ${byCost} limit ?) ${byCost}`,
+    values: [...values, limit + 1],
   };
 }

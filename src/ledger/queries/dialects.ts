@@ -1,25 +1,89 @@
 import type { Statement } from "./query.ts";
 
-/** Differences between the two databases. */
+/** SQL that differs between the two databases. */
 export interface Dialect {
-  /** Value of a tag in the JSON column `tags`; null if missing. */
-  tag(name: string): Statement;
-  /** Selects `last`, the time of the last carried sum. */
-  readonly lastCarried: string;
-  /** Hint after `charges` for reading all of them in order of time. */
+  /**
+   * Returns the expression for the value of a tag or label in a JSON column. The value is null if the tag or label is
+   * missing.
+   */
+  member(column: "tags" | "labels", name: string): Statement;
+  /** Returns the condition that a text matches a pattern. In the pattern, `*` matches any characters. */
+  matches(text: string, pattern: string): Statement;
+  /** Returns the SQL function that lists the texts of a column's JSON array, as rows with the column `value`. */
+  textsIn(column: string): string;
+  /** SQL function that lists the values of a JSON array, as rows with the column `value`. */
+  readonly eachOf: "json_each(?)" | "json_array_elements(cast(? as json))";
+  /**
+   * Returns the expression that combines rows into the text of a JSON array. Each row becomes an array of these
+   * columns.
+   */
+  jsonOf(columns: readonly string[]): string;
+  /**
+   * Returns the condition that a column's value is in a JSON array. The database can use an index on the column. Without
+   * an index, use `isAmong`: here, PostgreSQL would compare each row with each element.
+   */
+  isIn(column: string, type?: "text" | "bigint"): string;
+  /**
+   * Statement that joins the budgets in `current` with their windows. It adds `subject`, `all_spent` and `all_held`,
+   * which are null for a budget without a window.
+   */
+  readonly windowsOfCurrent: string;
+  /**
+   * Condition that a key has no window in a budget of `current`. `used` contains the windows. The two forms differ,
+   * because each is slow on the other database.
+   */
+  readonly hasNoWindow: string;
+  /** SQL function that lists the texts of a JSON array, as rows with the column `value`. */
+  readonly textsOf: "json_each(?)" | "json_array_elements_text(cast(? as json))";
+  /** Returns the expression for the part of a text before its first space. */
+  firstWord(text: string): string;
+  /** Returns the expression for the position of `part` in `whole`, from 1; 0 if `whole` does not contain `part`. */
+  position(part: string, whole: string): string;
+  /**
+   * Table `charges` for reading pending rows. On SQLite, it forces the index of pending charges. Otherwise, a condition
+   * on a key would make SQLite read all charges of that key.
+   */
+  readonly pendingCharges: string;
+  /** Hint after `charges` that makes SQLite read all charges in order of time. */
   readonly byTime: string;
-  /** True if one sum of a rollup is split over several rows, by `shard`. */
+  /** Hint after `charges` that makes SQLite find charges by `seq`, such as the newest ones. */
+  readonly bySeq: string;
+  /** Hint after `charges` that makes SQLite find corrections by their index. */
+  readonly byCorrection: string;
+  /** Columns of `charges` that are unique together. */
+  readonly chargeKey: string;
+  /**
+   * Returns the statements that create the partition of `charges` for an instant if it is missing. SQLite needs none.
+   */
+  ensurePartition(at: number): readonly Statement[];
+  /**
+   * Number of charges that retention replaces in one transaction. Other writers wait for this transaction on SQLite,
+   * but not on PostgreSQL.
+   */
+  readonly carriedAtOnce: number;
+  /** Statements that make corrections and other prunes wait until the transaction ends. */
+  readonly lockCarried: readonly Statement[];
+  /** True if each sum of a rollup is divided among rows with different values of `shard`. */
   readonly isSharded: boolean;
-  /** Expression for the windows that a pending charge is linked to, as text: "1,2". */
+  /** Table that stores the windows. In PostgreSQL, `windows` is a view that adds the sums of leases. */
+  readonly windowTable: "windows" | "budget_windows";
+  /** Expression for the windows linked to a pending charge, as text such as "1,2". */
   readonly linksOfCharge: string;
-  /** Selects these windows as rows of `win`, by the charge's `seq`. */
+  /** Returns the statement that selects the windows of a charge as rows with the column `win`. */
   links(charge: number): Statement;
+  /** Returns the statements that link a charge to exactly these windows. */
   setLinks(charge: number, windows: readonly number[]): readonly Statement[];
-  /** Selects as `text` how a window's sums are divided among proxies. */
+  /** Returns the statements that remove the links of settled charges. */
+  unlinkCharges(charges: readonly number[]): readonly Statement[];
+  /**
+   * Returns the statement that describes a window's leases in the column `text`: how proxies share its sums. The text
+   * is empty if there are no leases.
+   */
   leases(window: number): Statement;
-  /** Sets a window's span and sums, and updates its leases to match. */
+  /** Returns the statements that set a window's span and sums, and update its leases to match. */
   setWindow(window: number, to: WindowSums): readonly Statement[];
-  removeWindow(window: number): readonly Statement[];
+  /** Returns the statements that remove windows with their links and leases. */
+  removeWindows(windows: readonly number[]): readonly Statement[];
 }
 
 export interface WindowSums {
@@ -29,11 +93,35 @@ export interface WindowSums {
   readonly held: bigint;
 }
 
+/** Returns the condition that an expression without an index has a value in a JSON array of texts. */
+export function isAmong({ textsOf }: Pick<Dialect, "textsOf">, expression: string): string {
+  return `${expression} in (select value from ${textsOf} listed)`;
+}
+
 export const sqliteDialect: Dialect = {
-  tag: (name) => ({ sql: "tags ->> ?", values: [`$."${name}"`] }),
-  lastCarried: "select max(admitted_at) as last from carried cross join charges on seq = charge",
+  member: (column, name) => ({ sql: `${column} ->> ?`, values: [`$."${name}"`] }),
+  matches: (text, pattern) => ({ sql: `${text} glob ?`, values: [pattern.replaceAll(/[?[]/g, "[$&]")] }),
+  textsIn: (column) => `json_each(${column})`,
+  eachOf: "json_each(?)",
+  jsonOf: (columns) => `json_group_array(json_array(${columns.join(", ")}))`,
+  isIn: (column) => `${column} in (select value from json_each(?))`,
+  windowsOfCurrent: `select current.*, subject, spent as all_spent, held as all_held
+    from current left join windows on budget = current.seq and windows.starts_at = current.starts_at`,
+  hasNoWindow:
+    "not exists (select 1 from windows where budget = current.seq and subject = keys.id and windows.starts_at = current.starts_at)",
+  textsOf: "json_each(?)",
+  firstWord: (text) => `substr(${text}, 1, instr((${text}) || ' ', ' ') - 1)`,
+  position: (part, whole) => `instr(${whole}, ${part})`,
+  pendingCharges: "charges indexed by charges_pending",
   byTime: "indexed by charges_by_time",
+  bySeq: "not indexed",
+  byCorrection: "indexed by charges_adjusting",
+  chargeKey: "id",
+  ensurePartition: () => [],
+  carriedAtOnce: 200,
+  lockCarried: [],
   isSharded: false,
+  windowTable: "windows",
   linksOfCharge:
     "(select group_concat(window) from (select window from charge_windows where charge = charges.seq order by window))",
   links: (charge) => ({
@@ -47,6 +135,12 @@ export const sqliteDialect: Dialect = {
       values: [charge, window],
     })),
   ],
+  unlinkCharges: (charges) => [
+    {
+      sql: "delete from charge_windows where charge in (select value from json_each(?))",
+      values: [JSON.stringify(charges)],
+    },
+  ],
   leases: () => ({ sql: "select '' as text", values: [] }),
   setWindow: (window, { start, end, spent, held }) => [
     {
@@ -54,23 +148,59 @@ export const sqliteDialect: Dialect = {
       values: [start, end, spent, held, window],
     },
   ],
-  removeWindow: (window) => [
-    { sql: "delete from charge_windows where window = ?", values: [window] },
-    { sql: "delete from windows where seq = ?", values: [window] },
-  ],
+  removeWindows: (windows) =>
+    [
+      "delete from charge_windows where window in (select value from json_each(?))",
+      "delete from windows where seq in (select value from json_each(?))",
+    ].map((sql) => ({ sql, values: [JSON.stringify(windows)] })),
 };
 
-/** SQL expression for the amount that pending charges hold in a lease. */
+/** SQL expression for the sum of the pending charges' holds in a lease. */
 const heldInLease = `coalesce((
   select sum(hold) from charges where state = 'pending' and charges.owner = window_leases.owner and win = any(leased)), 0)`;
 const ofLeases = (sum: string) => `coalesce((select sum(${sum}) from window_leases where win = seq), 0)`;
 
 export const postgresDialect: Dialect = {
-  tag: (name) => ({ sql: "cast(tags as json) ->> cast(? as text)", values: [name] }),
-  // An index serves this.
-  lastCarried: "select max(admitted_at) as last from charges where route = 'carried'",
+  member: (column, name) => ({ sql: `cast(${column} as json) ->> cast(? as text)`, values: [name] }),
+  matches: (text, pattern) => ({
+    sql: `${text} like ?`,
+    values: [pattern.replaceAll(/[\\%_]/g, "\\$&").replaceAll("*", "%")],
+  }),
+  textsIn: (column) => `json_array_elements_text(cast(${column} as json))`,
+  eachOf: "json_array_elements(cast(? as json))",
+  jsonOf: (columns) => `cast(coalesce(json_agg(json_build_array(${columns.join(", ")})), '[]') as text)`,
+  isIn: (column, type = "text") =>
+    `${column} = any(array(select cast(value as ${type}) from json_array_elements_text(cast(? as json))))`,
+  // The view `windows` looks up the leases of each window. Without `materialized`, PostgreSQL may sum all leases for
+  // each budget. Without `offset`, it may read all past windows.
+  windowsOfCurrent: `
+    with stored as materialized (
+      select * from current left join lateral (
+        select budget_windows.seq as win, subject, spent, held from budget_windows
+        where budget = current.seq and budget_windows.starts_at = current.starts_at offset 0
+      ) windows on true
+    ), leases as (
+      select win, cast(sum(spent) as bigint) as leases_spent, cast(sum(held) as bigint) as leases_held from window_leases group by win
+    )
+    select stored.*, stored.spent + coalesce(leases_spent, 0) as all_spent, stored.held + coalesce(leases_held, 0) as all_held
+    from stored left join leases on leases.win = stored.win`,
+  hasNoWindow: "(current.seq, keys.id) not in (select seq, subject from used)",
+  textsOf: "json_array_elements_text(cast(? as json))",
+  firstWord: (text) => `split_part(${text}, ' ', 1)`,
+  position: (part, whole) => `position(${part} in ${whole})`,
+  pendingCharges: "charges",
   byTime: "",
+  bySeq: "",
+  byCorrection: "",
+  chargeKey: "id, admitted_at",
+  ensurePartition: (at) => [{ sql: "select farebox_ensure_partitions(?)", values: [at] }],
+  carriedAtOnce: 1_000,
+  lockCarried: [
+    { sql: "select pg_advisory_xact_lock_shared('budgets'::regclass::oid::integer, 0)", values: [] },
+    { sql: "select pg_advisory_xact_lock('carried'::regclass::oid::integer, 0)", values: [] },
+  ],
   isSharded: true,
+  windowTable: "budget_windows",
   linksOfCharge: "(select string_agg(win::text, ',' order by win) from unnest(charges.windows) win)",
   links: (charge) => ({
     sql: "select win from charges, unnest(windows) win where seq = ? order by win",
@@ -82,6 +212,7 @@ export const postgresDialect: Dialect = {
       values: [`{${windows.join(",")}}`, charge],
     },
   ],
+  unlinkCharges: () => [],
   leases: (window) => ({
     sql: `select coalesce((select ', leased ' || leased from budget_windows where seq = ? and leased <> 0), '') || coalesce((
         select string_agg(format(', lease of %s: granted %s, held %s, spent %s', owner, granted, held, spent), '' order by owner)
@@ -99,8 +230,13 @@ export const postgresDialect: Dialect = {
       values: [start, end, spent, held, window],
     },
   ],
-  removeWindow: (window) => [
-    { sql: "delete from window_leases where win = ?", values: [window] },
-    { sql: "delete from budget_windows where seq = ?", values: [window] },
-  ],
+  removeWindows: (windows) =>
+    [
+      `with gone as (select cast(? as bigint[]) as wins)
+       update charges set windows = array(select win from unnest(windows) win where not win = any(gone.wins)),
+         leased = array(select win from unnest(leased) win where not win = any(gone.wins))
+       from gone where state = 'pending' and windows && gone.wins`,
+      "delete from window_leases where win = any(cast(? as bigint[]))",
+      "delete from budget_windows where seq = any(cast(? as bigint[]))",
+    ].map((sql) => ({ sql, values: [`{${windows.join(",")}}`] })),
 };

@@ -1,38 +1,52 @@
 import type { AccountSamples } from "../../ports/account-samples.ts";
 import type { AuditLog } from "../../ports/audit-log.ts";
-import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery, OldHold } from "../../ports/ledger.ts";
+import type { Refusals } from "../../ports/refusals.ts";
+import type { ListQueries } from "../../ports/lists.ts";
+import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery } from "../../ports/ledger.ts";
+import type { SpentBefore } from "./window-sums.ts";
 import type { PostedCharge } from "../what-if-sums.ts";
-import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
-import type { Charge } from "../../core/charge.ts";
-import type { PriceVersion } from "../../core/price.ts";
+import type { Budget } from "../../core/budget.ts";
 
 /** Queries that may take seconds. A proxy answers them on a separate thread. */
-export interface LongQueries {
+export interface LongQueries extends ListQueries {
   readonly charges: LedgerQueries["charges"];
   readonly recent: LedgerQueries["recent"];
   readonly report: LedgerQueries["report"];
   readonly spend: LedgerQueries["spend"];
   readonly rawUnits: LedgerQueries["rawUnits"];
   readonly prunedUntil: LedgerQueries["prunedUntil"];
+  readonly firstDay: LedgerQueries["firstDay"];
   readonly totals: LedgerQueries["totals"];
   readonly corrections: LedgerQueries["corrections"];
   readonly windows: BudgetStore["windows"];
   readonly windowsToAlert: BudgetStore["windowsToAlert"];
   readonly samples: AccountSamples["list"];
   readonly audit: AuditLog["entries"];
+  readonly refusals: Refusals["list"];
+  readonly refusalCauses: Refusals["causes"];
+  readonly refused: Refusals["count"];
+  readonly excessRefusals: Refusals["excess"];
   readonly verify: LedgerMaintenance["verify"];
+  /**
+   * Returns the amounts spent in the windows of a new budget. The command that creates the budget opens its windows
+   * with these amounts. `upTo`: `seq` of a charge; this charge and all earlier ones must be visible. The default is
+   * the newest charge. Returns null in the cases that `readSpentBefore` lists.
+   */
+  readonly spentBefore: (
+    budget: Pick<Budget, "scope" | "period">,
+    at: number,
+    upTo?: number,
+  ) => Promise<SpentBefore | null>;
   /** Returns a page of charges for `whatIf`. */
   readonly postings: (query: ReportQuery, after: PageEnd | null) => Promise<PostingPage>;
-  /** Writes the whole ledger to a new file. */
-  readonly copy: (file: string) => Promise<string>;
 }
 
-/** Message that asks another thread for a long query. */
+/** Message that asks another thread to answer a long query. */
 export type LongQuery = {
   [Name in keyof LongQueries]: readonly [name: Name, ...args: Parameters<LongQueries[Name]>];
 }[keyof LongQueries];
 
-/** End of a page of postings: its last charge. */
+/** Last charge of a page. The next page starts after it. */
 export interface PageEnd {
   readonly at: number;
   readonly seq: number;
@@ -42,20 +56,4 @@ export interface PostingPage {
   readonly postings: readonly PostedCharge[];
   /** Null after the last page. */
   readonly end: PageEnd | null;
-}
-
-/*
- * Short queries are answered at once from a file, and later from a server.
- */
-
-export type Later<T> = T | Promise<T>;
-
-/** Queries that take milliseconds at most; see the ledger's port. */
-export interface ShortQueries {
-  charge(id: string): Later<Charge | undefined>;
-  price(id: string): Later<PriceVersion | undefined>;
-  pending(): Later<{ readonly count: number; readonly oldestAt: number | null }>;
-  oldHolds(before: number): Later<readonly OldHold[]>;
-  budgets(): Later<readonly Budget[]>;
-  windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
 }

@@ -11,7 +11,7 @@ import type { Dialect } from "./dialects.ts";
 import { rowsOf, type Query, type Statement } from "./query.ts";
 import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRow } from "./report.ts";
 
-/** Charges per page: some milliseconds of work, so that other queries get their turn. */
+/** Number of charges in a page. A page takes a few milliseconds, so other queries do not wait long. */
 const pageCharges = 2_000;
 
 type PostingRow = GroupRow &
@@ -26,7 +26,7 @@ type PostingRow = GroupRow &
     readonly in_doubt: bigint;
   } & Pick<ChargeRow, "service_tier" | "tool_calls">;
 
-/** Returns a page of the posted charges of a report's span, oldest first. */
+/** Returns a page of the posted charges in a report's span, oldest first. `after`: end of the previous page. */
 export function* readPostings(
   dialect: Dialect,
   calendar: Calendar,

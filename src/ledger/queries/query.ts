@@ -1,36 +1,55 @@
 import type { StoredBudget } from "../rows/budgets.ts";
+import type { SpentBefore } from "./window-sums.ts";
 
 /*
- * Queries that SQLite and PostgreSQL answer alike are written once, as generators: each yields a statement and receives
- * its rows, at once from a file and later from a server.
+ * Queries that are the same for both databases are written once, as generators. A generator yields a statement and
+ * receives the rows: immediately from SQLite, asynchronously from PostgreSQL.
  */
 
-/** SQL statement with `?` for its values. Integers come back as bigint. A statement that writes has no rows. */
+/**
+ * SQL statement with a `?` for each value. Integers in its rows are bigints, except with `isSmall`. A statement that
+ * writes returns no rows.
+ */
 export interface Statement {
   readonly sql: string;
   readonly values: readonly Value[];
-  /** Returns its rows in parts: each time the same object is yielded, the next part; an empty part at the end. */
+  /** True to read the rows in parts. The query yields the same object once per part, until it receives no rows. */
   readonly inParts?: true;
   /**
-   * Statement on a small table: prepared once on each connection, and its integers come back as numbers. It must name
-   * its columns, so that it stays valid on PostgreSQL when a later release adds some.
+   * True for a statement on a small table. Each connection prepares the statement once, and integers in its rows are
+   * numbers. The statement must name its columns: on PostgreSQL, a prepared `select *` fails after a later release adds
+   * a column.
    */
   readonly isSmall?: boolean;
-  /** Locks its rows until the transaction ends. SQLite ignores it, because it has one writer. */
-  readonly lock?: "update" | "share";
+  /** Locks the rows until the transaction ends. SQLite ignores `lock`, because a ledger file has only one writer. */
+  readonly lock?: "update" | "update skip locked" | "share";
 }
 
 export type Value = string | number | bigint | null;
 
-/** Step on budgets, whose windows each database stores in its own way. Only within a transaction of the writer. */
+/**
+ * Change to budgets and their windows. Each database has a separate implementation, because the databases store windows
+ * differently. Must run in a transaction of the writer.
+ */
 export type BudgetStep =
+  /** Locks all budgets until the transaction ends. */
   | { readonly budgets: "lock" }
-  /** Opens the windows of a new or changed budget. */
-  | { readonly budgets: "open"; readonly budget: StoredBudget; readonly at: number }
+  /** Opens the windows of a new or changed budget. `before`: sums computed before the transaction; null for none. */
+  | {
+      readonly budgets: "open";
+      readonly budget: StoredBudget;
+      readonly at: number;
+      readonly before?: SpentBefore | null;
+    }
+  /** Opens the window that a new raise applies to. */
+  | { readonly budgets: "raised"; readonly budget: StoredBudget; readonly subject: string; readonly at: number }
   /** Removes the windows of a budget that is about to be removed. */
   | { readonly budgets: "close"; readonly budget: StoredBudget };
 
-/** Query as a generator. All its statements see one snapshot; a query that writes runs in a transaction. */
+/**
+ * Query as a generator. The function that runs the query decides whether its statements read the same snapshot. A query
+ * that writes runs in a transaction.
+ */
 export type Query<T> = Generator<Statement | BudgetStep, T, readonly unknown[]>;
 
 /** Returns the rows of a statement. */
@@ -38,23 +57,28 @@ export function* rowsOf<R>(statement: Statement): Query<readonly R[]> {
   return (yield statement) as readonly R[];
 }
 
-/** Returns the SQL of a sum of integers: 0 for no rows, an error beyond 64 bits. */
+/**
+ * Returns the SQL expression for a sum of integers. The sum is 0 for no rows. The statement fails if the sum exceeds 64
+ * bits.
+ */
 export const sumOf = (sql: string) => `cast(coalesce(sum(${sql}), 0) as bigint)`;
 
-/** Returns the first row of a statement; undefined for none. */
+/** Returns the first row of a statement; undefined if there is none. */
 export function* rowOf<R>(statement: Statement): Query<R | undefined> {
   return (yield* rowsOf<R>(statement))[0];
 }
 
-/** Runs a statement that writes. Needs a transaction that may write. */
+/** Runs a statement that writes. Must run in a transaction of the writer. */
 export function* write(sql: string, ...values: readonly Value[]): Query<void> {
   yield { sql, values };
 }
 
-/** Row of a small table: its integers are times and counts, which fit a number. */
+/** Row with numbers instead of bigints. */
 type WithNumbers<R> = { readonly [Name in keyof R]: R[Name] extends bigint ? number : R[Name] };
 
-/** Converts a row's bigints to numbers. Not for amounts. */
+/**
+ * Converts a row's bigints to numbers. Use it only for times and counts, because amounts may be too large for a number.
+ */
 export function withNumbers<R extends object>(row: R): WithNumbers<R> {
   return Object.fromEntries(
     Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value]),

@@ -2,9 +2,9 @@ import { assertNever } from "../../core/assert.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
-  isTagDimension,
-  tagNameOf,
-  type OfSession,
+  isOfCharges,
+  namedDimension,
+  type SessionFilter,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
@@ -14,13 +14,17 @@ import { ReportSums, type ReportPart } from "../report-sums.ts";
 import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollups.ts";
 import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
+import { Conditions } from "./page.ts";
+import { rowOf, rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
 
-/** Grouping columns of a report's row, as read. */
-export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
-  /** Local date, start of a quarter hour, or instant within a whole day. */
+/** Grouping columns of a row that a report reads. */
+export type GroupRow = Readonly<Record<ValueColumn, string | null>> & {
+  /**
+   * Local date, start of a quarter hour, or an instant that represents its day. Null if the report does not group by
+   * time.
+   */
   readonly time: bigint | string | null;
-  /** 1 if `time` represents its whole day. */
+  /** 1 if `time` is an instant that represents its whole day. */
   readonly whole_day?: bigint | number;
   readonly key: string;
   readonly team: string;
@@ -39,21 +43,22 @@ type SumRow = GroupRow &
     readonly in_doubt: bigint;
   };
 
-/** Column of a tag, by its position among the dimensions. */
-type TagColumn = `tag_${number}`;
+/** Column of a dimension that no rollup has. The number is the position among the dimensions. */
+type ValueColumn = `value_${number}`;
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 
-/** Rounded span of a report, with the instant from which quarter hours exist. */
+/** Span of a report, rounded to quarter hours or days. */
 interface ReportSpan extends TimeSpan {
+  /** Instant from which the rollup by quarter hours exists. */
   readonly quartersFrom: number;
 }
 
-/** See the ledger's port. */
+/** Implements `LedgerQueries.report`. */
 export function* readReport(
   dialect: Dialect,
   calendar: Calendar,
-  query: ReportQuery & OfSession,
+  query: ReportQuery & SessionFilter,
 ): Query<readonly ReportRow[]> {
   const { by } = query;
   const sums = new ReportSums(by);
@@ -74,6 +79,7 @@ export function* readReport(
   return sums.rows();
 }
 
+/** Returns the span of a report, rounded outwards to quarter hours or days. */
 export function* reportSpan(calendar: Calendar, query: TimeSpan): Query<ReportSpan> {
   const [meta] = yield* rowsOf<{ quarters_from: bigint }>({ sql: "select quarters_from from meta", values: [] });
   const quartersFrom = startOfQuarters(calendar, Number(meta?.quarters_from ?? 0));
@@ -82,14 +88,16 @@ export function* reportSpan(calendar: Calendar, query: TimeSpan): Query<ReportSp
   return { since, until, quartersFrom };
 }
 
-/** Returns the start of this zone's first whole day after the retention horizon. */
+/**
+ * Returns the start of the first local day whose quarter hours all exist. `stored`: the first existing quarter hour.
+ */
 function startOfQuarters(calendar: Calendar, stored: number): number {
   if (stored === 0) return 0;
   const { start, end } = calendar.spanOf("1d", stored);
   return start === stored ? stored : (end ?? stored);
 }
 
-/** Moves an edge of a span outwards to the next one that sums exist for. */
+/** Rounds an edge of a span outwards to a quarter hour. Where no quarter hours exist, rounds it to a day. */
 function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
   if (at >= quartersFrom)
     return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
@@ -98,18 +106,18 @@ function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "s
 }
 
 /**
- * Returns the statements whose rows add up to the report: whole days from the rollup by days, edges and hours from the
- * quarter hours. Where retention left days only, spans are rounded outwards to days and hours are null. Rollups have no
- * tags: reports by tag read the charges.
+ * Returns the statements whose rows add up to the report. Whole days come from the rollup by days. Hours and the edges
+ * of the span come from the rollup by quarter hours. The hour is null where retention has removed the quarter hours. A
+ * report by user, tag or label, or of a session, reads the charges, because rollups lack these values.
  */
 function statementsOf(
   calendar: Calendar,
   dialect: Dialect,
-  { by, session }: ReportQuery & OfSession,
+  { by, session }: ReportQuery & SessionFilter,
   span: ReportSpan,
 ): readonly Statement[] {
   const { since, until, quartersFrom } = span;
-  if (session !== undefined || by.some(isTagDimension)) return [chargeSums(dialect, { by, session }, span)];
+  if (session !== undefined || by.some(isOfCharges)) return [chargeSums(dialect, { by, session }, span)];
   const dates = (from: number, to: number) =>
     sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
   const quarters = (from: number, to: number) => sumsOfRollup(by, "rollup_quarter", "starts_at", from, to);
@@ -156,26 +164,29 @@ function sumsOfRollup(
   ];
 }
 
-/** Returns the same sums from the posted charges. */
+/** Returns the statement that sums the posted charges. */
 function chargeSums(
   dialect: Dialect,
   { by, session }: Pick<ReportQuery, "by"> & { readonly session: string | undefined },
   { since, until }: TimeSpan,
 ): Statement {
   const { groups, values } = chargeGroups(dialect, by);
+  const where = new Conditions()
+    .add("state = 'posted' and admitted_at >= ? and admitted_at < ?", since, until)
+    .add("session = ?", session);
   return {
     sql: `select ${groups.join(", ")},
         ${rollupCounts.map((name) => `${sumOf(chargeCounts[name])} as ${name}`).join(", ")},
         ${rollupAmounts.map((name) => `${sumOf(`charges.${name}`)} as ${name}`).join(", ")}
       from charges left join carried on carried.charge = charges.seq
-      where state = 'posted' and admitted_at >= ? and admitted_at < ?${session === undefined ? "" : " and session = ?"} group by ${groups.map((_, index) => index + 1).join(", ")}`,
-    values: [...values, since, until, ...(session === undefined ? [] : [session])],
+      where ${where.sql} group by ${groups.map((_, index) => index + 1).join(", ")}`,
+    values: [...values, ...where.values],
   };
 }
 
 /**
- * Returns the grouping columns of a charge joined with its carried counts. A carried sum has the time of noon of its
- * day, so only its day is known.
+ * Returns the grouping columns of `charges` joined with `carried`. The time of a carried sum is noon of its day, so
+ * only the day is meaningful.
  */
 export function chargeGroups(
   dialect: Dialect,
@@ -183,23 +194,29 @@ export function chargeGroups(
 ): { readonly groups: readonly string[]; readonly values: readonly Value[] } {
   const time = `case when carried.charge is null then admitted_at - admitted_at % ${quarterMs} else admitted_at end`;
   const isDay = "case when carried.charge is null then 0 else 1 end";
-  const tags = by.flatMap((dimension, index) =>
-    isTagDimension(dimension) ? [{ index, ...dialect.tag(tagNameOf(dimension)) }] : [],
+  const ofCharges = by.flatMap((dimension, index) =>
+    isOfCharges(dimension) ? [{ index, ...valueOfCharge(dialect, dimension) }] : [],
   );
   const groups = [
     ...(isByTime(by) ? [`${time} as time`, `${isDay} as whole_day`] : ["null as time"]),
     ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
-    ...tags.map(({ sql, index }) => `${sql} as tag_${index}`),
+    ...ofCharges.map(({ sql, index }) => `${sql} as value_${index}`),
   ];
-  return { groups, values: tags.flatMap(({ values }) => values) };
+  return { groups, values: ofCharges.flatMap(({ values }) => values) };
 }
 
-/** Expressions for the counts of a charge or a carried sum. */
+/** Returns the SQL expression for a charge's value of a dimension that no rollup has. */
+function valueOfCharge(dialect: Dialect, dimension: ReportDimension): Statement {
+  const named = namedDimension(dimension);
+  return named === undefined ? { sql: "end_user", values: [] } : dialect.member(named.column, named.name);
+}
+
+/** SQL expressions for the counts of a charge or a carried sum. */
 export const chargeCounts = Object.fromEntries(
   Object.entries({ requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" }).map(
-    ([name, ofOne]) => [
+    ([name, isCounted]) => [
       name,
-      `case when carried.charge is not null then carried.${name} when ${ofOne} then 1 else 0 end`,
+      `case when carried.charge is not null then carried.${name} when ${isCounted} then 1 else 0 end`,
     ],
   ),
 ) as Record<(typeof rollupCounts)[number], string>;
@@ -212,9 +229,11 @@ function namedColumns(by: readonly ReportDimension[]): string[] {
   return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
 }
 
-/** Returns the value of the dimension at a position. */
+/**
+ * Returns a row's value of a dimension; null if it has none. `index` is the position of the dimension in the report.
+ */
 function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calendar: Calendar): string | null {
-  if (isTagDimension(dimension)) return row[`tag_${index}`] ?? null;
+  if (isOfCharges(dimension)) return row[`value_${index}`] ?? null;
   switch (dimension) {
     case "key":
     case "team":
@@ -232,13 +251,22 @@ function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calen
   }
 }
 
-/** Returns the start of an instant's local hour. */
+/** Returns the start of the local hour that contains an instant, in ISO 8601. */
 function hourOf(calendar: Calendar, at: number): string {
   return new Date(calendar.spanOf("1h", at).start).toISOString();
 }
 
-/** See the ledger's port. */
-export function* readPrunedUntil(dialect: Dialect, calendar: Calendar): Query<number | null> {
-  const [row] = yield* rowsOf<{ last: bigint | null }>({ sql: dialect.lastCarried, values: [] });
+/** Implements `LedgerQueries.firstDay`. */
+export function* readFirstDay(calendar: Calendar): Query<number | null> {
+  const row = yield* rowOf<{ day: string | null }>({ sql: "select min(day) as day from rollup_day", values: [] });
+  return typeof row?.day === "string" ? calendar.startOfDate(row.day) : null;
+}
+
+/** Implements `LedgerQueries.prunedUntil`. */
+export function* readPrunedUntil(calendar: Calendar): Query<number | null> {
+  const [row] = yield* rowsOf<{ last: bigint | null }>({
+    sql: "select max(admitted_at) as last from charges where route = 'carried'",
+    values: [],
+  });
   return row === undefined || row.last === null ? null : calendar.spanOf("1d", Number(row.last)).end;
 }

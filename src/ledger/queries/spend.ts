@@ -1,14 +1,15 @@
 import { add, noMoney, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
+import { Conditions } from "./page.ts";
 import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 const hourMs = 3_600_000;
 
 /**
- * Represents all other names in a statement, because PostgreSQL's text has no NUL. It sorts after "none" and before
- * every name.
+ * Stands for `otherNames` in SQL, because text in PostgreSQL cannot contain NUL. It sorts after "", which means no
+ * name, and before every name.
  */
 const othersInSql = "\u0001";
 
@@ -22,8 +23,8 @@ type Row = Readonly<Record<`name_${number}`, string>> & {
 };
 
 /**
- * Implements `LedgerQueries.spend`. Selects only the requested sums, because sorting wide rows takes the time. A span
- * that is one row comes from whole days, with quarter hours at its edges: a tenth of the rows.
+ * Implements `LedgerQueries.spend`. Selects few columns, because sorting wide rows is slow. With `each: "all"`, reads
+ * the rollup by days for whole days, and the larger rollup by quarter hours only for the edges of the span.
  */
 export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonly SpendRow[]> {
   const { each, since, until } = query;
@@ -32,19 +33,19 @@ export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonl
     const rows = yield* rowsOf<Row>(statementOf(calendar, { ...query, since: from, until: to }, fromDays));
     return rows.map((row) => rowOf(row, query, calendar));
   }
-  if (each !== "all") return yield* part(since, until, each === "day");
+  if (each !== "all") return yield* part(since, until, each !== "hour");
   const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
   const lastDay = calendar.spanOf("1d", until).start;
   if (firstDay >= lastDay) return yield* part(since, until, false);
-  return together(since, [
+  return mergeParts(since, [
     ...(yield* part(since, firstDay, false)),
     ...(yield* part(firstDay, lastDay, true)),
     ...(yield* part(lastDay, until, false)),
   ]);
 }
 
-/** Merges the rows of the parts of a span. */
-function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[] {
+/** Adds up the rows with equal names, and sorts the results by name. */
+function mergeParts(since: number, rows: readonly SpendRow[]): readonly SpendRow[] {
   const byNames = new Map<string, SpendRow>();
   for (const row of rows) {
     const name = row.names.map((each) => each ?? "").join("\0");
@@ -69,11 +70,21 @@ function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[]
 }
 
 function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): Statement {
-  const { by, since, until, key, apart } = query;
+  const { by, since, until, apart } = query;
   const table = fromDays ? "rollup_day" : "rollup_quarter";
   const time = fromDays ? "day" : "starts_at";
   const edge = (at: number) => (fromDays ? calendar.dateOf(at) : at);
-  const bucket = { day: "day", hour: `(starts_at - cast(? as bigint)) / ${hourMs}`, all: "0" }[query.each];
+  const where = new Conditions()
+    .add(`${time} >= ? and ${time} < ?`, edge(since), edge(until))
+    .add("key = ?", query.key)
+    .add("team = ?", query.team)
+    .add("model = ?", query.model);
+  const bucket = {
+    month: "substr(day, 1, 7)",
+    day: "day",
+    hour: `(starts_at - cast(? as bigint)) / ${hourMs}`,
+    all: "0",
+  }[query.each];
   const names = by.map((dimension, index) => {
     const column = columns[dimension];
     if (apart === undefined || index > 0) return column;
@@ -86,21 +97,19 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
   return {
     sql: `select ${[`${bucket} as start`, ...names.map((name, index) => `${name} as name_${index}`)].join(", ")},
         ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced, ${sumOf("cost")} as cost, ${sumOf("list_cost")} as list_cost, ${sumOf("in_doubt")} as in_doubt
-      from ${table} where ${time} >= ? and ${time} < ? ${key === undefined ? "" : "and key = ?"}
+      from ${table} where ${where.sql}
       group by ${order} order by ${order}`,
-    values: [
-      ...(query.each === "hour" ? [since] : []),
-      ...folded,
-      edge(since),
-      edge(until),
-      ...(key === undefined ? [] : [key]),
-    ],
+    values: [...(query.each === "hour" ? [since] : []), ...folded, ...where.values],
   };
 }
 
 function rowOf(row: Row, { by, each, since }: SpendQuery, calendar: Calendar): SpendRow {
+  const startOf = (start: string | bigint) => {
+    if (each === "month") return calendar.startOfDate(`${start}-01`);
+    return each === "day" ? calendar.startOfDate(String(start)) : since + Number(start) * hourMs;
+  };
   return {
-    start: each === "day" ? calendar.startOfDate(String(row.start)) : since + Number(row.start) * hourMs,
+    start: startOf(row.start),
     names: by.map((_, index) => nameOf(row[`name_${index}`] ?? "")),
     requests: Number(row.requests),
     unpricedRequests: Number(row.unpriced),

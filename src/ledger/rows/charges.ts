@@ -6,11 +6,11 @@ import type { HoldBasis } from "../../core/bounds.ts";
 import type { Delivered } from "../../core/settlement.ts";
 import type { ChargeRow } from "../charge-columns.ts";
 
-/** Columns of a charge for `chargeOf`, including the consumption of its task. */
+/** SQL columns that `chargeOf` needs: all columns of the charge, and the consumption of its task. */
 export const chargeColumns = `*, case when kind = 'task' then (select t.usage_type from tasks t where t.charge = id) end as unit_type,
   case when kind = 'task' then (select t.usage_units from tasks t where t.charge = id) end as units`;
 
-/** A row of `charges` with the consumption from the row of its task. */
+/** Row of `charges` with the consumption of its task. */
 export type ShownChargeRow = ChargeRow & { readonly unit_type: string | null; readonly units: string | null };
 
 export function chargeOf(row: ShownChargeRow): Charge {
@@ -48,11 +48,25 @@ export function chargeOf(row: ShownChargeRow): Charge {
     gatewayRequestId: row.gateway_request_id,
     durationMs: row.duration_ms,
     firstTokenMs: row.first_token_ms,
-    tags: row.tags === null ? {} : JSON.parse(row.tags),
+    ...countedFor(row),
     consumption: row.unit_type === null || row.units === null ? null : { type: row.unit_type, units: row.units },
     retry: Number(row.retry),
     adjusts: row.adjusts,
     adjustedBy: row.adjusted_by,
+  };
+}
+
+const none: Readonly<Record<string, string>> = {};
+
+/** Returns the values by which budgets count a charge, in addition to its key and team. */
+export function countedFor(
+  row: Pick<ChargeRow, "model" | "tags" | "labels" | "end_user" | "entry" | "entries">,
+): Pick<Charge, "tags" | "labels" | "user" | "models"> {
+  return {
+    tags: row.tags === null ? none : JSON.parse(row.tags),
+    user: row.end_user,
+    labels: row.labels === null ? none : JSON.parse(row.labels),
+    models: row.entries === null ? [row.entry ?? row.model] : JSON.parse(row.entries),
   };
 }
 

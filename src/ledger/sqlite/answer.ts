@@ -4,16 +4,20 @@ import type { Connection, Statement as Prepared } from "./connection.ts";
 type Parts = Map<Statement, Iterator<unknown>>;
 const noRows: unknown[] = [];
 
-/** Rows per part of a statement that is read in parts. */
+/** Number of rows in each part of a result that is read in parts. */
 const partRows = 500;
 
-/** Answers a query at once, from one snapshot. */
+/** Runs the statements of a query in order, in one snapshot, and returns its result. */
 export function answer<T>(db: Connection, query: Query<T>): T {
   return db.transaction(() => answerEach(db, query))();
 }
 
-/** Answers a query at once without a snapshot of its own: for a single statement, or within a transaction. */
-export function answerEach<T>(db: Connection, query: Query<T>, budgets: (step: BudgetStep) => void = onlyWriter): T {
+/** Runs a query like `answer`, but begins no transaction: for a single statement, or inside a transaction. */
+export function answerEach<T>(
+  db: Connection,
+  query: Query<T>,
+  budgets: (step: BudgetStep) => void = refuseBudgetStep,
+): T {
   let parts: Parts | undefined;
   try {
     let step = query.next(noRows);
@@ -31,8 +35,13 @@ export function answerEach<T>(db: Connection, query: Query<T>, budgets: (step: B
   }
 }
 
-function onlyWriter(): never {
-  throw new Error("only the writer changes budgets");
+/** Accepts a lock of budgets without any action, because a transaction that writes locks out all others. */
+export function acceptLock({ budgets }: BudgetStep): void {
+  if (budgets !== "lock") refuseBudgetStep();
+}
+
+function refuseBudgetStep(): never {
+  throw new Error("a query that changes budgets must be run by the writer, as a command");
 }
 
 function allRows(db: Connection, { sql, values, isSmall = false }: Statement): unknown[] {
@@ -42,18 +51,20 @@ function allRows(db: Connection, { sql, values, isSmall = false }: Statement): u
   return noRows;
 }
 
-/** Most prepared statements of each kind per connection. */
+/** Largest number of prepared statements of each kind that a connection keeps. */
 const preparedMax = 500;
-type Kept = Map<string, Prepared>;
-const kept = new WeakMap<Connection, { readonly small: Kept; readonly large: Kept }>();
+type PreparedBySql = Map<string, Prepared>;
+const preparedOf = new WeakMap<Connection, { readonly small: PreparedBySql; readonly large: PreparedBySql }>();
 
-function prepared(db: Connection, sql: string, isSmall: boolean): Prepared {
-  let both = kept.get(db);
-  if (both === undefined) kept.set(db, (both = { small: new Map(), large: new Map() }));
+/** Returns a statement, which each connection prepares once. It returns integers as bigint unless `isSmall`. */
+export function prepared(db: Connection, sql: string, isSmall = false): Prepared {
+  let both = preparedOf.get(db);
+  if (both === undefined) preparedOf.set(db, (both = { small: new Map(), large: new Map() }));
   const statements = isSmall ? both.small : both.large;
   let statement = statements.get(sql);
   if (statement === undefined) {
-    statement = db.prepare(sql);
+    // Adds 0, because SQLite prepares a statement again each time a value is bound to a bare `limit ?`.
+    statement = db.prepare(sql.replaceAll("limit ?", "limit ? + 0"));
     if (!isSmall && statement.reader) statement = statement.safeIntegers();
     if (statements.size >= preparedMax) statements.clear();
     statements.set(sql, statement);

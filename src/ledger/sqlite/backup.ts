@@ -15,20 +15,21 @@ import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import { olderSchema } from "../migrations.ts";
+import { olderSchema, type SchemaUpgrade } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
-import { isCurrent, knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { contentOf, isUnusable, lockForServe, storedCalendar } from "./open.ts";
+import { foreign, isCurrent, knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { contentOf, folderProblem, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
 
-/** Pages to copy before other work in this process gets its turn. */
+/** Number of pages copied in one step. Other work of this process runs between steps. */
 const stepPages = 2000;
 
-export interface Copied {
+/** Completed copy of a ledger. */
+export interface LedgerCopy {
   readonly file: string;
-  /** The schema version of the copy. */
+  /** Schema version of the copy. */
   readonly schema: number;
   readonly verification: Verification;
 }
@@ -39,24 +40,25 @@ export type CopyFailure =
   | { readonly kind: "corrupt"; readonly message: string }
   /** Another process, such as a command or a backup, has the file open. */
   | { readonly kind: "busy" }
-  /** The disk has no room for a backup. Sizes in bytes. */
+  /** The disk has too little free space for a backup. `needed` and `free` are in bytes. */
   | { readonly kind: "no_room"; readonly needed: number; readonly free: number };
 
 export type CopyResult =
-  | { readonly ok: true; readonly copied: Copied }
+  | { readonly ok: true; readonly copied: LedgerCopy }
   | { readonly ok: false; readonly failure: CopyFailure };
 
 export interface BackupOptions {
-  /** The ledger's path. */
+  /** Path of the ledger. */
   readonly path: string;
-  /** Path of the copy. An existing file is replaced once the copy is complete and sound. */
+  /** Path of the backup. A complete copy that passed its checks replaces an existing file. */
   readonly file: string;
-  /** Time zone for a ledger that stores none yet. */
+  /** Calendar for a ledger that does not store a time zone yet. */
   readonly calendar: Calendar;
+  /** Receives the copied share of the ledger, from 0 to 1. */
   readonly onProgress?: (share: number) => void;
 }
 
-/** Copies a ledger as of now, while other processes may write to it, and checks the copy. */
+/** Copies a ledger and checks the copy. Other processes may write to the ledger meanwhile. */
 export async function backUp({ path, file, calendar, onProgress }: BackupOptions): Promise<CopyResult> {
   return await guarded<CopyResult>(async () => {
     const opened = openCurrent(path);
@@ -73,20 +75,23 @@ export async function backUp({ path, file, calendar, onProgress }: BackupOptions
 export type RestoreResult =
   | {
       readonly ok: true;
-      readonly copied: Copied;
+      readonly copied: LedgerCopy;
       /** New path of the replaced ledger; null if there was none. */
       readonly replaced: string | null;
     }
+  /** `of`: the ledger to replace, or the file of the backup. */
   | { readonly ok: false; readonly failure: CopyFailure; readonly of: "ledger" | "file" }
   /** The file's sums do not match its charges. Nothing was replaced. */
   | { readonly ok: false; readonly verification: Verification };
 
 export interface RestoreOptions extends BackupOptions {
-  /** Distinguishes the replaced file: "2026-11-20T120000Z". */
+  /** Path of the backup to restore. */
+  readonly file: string;
+  /** Part of the replaced file's new name, such as "2026-11-20T120000Z". */
   readonly stamp: string;
 }
 
-/** Replaces the ledger with a copy of a backup, only while no proxy runs on it. Does not change the backup. */
+/** Replaces the ledger with a copy of a backup. Fails while a proxy runs on the ledger. Does not change the backup. */
 export async function restore({ path, file, calendar, stamp, onProgress }: RestoreOptions): Promise<RestoreResult> {
   await using owned = new AsyncDisposableStack();
   const target = existsSync(path) ? realpathSync(path) : path;
@@ -106,7 +111,7 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
     if (verification.differences.length > 0) return { ok: false, verification };
     of = "ledger";
     keepOwner(part, existsSync(target) ? target : dirname(target));
-    const replaced = existsSync(target) ? setAside(target, `${target}.replaced-${stamp}`) : null;
+    const replaced = existsSync(target) ? keepUnderSecondName(target, `${target}.replaced-${stamp}`) : null;
     if (replaced === busy) return { ok: false, failure: { kind: "busy" }, of };
     moveIntoPlace(part, target);
     return { ok: true, copied: { ...copied.copied, file: target }, replaced };
@@ -114,31 +119,23 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
   return result.ok || "verification" in result ? result : { ...result, of };
 }
 
-export type MigrateResult =
-  | {
-      readonly ok: true;
-      readonly from: number;
-      readonly to: number;
-      /** False if the schema was current already. */
-      readonly changed: boolean;
-      /** Path of the backup made first; null if none was made. */
-      readonly backup: string | null;
-    }
-  | { readonly ok: false; readonly failure: CopyFailure };
-
 export interface MigrateFileOptions {
   readonly path: string;
-  /** Part of the backup's name: "2026-11-20T120000Z". */
+  /** Part of the backup's name, such as "2026-11-20T120000Z". */
   readonly stamp: string;
   readonly backup?: boolean;
 }
 
 /**
- * Upgrades a file of an earlier release to this release's schema, only while no proxy runs on it. Makes a backup next
- * to it first.
+ * Upgrades the ledger of an earlier release to this release's schema. First makes a backup next to the file,
+ * unless `backup` is false. Fails while a proxy runs on the file.
  */
-export async function migrateFile({ path, stamp, backup = true }: MigrateFileOptions): Promise<MigrateResult> {
-  return await guarded<MigrateResult>(async () => {
+export async function migrateFile({
+  path,
+  stamp,
+  backup = true,
+}: MigrateFileOptions): Promise<SchemaUpgrade<CopyFailure>> {
+  return await guarded<SchemaUpgrade<CopyFailure>>(async () => {
     const to = knownSchema();
     const opened = openKnown(path);
     if (!opened.ok) return opened;
@@ -150,10 +147,10 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
     const target = realpathSync(path);
     if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
     const db = owned.adopt(connectToWrite(target), (each) => void each.close());
-    // Blocks commands of the earlier release: the backup would lack what they write after it.
+    // Locks out commands of the earlier release, because the backup would lack their later writes.
     db.exec("begin immediate");
     owned.defer(() => void (db.inTransaction && db.exec("rollback")));
-    // Another process may have migrated it in the meantime.
+    // Another process may have upgraded the file before the lock was taken.
     if (isCurrent(db)) return nothing;
     const from = schemaOf(db);
     const made = backup ? await backUpBefore(target, `${target}.schema-${from}-${stamp}`) : null;
@@ -162,7 +159,7 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
       migrate(db, { forward: true });
       db.exec("commit");
     } catch (error) {
-      // The migration failed and changed nothing. Repeated attempts must not fill the disk with backups.
+      // The migration changed nothing, so the backup is useless. Repeated attempts would fill the disk with backups.
       if (made !== null) rmSync(made.file, { force: true });
       throw error;
     }
@@ -170,11 +167,11 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
   });
 }
 
-/** Copies the ledger if the disk has room for the copy. Removes an unsound copy. */
+/** Makes a backup if the disk has enough free space. Removes the copy if it fails the integrity check. */
 async function backUpBefore(
   path: string,
   wanted: string,
-): Promise<{ readonly ok: true; readonly file: string } | Failed> {
+): Promise<{ readonly ok: true; readonly file: string } | CopyFailed> {
   const db = connectToRead(path);
   const part = `${wanted}.part`;
   try {
@@ -194,6 +191,7 @@ async function backUpBefore(
   }
 }
 
+/** Returns the first fault that SQLite's integrity check finds in a file; null if there is none. */
 function integrityFault(file: string): string | null {
   const db = new Database(file, { fileMustExist: true });
   try {
@@ -204,13 +202,13 @@ function integrityFault(file: string): string | null {
   }
 }
 
-interface Failed {
+interface CopyFailed {
   readonly ok: false;
   readonly failure: CopyFailure;
 }
 
-/** Returns faults of files and disks as a failure. */
-export async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
+/** Runs `work` and returns its result. Converts errors of files and disks to a failure. */
+export async function guarded<R>(work: () => Promise<R>): Promise<R | CopyFailed> {
   try {
     return await work();
   } catch (error) {
@@ -225,11 +223,13 @@ type OpenedLedger =
   | { readonly ok: false; readonly failure: OpenFailure };
 
 /**
- * Opens a Farebox ledger of this release or an earlier one. A connection that may write leaves no empty log next to the
- * file when it closes.
+ * Opens a Farebox ledger of this or an earlier release. With the access `write`, the connection leaves no empty
+ * write-ahead log next to the file when it closes.
  */
 export function openKnown(path: string, access: "read" | "write" = "read"): OpenedLedger {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
+  const problem = folderProblem(path);
+  if (problem !== null) return { ok: false, failure: { kind: "unusable", message: problem } };
   const db =
     access === "read"
       ? connectToRead(path)
@@ -246,7 +246,7 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Open
       .pluck()
       .get();
     if (found === 0 && isEmpty) return refused({ kind: "missing" });
-    if (tables !== 3) return refused({ kind: "unusable", message: "not a Farebox database" });
+    if (tables !== 3) return refused(foreign);
     if (found > known) return refused({ kind: "newer_schema", found, known });
     return { ok: true, db, schema: found };
   } catch (error) {
@@ -264,7 +264,9 @@ export function openCurrent(path: string): OpenedLedger {
   return { ok: false, failure: olderSchema(opened.schema, known) };
 }
 
-/** Copies into a new file, upgrades the copy to this release's schema and checks it. Removes an unsound copy. */
+/**
+ * Copies a ledger to a new file, upgrades the copy to this release's schema and checks it. Removes a copy that fails.
+ */
 async function copyAndCheck(
   from: Connection,
   file: string,
@@ -275,7 +277,7 @@ async function copyAndCheck(
   let isSound = false;
   try {
     await copy(from, file, onProgress);
-    const checked = check(file, calendar);
+    const checked = upgradeAndVerify(file, calendar);
     isSound = checked.ok;
     return checked;
   } finally {
@@ -283,7 +285,7 @@ async function copyAndCheck(
   }
 }
 
-/** Copies one snapshot. The open transaction pins it, so that writers do not restart the copy. */
+/** Copies one snapshot of a ledger. Without the open transaction, each write to the ledger would restart the copy. */
 async function copy(from: Connection, file: string, onProgress?: (share: number) => void): Promise<void> {
   createPrivateFile(file);
   from.exec("begin");
@@ -304,7 +306,8 @@ async function copy(from: Connection, file: string, onProgress?: (share: number)
   db.close();
 }
 
-function check(file: string, calendar: Calendar): CopyResult {
+/** Checks a copy's integrity, upgrades the copy to this release's schema, and verifies its sums. */
+function upgradeAndVerify(file: string, calendar: Calendar): CopyResult {
   const fault = integrityFault(file);
   if (fault !== null) return { ok: false, failure: { kind: "corrupt", message: fault } };
   const db = new Database(file, { fileMustExist: true });
@@ -320,15 +323,15 @@ function check(file: string, calendar: Calendar): CopyResult {
 const busy = Symbol("busy");
 
 /**
- * Gives the ledger's file a second name before another file takes its first, so that a ledger exists at every moment.
- * Moves its write-ahead log into it; the log of a damaged file, which cannot be opened, is renamed along with it.
- * Returns the second name, or `busy` while another process has the file open.
+ * Gives the ledger's file a second name. The caller then moves another file to the first name, so a ledger exists at
+ * every moment. First moves the write-ahead log into the file; if the file is too damaged to open, renames the log too.
+ * Returns the second name, or `busy` if another process has the file open.
  */
-function setAside(path: string, kept: string): string | typeof busy {
+function keepUnderSecondName(path: string, kept: string): string | typeof busy {
   const name = freeName(kept);
-  const log = { there: `${path}-wal`, kept: `${name}-wal` };
-  // A connection that finds no database in the file deletes its log when it closes.
-  if (existsSync(log.there)) linkSync(log.there, log.kept);
+  const log = { original: `${path}-wal`, kept: `${name}-wal` };
+  // Keeps the log, because a connection that finds no database in the file deletes the log when it closes.
+  if (existsSync(log.original)) linkSync(log.original, log.kept);
   try {
     const db = connectToWrite(path);
     try {
@@ -342,21 +345,21 @@ function setAside(path: string, kept: string): string | typeof busy {
     if (!isStorageFault(error) || isBusy) rmSync(log.kept, { force: true });
     if (isBusy) return busy;
     if (!isStorageFault(error)) throw error;
-    rmSync(log.there, { force: true });
+    rmSync(log.original, { force: true });
     rmSync(`${path}-shm`, { force: true });
   }
   linkSync(path, name);
   return name;
 }
 
-/** Keeps the owner of the file, so that the proxy's user can open what root restores. */
+/** As root, gives a file the same owner as `like`, so that the proxy's user can open the file. */
 function keepOwner(file: string, like: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = statSync(like);
   chownSync(file, uid, gid);
 }
 
-/** Renames a file. The rename is durable on return. */
+/** Renames a file durably. */
 function moveIntoPlace(part: string, file: string): void {
   renameSync(part, file);
   const folder = openSync(dirname(file), "r");
@@ -367,7 +370,7 @@ function moveIntoPlace(part: string, file: string): void {
   }
 }
 
-/** Returns the wanted name, with a number appended if such a file exists. */
+/** Returns the wanted name. Appends a number if a file with that name exists. */
 function freeName(wanted: string): string {
   for (let number = 0; ; number++) {
     const name = number === 0 ? wanted : `${wanted}.${number}`;

@@ -1,120 +1,104 @@
 import { invariant } from "../../core/assert.ts";
+import { noRaises, raisesIn, type BudgetWindow, type Raise, type Span } from "../../core/budget.ts";
 import {
-  scopesApplyingTo,
-  subjectOf,
-  type BudgetWindow,
   type Caller,
-  type Scope,
-  type Span,
-} from "../../core/budget.ts";
-import type { PicoUsd } from "../../core/money.ts";
+  anchorsOf,
+  appliesTo,
+  hasClientSubjects,
+  hasSubjects,
+  limitsUnbounded,
+  subjectsMaxDefault,
+  subjectsOf,
+} from "../../core/scope.ts";
+import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import { sqliteDialect } from "../queries/dialects.ts";
 import type { BudgetStep } from "../queries/query.ts";
-import { budgetOf, endOfTime, scopeCondition, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
+import {
+  budgetOf,
+  chargesBySubject,
+  endOfTime,
+  isComplete,
+  raiseOf,
+  type BudgetRow,
+  type RaiseRow,
+  type StoredBudget,
+} from "../rows/budgets.ts";
+import { partsOfWindows, type SpentBefore } from "../queries/window-sums.ts";
+import { readAnchored, readBudgets } from "../queries/windows.ts";
+import { answerEach, prepared } from "./answer.ts";
 import type { Connection, Statement } from "./connection.ts";
 
-/** Returns all budgets in order of creation. */
-export function readBudgets(db: Connection): StoredBudget[] {
-  return (db.prepare("select * from budgets order by seq").safeIntegers().all() as BudgetRow[]).map(budgetOf);
+/** Returns the raises of a budget and subject, past and present. */
+function readRaises(db: Connection, budget: StoredBudget, subject: string): readonly Raise[] {
+  if (!budget.isRaised) return noRaises;
+  return (
+    prepared(db, "select amount, starts_at, until from raises where budget = ? and subject = ? order by seq").all(
+      budget.seq,
+      subject,
+    ) as RaiseRow[]
+  ).map(raiseOf);
 }
 
-/**
- * Returns the budgets that apply to a caller, in order of creation. The cost does not grow with the number of other
- * budgets.
- */
-export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
-  const scopes = scopesApplyingTo(caller);
-  const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
-  return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
-}
-
-/** Statements by connection and text: preparing one takes longer than most sums, and there may be 100,000 budgets. */
-const sumStatements = new WeakMap<Connection, Map<string, Statement>>();
-
-function sumStatement(db: Connection, condition: string): Statement {
-  let known = sumStatements.get(db);
-  if (known === undefined) sumStatements.set(db, (known = new Map<string, Statement>()));
-  let statement = known.get(condition);
-  if (statement === undefined) {
-    statement = db
-      .prepare(
-        `select coalesce(sum(cost), 0) spent, coalesce(sum(case state when 'pending' then hold end), 0) held
-         from charges where ${condition} and admitted_at >= ? and admitted_at < ?`,
-      )
-      .safeIntegers();
-    known.set(condition, statement);
-  }
-  return statement;
-}
-
-/** Returns the sums of a scope's charges in a span. Throws if a sum exceeds 64 bits. */
-export function sumCharges(
-  db: Connection,
-  scope: Scope,
-  subject: string,
-  span: Span,
-): { spent: PicoUsd; held: PicoUsd } {
-  const condition = scopeCondition(scope, subject);
-  const row = sumStatement(db, condition.sql).get(...condition.values, span.start, span.end ?? endOfTime) as {
-    spent: bigint;
-    held: bigint;
-  };
-  return { spent: row.spent as PicoUsd, held: row.held as PicoUsd };
-}
-
-/** Returns the subjects with charges in a span for an `eachKey` budget; the one subject "" for any other scope. */
-export function subjectsOf(db: Connection, scope: Scope, span: Span): string[] {
-  if (scope.kind !== "eachKey") return [""];
-  const keys = db
-    .prepare(
-      `select distinct key from charges
-       where key <> '' and state <> 'voided' and admitted_at >= ? and admitted_at < ? and team is coalesce(?, team) order by key`,
-    )
-    .pluck()
-    .all(span.start, span.end ?? endOfTime, scope.team);
-  return keys as string[];
-}
-
-/** A window in memory: `spent` and `held` are ahead of its row until `flush`. */
+/** Window in memory. `flush` writes its changed sums to its row. */
 export interface OpenWindow extends BudgetWindow {
   readonly budget: StoredBudget;
   readonly seq: number;
   spent: PicoUsd;
   held: PicoUsd;
+  raises: readonly Raise[];
+  /** Raises of the budget and subject, past and present. */
+  readonly allRaises: readonly Raise[];
+  /** True if the sums differ from those of the row. */
   dirty: boolean;
 }
 
-/** Most windows to keep in memory; the others are read again. */
+/** If the memory has more windows and anchors than this, the writer clears it between transactions. */
 const windowsKept = 20_000;
 const amountMax = 2n ** 63n - 2n;
 
 /**
- * Budgets and windows of a process's one writer. Keeps sums in memory between transactions and writes each once per
- * transaction; call `forget` after a rollback and whenever another connection may have written. Invariant: a window's
- * sums are those of all charges in its scope and span. A missing window is created by adding them up and linked to the
- * pending ones; a settlement moves the linked windows.
+ * Budgets and windows in the memory of a writer. Writes each changed sum once per transaction. The writer must call
+ * `forget` after a rollback, and whenever another connection may have written. Invariant: a window has the sums of all
+ * charges in its scope and span. A new window starts with these sums, and the pending charges among them are linked to
+ * it. If all charges of the span already have windows (`completeFrom`), a new window starts with 0. A settlement
+ * changes the windows that its charge is linked to.
  */
-export class WindowBook {
+export class WindowStore {
   readonly #db: Connection;
   readonly #calendar: Calendar;
+  readonly #flushRollups: () => void;
+  readonly #subjectsMax: number;
   readonly #select: Statement;
   readonly #selectOfCharge: Statement;
   readonly #insert: Statement;
   readonly #link: Statement;
   readonly #update: Statement;
+  readonly #lastFrom: Statement;
+  readonly #isKnownSubject: Statement;
+  readonly #newSubjects: Statement;
+  readonly #countSubjects: Statement;
+  readonly #setComplete: Statement;
   readonly #selectBudget: Statement;
-  /** Budgets seen so far, one object for each row. There may be a hundred thousand, so they are never all read. */
+  /** Budgets that were used since the memory was cleared. Not all budgets, because there may be a hundred thousand. */
   readonly #budgets = new Map<number, StoredBudget>();
-  readonly #weighing = new Map<string, readonly StoredBudget[]>();
-  /** Latest window of a budget, by subject: it serves nearly every lookup. */
+  /** Budgets by their anchor (`anchorOf`): the session, user, key or team that the scope names. */
+  readonly #anchored = new Map<string, readonly StoredBudget[]>();
+  /** Latest window of each budget and subject. Nearly every lookup finds its window here. */
   readonly #latest = new Map<StoredBudget, Map<string, OpenWindow>>();
   readonly #windows = new Map<string, OpenWindow>();
   #dirty: OpenWindow[] = [];
   #lateWindows = 0;
 
-  constructor(db: Connection, calendar: Calendar) {
+  /**
+   * `flushRollups` writes the transaction's additions to the rollups. It is called before a new window sums the
+   * rollups. `subjectsMax`: see `StoreOptions`.
+   */
+  constructor(db: Connection, calendar: Calendar, flushRollups: () => void, subjectsMax = subjectsMaxDefault) {
     this.#db = db;
+    this.#subjectsMax = subjectsMax;
     this.#calendar = calendar;
+    this.#flushRollups = flushRollups;
     this.#select = db
       .prepare("select seq, spent, held from windows where budget = ? and subject = ? and starts_at = ?")
       .safeIntegers();
@@ -127,24 +111,67 @@ export class WindowBook {
     this.#selectBudget = db.prepare("select * from budgets where seq = ?").safeIntegers();
     this.#link = db.prepare("insert into charge_windows (charge, window) values (?, ?)");
     this.#insert = db.prepare(
-      "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)",
+      "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 0, 0) on conflict do nothing",
     );
+    this.#lastFrom = db.prepare("select max(admitted_at) from charges where admitted_at >= ?").pluck();
+    this.#isKnownSubject = db.prepare("select 1 from windows where budget = ? and subject = ? limit 1");
+    this.#newSubjects = db.prepare("select day, subjects from new_subjects where key = ?");
+    this.#countSubjects = db.prepare("insert or replace into new_subjects (key, day, subjects) values (?, ?, ?)");
+    this.#setComplete = db.prepare("update budgets set complete_from = ? where seq = ?");
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
   }
 
-  /** Returns the windows that apply to a caller at an instant. Creates missing ones. */
-  open(caller: Caller, at: number): OpenWindow[] {
-    return this.#weighingOn(caller).map((budget) => {
-      const subject = subjectOf(budget.scope, caller);
-      return this.#find(budget, subject, at) ?? this.#create(budget, subject, this.#calendar.spanOf(budget.period, at));
-    });
+  /**
+   * Returns the windows that apply to a caller at an instant. Creates missing windows. Returns null if the caller names
+   * too many new subjects.
+   */
+  open(caller: Caller, at: number): OpenWindow[] | null {
+    const windows: OpenWindow[] = [];
+    const missing: { readonly place: number; readonly budget: StoredBudget; readonly subject: string }[] = [];
+    for (const budget of this.#applyingTo(caller)) {
+      for (const subject of subjectsOf(budget.scope, caller)) {
+        const window = this.#find(budget, subject, at);
+        if (window === null) missing.push({ place: windows.length + missing.length, budget, subject });
+        else windows.push(window);
+      }
+    }
+    if (missing.length > 0 && !this.#admitsSubjects(caller.key, missing, at)) return null;
+    for (const { place, budget, subject } of missing) windows.splice(place, 0, this.#create(budget, subject, at));
+    this.applyRaises(windows, at);
+    return windows;
   }
 
-  /** Returns the existing windows that apply to a caller at an instant. */
-  existing(caller: Caller, at: number): OpenWindow[] {
-    return this.#weighingOn(caller)
-      .map((budget) => this.#find(budget, subjectOf(budget.scope, caller), at))
-      .filter((window) => window !== null);
+  /** Returns true if a hard budget may limit a caller's request without a bound on its cost (`limitsUnbounded`). */
+  hasHard(caller: Caller, anyModel: boolean): boolean {
+    return anchorsOf(caller).some((anchor) =>
+      this.#under(anchor).some(({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel)),
+    );
+  }
+
+  /** Counts the subjects that a key names for the first time. Returns false if there would be too many on one day. */
+  #admitsSubjects(
+    key: string,
+    missing: readonly { readonly budget: StoredBudget; readonly subject: string }[],
+    at: number,
+  ): boolean {
+    const added = new Set<string>();
+    for (const { budget, subject } of missing) {
+      if (!hasClientSubjects(budget.scope) || this.#isKnownSubject.get(budget.seq, subject) !== undefined) continue;
+      added.add(subject);
+    }
+    if (added.size === 0) return true;
+    const day = this.#calendar.dateOf(at);
+    const latest = this.#newSubjects.get(key) as { day: string; subjects: number } | undefined;
+    const before = latest === undefined || latest.day < day ? { day, subjects: 0 } : latest;
+    if (before.subjects + added.size > this.#subjectsMax) return false;
+    this.#countSubjects.run(key, before.day, before.subjects + added.size);
+    return true;
+  }
+
+  /** Sets the raises of windows to those that are in force at an instant (`raisesIn`). */
+  applyRaises(windows: readonly OpenWindow[], at: number): void {
+    for (const window of windows)
+      if (window.allRaises.length > 0) window.raises = raisesIn(window, window.allRaises, at);
   }
 
   /** Links a new charge to its windows. */
@@ -164,17 +191,14 @@ export class WindowBook {
     });
   }
 
-  /**
-   * Moves the sums of windows. Throws RangeError if one would exceed 64 bits; the caller must roll the transaction
-   * back.
-   */
+  /** Adds amounts to the sums of windows. Amounts may be negative. Throws RangeError if a sum would exceed 64 bits. */
   move(windows: readonly OpenWindow[], spent: bigint, held: bigint): void {
     for (const window of windows) {
       const spentNow = window.spent + spent;
       const heldNow = window.held + held;
       if (spentNow > amountMax || spentNow < -amountMax || heldNow > amountMax)
-        throw new RangeError("sum of a budget window beyond 64 bits");
-      invariant(heldNow >= 0n, `window ${window.seq} holds what is released`);
+        throw new RangeError(`the sums of window ${window.seq} of budget ${window.budget.id} would exceed 64 bits`);
+      invariant(heldNow >= 0n, `the held amount of window ${window.seq} must not be negative, but would be ${heldNow}`);
       window.spent = spentNow as PicoUsd;
       window.held = heldNow as PicoUsd;
       if (window.dirty) continue;
@@ -183,7 +207,7 @@ export class WindowBook {
     }
   }
 
-  /** Writes every changed sum. */
+  /** Writes all changed sums. */
   flush(): void {
     for (const window of this.#dirty) {
       this.#update.run(window.spent, window.held, window.seq);
@@ -192,61 +216,112 @@ export class WindowBook {
     this.#dirty = [];
   }
 
-  /** Drops everything in memory. Changes that are not written yet are lost. */
+  /** Clears the memory, including changes that are not written yet. */
   forget(): void {
     this.#budgets.clear();
-    this.#weighing.clear();
+    this.#anchored.clear();
     this.#latest.clear();
     this.#windows.clear();
     this.#dirty = [];
   }
 
-  /** Number of windows created after charges in them were pending. A change means that remembered links are stale. */
+  /**
+   * Counter that grows when charges that are already pending are linked to new windows. Cached lists of a charge's
+   * windows are then outdated.
+   */
   get lateWindows(): number {
     return this.#lateWindows;
   }
 
-  /** True if memory should be cleared between transactions. */
+  /** True if the writer should clear the memory between transactions. */
   get isLarge(): boolean {
-    return this.#windows.size + this.#weighing.size > windowsKept;
+    return this.#windows.size + this.#anchored.size > windowsKept;
   }
 
-  /** Opens or removes the windows of a budget. Flushes and forgets first. */
-  carryOut(step: BudgetStep): void {
+  /** Opens or removes the windows of a budget. Before that, writes all changed sums and clears the memory. */
+  applyStep(step: BudgetStep): void {
     if (step.budgets === "lock") return;
     this.flush();
     this.forget();
     const { budget } = step;
-    if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at);
+    if (step.budgets === "raised") return void this.#open(this.#known(budget), step.subject, step.at);
+    if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at, step.before);
     this.#db
       .prepare("delete from charge_windows where window in (select seq from windows where budget = ?)")
       .run(budget.seq);
     this.#db.prepare("delete from windows where budget = ?").run(budget.seq);
   }
 
-  /** Rebuilds the windows that contain the instant from the charges. */
+  /** Deletes all windows, and opens those that contain the instant `at`, with sums from the charges. */
   rebuild(at: number): void {
     this.forget();
-    this.#db.exec("delete from charge_windows; delete from windows");
-    for (const budget of readBudgets(this.#db)) this.#openAll(this.#known(budget), at);
+    // Keeps carried sums only of windows without an end: in another time zone, the bounds of all other windows differ.
+    const kept = this.#db
+      .prepare("select budget, subject, starts_at, carried from windows where ends_at is null and carried <> 0")
+      .safeIntegers()
+      .all();
+    this.#db.exec("delete from charge_windows; delete from windows; update budgets set complete_from = null");
+    for (const budget of answerEach(this.#db, readBudgets())) this.#openAll(budget, at);
+    const keep = this.#db.prepare(
+      `insert into windows (budget, subject, starts_at, spent, held, carried) values (:budget, :subject, :starts_at, :carried, 0, :carried)
+       on conflict (budget, subject, starts_at) do update set spent = spent + :carried, carried = :carried`,
+    );
+    for (const row of kept) keep.run(row);
   }
 
-  #openAll(budget: StoredBudget, at: number): void {
+  /**
+   * Opens the windows of all subjects with charges in the span that contains `at`. Does nothing if all of them exist.
+   */
+  #openAll(budget: StoredBudget, at: number, before: SpentBefore | null = null): void {
     const span = this.#calendar.spanOf(budget.period, at);
-    for (const subject of subjectsOf(this.#db, budget.scope, span)) {
-      if (this.#find(budget, subject, at) === null) this.#create(budget, subject, span);
-    }
+    if (isComplete(budget, span)) return;
+    this.#openCharged(budget, hasSubjects(budget.scope) ? null : "", span, before);
+    const last = this.#lastFrom.get(span.end ?? endOfTime) as number | null;
+    const completeFrom = last === null ? span.start : (this.#calendar.spanOf(budget.period, last).end ?? endOfTime);
+    budget.completeFrom = Math.min(budget.completeFrom ?? completeFrom, completeFrom);
+    this.#setComplete.run(budget.completeFrom, budget.seq);
+  }
+
+  /**
+   * Opens a subject's missing window of a span with its sums, and links the pending charges to it. If `subject` is
+   * null, does the same for every subject with charges.
+   */
+  #openCharged(
+    { seq, scope, period }: StoredBudget,
+    subject: string | null,
+    { start, end }: Span,
+    before: SpentBefore | null = null,
+  ): void {
+    this.#flushRollups();
+    const terms = { scope, period, subject, span: { start, end }, before };
+    const parts = answerEach(this.#db, partsOfWindows(sqliteDialect, this.#calendar, terms));
+    const pending = chargesBySubject(sqliteDialect, scope, subject, { start, end }, "pending");
+    const [named, group] = subject === null ? ["subject", "group by subject order by subject"] : ["?", ""];
+    prepared(
+      this.#db,
+      `insert into windows (budget, subject, starts_at, ends_at, spent, held)
+       select ?, ${named}, ?, ?, coalesce(sum(spent), 0), coalesce(sum(held), 0)
+       from (${parts.sql}) where true ${group} on conflict do nothing`,
+    ).run(seq, ...(subject === null ? [] : [subject]), start, end, ...parts.values);
+    const linked = prepared(
+      this.#db,
+      `insert into charge_windows (charge, window) select charge.seq, windows.seq
+       from (${pending.sql}) charge
+       join windows on budget = ? and windows.subject = charge.subject and starts_at = ?
+       where true on conflict do nothing`,
+    ).run(...pending.values, seq, start);
+    if (linked.changes > 0) this.#lateWindows++;
   }
 
   #budget(seq: number): StoredBudget {
     const known = this.#budgets.get(seq);
     if (known !== undefined) return known;
     const row = this.#selectBudget.get(seq) as BudgetRow | undefined;
-    invariant(row !== undefined, `a window has budget ${seq}`);
+    invariant(row !== undefined, `budget ${seq} must exist, because a window belongs to it`);
     return this.#known(budgetOf(row));
   }
 
-  /** Returns the one object for a budget, which its windows refer to. */
+  /** Returns the only object that represents a budget in memory. Keeps the given object if there was none. */
   #known(budget: StoredBudget): StoredBudget {
     const known = this.#budgets.get(budget.seq);
     if (known !== undefined) return known;
@@ -254,13 +329,20 @@ export class WindowBook {
     return budget;
   }
 
-  #weighingOn(caller: Caller): readonly StoredBudget[] {
-    const name = `${caller.key}\0${caller.team ?? ""}\0${caller.session ?? ""}`;
-    let budgets = this.#weighing.get(name);
-    if (budgets === undefined) {
-      budgets = readBudgetsOf(this.#db, caller).map((budget) => this.#known(budget));
-      this.#weighing.set(name, budgets);
-    }
+  #applyingTo(caller: Caller): readonly StoredBudget[] {
+    // Loops, because this runs for each hold, and flatMap takes twice as long.
+    const applying: StoredBudget[] = [];
+    for (const anchor of anchorsOf(caller))
+      for (const budget of this.#under(anchor)) if (appliesTo(budget.scope, caller)) applying.push(budget);
+    return applying.sort((a, b) => a.seq - b.seq);
+  }
+
+  /** Returns the budgets with an anchor (`anchorOf`). */
+  #under(anchor: string): readonly StoredBudget[] {
+    const known = this.#anchored.get(anchor);
+    if (known !== undefined) return known;
+    const budgets = answerEach(this.#db, readAnchored([anchor])).map((budget) => this.#known(budget));
+    this.#anchored.set(anchor, budgets);
     return budgets;
   }
 
@@ -269,7 +351,7 @@ export class WindowBook {
     if (latest !== undefined && latest.start <= at && (latest.end === null || at < latest.end)) return latest;
     const span = this.#calendar.spanOf(budget.period, at);
     const known = this.#windows.get(windowName(budget, subject, span.start));
-    if (known !== undefined) return this.#keep(known);
+    if (known !== undefined) return this.#asLatest(known);
     const row = this.#select.get(budget.seq, subject, span.start) as
       | { seq: bigint; spent: bigint; held: bigint }
       | undefined;
@@ -287,27 +369,36 @@ export class WindowBook {
     });
   }
 
-  #create(budget: StoredBudget, subject: string, span: Span): OpenWindow {
-    const sums = sumCharges(this.#db, budget.scope, subject, span);
-    const { start, end } = span;
-    const { lastInsertRowid } = this.#insert.run(budget.seq, subject, start, end, sums.spent, sums.held);
-    if (this.#linkPending(Number(lastInsertRowid), budget, subject, span) > 0) this.#lateWindows++;
-    return this.#keep({ budget, subject, start, end, seq: Number(lastInsertRowid), ...sums, dirty: false });
+  /** Opens a missing window. Returns its row number if its sums are 0; null if the caller must read the sums. */
+  #open(budget: StoredBudget, subject: string, at: number): number | null {
+    const span = this.#calendar.spanOf(budget.period, at);
+    if (budget.completeFrom === null) this.#openAll(budget, at);
+    if (!isComplete(budget, span)) this.#openCharged(budget, subject, span);
+    const { changes, lastInsertRowid } = this.#insert.run(budget.seq, subject, span.start, span.end);
+    return changes === 1 ? Number(lastInsertRowid) : null;
   }
 
-  /** Links the pending charges that are older than their window, so that their settlement moves it. */
-  #linkPending(window: number, { scope }: StoredBudget, subject: string, { start, end }: Span): number {
-    const condition = scopeCondition(scope, subject);
-    return this.#db
-      .prepare(
-        `insert into charge_windows (charge, window) select seq, ? from charges
-         where state = 'pending' and ${condition.sql} and admitted_at >= ? and admitted_at < ?`,
-      )
-      .run(window, ...condition.values, start, end ?? endOfTime).changes;
+  /** Creates a missing window. */
+  #create(budget: StoredBudget, subject: string, at: number): OpenWindow {
+    const seq = this.#open(budget, subject, at);
+    if (seq !== null) {
+      const span = this.#calendar.spanOf(budget.period, at);
+      const sums = { spent: noMoney, held: noMoney };
+      return this.#keep({ budget, subject, ...span, seq, ...sums, dirty: false });
+    }
+    const opened = this.#find(budget, subject, at);
+    invariant(opened !== null, `the window of ${budget.id} must exist after it was opened`);
+    return opened;
   }
 
-  #keep(window: OpenWindow): OpenWindow {
-    this.#windows.set(windowName(window.budget, window.subject, window.start), window);
+  #keep(known: Omit<OpenWindow, "raises" | "allRaises">): OpenWindow {
+    const { budget, subject } = known;
+    const window = { ...known, raises: noRaises, allRaises: readRaises(this.#db, budget, subject) };
+    this.#windows.set(windowName(budget, subject, window.start), window);
+    return this.#asLatest(window);
+  }
+
+  #asLatest(window: OpenWindow): OpenWindow {
     let latest = this.#latest.get(window.budget);
     if (latest === undefined) {
       latest = new Map();

@@ -1,14 +1,15 @@
+import { type CountedRow, callerOfRow } from "../rows/budgets.ts";
 import { invariant } from "../../core/assert.ts";
-import type { Caller } from "../../core/budget.ts";
+import type { Caller } from "../../core/scope.ts";
 import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
-import type { OpenWindow, WindowBook } from "./budgets.ts";
+import type { OpenWindow, WindowStore } from "./budgets.ts";
 import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { inDoubt, storedHold, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
 
-/** A pending charge as the writer keeps it from its hold to its end. */
+/** Pending charge in the memory of the writer. */
 export interface PendingCharge {
   readonly seq: number;
   readonly kind: HoldKind;
@@ -18,46 +19,51 @@ export interface PendingCharge {
   readonly group: string | null;
   readonly retry: number;
   hold: PicoUsd | null;
-  /** The windows that it applies to. */
+  /** Windows that apply to the charge. If several models may answer, includes the windows of each model. */
   readonly windows: readonly OpenWindow[];
 }
 
-/** A charge that has ended, with what its end was answered with. */
+/** Result of a charge's settlement. */
 export interface EndedCharge {
   readonly state: Exclude<ChargeState, "pending">;
   readonly cost: PicoUsd | null;
   readonly overage: PicoUsd;
 }
 
-/** Pending charges that are kept in memory at most; beyond that they are read again. */
+export function hasSeveralModels({ caller: { models = [] } }: PendingCharge): boolean {
+  return models.length > 1;
+}
+
+/** If the memory has more pending charges than this, the writer clears it between transactions. */
 const pendingKept = 50_000;
 
 /**
- * Rows of `charges` as the one writer of a process sees them. Pending ones are remembered, so that their end need not
- * read them; `forget` has the same rule as the window book's.
+ * Reads and writes the rows of `charges` for a writer. Caches pending charges, so that a settlement need not read them.
+ * The writer must call `forget` whenever it calls `WindowStore.forget`.
  */
-export class ChargeBook {
-  readonly #windows: WindowBook;
+export class ChargeStore {
+  readonly #windows: WindowStore;
   readonly #pending = new Map<string, PendingCharge>();
   readonly #pricesWritten = new Set<string>();
   #pricesUncertain: string[] = [];
   #lateWindows = 0;
   readonly #insert: Statement;
   readonly #insertPrice: Statement;
-  readonly #enlarge: Statement;
+  readonly #extend: Statement;
   readonly #post: Statement;
   readonly #note: Statement;
   readonly #void: Statement;
+  readonly #chooseModel: Statement;
   readonly #find: Statement;
 
-  constructor(db: Connection, windows: WindowBook) {
+  constructor(db: Connection, windows: WindowStore) {
     this.#windows = windows;
     this.#insert = db.prepare(
       `insert into charges (id, owner, state, ${holdColumns.names.join(", ")})
        values (?, ?, 'pending', ${marks(holdColumns.names)}) on conflict (id) do nothing`,
     );
     this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
-    this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
+    this.#extend = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
     this.#post = db.prepare(
       `update charges set state = 'posted', ${assigned(postColumns.names)}, overage = ? where seq = ? and state = 'pending'`,
     );
@@ -65,27 +71,36 @@ export class ChargeBook {
     this.#void = db.prepare(
       `update charges set state = 'voided', ${assigned(endColumns.names)} where seq = ? and state = 'pending'`,
     );
+    this.#chooseModel = db.prepare("update charges set entry = ?, entries = null where seq = ?");
     this.#find = db
       .prepare(
-        `select seq, kind, state, admitted_at, key, team, model, price_group, retry, hold, cost, overage from charges where id = ?`,
+        `select seq, kind, state, admitted_at, key, team, model, tags, labels, end_user, entry, entries, price_group, retry, hold, cost, overage
+         from charges where id = ?`,
       )
       .safeIntegers();
   }
 
-  /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
-  insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
+  /** Inserts a pending charge, and its price if the price is missing. Returns false if a charge with the id exists. */
+  insert(
+    command: HoldCommand,
+    caller: Caller,
+    amount: PicoUsd | null,
+    owner: number,
+    windows: readonly OpenWindow[],
+  ): boolean {
     const [, id, values] = command;
     const given = holdColumns.read(values);
-    const { kind, admitted_at: at, key, team, model, price_group: group, retry } = given;
+    const { kind, admitted_at: at, model, price_group: group, retry } = given;
     this.#writePrice(given.price_id, given.canonical);
     const { changes, lastInsertRowid } = this.#insert.run(id, owner, ...storedHold(values, windows, amount));
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);
     this.#windows.link(seq, windows);
-    this.#pending.set(id, { seq, kind, at, caller: { key, team }, model, group, retry, hold: amount, windows });
+    this.#pending.set(id, { seq, kind, at, caller, model, group, retry, hold: amount, windows });
     return true;
   }
 
+  /** Returns a charge by id; undefined if there is none. */
   find(id: string): { readonly pending: PendingCharge } | { readonly ended: EndedCharge } | undefined {
     if (this.#lateWindows !== this.#windows.lateWindows) {
       this.#lateWindows = this.#windows.lateWindows;
@@ -96,7 +111,7 @@ export class ChargeBook {
     const row = this.#find.get(id) as FoundRow | undefined;
     if (row === undefined) return undefined;
     if (row.state !== "pending") return { ended: { state: row.state, cost: row.cost, overage: row.overage } };
-    const caller = { key: row.key, team: row.team };
+    const caller = callerOfRow(row);
     const at = Number(row.admitted_at);
     const seq = Number(row.seq);
     const windows = this.#windows.ofCharge(seq);
@@ -106,10 +121,11 @@ export class ChargeBook {
     return { pending };
   }
 
-  enlarge(charge: PendingCharge, amount: PicoUsd): void {
+  /** Adds an amount to the hold of a charge. Does nothing if the charge holds no amount (null). */
+  extend(charge: PendingCharge, amount: PicoUsd): void {
     if (charge.hold === null) return;
     const hold = (charge.hold + amount) as PicoUsd;
-    this.#once(this.#enlarge.run(hold, charge.seq).changes);
+    this.#checkChanged(this.#extend.run(hold, charge.seq).changes);
     charge.hold = hold;
   }
 
@@ -118,35 +134,43 @@ export class ChargeBook {
     const overage =
       charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
     const stored = postColumns.stored(values, { cost, list_cost: listCost });
-    this.#once(this.#post.run(...stored, overage, charge.seq).changes);
+    this.#checkChanged(this.#post.run(...stored, overage, charge.seq).changes);
     if (notes !== null) {
       const { served_price_id: servedPriceId, servedCanonical } = noteColumns.read(notes);
       this.#writePrice(servedPriceId, servedCanonical);
       this.#note.run(...noteColumns.stored(notes), inDoubt(notes, cost), charge.seq);
     }
+    this.#settleModel(charge, notes);
     this.#pending.delete(id);
     return { state: "posted", cost, overage };
   }
 
   void(charge: PendingCharge, command: VoidCommand): EndedCharge {
     const [, id, values] = command;
-    this.#once(this.#void.run(...endColumns.stored(values), charge.seq).changes);
+    this.#checkChanged(this.#void.run(...endColumns.stored(values), charge.seq).changes);
+    this.#settleModel(charge, null);
     this.#pending.delete(id);
     return { state: "voided", cost: null, overage: noMoney };
   }
 
-  /** After a commit. */
+  /** Stores the model that a settled charge counts for, if several models were possible. */
+  #settleModel(charge: PendingCharge, notes: PostCommand[3]): void {
+    if (hasSeveralModels(charge)) this.#chooseModel.run(entryOf(charge, notes), charge.seq);
+  }
+
+  /** Remembers that the prices of the transaction are written. The writer must call this after each commit. */
   confirm(): void {
     this.#pricesUncertain = [];
   }
 
-  /** Drops the pending charges in memory, and prices whose transaction was not committed. */
+  /** Clears the pending charges from memory. Also forgets prices whose transaction was not committed. */
   forget(): void {
     this.#pending.clear();
     for (const id of this.#pricesUncertain) this.#pricesWritten.delete(id);
     this.#pricesUncertain = [];
   }
 
+  /** True if the writer should clear the memory between transactions. */
   get isLarge(): boolean {
     return this.#pending.size > pendingKept;
   }
@@ -158,23 +182,26 @@ export class ChargeBook {
     this.#pricesUncertain.push(id);
   }
 
-  #once(changes: number): void {
-    invariant(changes === 1, "a pending charge in memory is pending in the database");
+  #checkChanged(changes: number): void {
+    invariant(changes === 1, "a charge that is pending in memory must be pending in the database");
   }
+}
+
+/** Returns the model that a settled charge counts for, by its name in the price files. */
+export function entryOf({ model, caller: { models = [] } }: PendingCharge, notes: PostCommand[3]): string {
+  const answered = notes === null ? null : noteColumns.read(notes).answered;
+  return answered !== null && models.includes(answered) ? answered : (models[0] ?? model);
 }
 
 function assigned(names: readonly string[]): string {
   return names.map((name) => `${name} = ?`).join(", ");
 }
 
-interface FoundRow {
+interface FoundRow extends CountedRow {
   readonly seq: bigint;
   readonly kind: HoldKind;
   readonly state: ChargeState;
   readonly admitted_at: bigint;
-  readonly key: string;
-  readonly team: string | null;
-  readonly model: string;
   readonly price_group: string | null;
   readonly retry: bigint;
   readonly hold: PicoUsd | null;

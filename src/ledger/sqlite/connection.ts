@@ -7,18 +7,18 @@ import { FileLost } from "./opened-files.ts";
 export type Connection = Database.Database;
 export type Statement = Database.Statement<unknown[]>;
 
-/** Longest wait for another process's short transaction, in milliseconds. */
+/** Longest wait for a lock of another process, in milliseconds. */
 const busyTimeoutMs = 5000;
 
-/** Pages of write-ahead log after which a commit checkpoints, unless the reader thread did so before. */
+/** If the write-ahead log has this many pages, a commit checkpoints it. Usually the reader thread did so before. */
 const autoCheckpointPages = 4000;
 
 /**
- * Creates the file, readable by its owner only, if it is missing. SQLite gives its -wal and -shm files the same mode.
+ * Creates a missing file, to which only its owner has access. SQLite gives the -wal and -shm files the same mode.
  */
 export function createPrivateFile(path: string): "created" | "exists" {
   try {
-    // "wx" never opens an existing file: closing one would drop the locks that this process holds on it.
+    // "wx" does not open an existing file: closing it would release all locks that this process has on the file.
     closeSync(openSync(path, "wx", 0o600));
     return "created";
   } catch (error) {
@@ -36,7 +36,7 @@ export function connectToWrite(path: string): Connection {
   });
 }
 
-/** Opens a read-only connection. It sees committed transactions only. */
+/** Opens a read-only connection. It reads only committed transactions. */
 export function connectToRead(path: string): Connection {
   return opened(path, "read", (db) => {
     db.pragma("schema_version");
@@ -60,16 +60,20 @@ function opened(path: string, access: "read" | "write", read: (db: Connection) =
   }
 }
 
-/** SQLite needs to write next to its file, even to read it. */
+/**
+ * Returns the reason why a path cannot be written; null if it can. SQLite writes files next to the ledger even to read
+ * it.
+ */
 function notWritable(path: string): string | null {
   try {
     accessSync(path, constants.W_OK);
     return null;
   } catch (error) {
-    return `${path} may not be written (${error instanceof Error && "code" in error ? error.code : error})`;
+    return `${path} cannot be written (${error instanceof Error && "code" in error ? error.code : error})`;
   }
 }
 
+/** Names of SQLite's error codes for faults of the file or the disk. */
 const faults = [
   "FULL",
   "IOERR",
@@ -84,7 +88,7 @@ const faults = [
   "PERM",
 ];
 
-/** Returns true if the database could not be reached or written; false for a faulty statement. */
+/** Returns true if the file could not be read or written; false for a faulty statement. */
 export function isStorageFault(error: unknown): error is InstanceType<typeof Database.SqliteError> {
   return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
 }
@@ -95,7 +99,7 @@ export function storageFault(error: unknown): string | null {
   return isStorageFault(error) ? `${error.message} (${error.code})` : null;
 }
 
-/** Runs the work in one transaction that takes the write lock at once. Rolls back if the work throws. */
+/** Runs `work` in a transaction that takes the write lock at its start. Rolls back if `work` throws. */
 export function writeTransaction<T>(db: Connection, work: () => T): T {
   return db.transaction(work).immediate();
 }

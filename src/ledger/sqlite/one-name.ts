@@ -4,17 +4,17 @@ import { crc32 } from "node:zlib";
 import Database from "better-sqlite3";
 
 /*
- * SQLite names the write-ahead log after the path: two processes that open one file under two names (a hard link, a
- * mount of the single file) use two logs and overwrite each other. So the file itself stores the name under which it is
- * open.
+ * SQLite derives the name of the write-ahead log from the path. Two processes that open a file under two names (a hard
+ * link, a mount of the single file) use two logs and overwrite each other's data. To prevent this, the file itself
+ * stores the name under which it is open.
  */
 
-/** Longest wait for other processes that open the file at the same moment, in milliseconds. */
-const patienceMs = 1500;
+/** Longest wait for other processes that open the file at the same time, in milliseconds. */
+const waitMsMax = 1500;
 
 /**
- * Opens a connection to a ledger. The file's header (`application_id`) holds a hash of the name in use; only a process
- * that has the file to itself changes it, because SQLite's locks are on the inode and hold for every name. Throws
+ * Opens a connection to a ledger. The file's header (`application_id`) contains a hash of the name in use. A process
+ * changes the hash only while it locks out all others. SQLite locks the inode, so its locks apply to every name. Throws
  * SQLITE_BUSY if another process has the ledger open under another name.
  */
 export function connectUnderOneName(
@@ -25,7 +25,7 @@ export function connectUnderOneName(
   const name = nameOf(path);
   const db = connect();
   try {
-    // From here on the connection holds SQLite's shared lock: no one can change the name while it is open.
+    // This query takes SQLite's shared lock, so no process can change the name while the connection is open.
     if (storedName(db) === name) return db;
   } catch (error) {
     if (!isHalfWritten(error)) {
@@ -43,8 +43,8 @@ export function connectUnderOneName(
 }
 
 /**
- * Returns true if the fault may be temporary: a process with the file open under another name may be copying its log
- * into it.
+ * Returns true if an error may be temporary: a process that has the file open under another name may be copying its
+ * write-ahead log into the file.
  */
 function isHalfWritten(error: unknown): boolean {
   return error instanceof Database.SqliteError && error.code.startsWith("SQLITE_CORRUPT");
@@ -62,11 +62,11 @@ function storedName(db: Database.Database): unknown {
 }
 
 /**
- * Opens a connection that keeps the name while it is open; undefined for a file without a write-ahead log, or no
- * ledger.
+ * Stores the name in the file, and returns a connection. No process can change the name while the connection is open.
+ * Returns undefined if the file has no write-ahead log or is not a ledger, or if a reader may not write it.
  */
 function claimName(path: string, name: number, access: "read" | "write"): Database.Database | undefined {
-  const until = performance.now() + patienceMs;
+  const until = performance.now() + waitMsMax;
   for (;;) {
     const db = new Database(path, { timeout: 0, fileMustExist: true });
     try {
@@ -84,33 +84,33 @@ function claimName(path: string, name: number, access: "read" | "write"): Databa
       if (performance.now() > until) {
         if (!isBusy) throw error;
         throw new Database.SqliteError(
-          "another process has it open under another name (a hard link, or a mount of the single file); use that name, or end that process",
+          "another process has the file open under another name (a hard link, or a mount of the single file); use that name, or end that process",
           error.code,
         );
       }
     }
-    // Randomness keeps two waiting processes from retrying in step.
+    // A random pause, so that two waiting processes do not retry at the same times.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + Math.random() * 45);
   }
 }
 
 /**
- * Writes the name while this connection has the file to itself, under all its names. Returns false if it is no ledger's
- * file.
+ * Writes the name while this connection locks out all others. Returns false if the file is not a ledger or has no
+ * write-ahead log.
  */
 function writeName(db: Database.Database, name: number): boolean {
   if (!isWal(db)) return false;
-  // In this mode a transaction also locks the database file itself; afterwards the lock becomes a shared one without a gap.
+  // In this mode, a transaction locks the database file itself. Later the lock becomes a shared lock without a gap.
   db.pragma("locking_mode = exclusive");
   db.exec("begin immediate");
-  const ours = isLedgerOrEmpty(db);
-  if (ours) db.pragma(`application_id = ${name}`);
+  const isOurs = isLedgerOrEmpty(db);
+  if (isOurs) db.pragma(`application_id = ${name}`);
   db.exec("commit");
-  // Readers under other names see the database file, not this name's log.
-  if (ours) db.pragma("wal_checkpoint(truncate)");
+  // Moves the log into the file, because readers under other names cannot read the log of this name.
+  if (isOurs) db.pragma("wal_checkpoint(truncate)");
   db.pragma("locking_mode = normal");
   storedName(db);
-  return ours;
+  return isOurs;
 }
 
 function isWal(db: Database.Database): boolean {

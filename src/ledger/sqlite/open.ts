@@ -2,17 +2,16 @@ import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Ledger, TimeSpan } from "../../ports/ledger.ts";
+import type { Ledger } from "../../ports/ledger.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { BatchChannel } from "../commands.ts";
-import { Health, type StoreEvent } from "../health.ts";
+import { Health, type StoreEvent } from "../queue.ts";
 import type { LongQueries } from "../queries/interfaces.ts";
 import { olderSchema } from "../migrations.ts";
-import { ChangeListeners, queuedStore, refusing } from "../queued-store.ts";
-import { CommandQueue } from "../queue.ts";
+import { ChangeListeners, queuedStore, readOnlyChannel } from "../queued-store.ts";
 import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answerEach } from "./answer.ts";
-import { WindowBook } from "./budgets.ts";
+import { WindowStore } from "./budgets.ts";
 import {
   connectToRead,
   connectToWrite,
@@ -21,13 +20,12 @@ import {
   writeTransaction,
   type Connection,
 } from "./connection.ts";
-import { longQueries } from "./long-queries.ts";
-import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
+import { foreign, knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
-import { SqliteQueries } from "./short-queries.ts";
+import { rememberedQueries } from "./remembered-queries.ts";
 import { rebuildDays } from "./rollups.ts";
-import { streamCharges, streamOver } from "./stream.ts";
-import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
+import { ReaderThread, WriterThread, type CopyResult, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
 export interface OpenOptions extends StoreOptions {
@@ -35,8 +33,8 @@ export interface OpenOptions extends StoreOptions {
 }
 
 /**
- * Opens a store over an existing connection, with its writer on this thread, for one run of a proxy. `through` wraps
- * the writer's channel. For simulations, whose connections outlive the proxy as a file does.
+ * Opens a store on an existing connection for one run of a proxy, with the writer on this thread. `through` returns the
+ * channel to the writer. Only for simulations: their connection stays open when the proxy ends.
  */
 export function openOver(
   db: Connection,
@@ -46,20 +44,16 @@ export function openOver(
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
-  const channel = (on: WatchListener) => through(new Writer(db, calendar, owner), on);
-  const parts = {
+  return assemble({ ...options, path: ":memory:", access: "serve" }, new AsyncDisposableStack(), {
     db,
     calendar,
-    channel,
-    longQueries: longQueries(db, calendar),
-    stream: (span: TimeSpan) => streamOver(db, span),
-    created: false,
+    channel: (on) => through(new Writer(db, calendar, owner, options), on),
+    stream: (span) => streamOver(db, span),
     runningOwner: () => owner,
-  };
-  return assemble({ ...options, path: ":memory:", access: "serve" }, new AsyncDisposableStack(), parts);
+  });
 }
 
-/** Opens the store in one SQLite file. */
+/** Opens the store in an SQLite file. */
 export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
   // Closes everything opened so far if a later step fails.
   const opened = new AsyncDisposableStack();
@@ -70,26 +64,30 @@ export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
   } catch (error) {
     await opened.disposeAsync();
     if (!isUnusable(error)) throw error;
-    return { ok: false, failure: { kind: "unusable", message: misplaced(options.path) ?? error.message } };
+    return { ok: false, failure: { kind: "unusable", message: pathProblem(options.path) ?? error.message } };
   }
 }
 
-/** Returns what is wrong with the ledger's path, where SQLite would only report a disk fault; null for nothing. */
-function misplaced(path: string): string | null {
+/** Returns the problem with the ledger's path; null if there is none. SQLite's error would not name the problem. */
+function pathProblem(path: string): string | null {
   const folder = dirname(path);
-  if (!existsSync(folder)) return `there is no folder ${folder}; make it first, or name a file in another one`;
+  if (!existsSync(folder))
+    return `the folder ${folder} does not exist; create it, or name a file in an existing folder`;
+  return folderProblem(path);
+}
+
+/** Returns the problem message if a path is a folder; null for any other path. */
+export function folderProblem(path: string): string | null {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
     ? `it is a folder; name a file in it, such as ${join(path, "farebox.db")}`
     : null;
 }
 
-/** Returns true for faults of the file, its folder or the disk, rather than of this program. */
+/** Returns true for an error of the file, its folder or the disk; false for any other error, which is a bug. */
 export function isUnusable(error: unknown): error is Error {
   if (isStorageFault(error)) return true;
   return error instanceof Error && "syscall" in error;
 }
-
-const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
 
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
@@ -100,50 +98,33 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   if (found === 0 && isEmpty) return { ok: false, failure: { kind: "missing" } };
   if (found < known) return { ok: false, failure: olderSchema(found, known) };
   const calendar = storedCalendar(db, options.calendar);
+  const runningOwner = ownerOfServe(db, options.path);
   return {
     ok: true,
-    store: assemble(options, opened, {
-      db,
-      calendar,
-      channel: () => refusing,
-      longQueries: longQueries(db, calendar),
-      created: false,
-      runningOwner: ownerOfServe(db, options.path),
-    }),
+    store: assemble(options, opened, { db, calendar, channel: () => readOnlyChannel, runningOwner }),
   };
 }
 
 function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
+  // The running proxy may have lost its file. No empty file may take its name.
+  if (options.access === "serve" && isServed(options.path)) return { ok: false, failure: { kind: "in_use" } };
   const isNewFile = createPrivateFile(options.path) === "created";
-  // A file has one lock under all its links.
+  // Resolves links, because every path to the file must use the same lock.
   const path = realpathSync(options.path);
-  // A file that is no database fails here, before a lock file is created next to it.
+  // Connects before the lock file is created, because connecting throws if the file is not a database.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
   const content = contentOf(db);
-  if (content.schema === 0 && !content.isEmpty) return foreign;
+  if (content.schema === 0 && !content.isEmpty) return { ok: false, failure: foreign };
   if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
   const created = isNewFile || content.isEmpty;
   const migrated = migrate(db);
-  if (!migrated.ok) {
-    if (migrated.reason === "foreign") return foreign;
-    if (migrated.reason === "older_schema") return { ok: false, failure: olderSchema(migrated.found, migrated.known) };
-    return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
-  }
+  if (!migrated.ok) return migrated;
   if (options.access === "serve") return { ok: true, store: openServed(options, opened, path, db, created) };
   const calendar = storedCalendar(db, options.calendar);
   applyTimeZone(db, calendar, options.clock.now());
-  const channel = inProcessChannel(new Writer(db, calendar, null));
-  return {
-    ok: true,
-    store: assemble(options, opened, {
-      db,
-      calendar,
-      channel: () => channel,
-      longQueries: longQueries(db, calendar),
-      created,
-      runningOwner: ownerOfServe(db, path),
-    }),
-  };
+  const channel = () => inProcessChannel(new Writer(db, calendar, null, options));
+  const runningOwner = ownerOfServe(db, path);
+  return { ok: true, store: assemble(options, opened, { db, calendar, channel, created, runningOwner }) };
 }
 
 function openServed(
@@ -156,34 +137,25 @@ function openServed(
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
+  const parts = { db, calendar, created, runningOwner: () => owner };
   if (options.threads === false) {
-    const channel = inProcessChannel(new Writer(db, calendar, owner));
-    return assemble(options, opened, {
-      db,
-      calendar,
-      channel: () => channel,
-      longQueries: longQueries(db, calendar),
-      created,
-      runningOwner: () => owner,
-    });
+    const channel = () => inProcessChannel(new Writer(db, calendar, owner, options));
+    return assemble(options, opened, { ...parts, channel });
   }
-  // From here on this thread only reads.
+  // Only the writer's thread writes.
   db.pragma("query_only = on");
   const changes = Number(db.prepare("select changes from meta").pluck().get());
-  const data = { path, timeZone: calendar.timeZone, owner, changes, opened: openedFiles(path) };
+  const { subjectsMax } = options;
+  const data = { path, timeZone: calendar.timeZone, owner, changes, subjectsMax, opened: openedFiles(path) };
   const reader = new ReaderThread(data, "read");
   opened.defer(() => reader.close());
   const figures = new ReaderThread(data, "figures");
   opened.defer(() => figures.close());
-  const channel = (on: WatchListener) => new WriterThread(data, on);
   return assemble(options, opened, {
-    db,
-    calendar,
-    channel,
-    longQueries: reader.queries,
+    ...parts,
+    channel: (on) => new WriterThread(data, on),
+    long: rememberedQueries(db, calendar, reader.queries),
     figureQueries: figures.queries,
-    created,
-    runningOwner: () => owner,
   });
 }
 
@@ -192,60 +164,54 @@ interface Parts {
   readonly db: Connection;
   readonly calendar: Calendar;
   readonly channel: (on: WatchListener) => BatchChannel;
-  readonly longQueries: LongQueries;
-  /** Queries of `FigureQueries`, if a separate thread answers them. */
+  /** Long queries that run on another thread. If missing, long queries run on this thread. */
+  readonly long?: LongQueries;
+  /** Queries for `FigureQueries` and `lists`, if a separate thread answers them. */
   readonly figureQueries?: LongQueries;
-  /** Replaces the snapshot on a separate connection. */
+  /** Streams charges on `db`. If missing, each stream opens a separate connection. */
   readonly stream?: Ledger["stream"];
-  readonly created: boolean;
-  /** Returns the epoch of the proxy that runs on the file; null for none. */
+  readonly created?: boolean;
+  /** Returns the epoch (id in `owners`) of the proxy that runs on the file; null if none runs. */
   readonly runningOwner: () => number | null;
 }
 
-function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): QueuedStore {
-  const listeners = new ChangeListeners();
-  const changed = () => listeners.notify();
-  const write = options.onWrite ?? (() => {});
-  const onEvent = options.onEvent ?? (() => {});
+function assemble(
+  options: OpenOptions,
+  opened: AsyncDisposableStack,
+  { db, calendar, channel, long, figureQueries, stream, created = false, runningOwner }: Parts,
+): QueuedStore {
+  const { onEvent = () => {} } = options;
+  const changes = new ChangeListeners();
   const health = new Health(options.clock, onEvent);
-  const lost = ({ reason, holdsCharges }: Lost) => {
-    health.failed(reason);
-    if (holdsCharges) void copyNextTo(parts.longQueries, options).then(onEvent);
+  const on: WatchListener = {
+    changed: () => changes.notify(),
+    lost({ reason, hasCharges }, copy) {
+      health.failed(reason);
+      if (hasCharges) void copyNextTo(copy, options).then(onEvent);
+    },
   };
-  const queue = new CommandQueue(
-    parts.channel({ changed, lost }),
-    options.clock,
-    { write, changed, health },
-    options.settlePauseMs,
-    options.afterTurn,
-  );
-  opened.defer(() => queue.close());
-  const {
-    db,
-    longQueries,
-    figureQueries,
-    calendar: { timeZone },
-    created,
-  } = parts;
-  return queuedStore({
-    queue,
-    short: new SqliteQueries(db, parts.calendar, parts.runningOwner),
+  return queuedStore(options, opened, {
+    channel: channel(on),
+    health,
+    short: sqliteShortQueries(db, calendar, runningOwner),
     query: async (query) => answerEach(db, query),
-    longQueries,
+    longQueries: long ?? longQueries(db, calendar),
     figureQueries,
-    stream: parts.stream ?? ((span) => streamCharges(options.path, span)),
-    changes: listeners,
-    timeZone,
+    stream: stream ?? ((span) => streamCharges(options.path, span)),
+    changes,
+    timeZone: calendar.timeZone,
     created,
-    close: () => opened.disposeAsync(),
   });
 }
 
-/** Copies a ledger whose file was deleted: its content would be lost when this process ends. */
-async function copyNextTo({ copy }: LongQueries, { path, clock }: OpenOptions): Promise<StoreEvent> {
+/** Copies a ledger whose open file was lost, because its contents would end with this process. Returns the result. */
+async function copyNextTo(
+  copy: (file: string) => Promise<CopyResult>,
+  { path, clock }: OpenOptions,
+): Promise<StoreEvent> {
   const stamp = new Date(clock.now()).toISOString().replaceAll(":", "");
   try {
-    return { kind: "copied", copy: await copy(`${path}.saved-${stamp}`) };
+    return await copy(`${path}.saved-${stamp}`);
   } catch (error) {
     return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
   }
@@ -257,8 +223,8 @@ export function inProcessChannel(writer: Writer): BatchChannel {
 }
 
 /**
- * Takes the lock of the one running proxy: an exclusive transaction on a side file, which the kernel releases when the
- * process ends. Returns false if another process holds it.
+ * Takes the lock of the running proxy, which is an exclusive transaction on a separate file. The kernel releases the
+ * lock when the process ends. Returns false if another process has the lock.
  */
 export function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
   const lockPath = `${path}-serve`;
@@ -274,7 +240,7 @@ export function lockForServe(path: string, opened: AsyncDisposableStack): boolea
   }
 }
 
-/** Returns true if a running proxy holds the lock. Only tries to read, and only an existing lock file. */
+/** Returns true if a running proxy has the lock of a ledger. Does not create a lock file. */
 export function isServed(path: string): boolean {
   const lockPath = `${path}-serve`;
   if (!existsSync(lockPath)) return false;
@@ -290,15 +256,15 @@ export function isServed(path: string): boolean {
   }
 }
 
-/** Returns a query for the latest registered run; it answers null while no proxy runs. */
+/** Returns a function that returns the epoch of the running proxy; null while no proxy runs. */
 function ownerOfServe(db: Connection, path: string): () => number | null {
   const latest = db.prepare("select max(epoch) from owners").pluck();
   return () => (isServed(path) ? (latest.get() as number | null) : null);
 }
 
 /**
- * Returns the schema version, and true if the file has no table, in one snapshot: another process may be creating the
- * tables.
+ * Returns the schema version. `isEmpty` is true if the file has no tables. Reads both in one snapshot, because another
+ * process may be creating the tables.
  */
 export function contentOf(db: Connection): { readonly schema: number; readonly isEmpty: boolean } {
   const tables = db.prepare("select count(*) from sqlite_schema").pluck();
@@ -309,17 +275,18 @@ function storedTimeZone(db: Connection): string | null {
   return db.prepare("select time_zone from meta").pluck().get() as string | null;
 }
 
+/** Returns the calendar of the time zone that the ledger stores; `otherwise` if it stores none yet. */
 export function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
   const stored = storedTimeZone(db);
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
-/** Stores the zone. If it changes, rebuilds windows and days from the charges. */
+/** Stores the time zone. If it changes, rebuilds the windows and the rollup by days from the charges. */
 function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
   if (storedTimeZone(db) === calendar.timeZone) return;
   writeTransaction(db, () => {
     db.prepare("update meta set time_zone = ?, changes = changes + 1").run(calendar.timeZone);
-    new WindowBook(db, calendar).rebuild(at);
     rebuildDays(db, calendar);
+    new WindowStore(db, calendar, () => undefined).rebuild(at);
   });
 }

@@ -6,10 +6,10 @@ interface Identity {
   readonly ino: number;
 }
 
-/** Files of a ledger by path, as of its opening. Threads receive them. */
+/** Files that a ledger had when it was opened, by path. */
 export type OpenedFiles = Readonly<Record<string, Identity>>;
 
-/** The ledger, its write-ahead log and the log's index, and the lock of the one proxy. */
+/** Suffixes of the ledger, its write-ahead log, the log's index and the lock of the running proxy. */
 const suffixes = ["", "-wal", "-shm", "-serve"] as const;
 /** Suffixes of the files that contain charges. */
 const suffixesWithCharges = new Set(["", "-wal"]);
@@ -19,6 +19,7 @@ function identityOf(path: string): Identity | undefined {
   return found && { dev: found.dev, ino: found.ino };
 }
 
+/** Returns the files of a ledger that exist now. */
 export function openedFiles(path: string): OpenedFiles {
   const found: Record<string, Identity> = {};
   for (const suffix of suffixes) {
@@ -29,39 +30,39 @@ export function openedFiles(path: string): OpenedFiles {
 }
 
 /**
- * The open file is no longer at its path. SQLite keeps writing to it without an error, and the next process that opens
- * the ledger does not see those writes.
+ * Error for an open file that is no longer at its path. SQLite would continue to write to it without an error, but the
+ * next process that opens the ledger would not see those writes.
  */
 export class FileLost extends Error {
   /** True if the lost file contains charges. */
-  readonly holdsCharges: boolean;
+  readonly hasCharges: boolean;
 
-  constructor(message: string, holdsCharges: boolean) {
+  constructor(message: string, hasCharges: boolean) {
     super(message);
-    this.holdsCharges = holdsCharges;
+    this.hasCharges = hasCharges;
   }
 }
 
 /**
- * Returns an error for the first file that is missing from its path or replaced; undefined for none. Takes some
- * microseconds.
+ * Returns an error for the first file that was replaced or is no longer at its path; undefined if there is none. Takes
+ * a few microseconds.
  */
 export function lostFile(opened: OpenedFiles): FileLost | undefined {
   for (const path in opened) {
-    const then = opened[path];
-    const now = safely(path);
-    if (now?.ino === then?.ino && now?.dev === then?.dev) continue;
-    const holdsCharges = suffixesWithCharges.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
+    const before = opened[path];
+    const now = identityOrMissing(path);
+    if (now?.ino === before?.ino && now?.dev === before?.dev) continue;
+    const hasCharges = suffixesWithCharges.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
     return new FileLost(
       now === undefined ? `${path} was deleted or moved away` : `another file replaced ${path}`,
-      holdsCharges,
+      hasCharges,
     );
   }
   return undefined;
 }
 
-/** Returns undefined for a file in a missing or unreadable folder. */
-function safely(path: string): Identity | undefined {
+/** Returns the identity of a file; undefined if it is missing or its folder cannot be read. */
+function identityOrMissing(path: string): Identity | undefined {
   try {
     return identityOf(path);
   } catch {

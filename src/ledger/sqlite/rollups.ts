@@ -3,20 +3,19 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { quarterMs, rollupCounts, rollupDimensions, rollupSums, carriedByDay, sumsFromCharges } from "../rollups.ts";
 import type { Connection, Statement } from "./connection.ts";
 
-/** One posted charge's part in the rollups of its quarter hour and its day. */
+/** Amounts and counts that a posted charge adds to the rollups of its quarter hour and its day. */
 export interface Posted {
   readonly at: number;
   readonly key: string;
   readonly team: string | null;
   readonly model: string;
+  readonly entry: string;
   readonly group: string | null;
   readonly source: string;
-  /** 1, or 0 for an adjustment. */
-  readonly requests: number;
   readonly unpriced: number;
-  /** 1 if the client's SDK sent the request before. */
+  /** 1 if the request is a retry by the client's SDK, otherwise 0. */
   readonly retries: number;
-  /** In the order of `tokenClasses`. */
+  /** Token counts in the order of `tokenClasses`. */
   readonly tokens: readonly number[];
   readonly cost: bigint;
   readonly listCost: bigint;
@@ -34,12 +33,11 @@ interface Cell {
   inDoubt: bigint;
 }
 
-/** Collects a transaction's additions to the rollups and writes each row once. */
-export class RollupBook {
+/** Collects the amounts that a transaction adds to the rollups, and writes each row once. */
+export class RollupAdditions {
   readonly #calendar: Calendar;
   readonly #addQuarter: Statement;
   readonly #addDay: Statement;
-  readonly #costs: readonly [quarter: Statement, day: Statement];
   readonly #quarters = new Map<string, Cell>();
   readonly #days = new Map<string, Cell>();
 
@@ -47,19 +45,6 @@ export class RollupBook {
     this.#calendar = calendar;
     this.#addQuarter = db.prepare(upsert("rollup_quarter", "starts_at"));
     this.#addDay = db.prepare(upsert("rollup_day", "day"));
-    this.#costs = [db.prepare(selectCost("rollup_quarter", "starts_at")), db.prepare(selectCost("rollup_day", "day"))];
-  }
-
-  /** Returns the stored costs of the rows that the charge would be added to. */
-  costs(posted: Posted): bigint[] {
-    const times = [posted.at - (posted.at % quarterMs), this.#calendar.dateOf(posted.at)];
-    return this.#costs.flatMap((select, index) => {
-      const cost = select
-        .pluck()
-        .safeIntegers()
-        .get(times[index], ...identityOf(posted)) as bigint | undefined;
-      return cost === undefined ? [] : [cost];
-    });
   }
 
   add(posted: Posted): void {
@@ -103,7 +88,7 @@ export class RollupBook {
       };
       cells.set(cellName, cell);
     }
-    cell.requests += posted.requests;
+    cell.requests++;
     cell.unpriced += posted.unpriced;
     cell.retries += posted.retries;
     cell.cost += posted.cost;
@@ -129,13 +114,9 @@ function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   }
 }
 
-/** Returns the dimensions in the order of `rollupDimensions`. */
-function identityOf({ key, team, model, group, source }: Posted): readonly string[] {
-  return [key, team ?? "", model, group ?? "", source];
-}
-
-function selectCost(table: string, time: string): string {
-  return `select cost from ${table} where ${[time, ...rollupDimensions].map((name) => `${name} = ?`).join(" and ")}`;
+/** Returns the values of `rollupDimensions` in their order. */
+function identityOf({ key, team, model, entry, group, source }: Posted): readonly string[] {
+  return [key, team ?? "", model, entry, group ?? "", source];
 }
 
 function upsert(table: string, time: string): string {
@@ -144,12 +125,12 @@ function upsert(table: string, time: string): string {
     on conflict do update set ${addedUp(rollupSums)}`;
 }
 
-/** Returns the assignments of an upsert that adds the new sums to those that exist. */
+/** Returns the SQL assignments of an upsert that adds new sums to existing sums. */
 export function addedUp(names: readonly string[]): string {
   return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
 }
 
-/** Rebuilds the rollup by days from the charges and the carried sums, for another time zone. */
+/** Rebuilds the rollup by days from the charges and carried sums, for another time zone. */
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));

@@ -1,41 +1,29 @@
 import type { BindResult, NewTask, TaskObservation } from "../../ports/task-store.ts";
 import type { TaskEndDetails } from "../commands.ts";
-import type { Connection } from "./connection.ts";
+import type { Query } from "../queries/query.ts";
+import { insert, one, update } from "../tables/table.ts";
+import { rowOfNewTask, rowOfObservation, rowOfTaskEnd } from "../tables/tasks.ts";
 
-/** Binds a task to its charge. The caller has checked that the charge is a pending one of a task. */
-export function bindTask(db: Connection, task: NewTask, isPending: boolean): BindResult {
-  const known = db.prepare("select charge from tasks where task_id = ?").pluck().get(task.taskId);
-  if (known !== undefined) return known === task.charge ? { ok: true } : { ok: false, reason: "taken" };
-  const isBound = db.prepare("select 1 from tasks where charge = ?").get(task.charge) !== undefined;
+/** Binds a task to its charge. `isPending`: true if the charge is pending and has the kind `task`. */
+export function* bindTask(task: NewTask, isPending: boolean): Query<BindResult> {
+  const known = yield* one<{ charge: string }>("select charge from tasks where task_id = ?", task.taskId);
+  if (known !== undefined) return known.charge === task.charge ? { ok: true } : { ok: false, reason: "taken" };
+  const isBound = (yield* one("select 1 from tasks where charge = ?", task.charge)) !== undefined;
   if (!isPending || isBound) return { ok: false, reason: "no_such_charge" };
-  db.prepare(
-    `insert into tasks (task_id, charge, key, model, task_type, status, created_at, started_at, seen_at, next_poll_at, deadline_at, quantity)
-     values (:taskId, :charge, :key, :model, :taskType, :status, :createdAt, :startedAt, :createdAt, :nextPollAt, :deadlineAt, :quantity)`,
-  ).run(task);
+  yield* insert("tasks", { ...rowOfNewTask(task), seen_at: task.createdAt });
   return { ok: true };
 }
 
-export function observeTask(db: Connection, taskId: string, observation: TaskObservation): true {
-  db.prepare(
-    `update tasks set status = :status, started_at = :startedAt, seen_at = :seenAt, next_poll_at = :nextPollAt, deadline_at = :deadlineAt
-     where task_id = :taskId and settled_at is null`,
-  ).run({ taskId, ...observation });
+const isRunning = "task_id = ? and settled_at is null";
+
+/** Stores an observation of a running task. */
+export function* observeTask(taskId: string, observation: TaskObservation): Query<true> {
+  yield* update("tasks", rowOfObservation(observation), isRunning, taskId);
   return true;
 }
 
-/** Ends a task in the transaction that settled its charge. */
-export function endTask(db: Connection, taskId: string, { inputs, ...details }: TaskEndDetails): void {
-  const { consumption, unitsPerUsd, quantity } = inputs;
-  db.prepare(
-    `update tasks set status = :status, started_at = :startedAt, ended_at = :endedAt, settled_at = :at, seen_at = :at,
-       next_poll_at = null, failure = :failure, usage_type = :type, usage_units = :units, units_per_usd = :unitsPerUsd, quantity = :quantity
-     where task_id = :taskId and settled_at is null`,
-  ).run({
-    ...details,
-    taskId,
-    type: consumption?.type ?? null,
-    units: consumption?.units ?? null,
-    unitsPerUsd,
-    quantity,
-  });
+/** Ends a task. Must run in the transaction that settles its charge. */
+export function endTask(taskId: string, details: TaskEndDetails): Query<void> {
+  const columns = { ...rowOfTaskEnd(details), seen_at: details.at, next_poll_at: null };
+  return update("tasks", columns, isRunning, taskId);
 }

@@ -1,17 +1,23 @@
+import { closeSync, fsyncSync, openSync } from "node:fs";
+import { dirname } from "node:path";
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { Command } from "../commands.ts";
 import type { LongQuery } from "../queries/interfaces.ts";
-import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
-import { longQueries } from "./long-queries.ts";
+import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
-import { packOutcomes } from "./packed-outcomes.ts";
-import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
-import { Writer } from "./writer.ts";
+import {
+  packOutcomes,
+  type CopyResult,
+  type Lost,
+  type ReaderMessage,
+  type ThreadData,
+  type WriterMessage,
+} from "./threads.ts";
 
 /*
- * Entry point of a running proxy's threads: the one writer, the reader for long queries, and the reader for figures.
+ * Entry point of a running proxy's threads: the writer, the reader for long queries and the reader for figures.
  */
 
 /** Interval at which the writer checks for changes by other processes, in milliseconds. */
@@ -19,18 +25,20 @@ const watchEveryMs = 250;
 /** Interval at which the reader moves the write-ahead log into the database, in milliseconds. */
 const checkpointEveryMs = 100;
 
-function write(port: MessagePort, data: ThreadData): () => void {
+async function write(port: MessagePort, data: ThreadData): Promise<() => void> {
+  const { Writer } = await import("./writer.ts");
   const db = connectToWrite(data.path);
-  const writer = new Writer(db, calendarOf(data.timeZone), data.owner, data.opened);
+  const writer = new Writer(db, calendarOf(data.timeZone), data.owner, data);
   const send = (message: WriterMessage) => port.postMessage(message);
-  const lookForChanges = watcher(db, data.changes, () => send({ kind: "changed" }));
-  const lookForFiles = fileWatcher(data.opened, (lost) => send({ kind: "lost", lost }));
+  const checkChanges = changeWatcher(db, data.changes, () => send({ kind: "changed" }));
+  const checkFiles = fileWatcher(data.opened, (lost) => send({ kind: "lost", lost }));
   const watch = setInterval(() => {
-    lookForChanges();
-    lookForFiles();
+    checkChanges();
+    checkFiles();
   }, watchEveryMs);
-  port.on("message", (message: readonly Command[] | "close") => {
+  port.on("message", (message: readonly Command[] | string) => {
     if (message === "close") return;
+    if (typeof message === "string") return send(copyInto(db, message));
     const result = writer.apply(message);
     send({ ...result, kind: "applied", outcomes: packOutcomes(result.outcomes) });
   });
@@ -41,10 +49,11 @@ function write(port: MessagePort, data: ThreadData): () => void {
 }
 
 /**
- * Checks the cheap data version first, which changes with every commit of another connection. `lastChanges` is the
- * counter of changes when the store was opened, so that a change during the start of this thread is not missed.
+ * Returns a function that reports changes by other processes. The function reads the counter of changes only if the
+ * data version has changed, because the data version is cheaper to read. `lastChanges`: counter when the store was
+ * opened, so that changes during the start of this thread are reported too.
  */
-function watcher(db: Connection, lastChanges: number, onChange: () => void): () => void {
+function changeWatcher(db: Connection, lastChanges: number, onChange: () => void): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
   const changes = db.prepare("select changes from meta").pluck();
   let lastVersion: unknown = null;
@@ -63,17 +72,41 @@ function watcher(db: Connection, lastChanges: number, onChange: () => void): () 
   };
 }
 
-/** Reports a lost file once, and again after it was back. */
+/**
+ * Returns a function that reports a lost file once. It reports again only after all files were at their paths again.
+ */
 function fileWatcher(opened: OpenedFiles, onLost: (lost: Lost) => void): () => void {
   let isLost = false;
   return () => {
     const lost = lostFile(opened);
-    if (lost !== undefined && !isLost) onLost({ reason: lost.message, holdsCharges: lost.holdsCharges });
+    if (lost !== undefined && !isLost) onLost({ reason: lost.message, hasCharges: lost.hasCharges });
     isLost = lost !== undefined;
   };
 }
 
-function read(port: MessagePort, data: ThreadData): () => void {
+/**
+ * Copies the ledger to a new file, durably. Works even if the ledger file was deleted while open. Returns the result.
+ */
+function copyInto(db: Connection, file: string): CopyResult {
+  try {
+    if (createPrivateFile(file) === "exists") throw new Error(`${file} already exists`);
+    db.prepare("vacuum into ?").run(file);
+    for (const path of [file, dirname(file)]) {
+      const open = openSync(path, "r");
+      fsyncSync(open);
+      closeSync(open);
+    }
+    return { kind: "copied", copy: file };
+  } catch (error) {
+    return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function read(port: MessagePort, data: ThreadData): Promise<() => void> {
+  const { longQueries } = await import("./queries.ts");
+  // The thread may start long after the ledger was opened. It must not apply the log to a file that replaced the ledger.
+  const lost = lostFile(data.opened);
+  if (lost !== undefined) throw lost;
   const db = connectToRead(data.path);
   const queries = longQueries(db, calendarOf(data.timeZone));
   const send = (message: ReaderMessage) => port.postMessage(message);
@@ -90,15 +123,18 @@ function read(port: MessagePort, data: ThreadData): () => void {
 }
 
 function checkpoint(data: ThreadData): () => void {
-  const helper = connectToWrite(data.path);
-  const timer = setInterval(checkpointer(helper), checkpointEveryMs);
+  const db = connectToWrite(data.path);
+  const timer = setInterval(checkpointer(db), checkpointEveryMs);
   return () => {
     clearInterval(timer);
-    helper.close();
+    db.close();
   };
 }
 
-/** Runs on the reader's thread, so that commits need not wait for it. */
+/**
+ * Returns a function that checkpoints the write-ahead log. The reader's thread runs the function, so commits do not
+ * wait for checkpoints.
+ */
 function checkpointer(db: Connection): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
   let lastVersion: unknown = null;
@@ -114,16 +150,16 @@ function checkpointer(db: Connection): () => void {
   };
 }
 
-invariant(parentPort !== null, "this file is the entry of a thread");
+invariant(parentPort !== null, "this file must run as the entry point of a thread");
 const port = parentPort;
 const data = workerData as ThreadData;
-const work: readonly (() => void)[] = {
-  write: () => [write(port, data)],
-  read: () => [read(port, data), checkpoint(data)],
-  figures: () => [read(port, data)],
+const closers: readonly (() => void)[] = await {
+  write: async () => [await write(port, data)],
+  read: async () => [await read(port, data), checkpoint(data)],
+  figures: async () => [await read(port, data)],
 }[data.role]();
 port.on("message", (message) => {
   if (message !== "close") return;
-  for (const end of work) end();
+  for (const close of closers) close();
   port.close();
 });

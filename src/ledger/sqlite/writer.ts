@@ -1,10 +1,21 @@
 import { assertNever, invariant } from "../../core/assert.ts";
-import { amountToHold, shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
+import {
+  amountToHold,
+  noRooms,
+  roomsOf,
+  shortageOf,
+  smallestRemaining,
+  worstShortage,
+  type BudgetWindow,
+  type Shortage,
+} from "../../core/budget.ts";
 import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
+import { isCountedFor, subjectsMaxDefault, type Caller } from "../../core/scope.ts";
 import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { holdColumns, postColumns, tokensIn, type ChargeRow } from "../charge-columns.ts";
+import { holdColumns, postColumns, tokensIn } from "../charge-columns.ts";
+import { adjust } from "../adjustments.ts";
 import { inDoubt, orphanPost, settlesFirst } from "../commands.ts";
 import type {
   AdjustCommand,
@@ -20,52 +31,65 @@ import type {
   Replies,
   VoidCommand,
 } from "../commands.ts";
-import { snapshot } from "../rows/budgets.ts";
+import { sqliteDialect } from "../queries/dialects.ts";
+import type { Query } from "../queries/query.ts";
+import { snapshot, callerOfRow } from "../rows/budgets.ts";
 import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
-import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
+import { correctLate, lateSettlement } from "../late-settlement.ts";
 import { runsTask } from "../tables/tasks.ts";
-import { adjust } from "./adjustments.ts";
-import { answerEach } from "./answer.ts";
-import { WindowBook, type OpenWindow } from "./budgets.ts";
-import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
+import { acceptLock, answerEach } from "./answer.ts";
+import { WindowStore, type OpenWindow } from "./budgets.ts";
+import { ChargeStore, entryOf, hasSeveralModels, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
-import { RollupBook } from "./rollups.ts";
+import { RollupAdditions } from "./rollups.ts";
 import { bindTask, endTask, observeTask } from "./tasks.ts";
-import { burstMarks } from "./stream-bursts.ts";
-import { writtenFor } from "./written-limits.ts";
 
 /**
- * Applies batches of commands to one connection, each batch in one transaction. Synchronous; it runs in the writer's
- * thread, or in the process of a command.
- *
- * A batch has no savepoints: every command checks before it writes, and one that throws gives the whole transaction up,
- * after which the commands are applied one by one, so that a failing one harms itself alone.
+ * Applies batches of commands on one connection, each batch in one transaction. The writer is synchronous, so a proxy
+ * runs it on a separate thread. A batch has no savepoints, because each command checks its conditions before it writes.
+ * If a command throws, the writer rolls the transaction back and applies the commands one by one. Then only the faulty
+ * command fails.
  */
 export class Writer {
   readonly #db: Connection;
+  readonly #calendar: Calendar;
   readonly #opened: OpenedFiles;
-  readonly #windows: WindowBook;
-  readonly #charges: ChargeBook;
-  readonly #rollups: RollupBook;
+  readonly #windows: WindowStore;
+  readonly #charges: ChargeStore;
+  readonly #rollups: RollupAdditions;
   readonly #begin: Statement;
   readonly #commit: Statement;
   readonly #dataVersion: Statement;
   readonly #bump: Statement;
   readonly #touch: Statement;
+  /** Copies of windows, by window, that the refusals of a batch share. */
+  readonly #copies = new Map<BudgetWindow, BudgetWindow>();
   #lastDataVersion: unknown = null;
   #owner: number | null;
   #ownerUncertain = false;
   #changed = false;
 
-  /** `owner`: the epoch of the running proxy; null for a process that gets one with its first hold. `opened`: must still be there when it commits. */
-  constructor(db: Connection, calendar: Calendar, owner: number | null, opened: OpenedFiles = {}) {
+  /**
+   * `owner`: epoch of the proxy's run; null for a CLI command, which registers a run with its first hold. `opened`:
+   * files that must still be at their paths at each commit. `subjectsMax`: see `StoreOptions`.
+   */
+  constructor(
+    db: Connection,
+    calendar: Calendar,
+    owner: number | null,
+    {
+      opened = {},
+      subjectsMax = subjectsMaxDefault,
+    }: { readonly opened?: OpenedFiles; readonly subjectsMax?: number | undefined } = {},
+  ) {
     this.#db = db;
+    this.#calendar = calendar;
     this.#opened = opened;
     this.#owner = owner;
-    this.#windows = new WindowBook(db, calendar);
-    this.#charges = new ChargeBook(db, this.#windows);
-    this.#rollups = new RollupBook(db, calendar);
+    this.#rollups = new RollupAdditions(db, calendar);
+    this.#windows = new WindowStore(db, calendar, () => this.#rollups.flush(), subjectsMax);
+    this.#charges = new ChargeStore(db, this.#windows);
     this.#begin = db.prepare("begin immediate");
     this.#commit = db.prepare("commit");
     this.#dataVersion = db.prepare("pragma data_version").pluck();
@@ -76,6 +100,7 @@ export class Writer {
   apply(commands: readonly Command[]): BatchResult {
     const start = performance.now();
     this.#changed = false;
+    this.#copies.clear();
     const outcomes = this.#applyTogether(commands);
     return { outcomes, seconds: (performance.now() - start) / 1000, changed: this.#changed };
   }
@@ -116,7 +141,7 @@ export class Writer {
     const changedBefore = this.#changed;
     try {
       this.#begin.run();
-      this.#noticeOthers();
+      this.#forgetIfOutdated();
       const result = work();
       this.#flush();
       const lost = lostFile(this.#opened);
@@ -136,8 +161,8 @@ export class Writer {
     }
   }
 
-  /** Another connection has written since the last transaction: what is in memory may be outdated. */
-  #noticeOthers(): void {
+  /** Clears the memory if another connection has written since this writer's previous transaction. */
+  #forgetIfOutdated(): void {
     const version = this.#dataVersion.get();
     if (version === this.#lastDataVersion) return;
     this.#lastDataVersion = version;
@@ -164,10 +189,6 @@ export class Writer {
       case "post":
       case "void":
         return this.#settleOrCorrect(command);
-      case "written":
-        return writtenFor(this.#db, command);
-      case "streams":
-        return burstMarks(this.#db, command);
       case "adjust":
         return this.#adjust(command);
       case "run":
@@ -175,7 +196,7 @@ export class Writer {
       case "bindTask":
         return this.#bindTask(command);
       case "observeTask":
-        return observeTask(this.#db, command[1], command[2]);
+        return answerEach(this.#db, observeTask(command[1], command[2]));
       case "endTask":
         return this.#endTask(command);
       case "recover":
@@ -190,53 +211,92 @@ export class Writer {
 
   #write(command: RunCommand): RunReply<WriteName> {
     const { steps, isAnnounced } = stepsOf(command);
-    const reply = answerEach(this.#db, steps, (step) => this.#windows.carryOut(step));
+    const reply = answerEach(this.#db, steps, (step) => this.#windows.applyStep(step));
     if (isAnnounced(reply)) this.#announce();
     return reply;
   }
 
-  /** Lets all who watch the database notice that keys, teams, budgets or charges were changed. */
+  /** Notifies all processes of a change to keys, teams, sessions or budgets, or of a correction. */
   #announce(): void {
     this.#bump.run();
     this.#charges.forget();
     this.#changed = true;
   }
 
-  #adjust(command: AdjustCommand): AdjustResult {
-    this.#flush();
-    const result = adjust(this.#db, this.#windows, this.#rollups, command);
+  #adjust([, id, correction]: AdjustCommand): AdjustResult {
+    const result = this.#correct(adjust(sqliteDialect, this.#calendar, id, correction));
     this.#announce();
     return result;
   }
 
-  #hold(command: HoldCommand): HoldResult {
-    const [, id, values] = command;
-    const { admitted_at: at, key, team, session, hold: whole, bounded, firstSlice } = holdColumns.read(values);
-    const windows = this.#windows.open({ key, team, session }, at);
-    const amount = amountToHold(windows, whole, firstSlice);
-    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
-    const refusal = refuse(windows, amount, bounded);
-    if (refusal !== null)
-      return this.#charges.find(id) === undefined ? refusal : { ok: true, room: tightestRoom(windows) };
-    if (this.#charges.insert(command, amount, this.#ownEpoch(at), windows))
-      this.#windows.move(windows, 0n, amount ?? 0n);
-    return { ok: true, room: tightestRoom(windows) };
+  /**
+   * Runs a query that corrects charges, and returns its result. The query changes sums in the database, so the memory
+   * is written before the query and cleared after it.
+   */
+  #correct<T>(query: Query<T>): T {
+    this.#flush();
+    const result = answerEach(this.#db, query, acceptLock);
+    this.#forget();
+    return result;
   }
 
-  #extend([, id, amount, atLeast]: ExtendCommand): ExtendResult {
-    invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
+  #hold(command: HoldCommand): HoldResult {
+    const given = holdColumns.read(command[2]);
+    const caller = callerOfRow(given);
+    const result = this.#holdFor(caller, command);
+    return result.ok && given.isOpen && this.#windows.hasHard(caller, true)
+      ? { ...result, limitsModels: true }
+      : result;
+  }
+
+  #holdFor(caller: Caller, command: HoldCommand): HoldResult {
+    const [, id, values] = command;
+    const { admitted_at: at, hold: wholeHold, bounded, anyModel, firstSlice } = holdColumns.read(values);
+    // Refuses before it opens windows. Otherwise clients could open windows with made-up users, tags and models.
+    if ((!bounded || (firstSlice ?? wholeHold) === null) && this.#windows.hasHard(caller, anyModel))
+      return this.#charges.find(id) === undefined ? { ok: false, reason: "not_bounded" } : { ok: true, ...noRooms };
+    const windows = this.#windows.open(caller, at);
+    if (windows === null) return { ok: false, reason: "too_many_subjects" };
+    const amount = amountToHold(windows, wholeHold, firstSlice);
+    invariant(
+      amount === null || (amount >= 0n && amount <= picoUsdMax),
+      `the amount of a hold must be between 0 and ${picoUsdMax} pico-USD, not ${amount}`,
+    );
+    const shortage = amount === null ? null : worstOf(windows, amount);
+    if (shortage !== null)
+      return this.#charges.find(id) === undefined ? this.#noRoom(shortage) : { ok: true, ...roomsOf(windows) };
+    if (this.#charges.insert(command, caller, amount, this.#ownEpoch(at), windows))
+      this.#windows.move(windows, 0n, amount ?? 0n);
+    return { ok: true, ...roomsOf(windows) };
+  }
+
+  #extend([, id, amount, atLeast, at]: ExtendCommand): ExtendResult {
+    invariant(
+      0n <= atLeast && atLeast <= amount && amount <= picoUsdMax,
+      `the amount of an extension must be between its minimum (${atLeast}) and ${picoUsdMax} pico-USD, not ${amount}`,
+    );
     const found = this.#charges.find(id);
     if (found === undefined || !("pending" in found)) return { ok: false, reason: "not_pending" };
     const { pending } = found;
-    const shortage = worstShortage(
-      pending.windows.map((window) => shortageOf(window, atLeast)).filter((each) => each !== null),
-    );
-    if (shortage !== null)
-      return { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
-    const granted = smaller(amount, tightestRoom(pending.windows) ?? amount);
-    this.#charges.enlarge(pending, granted);
+    this.#windows.applyRaises(pending.windows, at);
+    const shortage = worstOf(pending.windows, atLeast);
+    if (shortage !== null) return this.#noRoom(shortage);
+    const granted = smaller(amount, smallestRemaining(pending.windows) ?? amount);
+    this.#charges.extend(pending, granted);
     if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);
     return { ok: true, granted };
+  }
+
+  /**
+   * Returns the refusal for a shortage. The refusals of a batch share one copy of a window until the window changes. A
+   * message contains a shared object only once, and cloning the copy takes longer than the refusal itself.
+   */
+  #noRoom(shortage: Shortage) {
+    const { window } = shortage;
+    let copy = this.#copies.get(window);
+    if (copy?.spent !== window.spent || copy.held !== window.held || copy.raises !== window.raises)
+      this.#copies.set(window, (copy = snapshot(window)));
+    return { ok: false, reason: "no_room", shortage: { ...shortage, window: copy } } as const;
   }
 
   #settle(command: PostCommand | VoidCommand): SettleResult {
@@ -245,52 +305,58 @@ export class Writer {
     if ("ended" in found) return { ok: true, first: false, ...found.ended };
     const ended =
       command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
-    this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));
+    const { windows, hold } = found.pending;
+    const counted = countedIn(found.pending, command);
+    this.#windows.move(counted, ended.cost ?? 0n, -(hold ?? 0n));
+    if (counted.length < windows.length)
+      this.#windows.move(
+        windows.filter((window) => !counted.includes(window)),
+        0n,
+        -(hold ?? 0n),
+      );
     return { ok: true, first: true, ...ended };
   }
 
   #settleOrCorrect(command: PostCommand | VoidCommand): SettleResult {
     const result = this.#settle(command);
     const late = result.ok && !result.first && result.state === "posted" ? lateSettlement(command) : null;
-    const charge =
-      late && (this.#db.prepare("select * from charges where id = ?").safeIntegers().get(late.id) as ChargeRow);
-    if (late === null || charge === null || !isPostedForTheDead(charge)) return result;
-    const sums = "select coalesce(sum(cost), 0), coalesce(sum(list_cost), 0) from charges where id = ? or adjusts = ?";
-    const [total, listTotal] = this.#db.prepare(sums).raw().safeIntegers().get(late.id, late.id) as [bigint, bigint];
-    const correction = lateCorrection(late, total, listTotal);
-    if (correction !== null) this.#adjust(["adjust", late.id, correction]);
+    if (late !== null && this.#correct(correctLate(sqliteDialect, this.#calendar, late))) this.#announce();
     return result;
   }
 
   #bindTask([, task]: BindTaskCommand): BindResult {
     const found = this.#charges.find(task.charge);
-    return bindTask(this.#db, task, found !== undefined && "pending" in found && found.pending.kind === "task");
+    const isPending = found !== undefined && "pending" in found && found.pending.kind === "task";
+    return answerEach(this.#db, bindTask(task, isPending));
   }
 
   #endTask([, settling, taskId, facts]: EndTaskCommand): SettleResult {
     const result = this.#settle(settling);
-    if (result.ok) endTask(this.#db, taskId, facts);
+    if (result.ok) answerEach(this.#db, endTask(taskId, facts));
     return result;
   }
 
   #post(charge: PendingCharge, command: PostCommand): EndedCharge {
     const [, , values, notes] = command;
     const { cost: stated, list_cost: statedList, formula, source } = postColumns.read(values);
-    // "assumed" is the hold itself, as the ledger knows it: an extension may have been granted without the caller hearing of it.
+    // "assumed" posts the stored hold. A caller that missed the reply to an extension does not know this hold.
     const cost = formula === "assumed" ? charge.hold : stated;
     const listCost = formula === "assumed" ? charge.hold : statedList;
-    invariant((cost === null) === (formula === "unpriced"), "only an unpriced charge has no cost");
-    invariant(cost === null || (cost >= 0n && cost <= picoUsdMax), "a cost is an amount");
+    invariant((cost === null) === (formula === "unpriced"), `a cost of ${cost} does not fit the formula ${formula}`);
+    invariant(
+      cost === null || (cost >= 0n && cost <= picoUsdMax),
+      `a cost must be between 0 and ${picoUsdMax} pico-USD, not ${cost}`,
+    );
     const ended = this.#charges.post(charge, command, cost, listCost);
     this.#rollups.add({
       at: charge.at,
       key: charge.caller.key,
       team: charge.caller.team,
       model: charge.model,
+      entry: entryOf(charge, notes),
       group: charge.group,
       source,
       tokens: tokensIn(values),
-      requests: 1,
       unpriced: cost === null ? 1 : 0,
       retries: charge.retry > 0 ? 1 : 0,
       cost: cost ?? 0n,
@@ -300,7 +366,7 @@ export class Writer {
     return ended;
   }
 
-  /** A task that is known goes on. */
+  /** Posts orphaned holds and returns their number. Skips holds with a task in `tasks`, because the task continues. */
   #recover([, at, count]: RecoverCommand): number {
     const orphans = this.#db
       .prepare(
@@ -321,16 +387,19 @@ export class Writer {
   }
 }
 
-/** Registers a run that will place holds; its epoch is never given again. */
+/** Registers a run of a proxy or command and returns its epoch. No other run ever gets the same epoch. */
 export function registerOwner(db: Connection, at: number): number {
   return Number(db.prepare("insert into owners (started_at) values (?)").run(at).lastInsertRowid);
 }
 
-function refuse(windows: readonly OpenWindow[], amount: PicoUsd | null, bounded: boolean): HoldResult | null {
-  if (amount === null || !bounded) {
-    return windows.some(({ budget }) => budget.mode === "hard") ? { ok: false, reason: "not_bounded" } : null;
-  }
-  const shortages = windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null);
-  const shortage = worstShortage(shortages);
-  return shortage && { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
+/** Returns the windows in which a settled charge counts. If several models could answer, it counts for one only. */
+function countedIn(charge: PendingCharge, command: PostCommand | VoidCommand): readonly OpenWindow[] {
+  if (!hasSeveralModels(charge)) return charge.windows;
+  const caller = { ...charge.caller, models: [entryOf(charge, command[0] === "post" ? command[3] : null)] };
+  return charge.windows.filter(({ budget, subject }) => isCountedFor(budget.scope, subject, caller));
+}
+
+/** Returns the worst shortage among the windows that do not admit an amount; null if all windows admit it. */
+function worstOf(windows: readonly OpenWindow[], amount: PicoUsd): Shortage | null {
+  return worstShortage(windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null));
 }

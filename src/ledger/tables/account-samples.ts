@@ -3,28 +3,16 @@ import { sources, type Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { AccountSamples } from "../../ports/account-samples.ts";
 import { write } from "../queries/query.ts";
-import { all, insert, marks, one, type Table } from "./table.ts";
+import { all, Columns, insert, marks, one, type Table } from "./table.ts";
 
-interface SampleRow {
-  readonly asked_at: number;
-  readonly answered_at: number;
-  readonly account: string | null;
-  readonly figures: string;
-  readonly ledger_before: string;
-  readonly ledger_after: string;
-}
+type SampleRow = Pick<AccountSample, "askedAt" | "answeredAt" | "account"> &
+  Readonly<Record<"figures" | "ledgerBefore" | "ledgerAfter", string>>;
 
-const select = "select asked_at, answered_at, account, figures, ledger_before, ledger_after from account_samples";
+const columns = new Columns("askedAt", "answeredAt", "account", "figures", "ledgerBefore", "ledgerAfter");
+const select = `select ${columns.select} from account_samples`;
 
-function sampleOf(row: SampleRow): AccountSample {
-  return {
-    askedAt: row.asked_at,
-    answeredAt: row.answered_at,
-    account: row.account,
-    figures: JSON.parse(row.figures),
-    before: totalsOf(row.ledger_before),
-    after: totalsOf(row.ledger_after),
-  };
+function sampleOf({ figures, ledgerBefore, ledgerAfter, ...row }: SampleRow): AccountSample {
+  return { ...row, figures: JSON.parse(figures), before: totalsOf(ledgerBefore), after: totalsOf(ledgerAfter) };
 }
 
 /** Formats totals as JSON, with amounts as text in pico-USD. */
@@ -41,7 +29,7 @@ function totalsOf(text: string): LedgerTotals {
   };
   const amounts = (of: Amounts) =>
     Object.fromEntries(sources.map((source) => [source, BigInt(of[source] ?? 0)])) as LedgerTotals["posted"];
-  // Samples of earlier versions have no doubts, because no charge had any then.
+  // Samples of earlier versions have no amounts in doubt, because charges had no doubts then.
   return {
     ...stored,
     posted: amounts(stored.posted),
@@ -64,16 +52,9 @@ export const samples: Table<AccountSamples, "add" | "remove"> = {
   announces: false,
   unavailable: { add: false },
   writes: {
-    *add({ askedAt, answeredAt, account, figures, before, after }) {
-      const row = {
-        asked_at: askedAt,
-        answered_at: answeredAt,
-        account,
-        figures: JSON.stringify(figures),
-        ledger_before: textOf(before),
-        ledger_after: textOf(after),
-      };
-      yield* insert("account_samples", row, "on conflict do nothing");
+    *add({ figures, before, after, ...sample }) {
+      const texts = { figures: JSON.stringify(figures), ledgerBefore: textOf(before), ledgerAfter: textOf(after) };
+      yield* insert("account_samples", columns.rowOf({ ...sample, ...texts }), "on conflict do nothing");
       return true;
     },
     remove: (askedAts) => write(`delete from account_samples where asked_at in (${marks(askedAts)})`, ...askedAts),

@@ -1,37 +1,16 @@
-import {
-  changesAnything,
-  type AuditAction,
-  type AuditEntry,
-  type AuditDetails,
-  type NewAuditEntry,
-} from "../../core/audit.ts";
+import { changesAnything, type AuditEntry, type AuditDetails, type NewAuditEntry } from "../../core/audit.ts";
 import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
+import { Conditions, containing } from "../queries/page.ts";
 import type { Query } from "../queries/query.ts";
 import { all, insert } from "./table.ts";
 
-interface AuditRow {
-  readonly id: number;
-  readonly made_at: number;
-  readonly made_by: string;
-  readonly action: AuditAction;
-  readonly object: string;
-  readonly facts_before: string | null;
-  readonly facts_after: string | null;
+type AuditRow = Omit<AuditEntry, "before" | "after"> & Readonly<Record<"before" | "after", string | null>>;
+
+function entryOf({ before, after, ...row }: AuditRow): AuditEntry {
+  return { ...row, before: detailsOf(before), after: detailsOf(after) };
 }
 
-function entryOf({ id, made_at, made_by, action, object, facts_before, facts_after }: AuditRow): AuditEntry {
-  return {
-    id,
-    at: made_at,
-    by: made_by,
-    action,
-    object,
-    before: detailsOf(facts_before),
-    after: detailsOf(facts_after),
-  };
-}
-
-/** Adds an entry in the transaction of its change. Adds nothing if nothing differs. */
+/** Adds an entry in the transaction of its change. Adds nothing if `before` and `after` are equal. */
 export function* recordAudit(entry: NewAuditEntry): Query<void> {
   if (!changesAnything(entry)) return;
   const { at, by, action, object, before, after } = entry;
@@ -46,20 +25,38 @@ export function* recordAudit(entry: NewAuditEntry): Query<void> {
 }
 
 /** Returns a page of entries, newest first. */
-export function* readAudit({ since, until, limit, after }: AuditQuery): Query<AuditPage> {
+export function* readAudit({ since, until, object, about, search, limit, after }: AuditQuery): Query<AuditPage> {
+  const matches = ["object", "made_by", "action"].map((column) => containing(column, search));
+  const where = new Conditions()
+    .add("id < ?", after)
+    .add("made_at >= ?", since)
+    .add("made_at < ?", until)
+    .add("object = ?", object)
+    .add(...aboutCondition(about))
+    .add(`(${matches.map(({ sql }) => sql).join(" or ")})`, ...matches.flatMap(({ values }) => values));
   const rows = yield* all<AuditRow>(
-    "select id, made_at, made_by, action, object, facts_before, facts_after from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
-    after ?? Number.MAX_SAFE_INTEGER,
-    since ?? Number.MIN_SAFE_INTEGER,
-    until ?? Number.MAX_SAFE_INTEGER,
+    `select id, made_at as at, made_by as by, action, object, facts_before as before, facts_after as after from audit_entries
+      where ${where.sql} order by id desc limit ?`,
+    ...where.values,
     limit + 1,
   );
   const entries = rows.slice(0, limit).map(entryOf);
   return { entries, next: rows.length > limit ? (entries.at(-1)?.id ?? null) : null };
 }
 
-function textOf(facts: AuditDetails | null): string | null {
-  return facts && JSON.stringify(facts);
+/** Returns the SQL condition for changes of a key or team, and for changes of budgets whose scope names it. */
+function aboutCondition(about: string | undefined): readonly [sql: string, ...values: (string | undefined)[]] {
+  if (about === undefined) return ["true"];
+  const words = about.startsWith("team:") ? [about, about.replace("team:", "each-key:")] : [about];
+  // In a budget's name, a space and another condition, or a slash and the period, follow each condition.
+  const parts = words.flatMap((word) => [` ${word} `, ` ${word}/`]);
+  const scope = "' ' || substr(object, 8)";
+  const names = parts.map(() => `replace(${scope}, ?, '') <> ${scope}`).join(" or ");
+  return [`(object = ? or (substr(object, 1, 7) = 'budget:' and (${names})))`, about, ...parts];
+}
+
+function textOf(details: AuditDetails | null): string | null {
+  return details && JSON.stringify(details);
 }
 
 function detailsOf(text: string | null): AuditDetails | null {

@@ -1,24 +1,26 @@
 import { privateKinds, type Message, type NewMessage, type Outbox, type TryResult } from "../../ports/outbox.ts";
 import { write } from "../queries/query.ts";
-import { all, insert, marks, one, type Table } from "./table.ts";
+import { all, Columns, insert, marks, one, type Table } from "./table.ts";
 
-const select = `select id, kind, target, dedupe_key as "dedupeKey", key_until as "keyUntil", payload, created_at as "createdAt", state, tries,
-  next_try_at as "nextTryAt", ended_at as "endedAt", last_error as "lastError" from outbox`;
+const given = ["id", "kind", "target", "dedupeKey", "keyUntil", "payload", "createdAt"] as const;
+const newColumns = new Columns(...given, "state", "nextTryAt", "endedAt");
+const columns = new Columns(...given, "state", "tries", "nextTryAt", "endedAt", "lastError");
+const select = `select ${columns.select} from outbox`;
 
-/** Most messages to remove per transaction, so that holds do not wait long. */
+/** Largest number of messages that one transaction removes, so that holds do not wait long for it. */
 const removedAtOnce = 200;
 
-type Standing = Pick<Message, "state" | "nextTryAt" | "endedAt">;
+type DeliveryState = Pick<Message, "state" | "nextTryAt" | "endedAt">;
 
-/** Returns the state of a new message. A message without a target has already ended. */
-function startOf({ target, createdAt }: NewMessage): Standing {
+/** Returns the state of a new message. A message without a target is not sent. */
+function stateOfNew({ target, createdAt }: NewMessage): DeliveryState {
   return target === null
     ? { state: "unsent", nextTryAt: null, endedAt: createdAt }
     : { state: "waiting", nextTryAt: createdAt, endedAt: null };
 }
 
-/** Returns the state of a message after an attempt. */
-function standingAfter(tried: TryResult): Standing {
+/** Returns the state of a message after an attempt to deliver it. */
+function stateAfter(tried: TryResult): DeliveryState {
   return tried.kind === "failed"
     ? { state: "waiting", nextTryAt: tried.nextTryAt, endedAt: null }
     : { state: tried.kind, nextTryAt: null, endedAt: tried.at };
@@ -27,11 +29,13 @@ function standingAfter(tried: TryResult): Standing {
 export const outbox: Table<Outbox, "put" | "tried" | "remove"> = {
   queries: {
     *due({ now, except, limit, pauseMsMax }) {
+      // Messages to a target are sent in order, so only the oldest waiting message of each target can be due.
       const heads = yield* all<Pick<Message, "id"> & { readonly target: string; readonly at: number }>(
         `select id, target, next_try_at as at from outbox
          where seq in (select min(seq) from outbox where state = 'waiting' group by target) order by seq`,
       );
       const others = heads.filter(({ target }) => !except.includes(target));
+      // A time further ahead means that the clock was set back. Such a message is due.
       const isLater = ({ at }: { readonly at: number }) => at > now && at <= now + pauseMsMax;
       const ids = others
         .filter((head) => !isLater(head))
@@ -43,6 +47,13 @@ export const outbox: Table<Outbox, "put" | "tried" | "remove"> = {
           ids.length === 0 ? [] : yield* all<Message>(`${select} where id in (${marks(ids)}) order by seq`, ...ids),
         nextTryAt: later.length === 0 ? null : Math.min(...later),
       };
+    },
+    *known(keys) {
+      const rows = yield* all<{ key: string }>(
+        `select dedupe_key as key from outbox where dedupe_key in (${marks(keys)})`,
+        ...keys,
+      );
+      return rows.map(({ key }) => key);
     },
     *waiting() {
       const row = yield* one<{ count: number }>("select count(*) as count from outbox where state = 'waiting'");
@@ -60,29 +71,16 @@ export const outbox: Table<Outbox, "put" | "tried" | "remove"> = {
     *put(messages) {
       const added: string[] = [];
       for (const message of messages) {
-        const { id, kind, target, dedupeKey, keyUntil, payload, createdAt } = message;
-        const { state, nextTryAt, endedAt } = startOf(message);
-        const row = {
-          id,
-          kind,
-          target,
-          dedupe_key: dedupeKey,
-          key_until: keyUntil,
-          payload,
-          created_at: createdAt,
-          state,
-          next_try_at: nextTryAt,
-          ended_at: endedAt,
-        };
-        if (yield* insert("outbox", row, "on conflict (dedupe_key) do nothing")) added.push(id);
+        const row = newColumns.rowOf({ ...message, ...stateOfNew(message) });
+        if (yield* insert("outbox", row, "on conflict (dedupe_key) do nothing")) added.push(message.id);
       }
       return added;
     },
     *tried(id, tried) {
-      const { state, nextTryAt, endedAt } = standingAfter(tried);
+      const { state, nextTryAt, endedAt } = stateAfter(tried);
       const error = tried.kind === "delivered" ? null : tried.error;
-      const forgotten = endedAt === null ? [] : privateKinds;
-      const payload = `case when kind in (${marks(forgotten)}) then '' else payload end`;
+      const erasedKinds = endedAt === null ? [] : privateKinds;
+      const payload = `case when kind in (${marks(erasedKinds)}) then '' else payload end`;
       yield* write(
         `update outbox set state = ?, tries = tries + 1, next_try_at = ?, ended_at = ?, last_error = ?,
            payload = ${endedAt === null ? "payload" : payload} where id = ? and state = 'waiting'`,
@@ -90,7 +88,7 @@ export const outbox: Table<Outbox, "put" | "tried" | "remove"> = {
         nextTryAt,
         endedAt,
         error,
-        ...forgotten,
+        ...erasedKinds,
         id,
       );
       return true;

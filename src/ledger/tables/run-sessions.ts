@@ -1,19 +1,19 @@
 import { sessionEntry } from "../../core/audit.ts";
-import { formatScope } from "../../core/budget.ts";
-import { hasRoomForSession, isLive, runBudgetKeptMs, scopeOfSession, type RunSession } from "../../core/keys.ts";
+import { formatScope, sessionScope } from "../../core/scope.ts";
+import { mayCreateSession, stateOf, runBudgetKeptMs, type RunSession } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";
 import { lockedKey } from "./keys.ts";
-import { all, insert, one, type Table } from "./table.ts";
+import { all, Columns, insert, one, type Table } from "./table.ts";
 
-/** Stored row. The budget is read as text, because amounts may exceed a number. */
+/** Row of `run_sessions`. The budget is read as text, because amounts may be too large for a number. */
 type SessionRow = Omit<RunSession, "tags" | "budget"> & { readonly tags: string; readonly budget: string | null };
 
-const select = `select id, key, tags, cast(budget as text) as budget, created_at as "createdAt", expires_at as "expiresAt",
-  ended_at as "endedAt" from run_sessions`;
+const columns = new Columns("id", "key", "tags", "createdAt", "expiresAt", "endedAt");
+const select = `select ${columns.select}, cast(budget as text) as budget from run_sessions`;
 
 function sessionOf({ tags, budget, ...row }: SessionRow): RunSession {
   return { ...row, tags: JSON.parse(tags), budget: budget === null ? null : (BigInt(budget) as PicoUsd) };
@@ -24,7 +24,10 @@ function* find(id: string): Query<RunSession | undefined> {
   return row && sessionOf(row);
 }
 
-/** Counts a key's sessions: those open at the instant, and those whose budget is still kept. */
+/**
+ * Counts the sessions of a key at an instant. `open`: sessions that have neither ended nor expired. `kept`: sessions
+ * whose budget is still kept; these include open sessions.
+ */
 function* count(key: string, at: number): Query<{ readonly open: number; readonly kept: number }> {
   const counts = yield* one<{ open: number; kept: number }>(
     `select count(*) as kept, coalesce(sum(case when ended_at is null and expires_at > ? then 1 else 0 end), 0) as open
@@ -36,8 +39,11 @@ function* count(key: string, at: number): Query<{ readonly open: number; readonl
   return counts ?? { open: 0, kept: 0 };
 }
 
-/** Selects sessions that were over at the instant, have nothing pending, and still have a budget or are to be removed. */
-function* overSince(before: number): Query<readonly RunSession[]> {
+/**
+ * Returns the sessions that ended or expired by an instant and have no pending charges. Leaves out sessions without a
+ * budget that have ended but not expired, because there is nothing to remove for them yet.
+ */
+function* endedBefore(before: number): Query<readonly RunSession[]> {
   const rows = yield* all<SessionRow>(
     `${select} where (budget is not null or expires_at <= ?) and coalesce(ended_at, expires_at) <= ?
        and not exists (select 1 from charges where charges.session = run_sessions.id and charges.state = 'pending') order by id`,
@@ -54,20 +60,25 @@ export const sessions: Table<RunSessions, "create" | "end" | "tidy"> = {
       return (yield* one<{ secret: string }>("select secret from run_secret"))?.secret ?? "";
     },
   },
-  // A cleanup that finds nothing is not announced.
+  // If `tidy` returns 0, it removed nothing, and other processes need not reload.
   announces: (result) => result !== 0,
   writes: {
     *create(session, by) {
-      const { id, tags, budget, createdAt, expiresAt, endedAt } = session;
+      const { budget, createdAt } = session;
       if (budget !== null) yield* lockBudgets();
-      // Locks the key's row, so that its sessions are counted one at a time.
+      // Locks the key's row, so that two sessions of a key are not created at the same time.
       const key = yield* lockedKey(session.key);
-      if (key === undefined || !isLive(key, createdAt)) return "no_such_key";
-      if (!hasRoomForSession(yield* count(key.id, createdAt))) return "too_many";
-      const times = { created_at: createdAt, expires_at: expiresAt, ended_at: endedAt };
-      yield* insert("run_sessions", { id, key: key.id, tags: JSON.stringify(tags), budget, ...times });
+      if (key === undefined || stateOf(key, createdAt) !== "live") return "no_such_key";
+      if (!mayCreateSession(yield* count(key.id, createdAt))) return "too_many";
+      const row = columns.rowOf({ ...session, tags: JSON.stringify(session.tags) });
+      yield* insert("run_sessions", { ...row, budget });
       if (budget !== null) {
-        const limited = { scope: scopeOfSession(session), period: "total", mode: "hard", warnPercent: null } as const;
+        const limited = {
+          scope: sessionScope(session.key, session.id),
+          period: "total",
+          mode: "hard",
+          warnPercent: null,
+        } as const;
         yield* putBudget({ ...limited, limit: budget }, createdAt);
       }
       if (by !== null) yield* recordAudit(sessionEntry(session, key, by));
@@ -79,17 +90,19 @@ export const sessions: Table<RunSessions, "create" | "end" | "tidy"> = {
     },
     *tidy(at) {
       const before = at - runBudgetKeptMs;
-      if ((yield* overSince(before)).length === 0) return 0;
+      if ((yield* endedBefore(before)).length === 0) return 0;
       yield* lockBudgets();
-      let found = 0;
-      for (const session of yield* overSince(before)) {
+      let removed = 0;
+      for (const session of yield* endedBefore(before)) {
         const dropped =
-          session.budget === null ? undefined : yield* dropBudget(formatScope(scopeOfSession(session)), "total");
-        const isOutdated = session.expiresAt <= before;
-        if (isOutdated) yield* write("delete from run_sessions where id = ?", session.id);
-        if (dropped !== undefined || isOutdated) found++;
+          session.budget === null
+            ? undefined
+            : yield* dropBudget(formatScope(sessionScope(session.key, session.id)), "total");
+        const isExpired = session.expiresAt <= before;
+        if (isExpired) yield* write("delete from run_sessions where id = ?", session.id);
+        if (dropped !== undefined || isExpired) removed++;
       }
-      return found;
+      return removed;
     },
   },
 };

@@ -2,28 +2,49 @@ import type { Query } from "../queries/query.ts";
 import { samples } from "./account-samples.ts";
 import { admins } from "./admins.ts";
 import { budgets } from "./budgets.ts";
+import { dashboardSessions } from "./dashboard-sessions.ts";
 import { keys } from "./keys.ts";
 import { outbox } from "./outbox.ts";
+import { raiseRequests } from "./raise-requests.ts";
+import { refusals } from "./refusals.ts";
 import { sessions } from "./run-sessions.ts";
-import { callbacks } from "./task-callbacks.ts";
-import { tasks } from "./tasks.ts";
+import { streamBursts } from "./stream-bursts.ts";
+import { callbacks, tasks } from "./tasks.ts";
 import { teams } from "./teams.ts";
+import { writtenLimits } from "./written-limits.ts";
+import { LedgerUnavailable } from "../../ports/ledger.ts";
+import type { CommandSink } from "../queue.ts";
 
-/** Small tables by name, as `run` commands use it. */
-export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessions, tasks, teams };
+/** Small tables by the names that `run` commands use. */
+export const tables = {
+  admins,
+  budgets,
+  callbacks,
+  dashboardSessions,
+  keys,
+  outbox,
+  raiseRequests,
+  refusals,
+  samples,
+  sessions,
+  streamBursts,
+  tasks,
+  teams,
+  writtenLimits,
+};
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
 type ResultOf<Method> = Method extends (...args: never) => Query<infer Result> ? Result : never;
 
-/** Port of a small table: the database answers queries, the queue takes writes. */
+/** Port of a small table. Its queries go to the database, and its writes go to the queue. */
 export type Bound<Name extends keyof Tables> = {
   [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
     ? (...args: Args) => Promise<Result>
     : never;
 };
 
-/** Name of a write: "admins.create". */
+/** Name of a write, such as "admins.create". */
 export type WriteName = {
   [Name in keyof Tables]: `${Name}.${keyof Tables[Name]["writes"] & string}`;
 }[keyof Tables];
@@ -31,13 +52,15 @@ type Write<Name extends WriteName> = Name extends `${infer Table extends keyof T
   ? Tables[Table]["writes"][Method & keyof Tables[Table]["writes"]]
   : never;
 
-/** Runs a write of a small table. */
+/** Command that runs a write of a small table. */
 export type RunCommand = {
   [Name in WriteName]: readonly [op: "run", write: Name, args: Parameters<Write<Name>>];
 }[WriteName];
 export type RunReply<Name extends WriteName> = ResultOf<Write<Name>>;
 
-/** Returns the query of a write, and a test of its result: true if other processes must be notified. */
+/**
+ * Returns a write as a query. `isAnnounced` returns true if other processes must reload because of the write's result.
+ */
 export function stepsOf([, name, args]: RunCommand): {
   readonly steps: Query<RunReply<WriteName>>;
   readonly isAnnounced: (result: unknown) => boolean;
@@ -49,4 +72,28 @@ export function stepsOf([, name, args]: RunCommand): {
     steps: write(...args),
     isAnnounced: (result) => (typeof announces === "function" ? announces(result) : announces),
   };
+}
+
+/** Function that runs a query of a small table. */
+export type RunQuery = <T>(query: Query<T>) => Promise<T>;
+
+/** Creates the port of a small table. */
+export function bind<Name extends keyof typeof tables>(name: Name, query: RunQuery, queue: CommandSink): Bound<Name> {
+  const { queries, writes, unavailable = {} }: AnyTable = tables[name];
+  const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};
+  for (const [method, steps] of Object.entries(queries)) bound[method] = (...args) => query(steps(...args));
+  for (const method of Object.keys(writes))
+    bound[method] = async (...args) => {
+      const answer = await queue.submit(["run", `${name}.${method}`, args] as unknown as RunCommand);
+      if (answer.ok) return answer.reply;
+      if (method in unavailable) return unavailable[method];
+      throw new LedgerUnavailable(answer.message);
+    };
+  return bound as Bound<Name>;
+}
+
+interface AnyTable {
+  readonly queries: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
+  readonly writes: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
+  readonly unavailable?: Readonly<Record<string, unknown>>;
 }

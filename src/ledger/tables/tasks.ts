@@ -1,37 +1,63 @@
 import type { Task } from "../../core/tasks.ts";
-import type { TaskStore } from "../../ports/task-store.ts";
+import type { NewTask, TaskObservation, TaskStore } from "../../ports/task-store.ts";
+import type { TaskEndDetails } from "../commands.ts";
+import { Conditions } from "../queries/page.ts";
 import type { Query } from "../queries/query.ts";
-import { all, marks, one, type Table } from "./table.ts";
+import { all, Columns, insert, marks, one, type Table } from "./table.ts";
+import type { TaskCallback, TaskCallbacks } from "../../ports/task-callbacks.ts";
 
 type TaskRow = Omit<Task, "consumption"> & { readonly usageType: string | null; readonly usageUnits: string | null };
 
-const select = `select task_id as "taskId", charge, key, model, task_type as "taskType", status, created_at as "createdAt",
-  started_at as "startedAt", ended_at as "endedAt", settled_at as "settledAt", seen_at as "seenAt", next_poll_at as "nextPollAt",
-  deadline_at as "deadlineAt", failure, usage_type as "usageType", usage_units as "usageUnits", units_per_usd as "unitsPerUsd", quantity
-  from tasks`;
+const given = [
+  "taskId",
+  "charge",
+  "key",
+  "model",
+  "taskType",
+  "status",
+  "createdAt",
+  "startedAt",
+  "deadlineAt",
+] as const;
+const ended = ["endedAt", "settledAt", "failure", "usageType", "usageUnits", "unitsPerUsd", "quantity"] as const;
+const newColumns = new Columns(...given, "quantity", "nextPollAt");
+const observedColumns = new Columns("status", "startedAt", "seenAt", "nextPollAt", "deadlineAt");
+const endColumns = new Columns("status", "startedAt", ...ended);
+const select = `select ${new Columns(...given, ...ended, "seenAt", "nextPollAt").select} from tasks`;
 
-/** SQL condition on `charges` for charges of known tasks. Only the task ends such a charge. */
+/** Returns the column values of a task that is being bound to its charge. */
+export const rowOfNewTask = (task: NewTask) => newColumns.rowOf(task);
+
+/** Returns the column values that an observation sets. */
+export const rowOfObservation = (observation: TaskObservation) => observedColumns.rowOf(observation);
+
+/** Returns the column values that the end of a task sets. */
+export function rowOfTaskEnd({ inputs: { consumption, unitsPerUsd, quantity }, at, ...details }: TaskEndDetails) {
+  const usage = { usageType: consumption?.type ?? null, usageUnits: consumption?.units ?? null, unitsPerUsd, quantity };
+  return endColumns.rowOf({ ...details, ...usage, settledAt: at });
+}
+
+/** SQL condition on `charges` for charges with a task in `tasks`. Such a charge is settled only when its task ends. */
 export const runsTask = "(kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))";
 
 function taskOf({ usageType: type, usageUnits: units, ...task }: TaskRow): Task {
   return { ...task, consumption: type === null || units === null ? null : { type, units } };
 }
 
-function* found(column: "task_id" | "charge", value: string): Query<Task | undefined> {
+function* findBy(column: "task_id" | "charge", value: string): Query<Task | undefined> {
   const row = yield* one<TaskRow>(`${select} where ${column} = ?`, value);
   return row && taskOf(row);
 }
 
-/** Tasks and the charges that pay for them. The writers bind and end them with their charges. */
+/** Tasks. Separate commands of the writer bind, observe and end tasks. */
 export const tasks: Table<Omit<TaskStore, "bind" | "observe" | "end">, never> = {
   queries: {
-    find: (taskId) => found("task_id", taskId),
-    ofCharge: (charge) => found("charge", charge),
+    find: (taskId) => findBy("task_id", taskId),
+    ofCharge: (charge) => findBy("charge", charge),
     *due({ now, limit, pauseMsMax, except }) {
       const others =
         except.length === 0 ? "settled_at is null" : `settled_at is null and task_id not in (${marks(except)})`;
-      // SQLite prepares a statement again at each new value of a bare `limit ?`.
-      const dueWhen = (isDue: string) => `${select} where ${others} and ${isDue} order by next_poll_at limit ? + 0`;
+      const dueWhen = (isDue: string) => `${select} where ${others} and ${isDue} order by next_poll_at limit ?`;
       const next = yield* one<{ at: number | null }>(
         `select min(next_poll_at) as at from tasks where ${others} and next_poll_at > ? and next_poll_at <= ?`,
         ...except,
@@ -39,6 +65,7 @@ export const tasks: Table<Omit<TaskStore, "bind" | "observe" | "end">, never> = 
         now + pauseMsMax,
       );
       const due = yield* all<TaskRow>(dueWhen("next_poll_at <= ?"), ...except, now, limit);
+      // A poll this far ahead means that the clock was set back.
       const tooFar = yield* all<TaskRow>(dueWhen("next_poll_at > ?"), ...except, now + pauseMsMax, limit - due.length);
       return { tasks: [...due, ...tooFar].map(taskOf), nextPollAt: next?.at ?? null };
     },
@@ -51,18 +78,30 @@ export const tasks: Table<Omit<TaskStore, "bind" | "observe" | "end">, never> = 
         `select charge, model, task_type as "taskType" from tasks where settled_at is null and status <> 'completed'`,
       ),
     *list({ key, running, limit, after }) {
-      const conditions = [
-        ...(key === undefined ? [] : ["key = ?"]),
-        ...(running === undefined ? [] : [`settled_at is ${running ? "" : "not "}null`]),
-        ...(after === undefined ? [] : ["seq < (select seq from tasks where task_id = ?)"]),
-      ];
-      const where = conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`;
-      const values = [key, after].filter((value) => value !== undefined);
-      const rows = yield* all<TaskRow>(`${select} ${where} order by seq desc limit ?`, ...values, limit + 1);
+      const where = new Conditions().add("key = ?", key).add("seq < (select seq from tasks where task_id = ?)", after);
+      if (running !== undefined) where.add(`settled_at is ${running ? "" : "not "}null`);
+      const sql = `${select} where ${where.sql} order by seq desc limit ?`;
+      const rows = yield* all<TaskRow>(sql, ...where.values, limit + 1);
       const tasks = rows.slice(0, limit).map(taskOf);
       return { tasks, next: rows.length > limit ? (tasks.at(-1)?.taskId ?? null) : null };
     },
   },
   announces: false,
   writes: {},
+};
+
+const callbackColumns = new Columns("charge", "digest", "sealed", "createdAt");
+const selectCallback = `select ${callbackColumns.select} from task_callbacks`;
+
+/** Callbacks that Farebox requested from the gateway for tasks. */
+export const callbacks: Table<TaskCallbacks, "put"> = {
+  queries: {
+    byDigest: (digest) => one<TaskCallback>(`${selectCallback} where digest = ?`, digest),
+    byCharge: (charge) => one<TaskCallback>(`${selectCallback} where charge = ?`, charge),
+  },
+  announces: false,
+  unavailable: { put: false },
+  writes: {
+    put: (callback) => insert("task_callbacks", callbackColumns.rowOf(callback)),
+  },
 };

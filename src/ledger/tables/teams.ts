@@ -1,4 +1,5 @@
 import { changedTeam, fareboxAdmin, type Team } from "../../core/keys.ts";
+import { formatScope, namedScope, parseScope, teamScope } from "../../core/scope.ts";
 import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
 import type { TeamCreation, TeamStore } from "../../ports/team-store.ts";
@@ -7,16 +8,23 @@ import { recordAudit } from "./audit.ts";
 import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
 
-interface TeamRow extends LimitColumns {
+export interface TeamRow extends LimitColumns {
   readonly name: string;
   readonly created_at: number;
 }
 
-const select = `select name, ${limitNames}, created_at from teams`;
+export const teamColumns = `name, ${limitNames}, created_at`;
+const select = `select ${teamColumns} from teams`;
 const selectByName = `${select} where name = ?`;
 
-function teamOf(row: TeamRow): Team {
+export function teamOf(row: TeamRow): Team {
   return { name: row.name, ...limitsOf(row), createdAt: row.created_at };
+}
+
+/** Returns a stored scope in the form that users write, but with the id of its key instead of the name. */
+function nameOfScope(stored: string): string {
+  const scope = parseScope(stored);
+  return scope === undefined ? stored : namedScope(scope, () => undefined);
 }
 
 function* lockedTeam(name: string): Query<Team | undefined> {
@@ -33,13 +41,14 @@ function* create(team: Team, by: string): Query<TeamCreation> {
 }
 
 /**
- * Creates the team of a key if it does not exist. Locks its row, so that no one removes it while the key is written.
+ * Creates the team of a key if the team does not exist. Locks the team's row, so that no process removes the team
+ * before the key is written.
  */
 export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Query<void> {
   if (name === null) return;
   do {
     yield* create({ name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);
-    // A team may have been removed while this waited for its row.
+    // Another process may have removed the team while this one waited for the row's lock.
   } while ((yield* locked("share", "select 1 from teams where name = ?", name)) === undefined);
 }
 
@@ -72,20 +81,23 @@ export const teams: Table<TeamStore, "create" | "update" | "remove"> = {
         name,
         at,
       );
+      // The team is the first condition of a scope, so a prefix finds all scopes of the team.
+      const ofTeam = formatScope(teamScope(name));
       const budgets = yield* all<{ scope: string }>(
-        "select scope from budgets where scope in (?, ?) order by seq",
-        `team:${name}`,
-        `each-key:${name}`,
+        "select scope from budgets where scope = ? or substr(scope, 1, ?) = ? order by seq",
+        ofTeam,
+        ofTeam.length + 1,
+        `${ofTeam} `,
       );
       if (keys.length + budgets.length > 0)
         return {
           ok: false,
           reason: "in_use",
           keys: keys.map((key) => key.name),
-          budgets: budgets.map(({ scope }) => scope),
+          budgets: budgets.map(({ scope }) => nameOfScope(scope)),
         };
       yield* write("delete from teams where name = ?", name);
-      yield* recordAudit(teamEntry("teams.delete", before, null, { at, by }));
+      yield* recordAudit(teamEntry("teams.remove", before, null, { at, by }));
       return { ok: true, before };
     },
   },

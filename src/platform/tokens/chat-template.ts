@@ -1,8 +1,10 @@
+import { isObject, objectOr } from "../../wire/json.ts";
 import type { ChatText, OutputSchema, PromptForm, ToolTurn } from "../../core/prompt-text.ts";
 
 /**
- * Tokens that the chat template adds to the texts. Messages and replies: OpenAI cookbook, "How to count tokens with tiktoken".
- * The other numbers were derived from published requests with known usage, in test/unit/platform/tokens/published.ts.
+ * Tokens that the chat template adds to the texts. Messages and replies: OpenAI cookbook, "How to count tokens with
+ * tiktoken". The other numbers were derived from published requests with known usage, in
+ * test/unit/platform/tokens/published.ts.
  */
 const templateTokens = {
   message: 3,
@@ -10,7 +12,7 @@ const templateTokens = {
   reply: { chat: 3, harmony: 2 },
   /** Text around the list of tools, counted once. */
   tools: { chat: { chat: 9, responses: 3 }, harmony: { chat: 91, responses: 9 } },
-  /** For tools of a chat that are merged into its first system message. */
+  /** For tools, or an output schema, that a chat's prompt merges into another system message. */
   joined: -4,
   /** For a function of `tools` whose first property has neither a title nor a description. */
   bareProperty: -1,
@@ -20,19 +22,22 @@ const templateTokens = {
   otherTool: 7,
   /** Instruction to a reasoning model that it must not call several tools at once. */
   sequential: 78,
+  /** For the `tool_choice` "none", or one that names a tool. */
   choice: { none: 1, named: 7 },
+  /** For each tool call, and for each result. */
   call: { chat: { chat: 5, responses: 7 }, harmony: { chat: 9, responses: 12 } },
   result: { chat: { chat: 4, responses: 6 }, harmony: { chat: 6, responses: 8 } },
-  /** The older `function_call`, and a message with the role `function` including that role. */
+  /** For the older `function_call`, and for a message with the role `function`, including the tokens of the role. */
   function: { call: 3, result: 3 },
   /** Text around parallel calls: `all` counts once, `each` for every call. */
   parallel: { all: 12, each: 3 },
+  /** For an output schema. */
   schema: { chat: 6, responses: 0 },
   /** For a property of a schema that has a description. */
   describedProperty: -1,
 } as const;
 
-/** Texts to tokenise, and tokens to add to their count. */
+/** Texts to tokenize, and tokens to add to their count. */
 interface TokenInput {
   readonly texts: readonly string[];
   /** Texts that reach the model with every non-ASCII character as a `\u` escape. */
@@ -58,7 +63,7 @@ export function tokenInput(chat: ChatText, form: PromptForm = "chat"): TokenInpu
 
 const nothing: TokenInput = { texts: [], escaped: [], tokens: 0 };
 
-/** Returns functions in the published form, and other tools as JSON text. */
+/** Returns the tools of a request: functions in the published form, other tools as JSON text. */
 function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText, form: PromptForm): TokenInput {
   if (tools.length === 0) return nothing;
   const isChat = form === "chat" && api === "chat";
@@ -72,7 +77,7 @@ function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText
       tokens += templateTokens.otherTool;
     } else {
       functions.push(definition);
-      // The older `functions` list them without a type.
+      // The older field `functions` lists functions without a type.
       if (isObject(tool) && tool["type"] !== undefined) tokens += bareTokens(definition, form);
     }
   }
@@ -100,7 +105,7 @@ function functionOf(tool: unknown): FunctionDefinition | undefined {
   return type === "function" && typeof name === "string" ? tool : undefined;
 }
 
-/** Returns calls and results. The prompt repeats the function's name with each result. */
+/** Returns tool calls and their results. The prompt repeats the function's name with each result. */
 function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], form: PromptForm): TokenInput {
   const each =
     kind === "function"
@@ -119,7 +124,9 @@ function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], for
   };
 }
 
-/** Returns the name if it is valid for a function; the prompt does not repeat other names. */
+/**
+ * Returns the name if it is valid for a function. Returns "" for other names, because the prompt does not repeat them.
+ */
 function repeatedName(name: string): string {
   return /^[\w-]{1,64}$/.test(name) ? name : "";
 }
@@ -129,7 +136,7 @@ function schemaParts({ schema, api, hasSystem, tools }: ChatText): TokenInput {
   const joins = api === "chat" && (hasSystem || tools.length > 0);
   const described = propertiesOf(schema.schema).filter((each) => isObject(each) && isText(each["description"]));
   return {
-    texts: [schema.name, schema.description === "" ? "" : `// ${schema.description}`, jsonText(shown(schema))],
+    texts: [schema.name, schema.description === "" ? "" : `// ${schema.description}`, jsonText(shownSchema(schema))],
     escaped: [],
     tokens:
       templateTokens.schema[api] +
@@ -139,7 +146,7 @@ function schemaParts({ schema, api, hasSystem, tools }: ChatText): TokenInput {
 }
 
 /** Removes `additionalProperties` from a strict schema, as the prompt does. */
-function shown({ schema, isStrict }: OutputSchema): unknown {
+function shownSchema({ schema, isStrict }: OutputSchema): unknown {
   if (!isStrict || !isObject(schema)) return schema;
   const { additionalProperties: _, ...others } = schema;
   return others;
@@ -153,10 +160,6 @@ function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** Largest number of schema levels that are rendered. Deeper levels count as JSON text. */
 const depthMax = 64;
 
@@ -168,9 +171,9 @@ export interface FunctionDefinition {
 }
 
 /**
- * Renders functions as OpenAI's models see them: as a namespace of TypeScript types. OpenAI's Harmony guide publishes
- * the form for open models; hmarr/openai-chat-tokens found it for the other models. Each part of a schema is written
- * once, so that the text is never much longer than the definitions.
+ * Renders functions as OpenAI's models see them: as a namespace of TypeScript types. OpenAI's Harmony guide documents
+ * this form for open models, and hmarr/openai-chat-tokens for the other models. Each part of a schema is written once,
+ * so that the text is never much longer than the definitions.
  */
 function renderedFunctions(functions: readonly FunctionDefinition[]): string {
   const types = functions.map((definition) => renderedFunction(definition));
@@ -178,7 +181,7 @@ function renderedFunctions(functions: readonly FunctionDefinition[]): string {
 }
 
 function renderedFunction({ name, description, parameters }: FunctionDefinition): string {
-  const schema = objectOf(parameters);
+  const schema = objectOr(parameters);
   const rendering = new Rendering(schema);
   const comments = [description, schema["title"], schema["description"]].map(comment).join("");
   const members = rendering.members(schema, 0);
@@ -192,15 +195,15 @@ class Rendering {
   readonly #written = new Set<string>();
 
   constructor(schema: Readonly<Record<string, unknown>>) {
-    this.#definitions = { ...objectOf(schema["definitions"]), ...objectOf(schema["$defs"]) };
+    this.#definitions = { ...objectOr(schema["definitions"]), ...objectOr(schema["$defs"]) };
   }
 
-  /** Returns the properties of an object, one per line; empty if it has none. */
+  /** Returns the properties of an object, one per line; empty for an object without properties. */
   members(schema: Readonly<Record<string, unknown>>, depth: number): string {
     const required = new Set<unknown>(Array.isArray(schema["required"]) ? schema["required"] : []);
     const lines: string[] = [];
-    for (const [key, value] of Object.entries(objectOf(schema["properties"]))) {
-      const property = objectOf(value);
+    for (const [key, value] of Object.entries(objectOr(schema["properties"]))) {
+      const property = objectOr(value);
       lines.push(comment(property["title"]), comment(property["description"]));
       lines.push(key, required.has(key) ? ": " : "?: ", this.#type(property, depth + 1), ",");
       if (property["default"] !== undefined) lines.push(` // default: ${plainText(property["default"])}`);
@@ -210,7 +213,7 @@ class Rendering {
   }
 
   #type(value: unknown, depth: number): string {
-    const schema = objectOf(value);
+    const schema = objectOr(value);
     if (depth > depthMax) return jsonText(value);
     if (typeof schema["$ref"] === "string") return this.#definition(schema["$ref"], depth);
     if (schema["const"] !== undefined) return jsonText(schema["const"]);
@@ -245,7 +248,7 @@ class Rendering {
   }
 }
 
-/** Returns a comment. Only its first line starts with `//`; the other lines lose their indentation. */
+/** Returns a text as a comment. Only the first line starts with `//`. The other lines lose their indentation. */
 function comment(text: unknown): string {
   return typeof text === "string" && text !== "" ? `// ${text.replaceAll(/\n[ \t]+/g, "\n").trimEnd()}\n` : "";
 }
@@ -255,13 +258,9 @@ function plainText(value: unknown): string {
   return value === undefined ? "" : jsonText(value);
 }
 
-function objectOf(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
-}
-
 /**
  * Returns the JSON text of a value, for counting only. `JSON.parse` reads any depth, but `JSON.stringify` overflows the
- * stack at some thousands of levels. A value that is too deep, or is not JSON, is written flat.
+ * stack after some thousands of levels. This function flattens a value that `JSON.stringify` cannot write.
  */
 export function jsonText(value: unknown): string {
   try {
@@ -271,7 +270,9 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** Returns every key and leaf, and a pair of brackets per level. It has about as many tokens as the JSON text. */
+/**
+ * Returns all keys and leaf values, and a pair of brackets for each level: about as many tokens as the JSON text has.
+ */
 function flatText(value: unknown): string {
   const parts: string[] = [];
   const seen = new Set<object>();

@@ -1,6 +1,7 @@
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import type { Encoding } from "../../ports/catalogue.ts";
 import type { TokenCount } from "../../ports/token-counter.ts";
+import { startThread } from "../thread.ts";
 import type { CountJob, JobBatch, TurnReport } from "./turns.ts";
 
 interface CountingThreadOptions {
@@ -11,7 +12,7 @@ interface CountingThreadOptions {
   /** Starts the thread. A test passes its own function to watch or end the thread. */
   readonly startThread: () => Worker;
   /** Called when the thread ends unexpectedly. The error is undefined if the thread exited without one. */
-  readonly onThreadDeath: (error: unknown) => void;
+  readonly onThreadFailure: (error: unknown) => void;
 }
 
 interface PendingJob {
@@ -26,17 +27,16 @@ const busy: TokenCount = { ok: false, reason: "busy" };
 const bytesPerText = 64;
 const attemptsMax = 2;
 
-/** Starts the worker from TypeScript in the checkout, and from JavaScript in the package. */
 export function startCountingThread(): Worker {
-  const file = import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js";
   // The thread must not inherit the process's flags: `--input-type`, for example, does not allow a file.
-  return new Worker(new URL(file, import.meta.url), { name: "token-counter", execArgv: [] });
+  return startThread(new URL("./worker.ts", import.meta.url), { name: "token-counter", execArgv: [] });
 }
 
 /**
- * Counts on one worker thread, which starts with the first call. If the thread fails, a new thread receives its
- * unanswered calls; if that thread fails too, they are answered `busy`. Calls during a turn are sent as one message.
- * An idle thread does not keep the process alive; an unanswered call does.
+ * Counts on one worker thread, which starts with the first call. If the thread fails, a new thread receives the
+ * unanswered calls. If the new thread fails too, these calls are answered `busy`. Calls that arrive before the thread
+ * has received the previous batch are sent together as the next batch. An idle thread does not keep the process
+ * running; an unanswered call does.
  */
 export class CountingThread implements AsyncDisposable {
   readonly #options: CountingThreadOptions;
@@ -45,7 +45,7 @@ export class CountingThread implements AsyncDisposable {
   #bytes = 0;
   #waiting: PendingJob[] = [];
   readonly #sent = new Map<number, PendingJob>();
-  /** True while calls collect for a batch, or until the thread has received the last batch. */
+  /** True while calls wait for the next batch or the thread has not yet received the previous one. */
   #gathering = false;
   #disposed = false;
 
@@ -55,7 +55,7 @@ export class CountingThread implements AsyncDisposable {
 
   /**
    * Counts texts together, up to `atMost` tokens. Texts from index `escapedFrom` are escaped first.
-   * Answers `busy` if the queue is full, the thread cannot run, or the object is disposed.
+   * Answers `busy` if the queue is full, the thread cannot run, or the object has been disposed of.
    */
   count(
     texts: readonly string[],
@@ -64,7 +64,7 @@ export class CountingThread implements AsyncDisposable {
     escapedFrom: number = texts.length,
   ): Promise<TokenCount> {
     const bytes = texts.reduce((sum, text) => sum + 2 * text.length + bytesPerText, 0);
-    if (!this.#hasRoomFor(bytes)) return Promise.resolve(busy);
+    if (!this.#canQueue(bytes)) return Promise.resolve(busy);
     return new Promise((resolve) => {
       this.#bytes += bytes;
       this.#nextId += 1;
@@ -89,7 +89,7 @@ export class CountingThread implements AsyncDisposable {
     await thread?.terminate();
   }
 
-  #hasRoomFor(bytes: number): boolean {
+  #canQueue(bytes: number): boolean {
     const { queueItemsMax, queueBytesMax } = this.#options;
     const items = this.#waiting.length + this.#sent.size;
     return !this.#disposed && items < queueItemsMax && this.#bytes + bytes <= queueBytesMax;
@@ -123,7 +123,7 @@ export class CountingThread implements AsyncDisposable {
     }
     this.#thread = thread;
     let reason: unknown;
-    thread.on("message", (report: TurnReport) => this.#take(report, thread));
+    thread.on("message", (report: TurnReport) => this.#onReport(report, thread));
     thread.on("error", (error) => (reason = error));
     thread.on("exit", () => {
       if (this.#thread === thread) this.#onThreadEnd(reason);
@@ -131,7 +131,7 @@ export class CountingThread implements AsyncDisposable {
     return thread;
   }
 
-  #take(report: TurnReport, thread: Worker): void {
+  #onReport(report: TurnReport, thread: Worker): void {
     if (this.#thread !== thread) return;
     for (const { id, tokens } of report.counted) {
       const pending = this.#sent.get(id);
@@ -141,10 +141,10 @@ export class CountingThread implements AsyncDisposable {
     if (this.#sent.size === 0) thread.unref();
   }
 
-  /** Sends the unanswered jobs of the ended thread to a new one, before the jobs that have collected since. */
+  /** Sends the unanswered jobs of the ended thread to a new thread, before the jobs that were added since. */
   #onThreadEnd(reason: unknown): void {
     this.#thread = undefined;
-    this.#options.onThreadDeath(reason);
+    this.#options.onThreadFailure(reason);
     const again: PendingJob[] = [];
     for (const pending of this.#sent.values()) {
       if (pending.attempts < attemptsMax) again.push(pending);

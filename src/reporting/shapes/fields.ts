@@ -2,8 +2,8 @@ import { z } from "zod";
 import { tokenClasses } from "../../core/usage.ts";
 
 /*
- * Schemas of answers, each declared once. `/admin/v1`, `/v1/farebox`, `--json`, the OpenAPI document and the dashboard all
- * use them. Tests check answers against these schemas; a running proxy uses only their types.
+ * Schemas of answers, each declared once. `/admin/v1`, `/v1/farebox`, `--json`, the OpenAPI document and the dashboard
+ * all use them. Tests check answers against these schemas; a running proxy uses only their types.
  */
 
 /** Read-only type of the values that a schema describes. */
@@ -28,7 +28,7 @@ export const outputCap = limit.meta({
 });
 export const models = z.array(text).nullable().meta({ description: "Patterns of models; null for all." });
 
-/** Returns the schema of an object with the same kind of field under each of these names. */
+/** Returns the schema of an object that has the given field under each of these names. */
 export function eachOf<Name extends string, Field extends z.ZodType>(names: readonly Name[], field: Field) {
   return z.strictObject(Object.fromEntries(names.map((name) => [name, field])) as Record<Name, Field>);
 }

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import { creditKinds } from "../../core/account.ts";
+import { comparisons } from "../../core/reconciliation.ts";
 import { runSessionStates } from "../../core/keys.ts";
 import type { ReportDimension } from "../../ports/ledger.ts";
 import { spendDimensions } from "../../ports/spend.ts";
+import { rankedBudgetSchema } from "./lists.ts";
 import { count, eachOf, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
 
 const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
@@ -12,33 +14,45 @@ const figures = {
   cost_usd: usd,
   list_cost_usd: usd,
   saving_usd: usd.meta({
-    description: "List cost less cost; below zero where a minimum charge made it more expensive.",
+    description: "List cost minus cost; below zero if a minimum charge raised the cost.",
   }),
   by_source: z.record(z.string(), requestsAndCost),
   unpriced_requests: count,
-  retries: count.meta({ description: "Requests that the client's SDK had sent before; each may have cost." }),
+  retries: count.meta({
+    description: "Requests that the client's SDK sent again after a failure; each may have a cost.",
+  }),
   cost_in_doubt_usd: usd.meta({ description: "Cost of charges with doubts." }),
 };
 const figuresSchema = z.strictObject(figures);
 export type FiguresJson = Shape<typeof figuresSchema>;
-export type ReportRowJson = Readonly<Partial<Record<ReportDimension, string | null>>> & FiguresJson;
-/** The types are stated, because an inferred index signature would give every field the type of a text. */
+const reportFigures = {
+  ...figures,
+  refused_requests: count.nullable().meta({
+    description: "Number of refused requests. Null in rows by group, user, tag or label, which refusals do not have.",
+  }),
+};
+const reportFiguresSchema = z.strictObject(reportFigures);
+export type ReportFiguresJson = Shape<typeof reportFiguresSchema>;
+/** Values of a row's dimensions. */
+export type DimensionsJson = Readonly<Partial<Record<ReportDimension, string | null>>>;
+export type ReportRowJson = DimensionsJson & ReportFiguresJson;
+/** States the types explicitly, because an inferred index signature would make every field a text. */
 const dimension = text as z.ZodType<ReportDimension>;
-const reportRow = z.object(figures).catchall(textOrNull) as unknown as z.ZodType<ReportRowJson>;
+const reportRow = z.object(reportFigures).catchall(textOrNull) as unknown as z.ZodType<ReportRowJson>;
 
-/** The sums of `report` and of `GET /usage`. */
+/** Answer of `report` and of `GET /usage`. */
 export const reportSchema = z.strictObject({
   since: time,
   until: time,
   by: z.array(dimension),
-  rows: z.array(reportRow).meta({ description: "With a field for each dimension of `by`." }),
-  total: figuresSchema,
+  rows: z.array(reportRow).meta({ description: "Each row has a field for each dimension of `by`." }),
+  total: reportFiguresSchema,
   ceiling_price: requestsAndCost
     .nullable()
     .meta({ description: "Charges at the ceiling price of unknown models; null for none." }),
   raw_units: z
     .array(z.strictObject({ unit_type: text, units: text, tasks: count }))
-    .meta({ description: "Units of tasks that no price file values, in addition to the cost." }),
+    .meta({ description: "Units of tasks for which no price file states a value; they are not in the cost." }),
 });
 export type ReportJson = Shape<typeof reportSchema>;
 
@@ -63,7 +77,7 @@ export const runSessionSchema = z.strictObject({
   tags: z.record(z.string(), z.string()),
   budget: z.strictObject({ limit_usd: usd, remaining_usd: usd }).nullable(),
   pending: z.strictObject({ requests: count, held_usd: usd }).meta({
-    description: "Requests that are not settled yet; one that settles meanwhile may be in the sums too.",
+    description: "Requests that are not settled yet. A request that settles at this moment may also be in the sums.",
   }),
   ...sessionFigures,
   models: z.array(z.strictObject({ model: textOrNull, ...sessionFigures })),
@@ -73,7 +87,7 @@ export type RunSessionJson = Shape<typeof runSessionSchema>;
 export const balanceSchema = z.strictObject({
   balance_usd: usdOrNull,
   available_credits: z.number().nullable(),
-  credits: eachOf(creditKinds, z.number().nullable()).meta({ description: "In the gateway's own credits." }),
+  credits: eachOf(creditKinds, z.number().nullable()).meta({ description: "Amounts in the gateway's credits." }),
   plan: textOrNull,
   type: textOrNull,
   fetched_at: time,
@@ -88,6 +102,11 @@ const bounds = { below_usd: usd, above_usd: usdOrNull };
 /** Comparison of the ledger with the gateway's account. A null amount has no bound. */
 export const reconciliationSchema = z.strictObject({
   ok: z.boolean(),
+  comparison: z.enum(comparisons).meta({
+    description:
+      "`differs` if the difference exceeds the uncertainty; otherwise `agree`, or `cannot_tell` if the uncertainty exceeds 5% of the amount.",
+  }),
+  why: textOrNull.meta({ description: "For `cannot_tell`: a sentence that says how to reduce the uncertainty." }),
   since: time,
   until: time,
   samples: count,
@@ -97,13 +116,12 @@ export const reconciliationSchema = z.strictObject({
   cost_in_doubt_usd: usd.meta({ description: "Cost of charges with doubts." }),
   gateway_usd: usd,
   difference_usd: usd.meta({ description: "Above zero when the gateway billed more than the ledger says." }),
-  difference_percent: z.number().nullable().meta({ description: "Null where the ledger charged nothing." }),
+  difference_percent: z.number().nullable().meta({ description: "Null if the ledger charged nothing." }),
   factor: z.strictObject({ value: text, from: textOrNull, to: textOrNull }).nullable().meta({
-    description:
-      "Amount that the gateway billed for each US dollar of the ledger; null where the ledger charged nothing.",
+    description: "Amount that the gateway billed for each US dollar of the ledger; null if the ledger charged nothing.",
   }),
   explained_by: z.array(z.strictObject({ group: text, fraction: text, instead_of: text, from: text, to: text })).meta({
-    description: "Groups of which another fraction of the official price alone would explain the difference.",
+    description: "Groups for which another fraction of the official price would explain the whole difference.",
   }),
   uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: text, ...bounds })) }),
   movements: z.array(z.strictObject({ kind: text, usd, estimate: z.boolean() })),
@@ -116,7 +134,7 @@ const spent = { requests: count, cost_usd: usd, list_cost_usd: usd, saving_usd: 
 const line = {
   cost_usd: usd,
   requests: count,
-  values: z.array(usd).meta({ description: "One for each of `starts`." }),
+  values: z.array(usd).meta({ description: "One amount for each time in `starts`." }),
 };
 const spender = { name: textOrNull, requests: count, cost_usd: usd, saving_usd: usd };
 /** Spans that an overview can cover. */
@@ -129,26 +147,49 @@ export const overviewSchema = z.strictObject({
   month: z.strictObject({ since: time, until: time, ...spent }),
   forecast: z.strictObject({ month_end_usd: usd, usd_per_hour: usd, from: time }).nullable().meta({
     description:
-      "The month's spending by its end at the rate since `from`; null where nothing was spent in the last seven days.",
+      "Forecast of the month's spending at the rate since `from`; null without requests in the last seven days.",
   }),
   balance: balanceSchema.nullable(),
+  refused_today: count.meta({ description: "Requests that were refused since the start of the day." }),
+  at_risk: z.array(rankedBudgetSchema).meta({
+    description:
+      "At most eight budgets that refuse requests or whose use has reached 80% or the warning; refusing and fullest ones first. Empty in the overview of a key, a team or a model.",
+  }),
   span: z.strictObject({
-    name: z.enum(spanNames),
+    name: z.enum(spanNames).nullable().meta({ description: "Null if the request stated `since`." }),
     since: time,
     until: time,
     ...spent,
     unpriced_requests: count,
     cost_in_doubt_usd: usd,
+    previous: z
+      .strictObject({ since: time, until: time, ...requestsAndCost.shape })
+      .nullable()
+      .meta({
+        description: "The previous span, as long as the part of this span that has passed; null without `compare`.",
+      }),
   }),
   series: z.strictObject({
     by: z.enum(spendDimensions),
-    bucket: z.enum(["hour", "day"]),
+    then_by: z.enum(spendDimensions).nullable(),
+    bucket: z.enum(["hour", "day", "month"]),
     starts: z.array(time),
-    rows: z.array(z.strictObject({ name: textOrNull, ...line })),
+    rows: z.array(
+      z.strictObject({
+        name: textOrNull,
+        ...line,
+        parts: z
+          .array(z.strictObject({ name: textOrNull, cost_usd: usd }))
+          .optional()
+          .meta({
+            description: "The eight most expensive names of the dimension `then_by`; missing without `then_by`.",
+          }),
+      }),
+    ),
     other: z
       .strictObject({ count, ...line })
       .nullable()
-      .meta({ description: "All names beyond the eight most expensive ones together." }),
+      .meta({ description: "Sum of all names except the eight most expensive ones." }),
   }),
   top: z.strictObject({
     keys: z.array(z.strictObject({ ...spender, team: textOrNull })),
@@ -156,6 +197,6 @@ export const overviewSchema = z.strictObject({
   }),
   empty: z
     .strictObject({ keys: z.boolean(), charges: z.boolean() })
-    .meta({ description: "Lists that are still empty." }),
+    .meta({ description: "`keys` is true if there is no live key, `charges` if the ledger has no charge." }),
 });
 export type OverviewJson = Shape<typeof overviewSchema>;

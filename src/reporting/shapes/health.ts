@@ -3,7 +3,7 @@ import { alertTypes } from "../../core/alerts.ts";
 import { count, next, text, textOrNull, time, timeOrNull, usdOrNull, type Shape } from "./fields.ts";
 import { reconciliationSchema } from "./figures.ts";
 
-/** An alert as it was sent, with the state of its webhook. */
+/** Alert as it was sent, with the state of its delivery. */
 const alertSchema = z.strictObject({
   id: text,
   type: z.enum(alertTypes),
@@ -15,7 +15,7 @@ const alertSchema = z.strictObject({
   delivery: z.strictObject({
     state: z
       .enum(["waiting", "delivered", "given_up", "unsent"])
-      .meta({ description: "`unsent`: no webhook was set when it arose." }),
+      .meta({ description: "`unsent`: no webhook was configured at the time of the alert." }),
     tries: count,
     next_try_at: timeOrNull,
     ended_at: timeOrNull,
@@ -53,10 +53,13 @@ export const healthSchema = z.strictObject({
         key: textOrNull,
         all_keys: z.boolean(),
         since: time,
-        live_streams: count.meta({ description: "Live streams since; a mark ends after an hour and three of them." }),
+        live_streams: count.meta({
+          description:
+            "Number of live streams since the last burst. The mark ends when it is an hour old and has three live streams, or after 30 days.",
+        }),
       }),
     )
-    .meta({ description: "Models whose streams came at once; holds cover their whole answers." }),
+    .meta({ description: "Models whose streamed answers arrive all at once (bursts). Their answers are held whole." }),
   gateway: z.strictObject({
     since: time,
     requests: count,
@@ -74,7 +77,7 @@ export const healthSchema = z.strictObject({
     models: count,
     reviewed_on: textOrNull,
     age_days: count.nullable(),
-    review_due: z.boolean().meta({ description: "True if the newest review is more than 60 days ago." }),
+    review_due: z.boolean().meta({ description: "True if the newest review is more than 60 days old." }),
   }),
 });
 export type HealthJson = Shape<typeof healthSchema>;
@@ -82,7 +85,7 @@ export type HealthJson = Shape<typeof healthSchema>;
 const facts = z
   .record(z.string(), z.unknown())
   .nullable()
-  .meta({ description: "The object before or after the change, without secrets; null where it did not exist." });
+  .meta({ description: "The object before or after the change, without secrets; null if it did not exist." });
 const auditEntrySchema = z.strictObject({
   id: z.int(),
   time,
@@ -94,3 +97,4 @@ const auditEntrySchema = z.strictObject({
 });
 export type AuditEntryJson = Shape<typeof auditEntrySchema>;
 export const auditListSchema = z.strictObject({ entries: z.array(auditEntrySchema), next });
+export type AuditListJson = Shape<typeof auditListSchema>;

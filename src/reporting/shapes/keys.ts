@@ -17,6 +17,36 @@ import {
 
 export const whoamiSchema = z.strictObject({ name: text, role: z.enum(adminRoles), expires_at: timeOrNull });
 
+const adminFields = {
+  id: text,
+  name: text,
+  role: z.enum(adminRoles),
+  created_at: time,
+  expires_at: timeOrNull,
+  revoked_at: timeOrNull,
+};
+export const adminSchema = z.strictObject({ ...adminFields, state: z.enum(["live", "expired", "revoked"]) });
+export type AdminJson = Shape<typeof adminSchema>;
+export const adminListSchema = z.strictObject({ admins: z.array(adminSchema), next });
+export type AdminListJson = Shape<typeof adminListSchema>;
+export const newAdminJsonSchema = z.strictObject({
+  ...adminFields,
+  token: text.meta({ description: "The token. It is not stored and cannot be shown again." }),
+});
+export type NewAdminJson = Shape<typeof newAdminJsonSchema>;
+
+/** Values by which budgets and reports group the requests of a key. */
+const keyValues = {
+  labels: z.record(text, text).meta({ description: "Labels of the key. Each of its charges stores them." }),
+  tags: z
+    .record(text, text)
+    .meta({ description: "Tags of all requests of the key. They replace the values that a request states." }),
+  user: textOrNull.meta({
+    description: "User of all requests of the key. It replaces the user that a request names. Null for none.",
+  }),
+  requires: z.array(text).meta({ description: "Values that each request must name: `user` and `tag:NAME`." }),
+};
+
 const keyFields = {
   id: text,
   name: text,
@@ -24,9 +54,11 @@ const keyFields = {
   models,
   limits,
   output_cap: outputCap,
+  ...keyValues,
   created_at: time,
   expires_at: timeOrNull,
   revoked_at: timeOrNull,
+  suspended_at: timeOrNull,
   rotated_at: timeOrNull,
   previous_valid_until: timeOrNull,
 };
@@ -34,8 +66,6 @@ const secret = text.meta({ description: "The key itself, shown only in this answ
 
 export const keySchema = z.strictObject({ ...keyFields, state: z.enum(keyStates) });
 export type KeyJson = Shape<typeof keySchema>;
-export const keyListSchema = z.strictObject({ keys: z.array(keySchema), next });
-export type KeyListJson = Shape<typeof keyListSchema>;
 export const newKeySchema = z.strictObject({ ...keyFields, key: secret });
 export type NewKeyJson = Shape<typeof newKeySchema>;
 export const rotatedKeySchema = z.strictObject({
@@ -50,16 +80,12 @@ const teamFields = { name: text, models, limits, output_cap: outputCap, created_
 export const teamSchema = z.strictObject(teamFields);
 export const teamWithKeysSchema = z.strictObject({
   ...teamFields,
-  keys: z.array(text).meta({ description: "Names of its live keys." }),
+  keys: z.array(text).meta({ description: "Names of the live keys of the team." }),
 });
 export type TeamJson = Shape<typeof teamWithKeysSchema>;
-export const teamListSchema = z.strictObject({ teams: z.array(teamWithKeysSchema) });
-
-export type TeamListJson = Shape<typeof teamListSchema>;
-
 export const removedSchema = z.strictObject({ removed: z.literal(true) });
 
-const budgetFields = {
+export const budgetFields = {
   scope: text,
   period: z.enum(periods),
   mode: z.enum(["hard", "soft"]),
@@ -68,37 +94,122 @@ const budgetFields = {
 };
 export const setBudgetSchema = z.strictObject({
   ...budgetFields,
-  note: textOrNull.meta({ description: "A hint at a likely mistake; null for none." }),
+  note: textOrNull.meta({ description: "Hint about a likely mistake; null if there is none." }),
 });
 export type SetBudgetJson = Shape<typeof setBudgetSchema>;
-/** A budget in one of its windows. `key` names the window's key if each key has its own window. */
+/** Raise of one window of a budget. */
+export const raiseSchema = z.strictObject({
+  scope: text,
+  subject: textOrNull,
+  period: z.enum(periods),
+  limit_usd: usd.meta({ description: "Limit of the budget, without raises." }),
+  amount_usd: usd.meta({ description: "Amount added to the limit." }),
+  starts_at: time,
+  until: timeOrNull.meta({ description: "End of the raise; null if it has none." }),
+  why: text,
+});
+export type RaiseJson = Shape<typeof raiseSchema>;
+/** Key and subject of a window, by their names. */
+export const subjectFields = {
+  key: textOrNull.meta({ description: "Name of the window's key if the scope has `each-key`; otherwise null." }),
+  subject: textOrNull.meta({
+    description:
+      "Values of the window's subject, such as `key=alice` or `user=u_42`; `no user` for requests without one. Null if the scope has no `each-…`, or the budget has no window yet.",
+  }),
+};
+const raisedFields = {
+  raised_usd: usd.meta({ description: "Amount that raises add to the limit." }),
+  raised_until: timeOrNull.meta({
+    description: "Earliest end of a raise that ends before its window; null if there is none.",
+  }),
+  raises: z
+    .array(
+      z.strictObject({
+        amount_usd: usd,
+        until: timeOrNull.meta({ description: "End of the raise; null if it has none." }),
+      }),
+    )
+    .meta({ description: "Amounts that raises add to the limit, one for each end, in order of the ends." }),
+};
+/** State of a budget in one of its windows. */
 export const standingSchema = z.strictObject({
   ...budgetFields,
-  key: textOrNull,
+  ...subjectFields,
+  limit_usd: usd.meta({ description: "Limit in this window, with the raises in force." }),
+  ...raisedFields,
   spent_usd: usd,
   held_usd: usd,
   remaining_usd: usd,
   starts_at: time,
   resets_at: timeOrNull,
+  counts_since: time.optional().meta({
+    description:
+      "Time from which the budget counts charges, if it is within the window. Earlier charges do not state the budget's user, tag or label.",
+  }),
 });
 export type StandingJson = Shape<typeof standingSchema>;
-export const budgetListSchema = z.strictObject({ budgets: z.array(standingSchema), next });
-export type BudgetListJson = Shape<typeof budgetListSchema>;
-export const keyWithBudgetsSchema = keySchema.extend({ budgets: z.array(standingSchema) });
+
+const raiseRequestFields = {
+  id: text,
+  scope: text,
+  subject: textOrNull,
+  period: z.enum(periods),
+  amount_usd: usd,
+  why: text,
+  state: z.enum(["open", "approved", "denied", "lapsed"]),
+  created_at: time,
+  lapses_at: timeOrNull.meta({ description: "End of the window, at which an open request lapses; null for never." }),
+  decided_at: timeOrNull,
+  approved_usd: usd.nullable(),
+  approved_until: timeOrNull,
+};
+/** Raise request in the form for the key that made it. */
+export const raiseRequestSchema = z.strictObject(raiseRequestFields);
+export type RaiseRequestJson = Shape<typeof raiseRequestSchema>;
+export const adminRaiseRequestSchema = z.strictObject({
+  ...raiseRequestFields,
+  key: textOrNull,
+  decided_by: textOrNull,
+  spenders: count.meta({ description: "Number of live keys that may spend the raise." }),
+  spender_names: z.array(text).meta({ description: "Names of the first 20 of these keys." }),
+});
+export type AdminRaiseRequestJson = Shape<typeof adminRaiseRequestSchema>;
+export const raiseRequestListSchema = z.strictObject({ raises: z.array(adminRaiseRequestSchema) });
+export type RaiseRequestListJson = Shape<typeof raiseRequestListSchema>;
 
 const ownLimit = z
   .strictObject({ scope: text, limit: count, remaining: count, resets_in_seconds: count.nullable() })
   .nullable();
 /** A key's view of itself. */
 export const meSchema = z.strictObject({
-  key: z.strictObject({ id: text, name: text, team: textOrNull, models, expires_at: timeOrNull }).nullable(),
+  key: z
+    .strictObject({ id: text, name: text, team: textOrNull, models, ...keyValues, expires_at: timeOrNull })
+    .nullable(),
   limits: z.strictObject({ rpm: ownLimit, tpm: ownLimit, parallel: ownLimit }),
   output_cap: outputCap,
   fitted: z
     .strictObject({ request_id: text, time, model: text, max_output_tokens: count })
     .nullable()
-    .meta({ description: "The last request that got a maximum so that it fits a budget." }),
-  budgets: z.array(standingSchema),
+    .meta({ description: "The last request whose output was limited to fit a budget." }),
+  budgets: z.array(standingSchema).meta({
+    description:
+      "Budgets whose amounts the key may see. A budget with a window for each model, user or tag appears with its three fullest windows.",
+  }),
+  blocked: z
+    .array(
+      z.strictObject({
+        scope: text,
+        subject: subjectFields.subject,
+        period: z.enum(periods),
+        resets_at: timeOrNull,
+        refused_today: count,
+      }),
+    )
+    .meta({
+      description:
+        "Hard budgets that have nothing left, or refused a request of this key in the last 15 minutes. `refused_today` counts this key's requests.",
+    }),
+  raise_requests: z.array(raiseRequestSchema).meta({ description: "The key's last 10 raise requests, newest first." }),
 });
 export type MeJson = Shape<typeof meSchema>;
 

@@ -19,7 +19,7 @@ const priceSchema = z.strictObject({
   minimum: z.strictObject({ tokens: count, usd }),
   service_tiers: z
     .array(z.strictObject({ service_tier: text, tiers }))
-    .meta({ description: "`tiers` next to it are those of the standard one." }),
+    .meta({ description: "Prices in other service tiers. The standard tier is in the `tiers` of the price itself." }),
   fees: z.array(z.strictObject({ tool: text, gateway_usd: usd, official_usd: usd, input_tokens: count })).meta({
     description:
       "Fees of one call of a hosted tool, in addition to its tokens; `input_tokens` is the most that it adds to the prompt.",
@@ -31,7 +31,7 @@ export const pricedModelSchema = z.strictObject({
   id: text,
   provider: textOrNull,
   group: textOrNull,
-  unit: z.enum(units).meta({ description: "Unit of its rates, which are for a million of them." }),
+  unit: z.enum(units).meta({ description: "Unit of the rates; a rate is the price of one million units." }),
   price: priceSchema.nullable(),
 });
 export type PricedModelJson = Shape<typeof pricedModelSchema>;

@@ -1,35 +1,39 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { randomUUIDv7 } from "node:crypto";
+import type { IncomingMessage, ServerResponse, IncomingHttpHeaders } from "node:http";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
+import type { RefusedEvent, RefusedRequest } from "../../ports/events.ts";
 import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
+import type { RequestSpan } from "../../ports/tracing.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
-import { openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
-import { lingerAfterAnswer } from "./linger.ts";
-import { isLocalRequest } from "./origins.ts";
-import { TickWriter } from "./tick-writer.ts";
+import { lingerAfterAnswer, openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
+import { isLoopbackAddress, isLoopbackHost } from "../../core/addresses.ts";
 
-/** Parameters of an exchange. */
-interface ExchangeParams {
-  readonly id: string;
-  readonly startedAt: number;
-  readonly path: string;
-  readonly query: string;
-  /** Headers that every answer of this exchange carries. */
-  readonly answerHeaders: HeaderList;
+/** Settings and effects that all exchanges of a server share. */
+export interface ExchangeDeps {
   readonly bodyBytesMax: number;
+  /** Memory for the bodies of all requests. */
   readonly bodyMemory: BodyMemory;
   readonly clock: Clock;
   /** Called for each refusal, to count it in the metrics. */
-  readonly onRefusal: (refusal: Refusal) => void;
+  readonly onRefusal: (event: RefusedEvent) => void;
 }
 
-/** An exchange that hides Express' request and response. */
+/** Exchange that hides Express' request and response. */
 export class HttpExchange implements Exchange {
+  readonly id = randomUUIDv7();
+  readonly startedAt: number;
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  recordAs: RefusedRequest | null = null;
+  span: RequestSpan | null = null;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #facts: ExchangeParams;
-  /** Writer of an answer that is passed on in pieces; undefined for other answers. */
-  #writer: TickWriter | undefined;
+  readonly #deps: ExchangeDeps;
+  readonly #answerHeaders: HeaderList;
+  /** True once a part of a streamed answer has been written. */
+  #hasWritten = false;
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
   /** Headers of the request, cached at the first call of `headers`. */
@@ -37,28 +41,25 @@ export class HttpExchange implements Exchange {
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
 
-  constructor(request: IncomingMessage, response: ServerResponse, facts: ExchangeParams) {
+  /** `target`: undefined if the path is not valid. `answerHeaders`: headers that every answer of this exchange has. */
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    deps: ExchangeDeps,
+    target: { readonly path: string; readonly query: string } | undefined,
+    answerHeaders: HeaderList,
+  ) {
+    this.startedAt = deps.clock.monotonic();
+    this.method = request.method ?? "GET";
+    this.path = target?.path ?? "";
+    this.query = target?.query ?? "";
     this.#request = request;
     this.#response = response;
-    this.#facts = facts;
+    this.#deps = deps;
+    this.#answerHeaders = answerHeaders;
     response.on("close", () => this.#closed());
   }
 
-  get id(): string {
-    return this.#facts.id;
-  }
-  get startedAt(): number {
-    return this.#facts.startedAt;
-  }
-  get method(): string {
-    return this.#request.method ?? "GET";
-  }
-  get path(): string {
-    return this.#facts.path;
-  }
-  get query(): string {
-    return this.#facts.query;
-  }
   get isLocal(): boolean {
     return isLocalRequest(this.#request);
   }
@@ -73,7 +74,7 @@ export class HttpExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    // Node drops repeated values of these headers. It also does so for others, which are not read here.
+    // Node keeps only the first of repeated values of some headers. For these two, all values matter.
     if (name === "authorization" || name === "host") return this.#joined(name);
     return oneText(this.#request.headers[name]);
   }
@@ -98,19 +99,16 @@ export class HttpExchange implements Exchange {
   }
 
   readBody(limitBytes = Infinity): Promise<BodyResult> {
-    return readBody(this.#request, {
-      ...this.#bodyRules(),
-      limitBytes: Math.min(limitBytes, this.#facts.bodyBytesMax),
-    });
+    return readBody(this.#request, this.#bodyRules(limitBytes));
   }
 
   openBody(): BodyOpening | Promise<BodyOpening> {
-    return openBody(this.#request, this.#bodyRules());
+    return openBody(this.#request, this.#bodyRules(Infinity));
   }
 
-  #bodyRules(): BodyRules {
-    const { bodyBytesMax: limitBytes, bodyMemory: memory, clock } = this.#facts;
-    return { limitBytes, memory, clock };
+  #bodyRules(limitBytes: number): BodyRules {
+    const { bodyBytesMax, bodyMemory: memory, clock } = this.#deps;
+    return { limitBytes: Math.min(limitBytes, bodyBytesMax), memory, clock };
   }
 
   onClientGone(listener: () => void): void {
@@ -122,37 +120,45 @@ export class HttpExchange implements Exchange {
   }
 
   begin(status: number, headers: HeaderList): void {
-    if (this.#writeHead(status, headers)) this.#pieces().begin();
+    if (!this.#writeHead(status, headers, null)) return;
+    // The first bytes usually arrive in the same turn as the head. Both then leave with one system call.
+    setImmediate(() => {
+      if (!this.#hasWritten) this.#response.flushHeaders();
+    });
   }
 
   write(bytes: Uint8Array): boolean {
-    return this.#clientGone || this.#pieces().write(bytes);
+    // Node reports a write after the end as an error that would end the process.
+    if (this.#clientGone || this.#response.writableEnded) return true;
+    this.#hasWritten = true;
+    return this.#response.write(bytes);
   }
 
   onDrain(listener: () => void): void {
-    this.#pieces().onDrain(listener);
+    this.#response.once("drain", listener);
   }
 
   end(): void {
-    if (!this.#clientGone) this.#pieces().end();
+    this.#hasWritten = true;
+    if (!this.#clientGone) this.#response.end();
   }
 
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void {
     const length = typeof body === "string" ? Buffer.byteLength(body) : body.length;
     const bodiless = status === 204 || status === 304;
-    const sized: HeaderList = bodiless ? headers : [...headers, ["content-length", String(length)]];
-    if (!this.#writeHead(status, sized)) return;
-    if (bodiless || this.#request.method === "HEAD") this.#response.end();
+    if (!this.#writeHead(status, headers, bodiless ? null : length)) return;
+    if (bodiless || this.method === "HEAD") this.#response.end();
     else this.#response.end(body);
   }
 
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
-    this.#facts.onRefusal(refusal);
+    this.#deps.onRefusal({ refusal, request: this.recordAs });
+    this.span?.note({ refusal: refusal.code });
     const { status, headers, body } = refusalAnswer(refusal);
-    // If the rest of the body is large or has stalled, the connection is closed after the answer.
+    // If the remaining body is large or has stalled, the connection is closed after the answer.
     const isStuck = refusal.code === "request_timeout";
-    const closes = isStuck || hasMuchToCome(this.#request);
-    if (closes && !isStuck && !this.#response.headersSent) lingerAfterAnswer(this.#request, this.#facts.clock);
+    const closes = isStuck || hasLargeRemainder(this.#request);
+    if (closes && !isStuck && !this.#response.headersSent) lingerAfterAnswer(this.#request, this.#deps.clock);
     const close: HeaderList = closes ? [["connection", "close"]] : [];
     this.answer(status, [...headers, ...extraHeaders, ...close], body);
   }
@@ -161,11 +167,11 @@ export class HttpExchange implements Exchange {
     this.#response.destroy();
   }
 
-  #pieces(): TickWriter {
-    return (this.#writer ??= new TickWriter(this.#response));
-  }
-
-  #writeHead(status: number, headers: HeaderList): boolean {
+  /**
+   * Sends the head. Returns false if the head was sent before, or the client has disconnected. `length` is the length
+   * of the body in bytes; null omits the header `content-length`.
+   */
+  #writeHead(status: number, headers: HeaderList, length: number | null): boolean {
     if (this.#clientGone || this.#response.headersSent) return false;
     this.#status = status;
     const flat: string[] = [];
@@ -174,9 +180,10 @@ export class HttpExchange implements Exchange {
       hasRequestId ||= name.length === 12 && name.toLowerCase() === "x-request-id";
       flat.push(name, value);
     }
-    if (!hasRequestId) flat.push("x-request-id", this.#facts.id);
-    flat.push("x-farebox-request-id", this.#facts.id);
-    for (const [name, value] of this.#facts.answerHeaders) flat.push(name, value);
+    if (length !== null) flat.push("content-length", String(length));
+    if (!hasRequestId) flat.push("x-request-id", this.id);
+    flat.push("x-farebox-request-id", this.id);
+    for (const [name, value] of this.#answerHeaders) flat.push(name, value);
     this.#response.writeHead(status, flat);
     return true;
   }
@@ -190,20 +197,63 @@ export class HttpExchange implements Exchange {
   }
 
   #closed(): void {
+    const listener = this.#onClientGone;
+    // An idle connection keeps its last response. These references would keep the request's data in memory.
+    this.#onClientGone = undefined;
+    this.#replaced = null;
     if (this.#response.writableFinished) return;
     this.#clientGone = true;
-    this.#onClientGone?.();
+    listener?.();
   }
 }
 
-/** Largest rest of a refused request's body that is skipped, in bytes, so that its connection can serve the next request. */
+/**
+ * Largest remaining body of a refused request that Farebox reads and discards, in bytes. The connection can then serve
+ * the next request.
+ */
 const readPastBytesMax = 64 * 1024;
 
-function hasMuchToCome({ complete, headers }: IncomingMessage): boolean {
+function hasLargeRemainder({ complete, headers }: IncomingMessage): boolean {
   if (complete) return false;
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > readPastBytesMax;
 }
 
 function oneText(value: string | string[] | undefined): string | undefined {
   return Array.isArray(value) ? value.join(", ") : value;
+}
+
+/** Returns the host name of a `Host` header without its port; undefined if the header is malformed. */
+export function hostName(header: string | undefined): string | undefined {
+  const match = /^(\[[0-9a-f:.]+\]|[^:[\]\s/@]+)(?::\d{1,5})?$/i.exec(header ?? "");
+  return match?.[1]?.toLowerCase();
+}
+
+const forwardingHeaders = [
+  "cf-connecting-ip",
+  "forwarded",
+  "true-client-ip",
+  "via",
+  "x-client-ip",
+  "x-forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-port",
+  "x-forwarded-proto",
+  "x-forwarded-server",
+  "x-real-ip",
+];
+
+/** Returns true if another proxy forwarded the request. The address of the connection is then not the client's. */
+export function isForwarded(headers: IncomingHttpHeaders): boolean {
+  return forwardingHeaders.some((name) => headers[name] !== undefined);
+}
+
+/**
+ * Returns true for a request from this machine. Requires a loopback host name, because DNS rebinding lets a page send
+ * requests from this machine under the page's own host name.
+ */
+function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
+  return (
+    isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers)
+  );
 }

@@ -1,6 +1,5 @@
 import type { Refusal } from "../../core/refusals.ts";
-import type { Exchange, HeaderList } from "../../ports/exchange.ts";
-import { notForwarded, type Summary } from "../../request/handler.ts";
+import { type Exchange, type HeaderList, notForwarded, type Summary } from "../../ports/exchange.ts";
 
 const uncached: HeaderList = [["cache-control", "no-store"]];
 

@@ -1,11 +1,10 @@
-import { timingSafeEqual, createHash } from "node:crypto";
-import type { HeaderList } from "../../ports/exchange.ts";
-import { notForwarded, refuse, type Handler } from "../../request/handler.ts";
-import type { PriceReview } from "../../reporting/price-review.ts";
+import { createHash, timingSafeEqual } from "node:crypto";
+import { type HeaderList, notForwarded, refuse, type Handler } from "../../ports/exchange.ts";
+import type { PriceReview } from "../../reporting/prices.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
 
-/** `GET /healthz`: the process answers. */
+/** Handles `GET /healthz`, which shows that the process answers. */
 export const healthz: Handler = async (exchange) => {
   exchange.answer(200, json, JSON.stringify({ status: "ok" }));
   return notForwarded;
@@ -13,17 +12,20 @@ export const healthz: Handler = async (exchange) => {
 
 export interface Readiness {
   readonly ready: boolean;
-  /** Each part by name, and whether it is fit for work. */
+  /** Parts of the proxy by name. True for each part that is ready. */
   readonly checks: Readonly<Record<string, boolean>>;
-  /** Equal on proxies with the same prices. */
+  /** Digest of the prices. Proxies with the same prices have the same digest. */
   readonly catalogue: string;
-  /** The newest review of the prices; an old one leaves the proxy ready. */
+  /** Newest review of the prices. An old review does not make the proxy unready. */
   readonly prices: PriceReview;
-  /** The other live proxies of the ledger, and the content ids of their prices that are not these; null for one that is alone by its nature. */
+  /**
+   * Number of other live proxies on the ledger, and the digests of their prices that differ from this proxy's prices.
+   * Null if the ledger cannot be shared.
+   */
   readonly peers: { readonly live: number; readonly otherCatalogues: readonly string[] } | null;
 }
 
-/** `GET /readyz`: whether new requests should come here. */
+/** Handles `GET /readyz`, which shows whether the proxy should receive new requests. */
 export function readyz(readiness: () => Promise<Readiness>): Handler {
   return async (exchange) => {
     const { ready, checks, catalogue, prices, peers } = await readiness();
@@ -45,7 +47,7 @@ export function readyz(readiness: () => Promise<Readiness>): Handler {
   };
 }
 
-/** `GET /metrics`: for the bearer of the token; without a token for this machine only. */
+/** Handles `GET /metrics`. Requires the token; if none is set, answers only requests from this machine. */
 export function metricsPage(deps: {
   readonly token: string | null;
   readonly scrape: (
@@ -59,11 +61,11 @@ export function metricsPage(deps: {
     if (deps.token !== null && (bearer === undefined || !sameText(bearer, deps.token))) {
       return refuse(exchange, {
         code: "invalid_api_key",
-        message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'.",
+        message: "The metrics need a token; send 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'.",
       });
     }
     const { contentType, text } = await deps.scrape(
-      takesOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus",
+      acceptsOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus",
     );
     exchange.answer(
       200,
@@ -77,8 +79,8 @@ export function metricsPage(deps: {
   };
 }
 
-/** True if OpenMetrics is accepted. Only Prometheus asks for it. */
-function takesOpenMetrics(accept: string): boolean {
+/** Returns true if the client accepts OpenMetrics. Only Prometheus requests it. */
+function acceptsOpenMetrics(accept: string): boolean {
   return accept
     .split(",")
     .some(
@@ -86,7 +88,7 @@ function takesOpenMetrics(accept: string): boolean {
     );
 }
 
-/** Compares in constant time. */
+/** Compares two texts in constant time. */
 function sameText(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));

@@ -1,31 +1,28 @@
 import { beginSession, newSessionSchema, type NewSession, type RunSessionTools } from "../../admin/run-sessions.ts";
 import type { RunSession } from "../../core/keys.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { Exchange } from "../../ports/exchange.ts";
-import type { KeyStore } from "../../ports/key-store.ts";
-import type { LedgerQueries } from "../../ports/ledger.ts";
-import type { RunSessions } from "../../ports/run-sessions.ts";
-import { credentialOf, type Authenticate, type Keyring } from "../../request/authenticate.ts";
-import { notForwarded, refuse, withKey, type Handler, type Summary } from "../../request/handler.ts";
-import { isoTime } from "../../reporting/names.ts";
+import { type Exchange, notForwarded, refuse, type Handler, type Summary } from "../../ports/exchange.ts";
+import type { Store } from "../../ports/store.ts";
+import { credentialOf, type Authenticate, type Keyring, withKey } from "../../request/authenticate.ts";
+import { isoTime } from "../../core/time.ts";
 import { sessionJson } from "../../reporting/run-session.ts";
 import { readBody } from "./admin/read-input.ts";
 import type { Route } from "./http-app.ts";
 import { answerJson } from "./json.ts";
 
-interface RunSessionDeps {
+interface RunSessionDeps extends Pick<Store, "sessions" | "keys" | "figures"> {
   readonly authenticate: Authenticate;
   readonly keyring: Pick<Keyring, "sessionOf">;
-  readonly sessions: RunSessions;
-  readonly keys: Pick<KeyStore, "findById">;
-  readonly latest: LedgerQueries;
   readonly clock: Clock;
 }
 
 const path = "/v1/farebox/sessions";
 const bodyBytesMax = 64 * 1024;
 
-/** Sessions of `farebox run`: a key begins them, the key or the session's credential shows and ends them. */
+/**
+ * Returns the routes for sessions of `farebox run`. A key begins a session. The key or the session's credential can
+ * show and end the session.
+ */
 export function runSessionRoutes(deps: RunSessionDeps): readonly Route[] {
   return [
     { method: "post", path, handler: begin(deps) },
@@ -35,7 +32,7 @@ export function runSessionRoutes(deps: RunSessionDeps): readonly Route[] {
 }
 
 function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
-  return withKey(authenticate, async (exchange, { key, session }) => {
+  return withKey(authenticate, null, async (exchange, { key, session }) => {
     if (session !== undefined) return refuse(exchange, ofSession);
     if (key === null) return refuse(exchange, withoutKey);
     const input = await readBody(exchange, newSessionSchema, bodyBytesMax);
@@ -53,7 +50,7 @@ function show(deps: RunSessionDeps): Handler {
   return ownSession(deps, (exchange, session) => answerSums(deps, exchange, session));
 }
 
-/** Ends it, once; a repeat is answered as the first. */
+/** Ends a session once. A repeated request receives the same answer. */
 function end(deps: RunSessionDeps): Handler {
   return ownSession(deps, async (exchange, session) => {
     const ended = (await deps.sessions.end(session.id, deps.clock.now())) ?? session;
@@ -61,12 +58,15 @@ function end(deps: RunSessionDeps): Handler {
   });
 }
 
-async function answerSums({ keys, latest, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
+async function answerSums({ keys, figures, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
   const name = (await keys.findById(session.key))?.name ?? session.key;
-  return answerJson(exchange, await sessionJson(latest, session, name, clock.now()));
+  return answerJson(exchange, await sessionJson(figures.ledger, session, name, clock.now()));
 }
 
-/** The session that the path names, for its key and for its own credential, which may be over by now. */
+/**
+ * Calls `handle` with the session that the path names, if the request has the session's key or credential. The
+ * credential is accepted even after the session has ended.
+ */
 function ownSession(
   { authenticate, keyring, sessions }: RunSessionDeps,
   handle: (exchange: Exchange, session: RunSession) => Promise<Summary>,
@@ -81,7 +81,7 @@ function ownSession(
     if (session === undefined || session.key !== who.key?.id)
       return refuse(exchange, {
         code: "not_found",
-        message: `This key has no session '${id}'; ended ones are kept until they expire.`,
+        message: `This key has no session '${id}'; ended sessions are kept until they expire.`,
       });
     return handle(exchange, session);
   };
@@ -89,10 +89,10 @@ function ownSession(
 
 const ofSession = {
   code: "invalid_api_key",
-  message: "A session cannot begin another one; send the key itself.",
+  message: "A session cannot begin another session; send the key itself.",
 } as const;
 
 const withoutKey = {
   code: "invalid_api_key",
-  message: "A session belongs to a key; send one as 'Authorization: Bearer sk-fb-…'.",
+  message: "A session belongs to a key; send the key as 'Authorization: Bearer sk-fb-…'.",
 } as const;

@@ -1,85 +1,68 @@
-import { Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { Clock } from "../../ports/clock.ts";
 import type { Events } from "../../ports/events.ts";
+import { gauge } from "./gauges.ts";
 
-/** Longest text of the gateway that is shown, in characters. */
+/** Longest text from the gateway in a label, in characters. */
 const textLengthMax = 64;
 
-/** Gauges of the gateway's account. Absent rather than 0 while it is unknown. */
+/** Values of a gauge, each with its labels. A null value is unknown. */
+type Values = readonly (readonly [value: number | null, ...labels: string[]])[];
+
+/**
+ * Creates gauges of the gateway's account. Returns the event handler that sets them. A gauge is missing, not 0, while
+ * its value is unknown.
+ */
 export function accountGauges(registry: Registry, clock: Clock): Events["accountRead"] {
   let fetchedAt = 0;
-  const registers: Registry[] = [];
-  const up = new Gauge({
-    name: "farebox_balance_up",
-    help: "1 if the last read of the gateway's account succeeded, else 0.",
-    registers,
-  });
-  const usd = new Gauge({
-    name: "farebox_balance_usd",
-    help: "The gateway's balance, in USD, as last read.",
-    registers,
-  });
-  const credits = new Gauge({
-    name: "farebox_credits",
-    help: "The gateway account's credits in its own unit, as last read, by kind.",
-    labelNames: ["kind"],
-    registers,
-  });
-  const info = new Gauge({
-    name: "farebox_account_info",
-    help: "Always 1; the labels say the gateway account's plan and how it is billed.",
-    labelNames: ["plan", "type"],
-    registers,
-  });
-  const ceilings = new Gauge({
-    name: "farebox_task_ceiling",
-    help: "Tasks that the gateway's account may run at once, of a family or of all together, as last read.",
-    labelNames: ["family"],
-    registers,
-  });
-  const age = new Gauge({
-    name: "farebox_balance_age_seconds",
-    help: "Age of the last successful read of the gateway's account, in seconds.",
-    registers,
-    collect() {
-      this.set(Math.max(0, (clock.now() - fetchedAt) / 1000));
-    },
-  });
-  const show = (gauge: Gauge<string>, name: string, isKnown: boolean) => {
-    if (isKnown) registry.registerMetric(gauge);
-    else registry.removeSingleMetric(name);
+  const setter = (name: string, help: string, labels: readonly string[] = []) => {
+    const made = gauge(null, name, help, { labels });
+    return (values: Values): void => {
+      made.reset();
+      for (const [value, ...of] of values) if (value !== null) made.labels(...of).set(value);
+      if (values.some(([value]) => value !== null)) registry.registerMetric(made);
+      else registry.removeSingleMetric(name);
+    };
   };
+  const setUp = setter("farebox_balance_up", "1 if the last read of the gateway's account succeeded, otherwise 0.");
+  const setUsd = setter("farebox_balance_usd", "The gateway's balance, in USD, as last read.");
+  const setCredits = setter(
+    "farebox_credits",
+    "The gateway account's credits in its own unit, as last read, by kind.",
+    ["kind"],
+  );
+  const setInfo = setter(
+    "farebox_account_info",
+    "Always 1; the labels name the plan and the billing type of the gateway's account.",
+    ["plan", "type"],
+  );
+  const setCeilings = setter(
+    "farebox_task_ceiling",
+    "Largest number of tasks that the gateway's account may run at once, by family and in total, as last read.",
+    ["family"],
+  );
+  const age = gauge(
+    null,
+    "farebox_balance_age_seconds",
+    "Age of the last successful read of the gateway's account, in seconds.",
+    { read: (made) => made.set(Math.max(0, (clock.now() - fetchedAt) / 1000)) },
+  );
   return (reading) => {
-    registry.registerMetric(up);
-    up.set(reading === null ? 0 : 1);
+    setUp([[reading === null ? 0 : 1]]);
     if (reading === null) return;
+    const { plan, type } = reading;
     fetchedAt = reading.fetchedAt;
     registry.registerMetric(age);
-    show(usd, "farebox_balance_usd", reading.usd !== null);
-    if (reading.usd !== null) usd.set(reading.usd);
-
-    setKnown(credits, reading.credits);
-    show(credits, "farebox_credits", isAnyKnown(reading.credits));
-    setKnown(ceilings, reading.ceilings);
-    show(ceilings, "farebox_task_ceiling", isAnyKnown(reading.ceilings));
-
-    // One series at a time: a changed plan replaces the one before.
-    const { plan, type } = reading;
-    info.reset();
-    info.labels(labelOf(plan), labelOf(type)).set(1);
-    show(info, "farebox_account_info", plan !== null || type !== null);
+    setUsd([[reading.usd]]);
+    setCredits(byLabel(reading.credits));
+    setCeilings(byLabel(reading.ceilings));
+    // There is only one series, so a changed plan replaces the previous plan.
+    setInfo([[plan === null && type === null ? null : 1, labelOf(plan), labelOf(type)]]);
   };
 }
 
-type Figures = Readonly<Record<string, number | null>>;
-
-function setKnown(gauge: Gauge<string>, figures: Figures): void {
-  gauge.reset();
-  for (const [label, figure] of Object.entries(figures)) if (figure !== null) gauge.labels(label).set(figure);
-}
-
-function isAnyKnown(figures: Figures): boolean {
-  return Object.values(figures).some((figure) => figure !== null);
+function byLabel(figures: Readonly<Record<string, number | null>>): Values {
+  return Object.entries(figures).map(([label, figure]) => [figure, label]);
 }
 
 function labelOf(text: string | null): string {

@@ -1,12 +1,11 @@
 import type { PicoUsd } from "../../core/money.ts";
+import { eachOf, hasSubjects, namedScope, type Scope } from "../../core/scope.ts";
 import { ceilingNames, type TaskCounts } from "../../core/tasks.ts";
-import { usdText } from "./counters.ts";
-import { seriesName, type Family } from "./family.ts";
-import type { KeyNames } from "./key-names.ts";
-import { labelText } from "./labels.ts";
+import { labelText, seriesName, usdText, type Family, type KeyNames } from "./series.ts";
 
-/** Figures of the ledger for a scrape, exactly as they are there. */
+/** Exact figures of the ledger for a scrape. */
 export interface LedgerFigures {
+  /** Current windows of budgets. Budgets by user or tag are missing if `subjectsMax` is 0. */
   readonly budgets: readonly BudgetFigures[];
   readonly spend: readonly {
     readonly team: string | null;
@@ -16,22 +15,26 @@ export interface LedgerFigures {
   readonly pendingHolds: number;
   readonly runningTasks: TaskCounts;
   readonly outboxWaiting: number;
-  /** Amount that the gateway billed beyond the ledger over the last day, and the part without a stated doubt; null while unknown. */
+  /**
+   * Amount that left the gateway's account in the last 24 hours minus the ledger's charges, and the part of this
+   * difference beyond its uncertainty. Null while unknown.
+   */
   readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
 }
 
 export interface BudgetFigures {
-  /** `all`, `team:NAME`, `each-key` and `each-key:TEAM`; `key` where it is one key's own. */
-  readonly scope: string;
-  /** The name of the key whose window it is, for `key` and the two `each-key`; null for the others. */
+  readonly scope: Scope;
+  readonly subject: string;
+  /** Name of the key that the scope or the subject names; null if they name none. */
   readonly key: string | null;
   readonly period: string;
+  /** Limit with the raises in force. */
   readonly limit: PicoUsd;
   readonly spent: PicoUsd;
   readonly held: PicoUsd;
 }
 
-/** Gauges read from the ledger at each scrape, so that they agree with the reports. */
+/** Returns the gauges that show the ledger's exact figures, so that a scrape agrees with the reports. */
 export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly Family[] {
   const { reconciliation } = figures;
   const budgets = { limit: new Sums(), spent: new Sums(), held: new Sums() };
@@ -50,34 +53,46 @@ export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly 
     gauge("farebox_ledger_pending_holds", "Holds that are not settled yet.", [["", String(figures.pendingHolds)]]),
     gauge(
       "farebox_running_tasks",
-      "Tasks at the gateway that are not settled yet, of a family or all together; each has a pending hold.",
+      "Tasks at the gateway that are not settled yet, by family and in total. Each has a pending hold.",
       ceilingNames.map((family) => [labelText(["family"], [family]), String(figures.runningTasks[family])]),
     ),
     gauge("farebox_outbox_waiting", "Messages that are not delivered yet.", [["", String(figures.outboxWaiting)]]),
     gauge(
       "farebox_reconciliation_difference_usd",
-      "Movement of the gateway's account beyond the ledger's charges over the last 24 hours, in USD. Absent while unknown.",
+      "Amount that left the gateway's account over the last 24 hours minus the ledger's charges, in USD. Absent while unknown.",
       new Sums(reconciliation?.difference),
     ),
     gauge(
       "farebox_reconciliation_unexplained_usd",
-      "Part of that difference, in either direction, beyond its uncertainty, in USD: 0 when the two agree. Absent while unknown.",
+      "Part of farebox_reconciliation_difference_usd beyond its uncertainty, above or below 0, in USD; 0 if account and ledger agree. Absent while unknown.",
       new Sums(reconciliation?.unexplained),
     ),
   ];
 }
 
-/** `key:alice`, `each-key=alice`, `each-key:red=alice`; beyond the cap of names all keys of a scope are its `other`. */
-function scopeLabel({ scope, key }: BudgetFigures, names: KeyNames): string {
-  if (key === null) return scope;
-  return `${scope}${scope === "key" ? ":" : "="}${names.key(key)}`;
+/**
+ * Returns the label of a scope and a subject: `key:alice`, `each-key=alice`, `each-key:red=alice`, `each-user=u_42`.
+ * A key, user, tag value or model that metrics do not show by name appears as `other`.
+ */
+function scopeLabel({ scope, subject, key }: BudgetFigures, names: KeyNames): string {
+  const name = key === null ? null : names.key(key);
+  const shown = namedScope(scope, () => name);
+  if (!hasSubjects(scope)) return shown;
+  const values = subject.split(" ");
+  const labels = eachOf(scope).map((dimension, index) => {
+    const value = values[index] ?? "";
+    if (dimension === "key") return name ?? value;
+    if (value === "") return "";
+    return dimension === "model" ? names.model(value) : names.subject(value);
+  });
+  return `${shown}=${labels.join(" ")}`;
 }
 
-/** Amounts by labels; those that share their labels are added up. */
+/** Amounts by labels. Adds up amounts with the same labels. */
 class Sums {
   readonly #sums = new Map<string, PicoUsd>();
 
-  /** With an amount without labels, where there is one. */
+  /** `only` is an amount without labels. */
   constructor(only?: PicoUsd) {
     if (only !== undefined) this.add("", only);
   }

@@ -1,15 +1,19 @@
-import { Gauge, Registry } from "prom-client";
+import { Registry } from "prom-client";
 import type { Clock } from "../../ports/clock.ts";
-import type { Events } from "../../ports/events.ts";
+import { combineEvents, type Events } from "../../ports/events.ts";
 import { accountGauges } from "./account-gauges.ts";
-import { chargeMetrics } from "./charge-metrics.ts";
-import type { Format } from "./family.ts";
-import { fleetGauges, type FleetGauges } from "./fleet-gauges.ts";
+import { chargeMetrics, taskMetrics, requestMetrics } from "./request-metrics.ts";
+import {
+  fleetGauges,
+  outboxCounts,
+  priceReloads,
+  type FleetGauges,
+  type OutboxCounts,
+  type PriceReloads,
+} from "./job-metrics.ts";
+import { gauge } from "./gauges.ts";
 import { genAiMetrics } from "./genai-metrics.ts";
-import { KeyNames } from "./key-names.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
-import { outboxCounts, type OutboxCounts } from "./outbox.ts";
-import { contentTypes, PageWriter } from "./page.ts";
 import {
   createProcessMetrics,
   familiesByProcess,
@@ -17,33 +21,36 @@ import {
   readRegistry,
   type ProcessMetric,
 } from "./process-metrics.ts";
-import { priceReloads, type PriceReloads } from "./price-reloads.ts";
-import { requestMetrics } from "./request-metrics.ts";
-import { taskMetrics } from "./task-metrics.ts";
+import { escaped, KeyNames, type Family, type Format } from "./series.ts";
 
 export interface Metrics {
   readonly events: Events;
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
   readonly fleet: FleetGauges;
-  /** Counts requests and streams that ended with their process. */
+  /** Subtracts the requests and streams that ended with their worker process from the active ones. */
   readonly lost: (requests: number, streams: number) => void;
-  /** Has each page show these figures of the ledger; not while `read` returns null. */
+  /** Adds the ledger's figures to each page, except while `read` returns null. */
   showLedger(read: () => Promise<LedgerFigures | null>): void;
-  /** Has each page show the processes of workers too. They are asked first: their answers follow all their events. */
+  /**
+   * Adds the metrics of worker processes to each page; null if there are no workers. `scrape` reads these metrics
+   * first, because a worker sends all its events before its metrics.
+   */
   showWorkers(read: (() => Promise<WorkerProcesses>) | null): void;
-  /** Returns the page of all metrics, with present gauges of the ledger. OpenMetrics has exemplars with request ids. */
+  /** Returns a page of all metrics, with current gauges of the ledger. Only OpenMetrics has exemplars (request ids). */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
-/** The metrics of each worker's process, by its number. */
+/** Metrics of each worker process, by the worker's number. */
 type WorkerProcesses = ReadonlyMap<string, readonly ProcessMetric[]>;
 
 interface MetricsOptions {
   readonly version: string;
-  /** Keys that have a name of their own. */
+  /** Largest number of keys that metrics show by name. */
   readonly keysMax: number;
-  /** True to show OpenTelemetry's names of generative AI in addition to ours. */
+  /** Largest number of users and tag values that metrics show by name; 0 to omit budgets by user or tag. */
+  readonly subjectsMax: number;
+  /** True to show OpenTelemetry's metrics for generative AI in addition to Farebox's own. */
   readonly otel: boolean;
   readonly clock: Clock;
   /** Time when the prices in force at the start were read, in milliseconds since 1970 UTC. */
@@ -52,51 +59,32 @@ interface MetricsOptions {
 
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
-  const registers = [registry];
   const ownProcess = createProcessMetrics();
   let readLedger = async (): Promise<LedgerFigures | null> => null;
   let readWorkers: (() => Promise<WorkerProcesses>) | null = null;
-  const build = new Gauge({
-    name: "farebox_build_info",
-    help: "Always 1; the label says which release runs.",
-    labelNames: ["version"],
-    registers,
+  const buildInfo = gauge(registry, "farebox_build_info", "Always 1; the label names the running release.", {
+    labels: ["version"],
   });
-  build.labels(options.version).set(1);
-  const names = new KeyNames(options.keysMax);
-  // With OpenTelemetry's names the page is long, so it has fewer exemplars.
-  const requests = requestMetrics(registers, { clock: options.clock, exemplars: options.otel ? "duration" : "all" });
+  buildInfo.labels(options.version).set(1);
+  const names = new KeyNames(options.keysMax, options.subjectsMax);
+  // OpenTelemetry's metrics make the page long, so the other metrics then have fewer exemplars.
+  const requests = requestMetrics(registry, { clock: options.clock, exemplars: options.otel ? "duration" : "all" });
   const charges = chargeMetrics(names);
   const tasks = taskMetrics();
   const genAi = options.otel ? genAiMetrics() : null;
   return {
-    events: {
-      ...requests.events,
-      ...charges.events,
-      ...tasks.events,
-      admitted(admission) {
-        requests.events.admitted(admission);
-        charges.events.admitted(admission);
-      },
-      requestEnded(event) {
-        requests.events.requestEnded(event);
-        genAi?.events.requestEnded(event);
-      },
-      posted(event) {
-        charges.events.posted(event);
-        genAi?.events.posted(event);
-      },
+    events: combineEvents(requests.events, charges.events, tasks.events, genAi?.events ?? {}, {
       accountRead: accountGauges(registry, options.clock),
-    },
-    priceReloads: priceReloads(registers, options.pricesLoadedAt),
-    outbox: outboxCounts(registers),
-    fleet: fleetGauges(registers),
+    }),
+    priceReloads: priceReloads(registry, options.pricesLoadedAt),
+    outbox: outboxCounts(registry),
+    fleet: fleetGauges(registry),
     lost: requests.lost,
     showLedger: (read) => (readLedger = read),
     showWorkers: (read) => (readWorkers = read),
     async scrape(format) {
       const workers = readWorkers === null ? null : await readWorkers();
-      // The ledger is asked by another thread while the rest is written.
+      // Another thread queries the ledger while this one writes the other metrics.
       const [figures, page] = await Promise.all([readLedger(), writePage(format, workers)]);
       if (figures !== null) for (const family of ledgerGauges(figures, names)) await page.add(family);
       return { contentType: contentTypes[format], text: page.text() };
@@ -112,4 +100,57 @@ export function createMetrics(options: MetricsOptions): Metrics {
     for (const family of [...familiesOf(await readRegistry(registry)), ...processes]) await page.add(family);
     return page;
   }
+}
+
+export const contentTypes: Readonly<Record<Format, string>> = {
+  prometheus: "text/plain; version=0.0.4; charset=utf-8",
+  openmetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+};
+
+/**
+ * Number of characters written in one turn of the event loop. Writing them takes well below a millisecond, so streams
+ * do not wait.
+ */
+const sliceChars = 65_536;
+
+/**
+ * Writes a page in slices. prom-client's own writer writes a page in one turn of the event loop. It also cannot write
+ * both formats, because its first OpenMetrics page permanently renames its counters.
+ */
+export class PageWriter {
+  readonly #format: Format;
+  readonly #slices: string[] = [];
+  #slice = "";
+
+  constructor(format: Format) {
+    this.#format = format;
+  }
+
+  async add(family: Family): Promise<void> {
+    this.#slice += headOf(family, this.#format);
+    for (const lines of family.lines(this.#format)) {
+      this.#slice += lines;
+      if (this.#slice.length < sliceChars) continue;
+      this.#slices.push(this.#slice);
+      this.#slice = "";
+      await nextTurn();
+    }
+  }
+
+  /** Returns the whole page. Nothing may be added afterwards. */
+  text(): string {
+    const end = this.#format === "openmetrics" ? "# EOF\n" : "";
+    return `${this.#slices.join("")}${this.#slice}${end}`;
+  }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+function headOf({ name, help, type }: Family, format: Format): string {
+  const isOpen = format === "openmetrics";
+  const family = isOpen && type === "counter" ? name.replace(/_total$/, "") : name;
+  const text = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+  return `# HELP ${family} ${text}\n# TYPE ${family} ${type}\n`;
 }

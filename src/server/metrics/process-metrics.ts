@@ -1,8 +1,7 @@
 import { collectDefaultMetrics, Registry, type MetricObjectWithValues, type MetricValue } from "prom-client";
-import { numberText, seriesName, type Family } from "./family.ts";
-import { labelText } from "./labels.ts";
+import { type Family, labelText, numberText, seriesName } from "./series.ts";
 
-/** One of prom-client's metrics with its values: data that can be sent between processes. */
+/** Metric of prom-client with its values, as data that can be sent between processes. */
 export interface ProcessMetric {
   readonly name: string;
   readonly help: string;
@@ -14,19 +13,19 @@ export interface ProcessMetric {
   }[];
 }
 
-/** Metrics that prom-client reads of a process: CPU, memory, event loop, garbage collection. */
+/** Metrics that prom-client collects from a process: CPU, memory, event loop, garbage collection. */
 interface ProcessMetrics {
   read(): Promise<readonly ProcessMetric[]>;
 }
 
-/** Gauges that prom-client names like counters. Their detailed variants stay. */
+/** Gauges that are removed because prom-client names them like counters. Their detailed variants stay. */
 const misnamedDefaults = [
   "nodejs_active_handles_total",
   "nodejs_active_requests_total",
   "nodejs_active_resources_total",
 ];
 
-/** Metrics of this process. */
+/** Creates the metrics of this process. */
 export function createProcessMetrics(): ProcessMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -43,18 +42,18 @@ export async function readRegistry(registry: Registry): Promise<readonly Process
     return {
       name,
       help,
-      // The type is a number in prom-client's declarations and a text in its results.
+      // prom-client declares the type as a number but returns a text.
       type: type as unknown as Family["type"],
       values: values.map(({ metricName = name, labels, value }) => ({
         name: metricName,
-        labels: known(labels),
+        labels: withoutUndefined(labels),
         value,
       })),
     };
   });
 }
 
-function known(labels: Partial<Record<string, string | number>>): Record<string, string | number> {
+function withoutUndefined(labels: Partial<Record<string, string | number>>): Record<string, string | number> {
   return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, value ?? ""]));
 }
 
@@ -64,25 +63,25 @@ export function familiesOf(metrics: readonly ProcessMetric[]): readonly Family[]
 }
 
 /**
- * Merges metrics of several processes, each named by a label: users add up their memory and take the worst of their event
- * loops. The counters of a process that died end with it; those of its replacement start at 0.
+ * Merges metrics of several processes. The label `worker` tells the processes apart, so users can add up the memory and
+ * see the slowest event loop. The counters of a process end with it; those of its replacement start at 0.
  */
 export function familiesByProcess(processes: ReadonlyMap<string, readonly ProcessMetric[]>): readonly Family[] {
   const byName = new Map<
     string,
-    { readonly metric: ProcessMetric; readonly of: (readonly [worker: string, metric: ProcessMetric])[] }
+    { readonly metric: ProcessMetric; readonly byWorker: (readonly [worker: string, metric: ProcessMetric])[] }
   >();
   for (const [worker, metrics] of processes) {
     for (const metric of metrics) {
-      const known = byName.get(metric.name) ?? { metric, of: [] };
-      byName.set(metric.name, known);
-      known.of.push([worker, metric]);
+      const family = byName.get(metric.name) ?? { metric, byWorker: [] };
+      byName.set(metric.name, family);
+      family.byWorker.push([worker, metric]);
     }
   }
-  return [...byName.values()].map(({ metric, of }) => ({
+  return [...byName.values()].map(({ metric, byWorker }) => ({
     ...metric,
     *lines() {
-      for (const [worker, each] of of) yield* linesOf(each, { worker });
+      for (const [worker, each] of byWorker) yield* linesOf(each, { worker });
     },
   }));
 }

@@ -1,6 +1,6 @@
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 
-/** Calls over a line by their names. What is given and what is answered are data that can be cloned. */
+/** Calls between two processes, by name. Parameters and answers are data that can be cloned. */
 export type Calls<C> = { readonly [Name in keyof C]: (given: never) => unknown };
 
 /** Handlers of the other end's calls. */
@@ -10,9 +10,9 @@ export type Handlers<C extends Calls<C>> = {
   ) => ReturnType<C[Name]> | Promise<Awaited<ReturnType<C[Name]>>>;
 };
 
-/** A part of a message. It is flat because each object costs time. */
+/** Call or answer in a message. It is a flat array, because each object costs time. */
 type Packet =
-  /** `number` is 0 where no answer is wanted. */
+  /** `number` is 0 if no answer is expected. */
   | readonly [kind: "ask", number: number, name: string, given: unknown]
   | readonly [kind: "answer", number: number, answer: unknown]
   | readonly [kind: "failed", number: number, message: string, isLedgerUnavailable: boolean];
@@ -26,24 +26,31 @@ interface Waiting {
 }
 
 /**
- * One end of the line between a primary process and a worker. Calls of one turn of the event loop are sent as one message.
- * Messages arrive in the order in which they were sent; their answers in any.
+ * One end of the link between a primary process and a worker. Sends the calls and answers of one turn of the event loop
+ * as one message. Messages arrive in the order in which they were sent. A call may be answered before an earlier call.
  */
 export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   readonly #send: (packets: readonly Packet[]) => void;
-  readonly #handlers: Handlers<Ours>;
+  #handlers: Partial<Handlers<Ours>> = {};
+  /** Calls that arrived before their handlers were added. */
+  #early: (readonly [number: number, name: string, given: unknown])[] = [];
   readonly #waiting = new Map<number, Waiting>();
   #numbers = 0;
   #outgoing: Packet[] = [];
   #isClosed = false;
 
-  /** `send` takes one message to `receive` of the other end. */
-  constructor(send: (message: readonly unknown[]) => void, handlers: Handlers<Ours>) {
+  /** `send` passes one message to `receive` of the other end. */
+  constructor(send: (message: readonly unknown[]) => void) {
     this.#send = send;
-    this.#handlers = handlers;
   }
 
-  /** Rejects with the other end's error, or `LinkClosed`. */
+  /** Adds or replaces handlers of the other end's calls. Also handles calls that arrived before they had a handler. */
+  handle(handlers: Partial<Handlers<Ours>>): void {
+    this.#handlers = { ...this.#handlers, ...handlers };
+    for (const call of this.#early.splice(0)) void this.#serve(...call);
+  }
+
+  /** Calls the other end and returns its answer. Rejects with the other end's error, or `LinkClosed`. */
   ask<N extends keyof Theirs & string>(
     name: N,
     given: Parameters<Theirs[N]>[0],
@@ -52,23 +59,23 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     return new Promise((resolve, reject) => {
       const number = ++this.#numbers;
       this.#waiting.set(number, { resolve: resolve as Waiting["resolve"], reject });
-      this.#put(["ask", number, name, given]);
+      this.#enqueue(["ask", number, name, given]);
     });
   }
 
-  /** Like `ask`, without an answer. */
+  /** Calls the other end without waiting for an answer. */
   notify<N extends keyof Theirs & string>(name: N, given: Parameters<Theirs[N]>[0]): void {
-    if (!this.#isClosed) this.#put(["ask", 0, name, given]);
+    if (!this.#isClosed) this.#enqueue(["ask", 0, name, given]);
   }
 
   receive(message: unknown): void {
     for (const packet of message as readonly Packet[]) {
       if (packet[0] === "ask") void this.#serve(packet[1], packet[2], packet[3]);
-      else this.#conclude(packet);
+      else this.#endCall(packet);
     }
   }
 
-  /** Rejects every call that waits for the other end, which has gone. */
+  /** Rejects all waiting calls, because the other end has closed. */
   close(): void {
     this.#isClosed = true;
     this.#outgoing = [];
@@ -77,13 +84,15 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   }
 
   async #serve(number: number, name: string, given: unknown): Promise<void> {
+    const handler = (this.#handlers as Readonly<Record<string, (given: unknown) => unknown>>)[name];
+    if (handler === undefined) return void this.#early.push([number, name, given]);
     try {
-      const answer = await (this.#handlers as Readonly<Record<string, (given: unknown) => unknown>>)[name]?.(given);
-      if (number !== 0) this.#put(["answer", number, answer]);
+      const answer = await handler(given);
+      if (number !== 0) this.#enqueue(["answer", number, answer]);
     } catch (error) {
-      // Where no one waits, a handler reports its own errors.
+      // If no answer is expected, the handler reports its own errors.
       if (number !== 0)
-        this.#put([
+        this.#enqueue([
           "failed",
           number,
           error instanceof Error ? error.message : String(error),
@@ -92,14 +101,14 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     }
   }
 
-  #conclude(packet: Exclude<Packet, readonly ["ask", ...unknown[]]>): void {
+  #endCall(packet: Exclude<Packet, readonly ["ask", ...unknown[]]>): void {
     const waiting = this.#waiting.get(packet[1]);
     this.#waiting.delete(packet[1]);
     if (packet[0] === "answer") waiting?.resolve(packet[2] as never);
     else waiting?.reject(packet[3] ? new LedgerUnavailable(packet[2]) : new Error(packet[2]));
   }
 
-  #put(packet: Packet): void {
+  #enqueue(packet: Packet): void {
     if (this.#isClosed) return;
     this.#outgoing.push(packet);
     if (this.#outgoing.length === 1) setImmediate(() => this.#flush());

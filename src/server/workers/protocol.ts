@@ -2,42 +2,34 @@ import type { CatalogueData } from "../../catalogue/catalogue.ts";
 import type { Key, RunSession, Team } from "../../core/keys.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
-import type { Events } from "../../ports/events.ts";
-import type { BodyResult, HeaderList } from "../../ports/exchange.ts";
+import type { Events, RefusedRequest } from "../../ports/events.ts";
+import type { BodyResult, HeaderList, Summary } from "../../ports/exchange.ts";
 import type { Authenticated } from "../../request/authenticate.ts";
 import type { Claimed, TaskClaim } from "../../request/task-ownership.ts";
-import type { Summary } from "../../request/handler.ts";
 import type { Route } from "../http/http-app.ts";
 import type { Link } from "./link.ts";
-import type {
-  ExtendCommand,
-  HoldCommand,
-  Outcome,
-  PostCommand,
-  StreamsCommand,
-  VoidCommand,
-  WrittenCommand,
-} from "../../ledger/commands.ts";
+import type { ExtendCommand, HoldCommand, Outcome, PostCommand, VoidCommand } from "../../ledger/commands.ts";
+import type { RunCommand } from "../../ledger/tables/tables.ts";
 
 /*
- * The calls between the primary process of a proxy and its workers. The primary has everything of which there must be one:
- * the ledger, the limits, the jobs, the sessions, the counters. A worker has connections of clients and of the gateway.
+ * Calls between the primary process of a proxy and its workers. The primary owns everything that must exist only once:
+ * ledger, limits, jobs, sessions and counters. A worker owns connections to clients and to the gateway.
  */
 
-/** A worker's end of the line. */
+/** A worker's end of the link. */
 export type PrimaryLink = Link<PrimaryCalls, WorkerCalls>;
 
-/** The primary's end of the line to one worker. */
+/** The primary's end of the link to one worker. */
 export type WorkerLink = Link<WorkerCalls, PrimaryCalls>;
 
 /** Calls of a worker to the primary. */
 export interface PrimaryCalls {
-  /** The first call of a worker. */
+  /** Returns what a worker needs to start. It is the first call of a worker. */
   hello(given: null): Start;
-  /** The worker can answer requests from now on. */
+  /** Reports that the worker can answer requests. */
   ready(given: null): void;
-  /** The worker has taken the connection that was sent last. */
-  took(given: null): void;
+  /** Reports that the worker has received the connection that the primary sent to it. */
+  receivedConnection(given: null): void;
 
   command(given: RequestCommand): Outcome;
   isLedgerWritable(given: null): boolean;
@@ -46,7 +38,7 @@ export interface PrimaryCalls {
   session(id: string): RunSession | undefined;
   sessionSecret(given: null): string;
 
-  /** `id`: the worker's own number for the slot. */
+  /** Acquires a slot of the limits. `id` is the worker's own number for the slot. */
   enter(given: {
     readonly id: number;
     readonly who: Authenticated;
@@ -61,71 +53,86 @@ export interface PrimaryCalls {
   cancel(given: { readonly id: number }): void;
   leave(given: { readonly id: number }): void;
 
+  /** Returns a refusal if the gateway's balance is under its floor; null otherwise. */
   belowFloor(given: null): Refusal | null;
   /** Returns the id of the key that created a task; undefined for a task that is not in the ledger. */
   taskOwner(taskId: string): string | undefined;
   claimTask(claim: TaskClaim): Claimed;
-  /** Acquires memory for bodies. Returns from `needed` to `wanted` bytes; 0 where there is no room. */
+  /**
+   * Acquires memory for bodies. Returns the number of acquired bytes: `wanted`, `needed`, or 0 if there is not enough.
+   */
   acquire(given: { readonly needed: number; readonly wanted: number }): number;
   release(bytes: number): void;
 
   event(given: EventCall): void;
-  /** Answers a request of a path that the primary serves. */
+  /** Answers a request to a path that the primary serves. */
   answer(given: RoutedRequest): RoutedAnswer;
-  /** The client of such a request has disconnected. */
+  /** Reports that the client of a routed request has disconnected. */
   clientGone(id: string): void;
 }
 
 /** Calls of the primary to a worker. */
 export interface WorkerCalls {
-  /** Keys, teams, budgets or settings have changed. Answered when the worker has dropped all outdated values. */
+  /** Reports a change of keys, teams, budgets or settings. Returns when the worker has dropped all outdated values. */
   changed(given: null): void;
   prices(parts: CatalogueData): void;
-  /** Answered when every request is settled; then the worker may end. */
+  /** Stops accepting requests. Returns when every request is settled, so that the worker may end. */
   drain(given: null): void;
-  /** Like `drain`, at once. */
+  /** Ends all requests at once. Returns when they are settled. */
   cutOff(given: null): void;
-  /** Returns the body of a request that the primary answers; it is kept until the answer. */
+  /** Returns the body of a routed request. The worker keeps the body's memory until the request is answered. */
   readBody(given: { readonly id: string; readonly limitBytes: number | null }): RoutedBody;
-  /** The answer comes after all earlier events. */
+  /** Sends the next part of a routed answer. Returns when the client accepts more, or has disconnected. */
+  sendPart(given: { readonly id: string; readonly head: RoutedHead | null; readonly bytes: Uint8Array }): void;
+  /** Returns the worker's metrics, after all earlier events have been sent. */
   metrics(given: null): readonly ProcessMetric[];
 }
 
 export interface Start {
-  /** Packed by `packSettings`. */
+  /** Settings as `packSettings` returns them. */
   readonly settings: unknown;
   readonly prices: CatalogueData;
-  /** All of the proxy's, in their order. */
+  /** All routes of the proxy, in order. */
   readonly routes: readonly Pick<Route, "method" | "path">[];
-  /** From 1. A replacement has the number of the worker that died. */
+  /** Number of the worker, from 1. A replacement has the number of the worker that died. */
   readonly number: number;
   readonly workers: number;
 }
 
-/** `headers`: the present remainders of the limits, for the response. */
+/** Reply to a call for a slot. `headers` state the remaining limits, for the response. */
 export type SlotReply<Reply> = Reply & { readonly headers: HeaderList };
 
 /** Commands of the request path to the ledger. */
-export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | WrittenCommand | StreamsCommand;
+export type RequestCommand =
+  | HoldCommand
+  | ExtendCommand
+  | PostCommand
+  | VoidCommand
+  | Extract<RunCommand, { 1: "writtenLimits.writtenFor" | "streamBursts.burstMarks" }>;
 
-type EventNames =
-  | "requestStarted"
-  | "requestEnded"
-  | "admitted"
-  | "refused"
-  | "unknownFields"
-  | "streamBurst"
-  | "posted";
-/** Events of requests in a worker. */
+/** Names of the events that workers send to the primary. */
+export const workerEvents = [
+  "requestStarted",
+  "requestEnded",
+  "admitted",
+  "refused",
+  "unknownFields",
+  "streamBurst",
+  "spansSent",
+  "posted",
+] as const;
+
+/** Event of a request in a worker: its name and its content. */
 export type EventCall = {
-  readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]];
-}[EventNames];
+  readonly [Name in (typeof workerEvents)[number]]: readonly [name: Name, given: Parameters<Events[Name]>[0]];
+}[(typeof workerEvents)[number]];
 
+/** Request that a worker received and passes to the primary, because the primary serves its path. */
 export interface RoutedRequest {
-  /** Index of its route. */
+  /** Index of the route in `Start.routes`. */
   readonly route: number;
   readonly id: string;
-  /** Time since it arrived. Milliseconds. */
+  /** Time since the request arrived, in milliseconds. */
   readonly ageMs: number;
   readonly method: string;
   readonly path: string;
@@ -139,25 +146,31 @@ export type RoutedBody =
   | { readonly ok: true; readonly bytes: Uint8Array }
   | Extract<BodyResult, { readonly ok: false }>;
 
+/** Status and headers of an answer. */
+export interface RoutedHead {
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly replaced: ReplacedHeaders | null;
+}
+
 export type RoutedAnswer = { readonly summary: Summary } & (
-  | {
-      readonly kind: "answer";
-      readonly status: number;
-      readonly headers: HeaderList;
-      readonly body: Uint8Array | string;
-      readonly replaced: ReplacedHeaders | null;
-    }
+  | ({ readonly kind: "answer"; readonly body: Uint8Array | string } & RoutedHead)
   | {
       readonly kind: "refusal";
       readonly refusal: Refusal;
+      readonly request: RefusedRequest | null;
       readonly headers: HeaderList;
       readonly replaced: ReplacedHeaders | null;
     }
+  /** End of an answer that was sent in parts. `head` is null if it was sent with the first part. */
+  | { readonly kind: "end"; readonly head: RoutedHead | null }
+  /** The answer cannot be completed. */
+  | { readonly kind: "broken" }
   /** Nothing was answered: the client had disconnected. */
   | { readonly kind: "none" }
 );
 
-/** Headers that replace all others with this prefix. */
+/** Headers that replace all other headers whose names start with `prefix`. */
 export interface ReplacedHeaders {
   readonly prefix: string;
   readonly headers: HeaderList;

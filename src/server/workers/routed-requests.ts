@@ -1,17 +1,34 @@
 import type { Refusal } from "../../core/refusals.ts";
 import type { Route } from "../http/http-app.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
-import type { Handler, Summary } from "../../request/handler.ts";
+import type { RefusedRequest } from "../../ports/events.ts";
+import {
+  BodyBytes,
+  type BodyOpening,
+  type BodyResult,
+  type Exchange,
+  type HeaderList,
+  type Handler,
+  type Summary,
+} from "../../ports/exchange.ts";
+import type { RequestSpan } from "../../ports/tracing.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
-import type { PrimaryLink, ReplacedHeaders, RoutedAnswer, RoutedBody, RoutedRequest } from "./protocol.ts";
+import type {
+  PrimaryLink,
+  ReplacedHeaders,
+  RoutedAnswer,
+  RoutedBody,
+  RoutedHead,
+  RoutedRequest,
+  WorkerCalls,
+} from "./protocol.ts";
 
 /*
- * Requests that the primary answers for its workers: sessions, tasks, the admin API, the metrics. They work as in a proxy of
- * one process. Their responses are whole; a worker answers what streams itself.
+ * Requests that the primary answers for its workers: sessions, tasks, the admin API, metrics. Their handlers are the
+ * same as in a proxy with one process. Long answers are sent in parts. A worker answers all streams of models itself.
  */
 
-/** A worker's side: its requests of paths that the primary serves. */
+/** Worker side: sends requests to the primary if no worker serves their paths. */
 export class RoutedRequests {
   readonly #link: PrimaryLink;
   readonly #clock: Clock;
@@ -22,33 +39,47 @@ export class RoutedRequests {
     this.#clock = clock;
   }
 
-  /** Returns a handler that asks the primary, whose route has this index. */
+  /** Returns a handler that lets the primary answer. `route` is the index of the route in `Start.routes`. */
   handler(route: number): Handler {
     return async (exchange) => {
       const { id } = exchange;
-      const asked = { exchange, release: () => {} };
-      this.#exchanges.set(id, asked);
+      const open = { exchange, release: () => {} };
+      this.#exchanges.set(id, open);
       exchange.onClientGone(() => this.#link.notify("clientGone", id));
       try {
         const answering = this.#link.ask("answer", requestOf(route, exchange, this.#clock));
         if (exchange.clientGone) this.#link.notify("clientGone", id);
         const answer = await answering;
-        give(exchange, answer);
+        sendAnswer(exchange, answer);
         return answer.summary;
       } finally {
         this.#exchanges.delete(id);
-        asked.release();
+        open.release();
       }
     };
   }
 
   async readBody(id: string, limitBytes: number | null): Promise<RoutedBody> {
-    const asked = this.#exchanges.get(id);
-    if (asked === undefined) return { ok: false, refusal: null };
-    const body = await asked.exchange.readBody(limitBytes ?? undefined);
+    const open = this.#exchanges.get(id);
+    if (open === undefined) return { ok: false, refusal: null };
+    const body = await open.exchange.readBody(limitBytes ?? undefined);
     if (!body.ok) return body;
-    asked.release = body.release;
-    return { ok: true, bytes: body.bytes };
+    open.release = body.release;
+    return { ok: true, bytes: body.bytes.whole };
+  }
+
+  async sendPart({ id, head, bytes }: Parameters<WorkerCalls["sendPart"]>[0]): Promise<void> {
+    const exchange = this.#exchanges.get(id)?.exchange;
+    if (exchange === undefined || exchange.clientGone) return;
+    if (head !== null) sendHead(exchange, head);
+    if (exchange.write(bytes)) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    exchange.onDrain(resolve);
+    exchange.onClientGone(() => {
+      this.#link.notify("clientGone", id);
+      resolve();
+    });
+    await promise;
   }
 }
 
@@ -68,62 +99,73 @@ function requestOf(route: number, exchange: Exchange, clock: Clock): RoutedReque
   };
 }
 
-function give(exchange: Exchange, answer: RoutedAnswer): void {
-  if (answer.kind === "none") return;
-  const { replaced } = answer;
+function sendHead(exchange: Exchange, { status, headers, replaced }: RoutedHead): void {
   if (replaced !== null) exchange.replaceHeaders(replaced.prefix, () => replaced.headers);
-  if (answer.kind === "refusal") exchange.refuse(answer.refusal, answer.headers);
-  else exchange.answer(answer.status, answer.headers, answer.body);
+  exchange.begin(status, headers);
 }
 
-type Answered =
-  | {
-      readonly kind: "answer";
-      readonly status: number;
-      readonly headers: HeaderList;
-      readonly body: Uint8Array | string;
-    }
-  | { readonly kind: "refusal"; readonly refusal: Refusal; readonly headers: HeaderList };
+function sendAnswer(exchange: Exchange, answer: RoutedAnswer): void {
+  if (answer.kind === "none") return;
+  if (answer.kind === "broken") return exchange.breakOff();
+  if (answer.kind === "end") {
+    if (answer.head !== null) sendHead(exchange, answer.head);
+    return exchange.end();
+  }
+  const { replaced } = answer;
+  if (replaced !== null) exchange.replaceHeaders(replaced.prefix, () => replaced.headers);
+  if (answer.kind === "refusal") {
+    exchange.recordAs = answer.request;
+    exchange.refuse(answer.refusal, answer.headers);
+  } else exchange.answer(answer.status, answer.headers, answer.body);
+}
 
-/** The primary's side: a worker's request as an exchange for the handler of its route. */
+type Without<Field extends string, Union> = Union extends unknown ? Omit<Union, Field> : never;
+
+/** Answer of a handler, before the replaced headers and the summary are known. */
+type HandlerAnswer = Exclude<Without<"summary" | "replaced" | "head", RoutedAnswer>, { readonly kind: "none" }>;
+
+/** Calls of the primary to the worker that has the client's connection. Neither call rejects. */
+interface WorkerSide {
+  readBody(limitBytes: number | null): Promise<RoutedBody>;
+  sendPart(head: RoutedHead | null, bytes: Uint8Array): Promise<void>;
+}
+
+/** Primary side: exchange through which a route's handler answers a request from a worker. */
 export class RoutedExchange implements Exchange {
+  readonly id: string;
   readonly startedAt: number;
-  readonly #request: RoutedRequest;
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly isLocal: boolean;
+  readonly remoteAddress: string;
+  recordAs: RefusedRequest | null = null;
+  span: RequestSpan | null = null;
   readonly #headers: ReadonlyMap<string, string>;
-  readonly #readBody: (limitBytes: number | null) => Promise<RoutedBody>;
-  #answered: Answered | null = null;
+  readonly #worker: WorkerSide;
+  /** Status and headers that were not sent to the worker yet. */
+  #head: RoutedHead | null = null;
+  #onDrain: () => void = () => {};
+  #answered: HandlerAnswer | null = null;
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
-  /** As of the moment when the head would have been sent. */
-  #replacedThen: ReplacedHeaders | null = null;
+  /** Replacement headers as they were when the handler answered. */
+  #replacedAtHead: ReplacedHeaders | null = null;
   #clientGone = false;
   #onClientGone: () => void = () => {};
 
-  constructor(request: RoutedRequest, clock: Clock, body: (limitBytes: number | null) => Promise<RoutedBody>) {
+  constructor(request: RoutedRequest, clock: Clock, worker: WorkerSide) {
+    this.id = request.id;
     this.startedAt = clock.monotonic() - request.ageMs;
-    this.#request = request;
+    this.method = request.method;
+    this.path = request.path;
+    this.query = request.query;
+    this.isLocal = request.isLocal;
+    this.remoteAddress = request.remoteAddress;
     this.#headers = new Map(request.headers);
-    this.#readBody = body;
+    this.#worker = worker;
   }
 
-  get id(): string {
-    return this.#request.id;
-  }
-  get method(): string {
-    return this.#request.method;
-  }
-  get path(): string {
-    return this.#request.path;
-  }
-  get query(): string {
-    return this.#request.query;
-  }
-  get isLocal(): boolean {
-    return this.#request.isLocal;
-  }
-  get remoteAddress(): string {
-    return this.#request.remoteAddress;
-  }
   get clientGone(): boolean {
     return this.#clientGone;
   }
@@ -140,23 +182,24 @@ export class RoutedExchange implements Exchange {
   }
 
   async readBody(limitBytes?: number): Promise<BodyResult> {
-    const body = await this.#readBody(limitBytes ?? null);
+    const body = await this.#worker.readBody(limitBytes ?? null);
     if (!body.ok) return body;
     const { buffer, byteOffset, byteLength } = body.bytes;
     // The worker releases the body's memory when the request is answered.
-    return { ok: true, bytes: Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength), release: () => {} };
+    const bytes = new BodyBytes([Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)]);
+    return { ok: true, bytes, release: () => {} };
   }
 
   openBody(): BodyOpening {
-    throw new Error("a request that another process answers is read whole");
+    throw new Error("the body of a routed request must be read whole");
   }
 
   onClientGone(listener: () => void): void {
     this.#onClientGone = listener;
   }
 
-  /** The client has disconnected, or the worker has died. */
-  leave(): void {
+  /** Reports that the client has disconnected or the worker has died. */
+  clientLeft(): void {
     if (this.#clientGone) return;
     this.#clientGone = true;
     this.#onClientGone();
@@ -166,51 +209,72 @@ export class RoutedExchange implements Exchange {
     this.#replaced = { prefix, headers };
   }
 
-  begin(): void {
-    this.#never();
+  begin(status: number, headers: HeaderList): void {
+    if (this.#status !== null || this.#clientGone) return;
+    this.#setStatus(status);
+    this.#head = { status, headers, replaced: this.#replacedAtHead };
   }
-  write(): boolean {
-    return this.#never();
+
+  /**
+   * Sends the next part of the answer to the worker. Always returns false, because only the worker knows when the
+   * client accepts more.
+   */
+  write(bytes: Uint8Array): boolean {
+    const head = this.#head;
+    this.#head = null;
+    void this.#worker.sendPart(head, bytes).then(() => this.#onDrain());
+    return false;
   }
-  onDrain(): void {
-    this.#never();
+
+  onDrain(listener: () => void): void {
+    this.#onDrain = listener;
   }
+
   end(): void {
-    this.#never();
+    this.#answered ??= { kind: "end" };
   }
+
   breakOff(): void {
-    this.#never();
+    this.#answered = { kind: "broken" };
   }
 
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void {
-    this.#give(status, { kind: "answer", status, headers, body });
+    this.#setAnswer(status, { kind: "answer", status, headers, body });
   }
 
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
-    this.#give(refusalAnswer(refusal).status, { kind: "refusal", refusal, headers: extraHeaders });
+    this.span?.note({ refusal: refusal.code });
+    this.#setAnswer(refusalAnswer(refusal).status, {
+      kind: "refusal",
+      refusal,
+      request: this.recordAs,
+      headers: extraHeaders,
+    });
   }
 
   /** Returns the answer for the worker, once the handler is done. */
   result(summary: Summary): RoutedAnswer {
-    return this.#answered === null
-      ? { kind: "none", summary }
-      : { ...this.#answered, replaced: this.#replacedThen, summary };
+    const answered = this.#answered;
+    if (answered === null) return { kind: "none", summary };
+    if (answered.kind === "broken") return { kind: answered.kind, summary };
+    if (answered.kind === "end") return { kind: answered.kind, head: this.#head, summary };
+    return { ...answered, replaced: this.#replacedAtHead, summary };
   }
 
-  #give(status: number, answered: Answered): void {
-    if (this.#answered !== null || this.#clientGone) return;
-    this.#status = status;
+  #setAnswer(status: number, answered: HandlerAnswer): void {
+    if (this.#status !== null || this.#clientGone) return;
+    this.#setStatus(status);
     this.#answered = answered;
-    if (this.#replaced !== null)
-      this.#replacedThen = { prefix: this.#replaced.prefix, headers: this.#replaced.headers() };
   }
 
-  #never(): never {
-    throw new Error("a request that another process answers is answered whole");
+  #setStatus(status: number): void {
+    this.#status = status;
+    if (this.#replaced !== null)
+      this.#replacedAtHead = { prefix: this.#replaced.prefix, headers: this.#replaced.headers() };
   }
 }
 
-/** Returns a name by which a route is found in another list. */
+/** Returns a name that identifies the same route in the primary and in its workers. */
 export function routeName({ method, path }: Pick<Route, "method" | "path">): string {
   return `${method} ${path}`;
 }

@@ -1,17 +1,11 @@
 import type { LoadedCatalogue } from "../../catalogue/catalogue.ts";
 import type { BodyMemory } from "../http/body.ts";
-import type { Route } from "../http/http-app.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Events } from "../../ports/events.ts";
-import type { Log } from "../../ports/log.ts";
-import type { TaskOwner } from "../../request/task-ownership.ts";
 import type { Slot } from "../../request/limits.ts";
-import type { RequestSteps } from "../../request/metered-request.ts";
-import type { SettleParams } from "../../request/settle.ts";
 import { holdColumns } from "../../ledger/charge-columns.ts";
 import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
-import type { Work } from "../work.ts";
+import type { HttpFrontDeps } from "../http-front.ts";
+import type { BuiltRoutes } from "../routes.ts";
 import type { Handlers } from "./link.ts";
 import { RoutedExchange } from "./routed-requests.ts";
 import type {
@@ -24,47 +18,42 @@ import type {
   WorkerLink,
 } from "./protocol.ts";
 
-export interface WorkerHandlerDeps {
+export interface WorkerHandlerDeps extends Pick<
+  HttpFrontDeps,
+  "routes" | "events" | "clock" | "work" | "isLedgerWritable"
+> {
   readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions">;
-  readonly isLedgerWritable: () => Promise<boolean>;
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
-    settle(params: SettleParams): Promise<void>;
-    readonly taskOwner: TaskOwner;
-  };
-  readonly events: Events;
-  /** Counts requests and streams that ended with their process. */
+  readonly shared: BuiltRoutes["shared"];
+  /** Subtracts the requests and streams that ended with their worker process from the active ones. */
   readonly lost: (requests: number, streams: number) => void;
   readonly bodyMemory: BodyMemory;
-  readonly routes: readonly Route[];
   readonly catalogue: () => LoadedCatalogue;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly work: Work;
-  /** Resolves when every worker has applied the changes up to now. */
+  /** Resolves when every worker has applied the changes up to now, at the latest after a second. */
   readonly changesApplied: () => Promise<void>;
 }
 
-type HandledCalls = Omit<PrimaryCalls, "hello" | "ready" | "took">;
+type HandledCalls = Omit<PrimaryCalls, "hello" | "ready" | "receivedConnection">;
 
 /**
- * Handles the calls of one worker in the primary, and remembers what the worker would leave behind. When it dies, its slots
- * and its memory are released, and its holds are posted as assumed, like those of a proxy that died.
+ * Handles the calls of one worker in the primary, and records the worker's slots, memory and holds. If the worker dies,
+ * the handler releases the slots and memory. It posts the holds as assumed, like the holds of a proxy that died.
  */
 export class WorkerHandler {
   readonly handlers: Handlers<HandledCalls>;
   readonly #deps: WorkerHandlerDeps;
-  readonly #link: () => WorkerLink;
-  /** Commands of holds that are placed or about to be, and not ended, by the charge's id. */
+  readonly #link: WorkerLink;
+  /** Commands of all open holds, including holds that are being placed, by charge id. */
   readonly #holds = new Map<string, HoldCommand>();
+  /** Slots by the worker's number for them. A slot stays here until the worker has left it and settled its tokens. */
   readonly #slots = new Map<number, { readonly slot: Slot; isReserved: boolean; hasLeft: boolean }>();
   readonly #exchanges = new Map<string, RoutedExchange>();
   /** Commands that are not written yet. */
   readonly #writing = new Set<Promise<unknown>>();
   readonly #running = { requests: 0, streams: 0 };
-  #lent = 0;
+  #acquiredBytes = 0;
   #isClosed = false;
 
-  constructor(deps: WorkerHandlerDeps, link: () => WorkerLink) {
+  constructor(deps: WorkerHandlerDeps, link: WorkerLink) {
     this.#deps = deps;
     this.#link = link;
     const { shared, store } = deps;
@@ -96,7 +85,7 @@ export class WorkerHandler {
       taskOwner: (taskId) => shared.taskOwner(taskId),
       claimTask: async (claim) => {
         const claimed = await shared.claimTask(claim);
-        // From now on the task settles the hold, not its worker.
+        // From now on, the task settles the hold, not the worker.
         if (claimed === "bound") this.#holds.delete(claim.charge);
         return claimed;
       },
@@ -104,19 +93,22 @@ export class WorkerHandler {
       release: (bytes) => this.#release(bytes),
       event: (event) => this.#event(event),
       answer: (request) => this.#answer(request),
-      clientGone: (id) => this.#exchanges.get(id)?.leave(),
+      clientGone: (id) => this.#exchanges.get(id)?.clientLeft(),
     };
   }
 
-  /** Call it when the worker has ended. Posts the holds it left, and returns how many there were. */
+  /**
+   * Releases everything that the ended worker had, and posts its open holds. Returns how many requests it had in
+   * flight, and how many holds were posted.
+   */
   async close(): Promise<{ readonly requests: number; readonly holds: number }> {
     this.#isClosed = true;
     const { requests, streams } = this.#running;
     this.#deps.lost(requests, streams);
-    for (const exchange of this.#exchanges.values()) exchange.leave();
+    for (const exchange of this.#exchanges.values()) exchange.clientLeft();
     for (const { slot } of this.#slots.values()) slot.leave();
-    this.#deps.bodyMemory.give(this.#lent);
-    // The commands that it had sent are written first: a settlement among them is the true one.
+    this.#deps.bodyMemory.release(this.#acquiredBytes);
+    // Wait for the commands that the worker sent: a settlement among them has the true amount.
     await Promise.allSettled(this.#writing);
     const holds = [...this.#holds.values()];
     await Promise.all(holds.map((hold) => this.#postAssumed(hold)));
@@ -132,22 +124,25 @@ export class WorkerHandler {
       const outcome: Outcome = answer.ok
         ? { kind: "done", reply: answer.reply }
         : { kind: "unavailable", message: answer.message };
-      this.#note(command, answer.ok, answer.ok && answer.reply.ok);
+      this.#trackHold(command, answer.ok, answer.ok && answer.reply.ok);
       return outcome;
     } catch (error) {
-      this.#note(command, false, false);
+      this.#trackHold(command, false, false);
       return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
     } finally {
       this.#writing.delete(writing);
     }
   }
 
-  /** Keeps track of holds after the ledger's answer, where there is one. */
-  #note(command: RequestCommand, isAnswered: boolean, isDone: boolean): void {
-    if (command[0] === "streams") return;
+  /**
+   * Updates the open holds after a command. `isAnswered` is false if the ledger did not answer. `isDone` is true if the
+   * command succeeded.
+   */
+  #trackHold(command: RequestCommand, isAnswered: boolean, isDone: boolean): void {
+    if (command[0] === "run") return;
     const [op, id] = command;
     if (op === "hold" && isDone && this.#isClosed) {
-      // Its worker never received the answer, so nothing was sent.
+      // The worker never received the answer, so the request was not forwarded.
       void this.#deps.store.commands
         .submit(voidCommand(id, "not_sent", unseenEnd(this.#deps.clock.now())))
         .catch(() => undefined);
@@ -156,7 +151,7 @@ export class WorkerHandler {
     if (isOver) this.#holds.delete(id);
   }
 
-  /** Posts a hold as a recovery does; it is counted like every other charge. */
+  /** Posts a hold as assumed, as a recovery does. Metrics count the charge like every other. */
   async #postAssumed(command: HoldCommand): Promise<void> {
     const { store, clock, catalogue, shared } = this.#deps;
     const [, id, values] = command;
@@ -197,7 +192,7 @@ export class WorkerHandler {
     return { ...reply, headers: held.slot.headers() };
   }
 
-  /** May come after the slot was left: a response is metered once its client has it. */
+  /** Settles the tokens of a slot. The slot may already be left: a response is metered after the client received it. */
   #settleTokens(id: number, used: number | null): void {
     const held = this.#slots.get(id);
     if (held === undefined) return;
@@ -217,8 +212,8 @@ export class WorkerHandler {
   async #acquire(needed: number, wanted: number): Promise<number> {
     const { bodyMemory } = this.#deps;
     for (const bytes of [wanted, needed]) {
-      if (!(await bodyMemory.take(bytes))) continue;
-      this.#lent += bytes;
+      if (!(await bodyMemory.acquire(bytes))) continue;
+      this.#acquiredBytes += bytes;
       if (this.#isClosed) this.#release(bytes);
       return bytes;
     }
@@ -226,24 +221,17 @@ export class WorkerHandler {
   }
 
   #release(bytes: number): void {
-    this.#lent -= bytes;
-    this.#deps.bodyMemory.give(bytes);
+    this.#acquiredBytes -= bytes;
+    this.#deps.bodyMemory.release(bytes);
   }
 
   #event([name, given]: EventCall): void {
-    const { events } = this.#deps;
-    if (name === "requestStarted") {
-      this.#running[given === "stream" ? "streams" : "requests"]++;
-      events.requestStarted(given);
-    } else if (name === "requestEnded") {
+    if (name === "requestStarted") this.#running[given === "stream" ? "streams" : "requests"]++;
+    if (name === "requestEnded") {
       this.#running.requests--;
       if (given.stream) this.#running.streams--;
-      events.requestEnded(given);
-    } else if (name === "admitted") events.admitted(given);
-    else if (name === "refused") events.refused(given);
-    else if (name === "unknownFields") events.unknownFields(given);
-    else if (name === "streamBurst") events.streamBurst(given);
-    else events.posted(given);
+    }
+    (this.#deps.events[name] as (event: typeof given) => void)(given);
   }
 
   async #answer(request: RoutedRequest): Promise<RoutedAnswer> {
@@ -251,17 +239,17 @@ export class WorkerHandler {
     const route = routes[request.route];
     if (route === undefined) throw new Error(`there is no route ${request.route}`);
     const { id } = request;
-    const readBody = (limitBytes: number | null) =>
-      this.#link()
-        .ask("readBody", { id, limitBytes })
-        .catch(() => ({ ok: false, refusal: null }) as const);
-    const exchange = new RoutedExchange(request, clock, readBody);
+    const exchange: RoutedExchange = new RoutedExchange(request, clock, {
+      readBody: (limitBytes) =>
+        this.#link.ask("readBody", { id, limitBytes }).catch(() => ({ ok: false, refusal: null }) as const),
+      sendPart: (head, bytes) => this.#link.ask("sendPart", { id, head, bytes }).catch(() => exchange.clientLeft()),
+    });
     this.#exchanges.set(id, exchange);
     const answering = route.handler(exchange);
     work.add(answering.then(() => undefined));
     try {
       const summary = await answering;
-      // A key that is reported as revoked must be revoked at every worker.
+      // If the answer says that a key is revoked, every worker must already refuse it.
       await changesApplied();
       return exchange.result(summary);
     } finally {

@@ -1,6 +1,5 @@
 import cluster, { type Worker } from "node:cluster";
 import { createServer, type Socket } from "node:net";
-import { fileURLToPath } from "node:url";
 import type { Settings } from "../../config/settings.ts";
 import { BodyAllowance } from "../http/body.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
@@ -8,9 +7,10 @@ import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
 import { sleep } from "../../platform/loop.ts";
+import { moduleAddress, processEntry } from "../../platform/thread.ts";
 import {
-  lameDuckMs,
-  lastWordsMs,
+  drainAcceptingMs,
+  errorEventsMs,
   listen,
   settledOrStuck,
   type Front,
@@ -18,39 +18,46 @@ import {
   type HttpFrontDeps,
 } from "../http-front.ts";
 import { WorkerHandler, type WorkerHandlerDeps } from "./worker-handler.ts";
-import { Link, type Handlers } from "./link.ts";
+import { Link } from "./link.ts";
 import { packSettings, workerCount } from "./settings.ts";
-import type { PrimaryCalls, Start, WorkerCalls, WorkerLink } from "./protocol.ts";
+import type { Start, WorkerCalls, WorkerLink } from "./protocol.ts";
 
 export interface WorkerPoolDeps
   extends Omit<HttpFrontDeps, "bodyMemory">, Omit<WorkerHandlerDeps, "bodyMemory" | "changesApplied" | "routes"> {
   readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions" | "changes">;
-  /** Calls back whenever other prices are in force. */
+  /** Calls the listener when the prices change. */
   readonly onPrices: (listener: () => void) => void;
 }
 
-/** The worker is a .ts file in a checkout and a .js file in the package. */
-const entry = new URL(import.meta.url.endsWith(".ts") ? "./entry.ts" : "./entry.js", import.meta.url);
-
-/** Workers in a row that may end before they are ready. Then the pool fails: at the start, and later if no worker is ready. */
+/**
+ * Number of failed starts in a row that make the pool fail. A start fails if the worker ends before it is ready. The
+ * pool fails only while it starts itself, or if no worker is ready.
+ */
 const failedStartsMax = 3;
-/** Pause after the death of a worker that has only just started; it doubles each time. Milliseconds. */
+/**
+ * First pause before a worker that ended soon after its start is replaced, in milliseconds. The pause doubles each
+ * time.
+ */
 const firstPauseMs = 100;
+/** Longest pause before a worker is replaced, in milliseconds. */
 const longestPauseMs = 5_000;
-/** A worker that lived this long is replaced at once. Milliseconds. */
-const soundMs = 10_000;
-/** Time for a worker to return its metrics. Milliseconds. */
+/** Uptime after which a worker that ends is replaced at once, in milliseconds. */
+const stableAfterMs = 10_000;
+/** Longest wait for a worker's metrics, in milliseconds. */
 const metricsMs = 2_000;
-/** Time for a worker to apply a change; one that hangs delays no one for longer. Milliseconds. */
+/** Longest wait for a worker to apply a change, in milliseconds. A worker that hangs delays answers by no more. */
 const changeMs = 1_000;
-/** Time to read the last messages of a dead worker. Milliseconds. */
+/** Longest time to read the last messages of a dead worker, in milliseconds. */
 const lastReadMs = 250;
-/** A draining primary stops listening this long before its workers: by then they have taken its last connections. Milliseconds. */
+/**
+ * Time for which workers still accept connections after a draining primary has stopped listening, in milliseconds. In
+ * this time, they receive the primary's last connections.
+ */
 const handOverMs = 50;
-/** Time for a worker to end after its time to drain, before it is killed. Milliseconds. */
+/** Time after the longest drain, or after `cutOff`, until a worker that still runs is killed, in milliseconds. */
 const endMs = 10_000;
 
-/** Listens, and starts the workers. Resolves when all can answer. */
+/** Listens, and starts the workers. Resolves when all workers can answer. */
 export async function openWorkerPool(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
   const pool = new WorkerPool(settings, deps);
   const problem = await pool.start();
@@ -66,9 +73,9 @@ interface Member {
   readonly handler: WorkerHandler;
   readonly startedAt: number;
   isReady: boolean;
-  /** A connection that was sent to it and that it has not taken yet. If it dies, another worker gets it. */
+  /** Connection that was sent to the worker but not received yet. If the worker dies, another worker gets it. */
   inTransit: Socket | null;
-  /** Resolves when its process has ended and its last messages are read. */
+  /** Resolves when the worker's process has ended and its last messages are read. */
   readonly ended: Promise<void>;
 }
 
@@ -83,18 +90,18 @@ class WorkerPool implements Front {
   readonly #size: number;
   readonly #bodyMemory: BodyAllowance;
   readonly #members = new Map<number, Member>();
-  /** Connections that were sent to no worker yet. */
+  /** Connections that are not sent to a worker yet. */
   readonly #waiting: Socket[] = [];
   readonly #server = createServer({ pauseOnConnect: true, noDelay: true }, (connection) => {
     this.#waiting.push(connection);
     this.#handOut();
   });
-  /** Index of the next connection's worker, among those that are free. */
+  /** Counter that selects the next connection's worker among the free workers. */
   #turn = 0;
   #url = "";
   #failedStarts = 0;
   #quickDeaths = 0;
-  /** True once all have been ready at the same time. */
+  /** True once all workers have been ready. */
   #isReady = false;
   #isEnding = false;
   #changesApplied: Promise<void> = Promise.resolve();
@@ -110,16 +117,17 @@ class WorkerPool implements Front {
     this.#log = deps.log;
     this.#size = workerCount(settings);
     this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax);
-    cluster.setupPrimary({ exec: fileURLToPath(entry), args: [], serialization: "advanced" });
+    const args = [moduleAddress(new URL("./process.ts", import.meta.url))];
+    cluster.setupPrimary({ exec: processEntry, args, serialization: "advanced" });
     this.#unlisten = deps.store.changes.onChange(() => this.#spreadChange());
-    deps.onPrices(() => this.#notifyAll("prices", deps.catalogue().parts));
+    deps.onPrices(() => this.#notifyAll("prices", deps.catalogue().data));
   }
 
   get url(): string {
     return this.#url;
   }
 
-  /** Returns null when all are ready; otherwise the reason why they never will be. */
+  /** Starts all workers. Returns null when all are ready, or the reason why they cannot start. */
   async start(): Promise<string | null> {
     const listening = await listen(this.#server, this.#settings.listen);
     if (!listening.ok) return listening.problem;
@@ -134,11 +142,11 @@ class WorkerPool implements Front {
     const { work, clock, stopForwarding } = this.#deps;
     this.#isEnding = true;
     const { drainMs } = this.#settings.listen;
-    const limitMs = drainMs + lastWordsMs + endMs;
-    this.#clock.after(Math.max(0, Math.min(lameDuckMs, drainMs) - handOverMs), () => this.#server.close());
+    const limitMs = drainMs + errorEventsMs + endMs;
+    this.#clock.after(Math.max(0, Math.min(drainAcceptingMs, drainMs) - handOverMs), () => this.#server.close());
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "drain", limitMs)));
     stopForwarding();
-    await Promise.race([work.done(), sleep(clock, lastWordsMs)]);
+    await Promise.race([work.done(), sleep(clock, errorEventsMs)]);
     await this.cutOff();
   }
 
@@ -165,7 +173,10 @@ class WorkerPool implements Front {
     return new Map((await Promise.all(asked)).sort(([a], [b]) => Number(a) - Number(b)));
   };
 
-  /** Sends connections to the workers in turn, one at a time to each: answers of the ledger would wait behind many. */
+  /**
+   * Sends connections to the workers in turn. Each worker receives one at a time, because several would delay the
+   * ledger's answers to the worker.
+   */
   #handOut(): void {
     for (;;) {
       const free = [...this.#members.values()].filter(({ isReady, inTransit }) => isReady && inTransit === null);
@@ -173,18 +184,19 @@ class WorkerPool implements Front {
       const connection = member && this.#waiting.shift();
       if (member === undefined || connection === undefined) return;
       member.inTransit = connection;
-      // It is kept open here until the worker has taken it: if that dies first, another worker gets it.
+      // Keep the connection open here until the worker has received it. If the worker dies first, another worker gets
+      // it.
       member.worker.send({ kind: "connection" }, connection, { keepOpen: true }, () => undefined);
     }
   }
 
-  #took(member: Member): void {
+  #onReceived(member: Member): void {
     member.inTransit?.destroy();
     member.inTransit = null;
     this.#handOut();
   }
 
-  /** Keeps a worker of this number running. Resolves when it, or its replacement, is ready. */
+  /** Keeps a worker with this number running. Resolves when the worker, or its replacement, is ready. */
   async #keep(number: number): Promise<void> {
     const ready = Promise.withResolvers<void>();
     const begin = (): void => {
@@ -195,7 +207,7 @@ class WorkerPool implements Front {
         if (member.inTransit !== null) this.#waiting.unshift(member.inTransit);
         this.#handOut();
         const pauseMs = this.#pauseAfter(member);
-        this.#deps.work.add(this.#clearAway(member));
+        this.#deps.work.add(this.#settleHolds(member));
         if (pauseMs > 0) await sleep(this.#clock, pauseMs);
         begin();
       });
@@ -206,16 +218,11 @@ class WorkerPool implements Front {
 
   #fork(number: number, onReady: () => void): Member {
     const worker = cluster.fork();
-    const { handler, link } = this.#connect(worker, number, {
-      ready: () => {
-        member.isReady = true;
-        this.#failedStarts = 0;
-        this.#log.info({ worker: number, pid: worker.process.pid }, "a worker listens");
-        onReady();
-        this.#handOut();
-      },
-      took: () => this.#took(member),
-    });
+    const link: WorkerLink = new Link((message) => void worker.send(message, () => undefined));
+    const handler = new WorkerHandler(
+      { ...this.#deps, bodyMemory: this.#bodyMemory, changesApplied: () => this.#changesApplied },
+      link,
+    );
     const member: Member = {
       number,
       worker,
@@ -226,6 +233,19 @@ class WorkerPool implements Front {
       inTransit: null,
       ended: this.#endOf(worker),
     };
+    link.handle({
+      ...handler.handlers,
+      hello: () => this.#startOf(number),
+      ready: () => {
+        member.isReady = true;
+        this.#failedStarts = 0;
+        this.#log.info({ worker: number, pid: worker.process.pid }, "a worker is ready");
+        onReady();
+        this.#handOut();
+      },
+      receivedConnection: () => this.#onReceived(member),
+    });
+    worker.on("message", (message) => link.receive(message));
     this.#members.set(number, member);
     return member;
   }
@@ -239,27 +259,6 @@ class WorkerPool implements Front {
     if (worker.process.connected) worker.process.disconnect();
   }
 
-  #connect(
-    worker: Worker,
-    number: number,
-    own: Pick<Handlers<PrimaryCalls>, "ready" | "took">,
-  ): Pick<Member, "handler" | "link"> {
-    const handler = new WorkerHandler(
-      { ...this.#deps, bodyMemory: this.#bodyMemory, changesApplied: () => this.#changesApplied },
-      () => link,
-    );
-    const link: WorkerLink = new Link<WorkerCalls, PrimaryCalls>(
-      (message) => void worker.send(message, () => undefined),
-      {
-        ...handler.handlers,
-        ...own,
-        hello: () => this.#startOf(number),
-      },
-    );
-    worker.on("message", (message) => link.receive(message));
-    return { handler, link };
-  }
-
   #startOf(number: number): Start {
     const routes = this.#deps.routes.map(({ method, path }) => ({ method, path }));
     return {
@@ -267,21 +266,21 @@ class WorkerPool implements Front {
       workers: this.#size,
       routes,
       settings: packSettings(this.#settings),
-      prices: this.#deps.catalogue().parts,
+      prices: this.#deps.catalogue().data,
     };
   }
 
-  /** Milliseconds to wait before a worker that has ended is replaced. */
+  /** Returns the pause before an ended worker is replaced, in milliseconds. Fails the pool at `failedStartsMax`. */
   #pauseAfter({ number, isReady, startedAt, worker }: Member): number {
     if (this.#isEnding) return 0;
     if (!isReady) this.#failedStarts++;
-    const isQuick = this.#clock.monotonic() - startedAt < soundMs;
+    const isQuick = this.#clock.monotonic() - startedAt < stableAfterMs;
     this.#quickDeaths = isQuick ? this.#quickDeaths + 1 : 0;
     const { exitCode, signalCode } = worker.process;
     const noneIsReady = ![...this.#members.values()].some((other) => other.isReady);
     if (this.#failedStarts >= failedStartsMax && (noneIsReady || !this.#isReady)) {
       this.#fail(
-        `no worker can be started: ${this.#failedStarts} in a row ended before they were ready, the last with ${signalCode ?? `exit code ${exitCode}`}`,
+        `no worker can start: ${this.#failedStarts} in a row ended before they were ready, the last with ${signalCode ?? `exit code ${exitCode}`}`,
       );
     }
     this.#log.error(
@@ -291,18 +290,18 @@ class WorkerPool implements Front {
     return isQuick ? Math.min(firstPauseMs * 2 ** (this.#quickDeaths - 1), longestPauseMs) : 0;
   }
 
-  /** Settles the holds that a worker left. */
-  async #clearAway({ number, link, handler }: Member): Promise<void> {
+  /** Settles the open holds of an ended worker. */
+  async #settleHolds({ number, link, handler }: Member): Promise<void> {
     link.close();
     const { requests, holds } = await handler.close();
     if (requests > 0 || holds > 0)
       this.#log.warn(
         { worker: number, requests, holds },
-        "requests ended with their worker: its holds were posted as assumed",
+        "a worker ended with requests in flight: their holds were posted as assumed",
       );
   }
 
-  /** Asks a worker to end, and kills it when it does not. */
+  /** Asks a worker to end, and kills it if it does not end in time. */
   async #end({ worker, link, ended }: Member, how: "drain" | "cutOff", limitMs: number): Promise<void> {
     const done = link.ask(how, null).catch(() => undefined);
     const timer = this.#clock.after(limitMs, () => worker.process.kill("SIGKILL"));

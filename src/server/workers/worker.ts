@@ -3,163 +3,185 @@ import { catalogueOf, type LoadedCatalogue } from "../../catalogue/catalogue.ts"
 import type { Settings } from "../../config/settings.ts";
 import { invariant } from "../../core/assert.ts";
 import { createGateway } from "../../gateway/gateway.ts";
-import { dashboardRoutes } from "../http/dashboard/files.ts";
-import type { Route } from "../http/http-app.ts";
+import { dashboardRoutes, frontRoute } from "../http/dashboard/files.ts";
+import { type Route, Work } from "../http/http-app.ts";
 import { healthz } from "../http/operations.ts";
 import { createLog } from "../../platform/log.ts";
 import { createProcessMetrics } from "../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import { createAuthenticator, createKeyring } from "../../request/authenticate.ts";
-import { createMask } from "../../request/mask.ts";
+import { createMask } from "../../request/response.ts";
 import { isRouted } from "../../request/task-routes.ts";
 import { ChangeListeners } from "../../ledger/queued-store.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { createTokenCounter } from "../../platform/tokens/token-counter.ts";
-import { buildHttpFront, type Front } from "../http-front.ts";
-import { dashboardFolder } from "../package.ts";
-import { tuneRuntime } from "../runtime.ts";
+import { buildHttpFront, type Front, type HttpFrontDeps } from "../http-front.ts";
+import { dashboardFolder, packageVersion } from "../package.ts";
+import { growUnderLoad, tuneRuntime } from "../runtime.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
 import { routedPath } from "../tasks.ts";
-import { Work } from "../work.ts";
-import { LentBodyMemory } from "./lent-memory.ts";
+import { openTracing } from "../tracing.ts";
+import { readStoredUsers } from "../../wire/headers.ts";
+import { createRemoteLedger, createRemoteLimiter, remoteKeys, WorkerBodyMemory } from "./remote.ts";
 import { Link } from "./link.ts";
-import { createRemoteLedger, remoteKeys } from "./remote-ledger.ts";
-import { createRemoteLimiter } from "./remote-limiter.ts";
 import { RoutedRequests, routeName } from "./routed-requests.ts";
 import { unpackSettings } from "./settings.ts";
-import type { EventCall, PrimaryCalls, PrimaryLink, Start, WorkerCalls } from "./protocol.ts";
+import { workerEvents, type EventCall, type PrimaryLink, type Start } from "./protocol.ts";
 
-/** Runs a worker until its primary disconnects it, or dies. */
-export async function runWorker(): Promise<void> {
-  // A terminal and a service manager signal all processes of a group. A worker obeys its primary alone.
+/** Runs a worker until its primary disconnects it or dies. */
+async function runWorker(): Promise<void> {
+  // Terminals and service managers signal all processes of a group, but only the primary may end a worker.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => undefined);
   tuneRuntime();
   const changes = new ChangeListeners();
   const metrics = createProcessMetrics();
-  let catalogue: LoadedCatalogue | null = null;
-  let front: WorkerFront | null = null;
-  let routed: RoutedRequests | null = null;
-  const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>(
-    (message) => void process.send?.(message, undefined, undefined, () => undefined),
-    {
-      changed: () => changes.notify(),
-      prices: (parts) => void (catalogue = catalogueOf(parts)),
-      drain: async () => await front?.drain(),
-      cutOff: async () => await front?.cutOff(),
-      readBody: async ({ id, limitBytes }) => (await routed?.readBody(id, limitBytes)) ?? { ok: false, refusal: null },
-      metrics: () => metrics.read(),
-    },
-  );
-  process.on("message", (message, connection) => {
-    if (Array.isArray(message)) return link.receive(message);
-    link.notify("took", null);
-    if (connection instanceof Socket) front?.take(connection);
+  const link: PrimaryLink = new Link((message) => void process.send?.(message, undefined, undefined, () => undefined));
+  link.handle({
+    changed: () => changes.notify(),
+    metrics: () => metrics.read(),
+    // Until its server is open, a worker has no requests that must end.
+    drain() {},
+    cutOff() {},
   });
-  // The primary has disconnected it, or has died: no one is left to hold for a request.
+  process.on("message", (message) => {
+    if (Array.isArray(message)) link.receive(message);
+  });
+  // The primary has disconnected this worker or has died. Without a primary, no amount can be held for a request.
   process.on("disconnect", () => process.exit());
 
   const start = await link.ask("hello", null);
   process.title = `farebox worker ${start.number}`;
-  catalogue = catalogueOf(start.prices);
-  routed = new RoutedRequests(link, systemClock());
-  const prices = () => catalogue ?? catalogueOf(start.prices);
-  front = openFront(unpackSettings(start.settings), start, { link, changes, routed, prices });
+  let catalogue = catalogueOf(start.prices);
+  link.handle({ prices: (parts) => void (catalogue = catalogueOf(parts)) });
+  const { serve, drain, cutOff } = await openFront(start, { link, changes, prices: () => catalogue });
+  link.handle({ drain, cutOff });
+  process.on("message", (message, connection) => {
+    if (Array.isArray(message)) return;
+    link.notify("receivedConnection", null);
+    if (connection instanceof Socket) serve(connection);
+  });
+  growUnderLoad();
   link.notify("ready", null);
 }
 
 interface FrontDeps {
   readonly link: PrimaryLink;
   readonly changes: ChangeListeners;
-  readonly routed: RoutedRequests;
   readonly prices: () => LoadedCatalogue;
 }
 
 interface WorkerFront extends Pick<Front, "drain" | "cutOff"> {
   /** Answers the requests of a connection. */
-  take(connection: Socket): void;
+  serve(connection: Socket): void;
 }
 
-/** Builds a worker's server: metered requests are answered here, all others by the primary. */
-function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: FrontDeps): WorkerFront {
-  const { address, apiKey } = settings.gateway;
-  invariant(address !== null && apiKey !== null, "a primary has a gateway");
+/**
+ * Builds a worker's server. The worker answers metered requests and the other routes of `openSteps`; the primary
+ * answers all other requests.
+ */
+async function openFront(start: Start, deps: FrontDeps): Promise<WorkerFront> {
+  const settings = unpackSettings(start.settings);
+  const { link, prices } = deps;
   const clock = systemClock();
-  const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true, worker: start.number });
-  const gateway = createGateway(settings.gateway.engine, {
-    baseUrl: address.origin + address.basePath,
-    apiKey: apiKey.reveal(),
-    clock,
-  });
-  const work = new Work();
+  const isTerminal = process.stderr.isTTY === true;
+  const log = await createLog({ level: settings.logLevel, isTerminal, worker: start.number });
   const events = remoteEvents(link);
-  const keyring = createKeyring({ ...remoteKeys(link), changes, clock });
-  const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
-  const { steps, forwarder } = buildSteps(settings, {
-    clock,
-    log,
-    events,
-    authenticate,
-    gateway,
-    work,
-    limiter: createRemoteLimiter(link),
-    balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
-    ledger: createRemoteLedger(link),
-    taskOwner: (taskId) => link.ask("taskOwner", taskId),
-    claimTask: (claim) => link.ask("claimTask", claim),
-    keys: remoteKeys(link).keys,
-    mask: createMask(apiKey.reveal()),
-    tokens: createTokenCounter(),
-    catalogue: prices,
-  });
-  const own: readonly Route[] = [
-    ...meteredRoutes(steps),
-    ...modelRoutes({ authenticate, catalogue: prices, clock }),
-    ...dashboardRoutes({ folder: dashboardFolder }),
-    { method: "get", path: "/healthz", handler: healthz },
-    ...passedRoutes(settings, steps, prices),
-  ];
+  const work = new Work();
+  const { routes: own, gateway, forwarder, tracing } = await openSteps(settings, { ...deps, clock, log, events, work });
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
+  const routed = new RoutedRequests(link, clock);
+  link.handle({
+    readBody: ({ id, limitBytes }) => routed.readBody(id, limitBytes),
+    sendPart: (part) => routed.sendPart(part),
+  });
   const { server, ...ending } = buildHttpFront(settings, {
     routes: start.routes.map((route, index) => {
-      const isMine = route.path === routedPath ? { isMine: isRouted(prices) } : {};
-      return ownByName.get(routeName(route)) ?? { ...route, ...isMine, handler: routed.handler(index) };
+      const accepts = route.path === routedPath ? { accepts: isRouted(prices) } : {};
+      return ownByName.get(routeName(route)) ?? { ...route, ...accepts, handler: routed.handler(index) };
     }),
     events,
     log,
     clock,
     work,
     gateway,
-    bodyMemory: new LentBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
+    bodyMemory: new WorkerBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
   });
-  // Its timeouts begin with this event. The primary listens for it.
+  // The server's timeouts start with this event. The server never listens: the primary does.
   server.emit("listening");
-  const take = (connection: Socket) => {
-    server.emit("connection", connection);
-    connection.resume();
+  return {
+    serve(connection) {
+      server.emit("connection", connection);
+      connection.resume();
+    },
+    cutOff: ending.cutOff,
+    async drain() {
+      await ending.drain();
+      await tracing?.flush();
+    },
   };
-  return { ...ending, take };
 }
 
-/** Sends the events of a worker's requests to the primary, which counts them. */
+interface StepsDeps extends FrontDeps, Pick<HttpFrontDeps, "clock" | "log" | "events" | "work"> {}
+
+/** Opens the gateway, and builds the routes that a worker answers itself. */
+async function openSteps(settings: Settings, { link, changes, prices, ...deps }: StepsDeps) {
+  const { clock, log, events } = deps;
+  const { address, apiKey } = settings.gateway;
+  invariant(address !== null && apiKey !== null, "a primary has a gateway");
+  const baseUrl = address.origin + address.basePath;
+  const gateway = await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
+  const tracing = await openTracing(settings, { version: packageVersion(), clock, onSent: events.spansSent });
+  const remote = remoteKeys(link);
+  const keyring = createKeyring({ ...remote, changes, clock });
+  const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
+  const { steps, forwarder } = buildSteps(settings, {
+    ...deps,
+    authenticate,
+    gateway,
+    limiter: createRemoteLimiter(link),
+    balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
+    ledger: createRemoteLedger(link),
+    taskOwner: (taskId) => link.ask("taskOwner", taskId),
+    claimTask: (claim) => link.ask("claimTask", claim),
+    keys: remote.keys,
+    mask: createMask(apiKey.reveal()),
+    tokens: createTokenCounter({ log }),
+    tracing,
+    storedUser: await readStoredUsers(settings.access.users, remote.sessions),
+    catalogue: prices,
+  });
+  const routes: readonly Route[] = [
+    ...meteredRoutes(steps),
+    ...modelRoutes({ authenticate, catalogue: prices, clock }),
+    frontRoute,
+    ...dashboardRoutes({ folder: dashboardFolder }),
+    { method: "get", path: "/healthz", handler: healthz },
+    ...passedRoutes(settings, steps, prices),
+  ];
+  return { routes, gateway, forwarder, tracing };
+}
+
+/** Returns event handlers that send the events of a worker's requests to the primary, which counts them. */
 function remoteEvents(link: PrimaryLink): Events {
-  const send = (event: EventCall) => link.notify("event", event);
   const elsewhere = (): never => {
     throw new Error("only the primary has such events");
   };
+  const sent = workerEvents.map((name) => [
+    name,
+    (given: unknown) => link.notify("event", [name, given] as unknown as EventCall),
+  ]);
   return {
-    requestStarted: (kind) => send(["requestStarted", kind]),
-    requestEnded: (event) => send(["requestEnded", event]),
+    ...(Object.fromEntries(sent) as Pick<Events, (typeof workerEvents)[number]>),
+    // The whole key is large, and metrics need only these fields.
     admitted: ({ key, ...admission }) =>
-      send(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
-    refused: (refusal) => send(["refused", refusal]),
-    unknownFields: (event) => send(["unknownFields", event]),
-    streamBurst: (event) => send(["streamBurst", event]),
-    posted: (event) => send(["posted", event]),
+      link.notify("event", ["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
     adminFailed: elsewhere,
     taskEnded: elsewhere,
     ledgerWrote: elsewhere,
     accountRead: elsewhere,
   };
 }
+
+await runWorker();

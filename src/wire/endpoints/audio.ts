@@ -1,12 +1,12 @@
+import { invalid } from "../../core/refusals.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
-import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
+import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
 import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import {
   inspectBody,
-  invalid,
   noParts,
   objectInFull,
   tooManyNames,
@@ -49,7 +49,7 @@ function readSpeechRequest(bytes: Buffer): ModelRequestResult {
   return { ok: true, request };
 }
 
-/** Returns the number of Unicode characters of the text. */
+/** Returns the number of Unicode characters in `input`; the number of bytes of the body if `input` cannot be read. */
 function charactersIn(bytes: Buffer): number {
   const { input } = objectInFull(bytes);
   if (typeof input !== "string") return bytes.length;
@@ -67,31 +67,41 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     model: model.model,
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
-    // The bytes do not show the duration of a sound. The catalogue bounds the part; otherwise the whole context is held.
+    // The bytes do not show the duration of the audio. The catalogue may bound it; otherwise Farebox holds the model's
+    // whole context.
     size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
     unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
     fields: findings,
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: uncounted,
     isUnseen: true,
+    modelDoubt: modelDoubtOf(form),
   };
   return { ok: true, request };
 }
 
-/** Refuses a JSON body: a transcription must be a form. */
-function noForm(): ModelRequestResult {
-  return invalid(null, "this path takes a form (multipart/form-data) with 'model' and 'file'");
+/** Refuses a JSON body, because a transcription must be requested with a form. */
+function refuseJson(): ModelRequestResult {
+  return invalid(null, "this path accepts only a form (multipart/form-data) with 'model' and 'file'");
 }
 
-/** Reads the outline of an answer, which omits a long text. A verbose answer states its duration even without a usage. */
+/** Reads an answer from its outline, which omits long texts. Uses the duration if the answer states no usage. */
 function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsageOf(body) ?? readUsage({ type: "duration", seconds: body["duration"] }),
+    usage: readUsageOf(body) ?? readUsage({ type: "duration", seconds: secondsOf(body["duration"]) }),
     ...answerTerms(body),
     texts: [],
     isAnswer: "text" in body,
   };
+}
+
+/**
+ * Returns the duration of a `verbose_json` answer, in seconds. Converts a duration that is stated as text: "8.47".
+ * Returns any other value unchanged.
+ */
+function secondsOf(duration: unknown): unknown {
+  return typeof duration === "string" && /^\d+(?:\.\d+)?$/.test(duration) ? Number(duration) : duration;
 }
 
 const form: FormReader = { fields: transcriptionFields, read: readTranscriptionForm };
@@ -103,22 +113,20 @@ function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "f
     answersMedia: true,
     answerReader: () => outlineReader(readTranscript),
     transcript: () => mediaTranscript([ending]),
-    maximum: null,
-    askForUsage: null,
     breakEvent: typedRefusalEvent,
   };
 }
 
 export const audioEndpoints: readonly Endpoint[] = [
-  audioAt(
-    "/v1/audio/speech",
-    { fields: speechFields, readRequest: readSpeechRequest, form: null },
-    "speech.audio.done",
-  ),
+  audioAt("/v1/audio/speech", { fields: speechFields, readRequest: readSpeechRequest }, "speech.audio.done"),
   audioAt(
     "/v1/audio/transcriptions",
-    { fields: transcriptionFields, readRequest: noForm, form },
+    { fields: transcriptionFields, readRequest: refuseJson, form },
     "transcript.text.done",
   ),
-  audioAt("/v1/audio/translations", { fields: transcriptionFields, readRequest: noForm, form }, "transcript.text.done"),
+  audioAt(
+    "/v1/audio/translations",
+    { fields: transcriptionFields, readRequest: refuseJson, form },
+    "transcript.text.done",
+  ),
 ];

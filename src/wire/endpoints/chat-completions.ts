@@ -1,3 +1,4 @@
+import { invalid } from "../../core/refusals.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
 import {
@@ -8,7 +9,17 @@ import {
   predictionMembers,
   predictionParts,
 } from "../field-table.ts";
-import { answerTerms, bufferedReader, citesPages, withCitations, type ModelAnswer } from "../model-answer.ts";
+import {
+  answerTerms,
+  bufferedReader,
+  citesPages,
+  withCitations,
+  type ModelAnswer,
+  CollectedOutput,
+  coversOutput,
+  walkMembers,
+  walkOutput,
+} from "../model-answer.ts";
 import { refusalEvent } from "../refusals.ts";
 import { isAscii } from "node:buffer";
 import type { RequestSize } from "../../core/bounds.ts";
@@ -24,13 +35,14 @@ import {
   parseJson,
   replaced,
   textOr,
+  withMember,
   type JsonObject,
 } from "../json.ts";
 import {
   bytesOutside,
+  CountedParts,
   choicesOf,
   inspectBody,
-  invalid,
   listedTools,
   outputLimitOf,
   parseBody,
@@ -38,22 +50,19 @@ import {
   promptClasses,
   requestTerms,
   unboundedFields,
-  unboundTools,
+  unlimitedTools,
   type ModelRequestResult,
   type PromptParts,
   type PromptReader,
 } from "../model-request.ts";
 import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
 import { chatAnswer, choice } from "../output-members.ts";
-import { CollectedOutput, coversOutput, walkMembers, walkOutput } from "../output-walk.ts";
 import { readUsageOf } from "../usage.ts";
 
 export const chatCompletions: Endpoint = {
   route: "/v1/chat/completions",
   fields: chatFields,
   readRequest: readChatRequest,
-  form: null,
-  answersMedia: false,
   answerReader: () => bufferedReader(readChatAnswer),
   transcript: chatTranscript,
   maximum: { api: "chat", fields: ["max_tokens", "max_completion_tokens"], absent: null },
@@ -75,7 +84,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
   const choices = choicesOf(body["n"]);
-  if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  if (choices === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
   const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens", "max_completion_tokens");
   const parts = readParts(body["messages"], findings);
   const tools = listedTools(body["tools"], "tools", clientTools);
@@ -100,8 +109,9 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
       },
       unboundedFields: unbounded,
       ...maximumField,
-      isCutWorthless: [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || asksForForm(body),
-      ...requestTerms(body, tools, unboundTools),
+      isCutWorthless:
+        [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || requiresFormat(body),
+      ...requestTerms(body, tools, unlimitedTools),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
       prompt,
@@ -110,38 +120,31 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
 }
 
 function readParts(messages: readonly unknown[], findings: Findings): PromptParts {
-  const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
+  const found = new CountedParts();
   for (const message of messages) {
+    if (Array.isArray(message)) findings.unknownField("messages", message);
     findings.members("messages", objectOr(message), messageMembers);
     for (const part of partsOf(objectOr(message)["content"]).flatMap(withResult)) {
       const { type, image_url, input_audio, file } = objectOr(part);
       findings.kind("messages.content", part, chatParts);
-      switch (type) {
-        case "image_url":
-          found.images++;
-          found.payloadBytes += payloadLength(isObject(image_url) ? image_url["url"] : image_url);
-          break;
-        case "input_audio":
-          found.audios++;
-          found.payloadBytes += payloadLength(objectOr(input_audio)["data"]);
-          break;
-        case "file":
-          found.files++;
-          found.payloadBytes += payloadLength(objectOr(file)["file_data"]);
-          break;
-      }
+      if (type === "image_url") found.add("images", isObject(image_url) ? image_url["url"] : image_url);
+      else if (type === "input_audio") found.add("audios", objectOr(input_audio)["data"]);
+      else if (type === "file") found.add("files", objectOr(file)["file_data"]);
     }
   }
   return found;
 }
 
-/** Returns a part; for a tool result, also the parts of its content. */
+/** Returns a part, and for a tool result also the parts of its content. */
 function withResult(part: unknown): readonly unknown[] {
   const { type, content } = objectOr(part);
   return type === "tool_result" ? [part, ...partsOf(content)] : [part];
 }
 
-/** Reads the predicted answer. Each choice is billed for the predicted output that does not match the answer. */
+/**
+ * Reads the size of the predicted answer. The gateway bills each choice for the predicted tokens that its answer does
+ * not contain.
+ */
 function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pick<RequestSize, "predictedBytes"> {
   if (stated === undefined || stated === null) return {};
   if (!isObject(stated)) findings.unknownField("prediction", stated);
@@ -150,7 +153,10 @@ function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pic
   return { predictedBytes: bytes.length - bytesOutside(bytes, "prediction") };
 }
 
-/** Returns an upper bound for the growth of parallel results, whose non-ASCII characters are escaped in the prompt. */
+/**
+ * Returns an upper bound for the bytes that escapes add to the results of parallel calls. The prompt contains the
+ * non-ASCII characters of such results as escapes.
+ */
 function escapedBytes(messages: readonly JsonObject[], bytes: Buffer): number {
   if (!messages.some(({ tool_calls }) => listOr(tool_calls).length > 1) || isAscii(bytes)) return 0;
   let isParallel = false;
@@ -167,8 +173,9 @@ function textOfPart(part: unknown): unknown {
 }
 
 /**
- * Returns an upper bound for the bytes that escapes add. An escape takes 6 bytes for a character of 2 or 3 bytes, and 12 for
- * a character of 4. `lengthInFull` returns bytes for a long text, and UTF-16 units for a short one.
+ * Returns an upper bound for the bytes that escapes add to a text. The escape of a character of 2 or 3 bytes has 6
+ * bytes, and that of a character of 4 bytes has 12 bytes. `lengthInFull` counts a long text in bytes, and any other
+ * text in UTF-16 units.
  */
 function escapeGrowth(text: unknown): number {
   if (typeof text !== "string") return 0;
@@ -176,30 +183,32 @@ function escapeGrowth(text: unknown): number {
   return length === text.length ? 4 * length : 2 * length;
 }
 
-/** Returns the length of a payload. Exact for ASCII (base64, addresses), and never more than the bytes of other text. */
-function payloadLength(value: unknown): number {
-  return typeof value === "string" ? lengthInFull(value) : 0;
-}
+/** Fields that require a certain format of the answer, such as JSON. */
+const formatFields = ["guided_json", "guided_grammar", "guided_regex", "structured_outputs"] as const;
 
-/** Fields that require a certain form of the answer, such as JSON. */
-const formFields = ["guided_json", "guided_grammar", "guided_regex", "structured_outputs"] as const;
-
-function asksForForm(body: JsonObject): boolean {
+function requiresFormat(body: JsonObject): boolean {
   const format = body["response_format"];
-  return (format != null && objectOr(format)["type"] !== "text") || formFields.some((name) => body[name] != null);
+  return (format != null && objectOr(format)["type"] !== "text") || formatFields.some((name) => body[name] != null);
 }
 
-function completionClasses(body: JsonObject): TokenClass[] {
-  const completion: TokenClass[] = ["output", "reasoning"];
-  const modalities = listOr(body["modalities"]);
-  if (modalities.includes("audio")) completion.push("audio_output");
-  if (modalities.includes("image")) completion.push("image_output");
-  return completion;
+/** Returns the token classes in which the output can be billed. An unknown modality may be billed as audio or image. */
+function completionClasses({ modalities }: JsonObject): TokenClass[] {
+  const others = [modalities ?? []].flat().filter((name) => name !== "text");
+  const mayBe = (kind: string) => others.some((name) => name === kind || !knownModalities.has(name));
+  return [
+    "output",
+    "reasoning",
+    ...(mayBe("audio") ? (["audio_output"] as const) : []),
+    ...(mayBe("image") ? (["image_output"] as const) : []),
+  ];
 }
+
+const knownModalities: ReadonlySet<unknown> = new Set(["audio", "image"]);
 
 /**
- * Returns a chat request as a tokenizer counts it, without data URLs. `readChatRequest` must have accepted the request,
- * but it does not check long strings. If such a string is not valid JSON, the whole body counts as text.
+ * Returns the content of a chat request that a tokenizer counts, without data URLs. `readChatRequest` must have
+ * accepted the request. `readChatRequest` does not check long strings, so the body may still be invalid JSON. In that
+ * case, the whole body counts as text.
  */
 export function chatTextOf(bytes: Buffer): ChatText {
   const parsed = parseBody(bytes);
@@ -208,7 +217,7 @@ export function chatTextOf(bytes: Buffer): ChatText {
   const texts: string[] = [];
   const tools = new ToolTurns();
   const all = listOr(body["messages"]).map(objectOr);
-  const said = all.filter(({ role }) => role !== "tool" && role !== "function");
+  const messages = all.filter(({ role }) => role !== "tool" && role !== "function");
   for (const message of all) {
     const { role, name, content, tool_calls, function_call } = message;
     if (role !== "tool" && typeof name === "string") texts.push(name);
@@ -225,9 +234,9 @@ export function chatTextOf(bytes: Buffer): ChatText {
   return {
     api: "chat",
     texts,
-    messages: said.length,
-    names: said.filter(({ name }) => typeof name === "string").length,
-    hasSystem: said.some(({ role }) => role === "system" || role === "developer"),
+    messages: messages.length,
+    names: messages.filter(({ name }) => typeof name === "string").length,
+    hasSystem: messages.some(({ role }) => role === "system" || role === "developer"),
     turns: tools.turns,
     tools: [...listOr(body["tools"]), ...listOr(body["functions"])],
     toolChoice: toolChoiceOf(body["tool_choice"]),
@@ -241,26 +250,24 @@ function callOf(call: unknown): ToolTurn["calls"][number] {
   return { name: textOr(name), arguments: textOr(given) };
 }
 
-/** Returns the bytes outside the messages: an upper bound for what tools, schemas and other fields add to the prompt. */
+/**
+ * Returns the number of bytes outside the messages: an upper bound for the tokens of tools, schemas and other fields.
+ */
 export function bytesOutsideMessages(bytes: Buffer): number {
   return bytesOutside(bytes, "messages");
 }
 
 /** Sets the model of a request, even if the request names none. All other bytes stay the same. */
 export function withModel(bytes: Buffer, model: string): Buffer {
-  const stated = jsonMembers(bytes).findLast((member) => member.name === "model");
-  if (stated !== undefined) return replaced(bytes, stated.valueStart, stated.valueEnd, JSON.stringify(model));
-  const brace = bytes.indexOf("{") + 1;
-  const isEmpty = jsonMembers(bytes).length === 0;
-  return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
+  return withMember(bytes, "model", JSON.stringify(model));
 }
 
-/** Returns true if the text of an answer suggests that the gateway refused the request for stream usage. */
+/** Returns true if an answer suggests that the gateway does not support `include_usage`. */
 export function refusesStreamUsage(status: number, answer: Buffer): boolean {
   return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
 }
 
-/** Adds a request for stream usage. All other bytes stay the same. */
+/** Sets `include_usage`, which asks for stream usage. All other bytes stay the same. */
 export function withStreamUsage(bytes: Buffer): Buffer {
   const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");
   if (stated === undefined) {
@@ -282,7 +289,10 @@ export function withStreamUsage(bytes: Buffer): Buffer {
   );
 }
 
-/** Reads a whole answer; undefined if it is not a JSON object. Reads the output only if no usage covers it. Never throws. */
+/**
+ * Reads a whole answer. Returns undefined if the answer is not a JSON object. Reads the output only if no usage covers
+ * it. Never throws.
+ */
 export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;

@@ -1,3 +1,4 @@
+import { invalid } from "../../core/refusals.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import { chatCompletions } from "./chat-completions.ts";
 import type { Endpoint } from "../endpoint.ts";
@@ -7,13 +8,12 @@ import {
   bytesOutside,
   choicesOf,
   inspectBody,
-  invalid,
   listedTools,
   noParts,
   outputLimitOf,
   parseBody,
   requestTerms,
-  unboundTools,
+  unlimitedTools,
   type ModelRequest,
   type ModelRequestResult,
   type PromptReader,
@@ -43,9 +43,9 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;
   const choices = choicesOf(body["n"]);
-  if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  if (choices === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
   const best = choicesOf(body["best_of"]);
-  if (best === undefined) return invalid("best_of", "'best_of' must be a whole number of at least 1");
+  if (best === undefined) return invalid("best_of", "'best_of' must be a whole number from 1 to 1000");
   const { prompts, hasParts } = promptsOf(body["prompt"]);
   const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens");
   return {
@@ -58,14 +58,15 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         textBytes: bytes.length,
         ...noParts,
         prompts,
-        // Each prompt has its own choices. All of `best_of` are billed, although the answer shows only the best.
+        // Each prompt gets separate choices. The gateway bills all choices of `best_of`, although the answer shows only
+        // the best.
         choices: prompts * Math.max(choices, best),
         outputLimit: outputLimit ?? defaultOutputTokens,
         unboundedFields: findings.context,
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
       ...maximumField,
-      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unboundTools),
+      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unlimitedTools),
       fields: findings,
       classes: findings.cachesForHour ? hourClasses : classes,
       prompt,
@@ -73,7 +74,9 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Endpoint of the older completions. Answers and streams have the same form as in a chat. */
+/**
+ * Endpoint for the older completions, without chat messages. Farebox reads its answers and streams like those of chats.
+ */
 export const completions: Endpoint = {
   ...chatCompletions,
   route: "/v1/completions",
@@ -87,13 +90,15 @@ export interface PlainPrompts {
   readonly texts: readonly string[];
   /** Number of tokens in prompts that are lists of tokens. */
   readonly tokens: number;
-  /** Number of prompts, at least 1. Each has its own context. */
+  /** Number of prompts, at least 1. Each prompt uses a separate context. */
   readonly prompts: number;
-  /** True if a part is neither text nor tokens, such as an image: its cost is unknown. */
+  /**
+   * True if a part of a prompt is neither text nor tokens, for example an image. The cost of such a part is unknown.
+   */
   readonly hasParts: boolean;
 }
 
-/** Reads one or more texts, or one or more lists of tokens. Any other value counts as one prompt without text. */
+/** Reads one or more texts, or one or more lists of tokens. Any other value counts as a single prompt without text. */
 export function promptsOf(value: unknown): PlainPrompts {
   if (typeof value === "string") return { texts: [value], tokens: 0, prompts: 1, hasParts: false };
   if (!Array.isArray(value) || value.length === 0)

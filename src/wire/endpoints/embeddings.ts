@@ -1,3 +1,4 @@
+import { invalid } from "../../core/refusals.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, embeddingFields } from "../field-table.ts";
 import { answerTerms, type ModelAnswer } from "../model-answer.ts";
@@ -6,12 +7,11 @@ import { outlineReader } from "../json-outline.ts";
 import {
   bytesOutside,
   inspectBody,
-  invalid,
   listedTools,
   noParts,
   parseBody,
   requestTerms,
-  unboundTools,
+  unlimitedTools,
   type ModelRequestResult,
   type PromptReader,
 } from "../model-request.ts";
@@ -47,7 +47,7 @@ function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,
-      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unboundTools),
+      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unlimitedTools),
       fields: findings,
       classes: {
         prompt: [
@@ -63,26 +63,30 @@ function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Reads the outline of an answer, which omits the vectors. */
+/** Reads an answer from its outline, which omits the vectors. */
 function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsageOf(body),
+    usage: readUsageOf({ ...body, usage: inputUsage(body["usage"]) }),
     ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };
 }
 
+/**
+ * Adds the missing counts to a usage that states only prompt tokens or only a total. The two counts are equal, because
+ * there is no output.
+ */
+function inputUsage(usage: unknown): unknown {
+  return isObject(usage) ? { prompt_tokens: usage["total_tokens"], completion_tokens: 0, ...usage } : usage;
+}
+
 export const embeddings: Endpoint = {
   route: "/v1/embeddings",
   fields: embeddingFields,
   readRequest: readEmbeddingRequest,
-  form: null,
-  answersMedia: false,
   answerReader: () => outlineReader(readEmbeddings),
   transcript: chatTranscript,
-  maximum: null,
-  askForUsage: null,
   breakEvent: refusalEvent,
 };

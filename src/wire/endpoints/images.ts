@@ -1,17 +1,17 @@
+import { invalid } from "../../core/refusals.ts";
 import type { RequestSize } from "../../core/bounds.ts";
 import type { TokenClass, Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
-import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
-import { answerTerms, type AnswerTerms, type ModelAnswer } from "../model-answer.ts";
-import { isObject, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
+import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
+import { answerTerms, type AnswerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
+import { isObject, objectOr, parseJson, textOr } from "../json.ts";
 import { JsonOutline, outlineReader } from "../json-outline.ts";
 import {
   bytesOutside,
   choicesOf,
   inspectBody,
-  invalid,
   noParts,
   parseBody,
   tooManyNames,
@@ -21,7 +21,6 @@ import {
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsageOf } from "../usage.ts";
-import type { Written } from "../output-walk.ts";
 import {
   StreamOutput,
   StreamTranscript,
@@ -30,7 +29,7 @@ import {
   type Transcript,
 } from "../stream-output.ts";
 
-/** Largest number of images that an edit takes, including its mask. */
+/** Largest number of images in an edit, including its mask. */
 const imagesMax = 17;
 
 const prompt: PromptReader = {
@@ -41,7 +40,10 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
-/** Counts no text. All bytes that were read bound the prompt. */
+/**
+ * Reads a prompt that Farebox does not count as text. Instead, the number of bytes that have arrived is an upper bound
+ * for its tokens.
+ */
 export const uncounted: PromptReader = {
   text: () => ({ kind: "plain", texts: [], tokens: 0 }),
   bytesOutside: (body) => body.length,
@@ -54,7 +56,7 @@ function readImageRequest(bytes: Buffer): ModelRequestResult {
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;
   const pieces = choicesOf(body["n"]);
-  if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  if (pieces === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
   const size = {
     textBytes: bytes.length,
     imageParts: [body["image"], body["mask"]].flatMap((given) => given ?? []).length,
@@ -67,17 +69,18 @@ function readImageForm(form: FormHead): ModelRequestResult {
   if (!model.ok) return model;
   const n = form.values.get("n");
   const pieces = choicesOf(n === undefined ? undefined : Number(n));
-  if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  if (pieces === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
   const findings = formFindings(form, imageFields);
   if (findings === undefined) return tooManyNames;
   const size = { textBytes: form.bytes, imageParts: imagesMax };
   const stream = form.values.get("stream") === "true";
-  return requestOf({ model: model.model, stream, pieces, prompt: uncounted }, size, findings, form.isClear);
+  const stated = { model: model.model, stream, pieces, prompt: uncounted, modelDoubt: modelDoubtOf(form) };
+  return requestOf(stated, size, findings, form.isClear);
 }
 
-/** Returns the request. `isClear` is false for a form that another reader could read differently. */
+/** Builds the request. `isClear` is false for a form that another reader could read differently. */
 function requestOf(
-  stated: Pick<ModelRequest, "model" | "stream" | "prompt"> & { readonly pieces: number },
+  stated: Pick<ModelRequest, "model" | "stream" | "prompt" | "modelDoubt"> & { readonly pieces: number },
   size: Pick<RequestSize, "textBytes" | "imageParts">,
   findings: Findings,
   isClear = true,
@@ -96,34 +99,31 @@ function requestOf(
   };
 }
 
-/** Reads the outline of an answer, which omits the images. */
+/** Reads an answer from its outline, which omits the images. */
 function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsageOf({ ...body, usage: imageUsage(body["usage"]) }),
+    usage: imageUsage(readUsageOf(body)),
     ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };
 }
 
-/** Counts all output tokens as images if the usage has no details of the output. */
-function imageUsage(usage: unknown): unknown {
-  if (!isObject(usage) || usage["output_tokens_details"] !== undefined) return usage;
-  return { ...usage, output_tokens_details: { image_tokens: usage["output_tokens"] } satisfies JsonObject };
+/** Counts all output tokens as images if the usage does not divide them into text and images. */
+function imageUsage(usage: Usage | undefined): Usage | undefined {
+  if (usage === undefined || usage.wroteOnlyText === true || usage.tokens.image_output > 0) return usage;
+  return { ...usage, tokens: { ...usage.tokens, output: 0, image_output: usage.tokens.output } };
 }
 
-function imagesAt(route: string, form: FormReader | null): Endpoint {
+function imagesAt(route: string, form?: FormReader): Endpoint {
   return {
     route,
     fields: imageFields,
     readRequest: readImageRequest,
-    form,
-    answersMedia: false,
+    ...(form && { form }),
     answerReader: () => outlineReader(readImages),
     transcript: () => mediaTranscript(["image_generation.completed", "image_edit.completed"], imageUsage),
-    maximum: null,
-    askForUsage: null,
     breakEvent: typedRefusalEvent,
   };
 }
@@ -131,55 +131,57 @@ function imagesAt(route: string, form: FormReader | null): Endpoint {
 const form: FormReader = { fields: imageFields, read: readImageForm };
 
 export const imageEndpoints: readonly Endpoint[] = [
-  imagesAt("/v1/images/generations", null),
+  imagesAt("/v1/images/generations"),
   imagesAt("/v1/images/edits", form),
   imagesAt("/v1/images/variations", form),
 ];
 
 /**
- * Returns a transcript of the outline of a stream of images or sound, without its data. An event whose type is in `endings`
- * completes the stream and states the usage.
+ * Returns a transcript for a stream of images or audio. The transcript reads only the outline of the stream, without
+ * media data. An event whose type is in `endings` completes the stream and states the usage.
  */
 export function mediaTranscript(
   endings: readonly string[],
-  usageOf: (usage: unknown) => unknown = (usage) => usage,
+  usageOf: (usage: Usage | undefined) => Usage | undefined = (usage) => usage,
 ): Transcript {
-  const reading = (): EventReader => new MediaEventReader(endings, usageOf);
-  const transcript = new StreamTranscript({ lastEvents: () => undefined, reading });
-  let pieces: Buffer[] = [];
-  const outline = new JsonOutline((bytes) => pieces.push(bytes), { lines: true });
-  return {
-    push(bytes) {
-      outline.push(bytes);
-      // Joins the pieces into one copy, because there may be a piece for every byte.
-      if (pieces.length > 0) transcript.push(Buffer.concat(pieces));
-      pieces = [];
-    },
-    end: () => transcript.end(),
-    everything: () => transcript.everything(),
-  };
+  return new OutlineTranscript({
+    lastEvents: () => undefined,
+    reading: () => new MediaEventReader(endings, usageOf),
+  });
+}
+
+class OutlineTranscript extends StreamTranscript {
+  #pieces: Buffer[] = [];
+  readonly #outline = new JsonOutline((bytes) => this.#pieces.push(bytes), { lines: true });
+
+  override push(bytes: Buffer): void {
+    this.#outline.push(bytes);
+    // Joins the pieces, because there may be one for each byte.
+    if (this.#pieces.length > 0) super.push(Buffer.concat(this.#pieces));
+    this.#pieces = [];
+  }
 }
 
 class MediaEventReader implements EventReader {
   readonly output = new StreamOutput();
   readonly #endings: readonly string[];
-  readonly #usageOf: (usage: unknown) => unknown;
+  readonly #usageOf: (usage: Usage | undefined) => Usage | undefined;
   #usage: Usage | undefined;
   #terms: AnswerTerms = { servedModel: null };
   #finished = false;
 
-  constructor(endings: readonly string[], usageOf: (usage: unknown) => unknown) {
+  constructor(endings: readonly string[], usageOf: (usage: Usage | undefined) => Usage | undefined) {
     this.#endings = endings;
     this.#usageOf = usageOf;
   }
 
-  /** Accepts an unreadable event without counting it. A stream without a usage is charged at its hold. */
+  /** Ignores unreadable events. Their bytes need no count, because a stream without usage is charged at its hold. */
   event(data: string): boolean {
     const event = parseJson(data);
     if (!isObject(event) || !this.#endings.includes(textOr(event["type"]))) return true;
     this.#finished = true;
     this.#terms = answerTerms(event);
-    this.#usage = readUsageOf({ ...event, usage: this.#usageOf(event["usage"]) }) ?? this.#usage;
+    this.#usage = this.#usageOf(readUsageOf(event)) ?? this.#usage;
     return true;
   }
 

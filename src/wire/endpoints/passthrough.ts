@@ -3,32 +3,29 @@ import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
 import { Findings, RequestFields } from "../findings.ts";
 import { unnamedModel } from "../form.ts";
-import { answerTerms, type ModelAnswer } from "../model-answer.ts";
+import { answerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
 import { isObject, jsonMembers, objectOr, parseJson } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import { ambiguousField, modelFault, noParts, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import type { Written } from "../output-walk.ts";
 import { StreamOutput, StreamTranscript, type EventReader, type StreamAnswer } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
+import { userInBody } from "../headers.ts";
 import { uncounted } from "./images.ts";
 
 /**
- * Endpoint for all other paths (`FAREBOX_PASSTHROUGH=all`). Their cost is unknown, so they have no price. The charge records
- * the model of a short body and the usage of an answer if they are stated.
+ * Endpoint for all other paths (`FAREBOX_PASSTHROUGH=all`). Their cost is unknown, so they have no price. The charge
+ * records the model if the first bytes of the body name it, and the usage if the answer states it.
  */
 export const passthrough: Endpoint = {
   route: "/*path",
   fields: passthroughFields,
   readRequest: (body) => ({ ok: true, request: requestOf(body) }),
-  form: null,
   isOpen: true,
   mayMakeTasks: true,
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
   transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyEventReader() }),
-  maximum: null,
-  askForUsage: null,
   breakEvent: refusalEvent,
 };
 
@@ -44,6 +41,7 @@ function requestOf(body: Buffer): ModelRequest {
   );
   const findings = new Findings();
   if (typeof model === "string") findings.modelsIn("model", model);
+  findings.user = userInBody(members);
   for (const name in members) findings.field(name, members[name], passthroughFields.meaningOf(name));
   return {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
@@ -51,7 +49,8 @@ function requestOf(body: Buffer): ModelRequest {
     wantsStreamUsage: true,
     size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
-    // The fields of these paths are not known, so none is reported as unknown. The models that they name still count.
+    // Farebox does not know the fields of these paths, so it reports none as unknown. Models that fields name still
+    // count.
     fields: findings.withoutUnknown(),
     classes: { prompt: ["input"], completion: [] },
     prompt: uncounted,

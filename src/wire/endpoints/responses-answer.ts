@@ -1,15 +1,21 @@
 import type { Usage } from "../../core/usage.ts";
-import { answerTerms, callsIn, hostedCall, mergeCalls, type AnswerTerms, type ModelAnswer } from "../model-answer.ts";
-import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
-import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
 import {
+  answerTerms,
+  callsIn,
+  hostedCall,
+  latestTerms,
+  mergeCalls,
+  type AnswerTerms,
+  type ModelAnswer,
   CollectedOutput,
   coversOutput,
+  type Written,
   walkMembers,
   walkOutput,
   type OutputSink,
-  type Written,
-} from "../output-walk.ts";
+} from "../model-answer.ts";
+import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
+import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
 import {
   DeltaSink,
   EnvelopeSink,
@@ -22,7 +28,10 @@ import {
 } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
 
-/** Reads a whole answer of the Responses API. Reads the output only if no usage covers it. Never throws. */
+/**
+ * Reads a whole answer of the Responses API. Returns undefined if the answer is not a JSON object. Reads the output
+ * only if no usage covers it. Never throws.
+ */
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
@@ -38,13 +47,13 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
     ...termsOf(body),
     ...written.found,
     // A response that has not finished does not show its cost.
-    isAnswer: Array.isArray(body["output"]) && !unended.has(textOr(body["status"])),
+    isAnswer: Array.isArray(body["output"]) && !unfinished.has(textOr(body["status"])),
   };
 }
 
-const unended: ReadonlySet<string> = new Set(["queued", "in_progress"]);
+const unfinished: ReadonlySet<string> = new Set(["queued", "in_progress"]);
 
-/** Form of a Responses stream. The last event contains the whole response and its usage. There is no `[DONE]`. */
+/** Reads streams of the Responses API. The last event contains the whole response and its usage. */
 const responsesForm: StreamForm = {
   lastEvents(events) {
     const last = events
@@ -60,13 +69,13 @@ const responsesForm: StreamForm = {
 };
 
 /** Returns a transcript for a stream of the Responses API. */
-export function responsesTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
-  return new StreamTranscript(responsesForm, listener, unreadBytes);
+export function responsesTranscript(listener?: OutputListener): StreamTranscript {
+  return new StreamTranscript(responsesForm, listener);
 }
 
 type Ending = Omit<StreamAnswer, keyof Written>;
 
-/** Reads the event that ends a response; undefined for any other event. */
+/** Returns the content of the event that ends a response; undefined for any other event. */
 function endingOf(event: JsonObject): Ending | undefined {
   const kind = endings.get(textOr(event["type"]));
   if (kind === undefined) return undefined;
@@ -87,7 +96,7 @@ class ResponsesEventReader implements EventReader {
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
   #terms: AnswerTerms = { servedModel: null };
-  /** Calls of hosted tools by their index or id, so that each counts once. */
+  /** Calls of hosted tools by index or id. Each call counts once, although several events contain it. */
   readonly #calls = new Map<unknown, unknown>();
   #usage: Usage | undefined;
   #ending: Ending | undefined;
@@ -107,9 +116,9 @@ class ResponsesEventReader implements EventReader {
       return event !== undefined;
     }
     const { type, output_index } = event;
-    if (isObject(event["response"])) this.#takeTerms(event["response"]);
+    if (isObject(event["response"])) this.#terms = latestTerms(this.#terms, termsOf(event["response"]));
     if (type === "response.output_item.added" || type === "response.output_item.done")
-      this.#takeItem(event["item"], output_index);
+      this.#updateCall(event["item"], output_index);
     this.#ending ??= endingOf(event);
     this.#usage ??= this.#ending?.usage;
     this.#write(event);
@@ -121,21 +130,14 @@ class ResponsesEventReader implements EventReader {
     return { finished: false, ...this.#ending, usage: this.#usage, ...this.#terms, toolCalls };
   }
 
-  /** Replaces the earlier form of an item, because a finished item has more members than a new one. */
-  #takeItem(item: unknown, index: unknown): void {
-    const place = index ?? objectOr(item)["id"];
-    if (hostedCall(item) === null) this.#calls.delete(place);
-    else if (this.#calls.size < callsMax) this.#calls.set(place, item);
-  }
-
-  /** Keeps the last stated value of each term. */
-  #takeTerms(response: JsonObject): void {
-    const { servedModel, serviceTier, toolCalls } = termsOf(response);
-    this.#terms = {
-      servedModel: servedModel ?? this.#terms.servedModel,
-      serviceTier: serviceTier ?? this.#terms.serviceTier,
-      toolCalls: toolCalls ?? this.#terms.toolCalls,
-    };
+  /**
+   * Records an item that is a call of a hosted tool. Replaces an earlier version of the item, because a finished item
+   * has more members.
+   */
+  #updateCall(item: unknown, index: unknown): void {
+    const key = index ?? objectOr(item)["id"];
+    if (hostedCall(item) === null) this.#calls.delete(key);
+    else if (this.#calls.size < callsMax) this.#calls.set(key, item);
   }
 
   #write(event: JsonObject): void {
@@ -163,8 +165,8 @@ class ResponsesEventReader implements EventReader {
   /** Reads a whole response, which repeats the content of earlier events. */
   #writeResponse(whole: JsonObject): void {
     const { output } = whole;
-    const taken = new Set<string>();
-    if (Array.isArray(output)) output.forEach((item, index) => this.#writeItem(item, index, taken));
+    const listed = new Set<string>();
+    if (Array.isArray(output)) output.forEach((item, index) => this.#writeItem(item, index, listed));
     else this.#repeat(output, undefined, "response.output", true);
     const { output_text: text } = whole;
     if (listOr(output).length === 0 && typeof text === "string") {
@@ -173,8 +175,8 @@ class ResponsesEventReader implements EventReader {
     walkMembers(whole, response, "response", this.#repeating(true));
   }
 
-  #writeItem(item: unknown, index: unknown, taken?: Set<string>): void {
-    const { key, isSure } = this.#items.findWhole(item, index, taken);
+  #writeItem(item: unknown, index: unknown, listed?: Set<string>): void {
+    const { key, isSure } = this.#items.findWhole(item, index, listed);
     this.#repeat(item, responseItem, key, isSure);
   }
 
@@ -194,8 +196,8 @@ class ResponsesEventReader implements EventReader {
 }
 
 /**
- * Maps events to items of the output, by id and index. Some gateways use several ids for one item, or one index for several
- * items.
+ * Assigns events to items of the output, by id and index. Some gateways use several ids for one item, or one index for
+ * several items.
  */
 class Items {
   readonly #output: StreamOutput;
@@ -209,7 +211,10 @@ class Items {
     this.#output = output;
   }
 
-  /** Returns the item of a delta or a part. `isSure` is false if the event may belong to another item. */
+  /**
+   * Returns the key of the item to which a delta or a part belongs. `isSure` is false if the delta or part may belong
+   * to another item.
+   */
   find(id: unknown, index: unknown): { readonly key: string; readonly isSure: boolean } {
     const key = this.#known(id) ?? this.#add(id, index, this.#owner(id, index));
     const isNamed = typeof id === "string" ? this.#firstIds.get(key) === id : typeof index === "number";
@@ -217,27 +222,28 @@ class Items {
   }
 
   /**
-   * Returns the earlier item that a whole item repeats. If the id is unknown, it is an item with the same beginning of text.
-   * `taken` contains the items that the same response has already listed: each listed item is a different one, but the ids
-   * and indexes of the list may differ from those of the events.
+   * Returns the key of the earlier item that a whole item repeats, or of a new item. If the id is unknown, searches for
+   * an earlier item whose text is the beginning of the whole item's text. `listed` contains the items that the same
+   * response has already listed. The search skips them, because each entry of the list is a different item. The ids and
+   * indexes in the list may differ from those in the events.
    */
-  findWhole(item: unknown, index: unknown, taken?: Set<string>): { readonly key: string; readonly isSure: boolean } {
-    const found = this.#wholeOf(item, index, taken);
-    taken?.add(found.key);
+  findWhole(item: unknown, index: unknown, listed?: Set<string>): { readonly key: string; readonly isSure: boolean } {
+    const found = this.#repeatedBy(item, index, listed);
+    listed?.add(found.key);
     return found;
   }
 
-  #wholeOf(
+  #repeatedBy(
     item: unknown,
     index: unknown,
-    taken: ReadonlySet<string> | undefined,
+    listed: ReadonlySet<string> | undefined,
   ): { readonly key: string; readonly isSure: boolean } {
     const { id } = objectOr(item);
     const known = this.#known(id);
     if (known !== undefined) return this.find(id, index);
     const owner = this.#owner(id, index);
-    // An event with a new index is about a new item, even if its text begins like that of another item.
-    if (owner === undefined && (this.#count === 0 || (taken === undefined && typeof index === "number")))
+    // An event with a new index belongs to a new item, even if its text begins like that of another item.
+    if (owner === undefined && (this.#count === 0 || (listed === undefined && typeof index === "number")))
       return this.find(id, index);
     const texts: [string, string][] = [];
     const ignore = () => undefined;
@@ -248,15 +254,15 @@ class Items {
       media: ignore,
     });
     const before = (key: string) =>
-      texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([said]) => said !== "");
-    const repeats = (key: string) => before(key).some(([said, text]) => text.startsWith(said));
-    const isFree = owner !== undefined && taken?.has(owner) !== true && before(owner).length === 0;
+      texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([known]) => known !== "");
+    const repeats = (key: string) => before(key).some(([known, text]) => text.startsWith(known));
+    const hasNoText = owner !== undefined && listed?.has(owner) !== true && before(owner).length === 0;
     const others = Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key));
     const repeated = [...(owner === undefined ? [] : [owner]), ...others].find(
-      (key) => taken?.has(key) !== true && repeats(key),
+      (key) => listed?.has(key) !== true && repeats(key),
     );
-    const free = isFree ? owner : undefined;
-    const key = this.#add(id, index, taken === undefined ? (free ?? repeated) : (repeated ?? free));
+    const empty = hasNoText ? owner : undefined;
+    const key = this.#add(id, index, listed === undefined ? (empty ?? repeated) : (repeated ?? empty));
     return { key, isSure: key !== String(itemsMax) };
   }
 
@@ -282,21 +288,24 @@ class Items {
   }
 }
 
-/** Returns the index of an item; 0 for an event with neither an id nor an index, which belongs to the first item. */
+/**
+ * Returns the index that an event states; undefined if it states only an id. An event with neither belongs to the first
+ * item, so its index is 0.
+ */
 function indexOf(id: unknown, index: unknown): number | undefined {
   if (typeof index === "number") return index;
   return typeof id === "string" ? undefined : 0;
 }
 
-/** Largest number of items, more than any response has. All further items count as one. */
+/** Largest number of items. No response has more. All further items count as a single item. */
 const itemsMax = 1000;
 /** Largest number of items that are compared with a whole item. */
 const searchedMax = 50;
 
-/** Largest number of calls to remember, more than any request makes. */
+/** Largest number of recorded calls. No request makes more. */
 const callsMax = 10_000;
 
-/** Returns the terms of a response, including the calls among its items. */
+/** Returns the terms of a response, including the calls of hosted tools among its items. */
 function termsOf(response: JsonObject): AnswerTerms {
   const terms = answerTerms(response);
   return { ...terms, toolCalls: mergeCalls(callsIn(response["output"]), terms.toolCalls) };

@@ -1,3 +1,4 @@
+import { invalid } from "../../core/refusals.ts";
 import type { Endpoint } from "../endpoint.ts";
 import {
   includedData,
@@ -13,11 +14,11 @@ import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
 import type { ChatText } from "../../core/prompt-text.ts";
 import type { Findings } from "../findings.ts";
-import { jsonOf, lengthInFull, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
+import { jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
 import {
   bytesOutside,
+  CountedParts,
   inspectBody,
-  invalid,
   listedTools,
   objectInFull,
   outputLimitOf,
@@ -35,12 +36,9 @@ export const responses: Endpoint = {
   route: "/v1/responses",
   fields: responsesFields,
   readRequest: readResponsesRequest,
-  form: null,
-  answersMedia: false,
   answerReader: () => bufferedReader(readResponse),
   transcript: responsesTranscript,
   maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
-  askForUsage: null,
   breakEvent: failedResponseEvents,
 };
 
@@ -53,8 +51,8 @@ const prompt: PromptReader = {
 const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
 
 /**
- * Returns the bytes of input that is bounded by its bytes, as the field `tools` is: metadata, and tools, which may have more
- * tokens than their text.
+ * Returns the number of bytes of metadata and tools in `input`. Farebox bounds their tokens by these bytes instead of
+ * counting them, because a tool may have more tokens than its text.
  */
 function bytesUncounted(body: Buffer): number {
   return itemsOf(objectInFull(body))
@@ -74,13 +72,14 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
     return invalid("input", "'input' must be a text or a list of items");
   }
+  for (const item of listOr(input)) if (Array.isArray(item)) findings.unknownField("input", item);
   const items = itemsOf(body);
   const { outputLimit, maximumField } = outputLimitOf(body, "max_output_tokens");
   const parts = readParts(items, findings);
   const tools = [
     ...listedTools(body["tools"], "tools", responseTools),
-    ...items.flatMap(({ type, tools: brought }, index) =>
-      toolItems.has(textOr(type)) ? listedTools(brought, `input[${index}].tools`, responseTools) : [],
+    ...items.flatMap(({ type, tools: declared }, index) =>
+      toolItems.has(textOr(type)) ? listedTools(declared, `input[${index}].tools`, responseTools) : [],
     ),
   ];
   const unbounded = unboundedFields(tools, findings);
@@ -105,7 +104,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
       },
       unboundedFields: [...unbounded, ...unseenFields(body)],
       ...maximumField,
-      isCutWorthless: tools.length > 0 || asksForForm(body),
+      isCutWorthless: tools.length > 0 || requiresFormat(body),
       hasThinkingBudget: objectOr(body["reasoning"])["max_tokens"] != null,
       ...requestTerms(body, tools, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
       fields: findings,
@@ -115,56 +114,45 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Reads the largest number of calls of all hosted tools together; null if none is stated. */
+/** Returns the stated maximum for the calls of all hosted tools together; null if the request states none. */
 function toolCallsMax(stated: unknown): number | "malformed" | null {
   if (stated === undefined || stated === null) return null;
   return typeof stated === "number" && Number.isInteger(stated) && stated >= 0 ? stated : "malformed";
 }
 
-/** Returns "background" if it is set: the answer then comes before the model has run, and has no usage. */
+/**
+ * Returns a list with "background" if the field is set; otherwise an empty list. The answer to a background request
+ * arrives before the model has run, so it has no usage.
+ */
 function unseenFields(body: JsonObject): string[] {
   return (body["background"] ?? false) === false ? [] : ["background"];
 }
 
-function asksForForm(body: JsonObject): boolean {
+function requiresFormat(body: JsonObject): boolean {
   const format = objectOr(body["text"])["format"];
   return format != null && objectOr(format)["type"] !== "text";
 }
 
 function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {
-  const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
+  const found = new CountedParts();
   for (const item of items) {
     findings.kind("input", item, responseItems, "message");
-    // Earlier output of tools and models has other kinds of parts. The whole context is held for it.
+    // Earlier output of tools and models has other kinds of parts, so Farebox holds the model's whole context for it.
     const isHistory = responseItems.get(textOr(item["type"])) === "history";
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
       if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
       else if (!isHistory) findings.kind("input.content", part, responseParts);
-      switch (part["type"]) {
-        case "input_image":
-          found.images++;
-          found.payloadBytes += payloadLength(part["image_url"]);
-          break;
-        case "input_audio":
-          found.audios++;
-          found.payloadBytes += payloadLength(objectOr(part["input_audio"])["data"]);
-          break;
-        case "input_file":
-          found.files++;
-          found.payloadBytes += payloadLength(part["file_data"]);
-          break;
-      }
+      if (part["type"] === "input_image") found.add("images", part["image_url"]);
+      else if (part["type"] === "input_audio") found.add("audios", objectOr(part["input_audio"])["data"]);
+      else if (part["type"] === "input_file") found.add("files", part["file_data"]);
     }
   }
   return found;
 }
 
-/** Returns the length of a payload. Exact for ASCII (base64, addresses), and never more than the bytes of other text. */
-function payloadLength(value: unknown): number {
-  return typeof value === "string" ? lengthInFull(value) : 0;
-}
-
-/** Returns the request as a chat. Function calls and results are turns; instructions and all other items are messages. */
+/**
+ * Returns the request as a chat. Function calls and results are turns; instructions and all other items are messages.
+ */
 function textOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
@@ -202,7 +190,10 @@ function textOf(body: JsonObject): ChatText {
   };
 }
 
-/** Returns true if an item is only text: neither a message, whose parts may be images, nor an item of the gateway. */
+/**
+ * Returns true if items of a type contain only text. A message may contain images. An item that the gateway created may
+ * contain other data.
+ */
 function isTextual(type: string): boolean {
   return type !== "message" && typeof responseItems.get(type) === "object";
 }

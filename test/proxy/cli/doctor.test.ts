@@ -9,7 +9,7 @@ import { usd } from "../../../src/core/money.ts";
 import {
   judgeClock,
   judgeDisk,
-  judgeNames,
+  judgeFileNames,
   judgePending,
   judgePrices,
   judgeWal,
@@ -38,7 +38,7 @@ async function doctor(...args: string[]) {
   return { code, checks, of, stdout };
 }
 
-/** A gateway that answers as told. */
+/** Starts a gateway that answers with the given listener. */
 async function gateway(listener: RequestListener) {
   const server = createHttpServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -46,7 +46,7 @@ async function gateway(listener: RequestListener) {
   return { url, [Symbol.dispose]: () => void server.close() };
 }
 
-it("without any setup it says what to set, checks the rest, and creates nothing", async () => {
+it("doctor without any setup states what to set, checks the rest, and creates nothing", async () => {
   const { code, checks, of } = await doctor();
   expect(code).toBe(1);
   expect(of("settings").map(({ status, message }) => [status, message.split(" ")[0]])).toEqual([
@@ -54,11 +54,13 @@ it("without any setup it says what to set, checks the rest, and creates nothing"
     ["failed", "FAREBOX_GATEWAY_API_KEY"],
   ]);
   expect(checks.filter(({ name, status }) => name !== "settings" && status === "failed")).toEqual([]);
-  expect(of("database")[0]?.message).toBe(`none yet at ${h.database}; the first serve or keys create creates it`);
+  expect(of("database")[0]?.message).toBe(
+    `there is no ledger at ${h.database} yet; farebox serve or farebox keys create will create it`,
+  );
   expect(readdirSync(h.folder)).toEqual([]);
 });
 
-it("passes every check with a gateway and a ledger", async () => {
+it("doctor passes every check with a gateway and a ledger", async () => {
   await using sandbox = await startSandbox();
   await h.run("keys", "create", "alice");
   h.env = { ...h.env, FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
@@ -83,17 +85,17 @@ it("passes every check with a gateway and a ledger", async () => {
   expect(readdirSync(h.folder).sort()).toEqual(before);
 });
 
-it("prints one line a check, each ok or what to do", async () => {
+it("doctor prints one line per check, with what to do if it is not ok", async () => {
   const plain = await h.run("doctor", "--gateway-url", "http://127.0.0.1:9");
   expect(plain.stdout).toMatch(/^(\w+\t[\w -]+\t[^\t\n]+\n)+$/);
   expect(plain.stdout).toMatch(
     /^failed\tgateway\thttp:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED.*; check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs$/m,
   );
   h.isTTY = true;
-  expect((await h.run("doctor")).stdout).toMatch(/\n2 to fix before farebox serve can do its work\n$/);
+  expect((await h.run("doctor")).stdout).toMatch(/\n2 failures to fix before farebox serve can work\n$/);
 });
 
-it("reports every problem of the settings, and checks what does not depend on them", async () => {
+it("doctor reports every problem of the settings, and checks what does not depend on them", async () => {
   h.env = { ...h.env, FAREBOX_PRT: "s3cret", FAREBOX_DRAIN: "soon", FAREBOX_GATEWAY_URL: "ftp://x" };
   const { of, stdout, code } = await doctor();
   expect(code).toBe(1);
@@ -101,13 +103,13 @@ it("reports every problem of the settings, and checks what does not depend on th
     expect.arrayContaining(["FAREBOX_PRT", "FAREBOX_DRAIN", "FAREBOX_GATEWAY_URL", "FAREBOX_GATEWAY_API_KEY"]),
   );
   expect(of("gateway")).toEqual([
-    { name: "gateway", status: "skipped", message: "its settings come first", advice: null },
+    { name: "gateway", status: "skipped", message: "fix its settings first", advice: null },
   ]);
   expect(of("database")[0]?.status).toBe("ok");
   expect(stdout).not.toContain("s3cret");
 });
 
-it("judges the public address of the settings", async () => {
+it("doctor checks the public address of the settings", async () => {
   h.env = { ...h.env, FAREBOX_PUBLIC_URL: "http://127.0.0.1:4000" };
   expect((await doctor()).of("public address")).toMatchObject([{ status: "ok" }]);
 });
@@ -117,31 +119,31 @@ it.each([
     "https://farebox.example/in",
     "https://gateway.example",
     "ok",
-    "the gateway's callbacks come to https://farebox.example/in",
+    "the gateway sends callbacks to https://farebox.example/in",
   ],
-  ["http://127.0.0.1:4000", "http://127.0.0.1:9", "ok", "the gateway's callbacks come to http://127.0.0.1:4000"],
+  ["http://127.0.0.1:4000", "http://127.0.0.1:9", "ok", "the gateway sends callbacks to http://127.0.0.1:4000"],
   [
     "http://localhost:4000",
     "https://gateway.example",
     "warning",
-    "http://localhost:4000 is this machine, where the gateway cannot reach it",
+    "http://localhost:4000 is a loopback address, which the gateway cannot reach",
   ],
   [
     "http://farebox.example",
     "https://gateway.example",
     "warning",
-    "callbacks to http://farebox.example would arrive unencrypted, with the results of tasks",
+    "callbacks to http://farebox.example are not encrypted; they contain the results of tasks",
   ],
-] as const)("judges the public address %s before the gateway %s", (publicUrl, gatewayUrl, status, message) => {
-  expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject([{ name: "public address", status, message }]);
+] as const)("doctor judges the public address %s with the gateway %s", (publicUrl, gatewayUrl, status, message) => {
+  expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject({ name: "public address", status, message });
 });
 
-it("checks that the receiver of alerts exists, without sending it anything or naming it", async () => {
+it("doctor checks that the receiver of alerts is reachable, without sending to it or revealing its address", async () => {
   let requests = 0;
   using receiver = await gateway(() => requests++);
   h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: `${receiver.url}/s3cret-path` };
   expect((await doctor()).of("alert webhook")).toMatchObject([
-    { status: "ok", message: "its receiver can be reached; alerts go unsigned" },
+    { status: "ok", message: "the receiver can be reached; alerts are not signed" },
   ]);
   h.env = {
     ...h.env,
@@ -150,7 +152,7 @@ it("checks that the receiver of alerts exists, without sending it anything or na
   };
   const { of, stdout } = await doctor();
   expect(of("alert webhook")).toMatchObject([
-    { status: "warning", message: "its receiver cannot be reached: ECONNREFUSED" },
+    { status: "warning", message: "the receiver cannot be reached: ECONNREFUSED" },
   ]);
   h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: "https://127.0.0.1:9/", FAREBOX_ALERT_SECRET: "short" };
   const wrong = await doctor();
@@ -162,7 +164,7 @@ it("checks that the receiver of alerts exists, without sending it anything or na
   expect(requests).toBe(0);
 });
 
-describe("the gateway", () => {
+describe("doctor's check of a gateway", () => {
   const examine = async (listener: RequestListener, key = "sk-right") => {
     using there = await gateway(listener);
     h.env = { ...h.env, FAREBOX_GATEWAY_URL: there.url, FAREBOX_GATEWAY_API_KEY: key };
@@ -170,10 +172,10 @@ describe("the gateway", () => {
   };
   it.each([
     [401, "failed", /does not accept it \(401\)/],
-    [404, "failed", /no account record \(404\)/],
+    [404, "failed", /neither an account record nor a list of models \(404\)/],
     [503, "warning", /status 503/],
-    [200, "failed", /no account record/],
-  ])("that answers %i", async (status, judged, message) => {
+    [200, "failed", /not an account record/],
+  ])("judges the answer %i to a request with the key", async (status, judged, message) => {
     const { of, stdout } = await examine((_, response) => response.writeHead(status).end("no JSON"));
     expect(of("gateway")[0]?.status).toBe("ok");
     expect(of("gateway key")).toEqual([
@@ -182,12 +184,12 @@ describe("the gateway", () => {
     expect(stdout).not.toContain("sk-right");
   });
   it.each([
-    [200, '{"data":[]}', "ok", /^the gateway lists its models for it; there is no account record \(404\)/],
+    [200, '{"data":[]}', "ok", /^the gateway lists its models; there is no account record \(404\)/],
     [401, "", "failed", /does not accept it \(401\)/],
     [503, "", "warning", /status 503/],
-    [404, "", "failed", /no account record \(404\)/],
+    [404, "", "failed", /neither an account record nor a list of models \(404\)/],
   ])(
-    "that has no account record, and answers %i to a question for its models",
+    "judges the answer %i to the list of models if there is no account record",
     async (status, body, judged, message) => {
       const { of } = await examine((request, response) => {
         const isRight = request.url === "/v1/models" && request.headers.authorization === "Bearer sk-right";
@@ -198,19 +200,19 @@ describe("the gateway", () => {
       ]);
     },
   );
-  it("whose clock is another", async () => {
+  it("warns if the local clock differs from the gateway's", async () => {
     const { of } = await examine((_, response) =>
       response.writeHead(200, { date: new Date(Date.now() - 90_000).toUTCString() }).end("{}"),
     );
     expect(of("clock")[0]).toMatchObject({
       status: "warning",
-      message: expect.stringMatching(/^(89|90|91) s ahead of the gateway's$/),
+      message: expect.stringMatching(/^(89|90|91) s ahead of the gateway's clock$/),
     });
   });
-  it("that hangs up, and one that redirects", async () => {
+  it("reports a closed connection and a redirect", async () => {
     expect((await examine((request) => request.socket.destroy())).of("gateway")[0]).toMatchObject({
       status: "failed",
-      message: expect.stringContaining("broke the connection off"),
+      message: expect.stringContaining("closed the connection"),
     });
     expect(
       (await examine((_, response) => response.writeHead(308, { location: "http://127.0.0.1:1/x" }).end())).of(
@@ -223,7 +225,7 @@ describe("the gateway", () => {
   });
 });
 
-it("reports what is wrong with the ledger's folder", async () => {
+it("doctor reports problems of the ledger's folder", async () => {
   const message = async (database: string) => (await doctor("--database", database)).of("database")[0];
   expect(await message(join(h.folder, "no/farebox.db"))).toMatchObject({
     status: "failed",
@@ -239,26 +241,56 @@ it("reports what is wrong with the ledger's folder", async () => {
   expect(readdirSync(h.folder).sort()).toEqual(["folder", "text"]);
 });
 
-it("reports a running serve, leftover holds, and another time zone", async () => {
+it("doctor reports a folder that is set as the ledger, and checks nothing else of it", async () => {
+  const folder = join(h.folder, "data");
+  mkdirSync(folder, { mode: 0o755 });
+  const { of } = await doctor("--database", folder);
+  expect(of("database")).toEqual([
+    {
+      name: "database",
+      status: "failed",
+      message: `${folder} is a folder`,
+      advice: `set FAREBOX_DATABASE to a file in it: ${folder}/farebox.db`,
+    },
+  ]);
+  expect(of("permissions").map(({ status }) => status)).toEqual(["ok"]);
+});
+
+it("doctor warns of budgets on users that have no effect with FAREBOX_USERS", async () => {
+  await h.run("keys", "create", "alice");
+  for (const scope of ["key:alice user:jane", "key:alice"]) await h.run("budgets", "set", scope, "5", "--per", "1d");
+  for (const [users, found] of [
+    ["plain", undefined],
+    ["hash", /the budget key:\S+ user:jane does not limit users, because FAREBOX_USERS is hash/],
+    ["off", /because FAREBOX_USERS is off/],
+  ] as const) {
+    h.env = { ...h.env, FAREBOX_USERS: users };
+    const [check] = (await doctor()).of("users");
+    if (found === undefined) expect(check).toBeUndefined();
+    else expect(check).toMatchObject({ status: "warning", message: expect.stringMatching(found) });
+  }
+});
+
+it("doctor reports a running proxy, leftover holds, and another time zone", async () => {
   {
     await using store = await h.open();
     await store.ledger.hold(holdOf("r1", usd("1"), { at: h.clock.now() - 2 * 3_600_000 }));
     const { of } = await doctor();
-    expect(of("database")[0]?.message).toMatch(/; a serve runs on it$/);
+    expect(of("database")[0]?.message).toMatch(/; a proxy is using it$/);
     expect(of("holds")[0]).toMatchObject({
       status: "warning",
       message: expect.stringMatching(/^1 pending, the oldest since /),
     });
   }
   const { of } = await doctor("--time-zone", "Europe/Berlin");
-  expect(of("holds")[0]).toMatchObject({ status: "warning", advice: "the next serve posts them as assumed" });
+  expect(of("holds")[0]).toMatchObject({ status: "warning", advice: "the next farebox serve posts them as assumed" });
   expect(of("time zone")[0]).toMatchObject({
     status: "warning",
-    message: "the ledger counts in UTC, the settings say Europe/Berlin",
+    message: "the ledger uses UTC, but FAREBOX_TIME_ZONE is Europe/Berlin",
   });
 });
 
-it("reports files that others may read or change", async () => {
+it("doctor reports files that others can read or change", async () => {
   await h.run("keys", "create", "alice");
   const secret = join(h.folder, "gateway key");
   const pricing = join(h.folder, "prices");
@@ -277,7 +309,7 @@ it("reports files that others may read or change", async () => {
   expect((await doctor()).of("permissions")).toMatchObject([{ status: "ok" }]);
 });
 
-it("reports faults of the price files", async () => {
+it("doctor reports faults of the price files", async () => {
   const pricing = join(h.folder, "prices");
   mkdirSync(pricing);
   writeFileSync(join(pricing, "mine.yaml"), "provider: mine\nmodels:\n  m:\n    group: none\n    prices: 5\n");
@@ -285,7 +317,7 @@ it("reports faults of the price files", async () => {
   expect(of("prices")[0]).toMatchObject({ status: "failed", message: expect.stringContaining("mine.yaml") });
 });
 
-it("reports which process listens on the port", async () => {
+it("doctor reports whether the port is free, or farebox or another program listens on it", async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
   const { port } = other.address() as AddressInfo;
@@ -305,7 +337,7 @@ it("reports which process listens on the port", async () => {
   ]);
 });
 
-it("warns about another name of the ledger's file", async () => {
+it("doctor warns about hard links to the ledger file", async () => {
   await h.run("keys", "create", "alice");
   expect((await doctor()).of("ledger file")).toEqual([]);
   linkSync(h.database, `${h.database}.link`);
@@ -314,7 +346,7 @@ it("warns about another name of the ledger's file", async () => {
   ]);
 });
 
-it("warns about a volume that holds only the ledger's file", () => {
+it("doctor warns about a volume that contains only the ledger file", () => {
   const mounts = [
     "22 1 0:21 / / rw,relatime - overlay overlay rw",
     "31 22 8:1 /srv/farebox.db /data/farebox.db rw,relatime - ext4 /dev/sda1 rw",
@@ -326,18 +358,18 @@ it("warns about a volume that holds only the ledger's file", () => {
     ),
   ).toEqual([true, true, false, false]);
   expect(isMountPoint("/data/farebox.db", "")).toBe(false);
-  expect(judgeNames("/data/farebox.db", 1, false)).toEqual([]);
-  expect(judgeNames("/data/farebox.db", 1, true)).toMatchObject([
+  expect(judgeFileNames("/data/farebox.db", 1, false)).toEqual([]);
+  expect(judgeFileNames("/data/farebox.db", 1, true)).toMatchObject([
     { status: "warning", message: expect.stringContaining("only the file /data/farebox.db") },
   ]);
 });
 
-it("unknown flags are wrong usage", async () => {
+it("doctor refuses unknown flags as wrong usage", async () => {
   expect((await h.run("doctor", "--no-such")).code).toBe(2);
   expect(existsSync(h.database)).toBe(false);
 });
 
-it("compares with the stated bounds", () => {
+it("doctor judges the clock, workers, write-ahead log, disk, holds and prices at their bounds", () => {
   const now = Date.parse("2026-11-20T12:00:00Z");
   const statuses = (checks: Check[]) => checks.map(({ status }) => status);
   expect(

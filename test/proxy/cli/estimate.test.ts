@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { shippedPrices } from "../../../src/server/package.ts";
 import { runCli } from "../../../src/cli/program.ts";
-import { ownSurroundings } from "../../../src/cli/surroundings.ts";
+import { processSurroundings } from "../../../src/cli/surroundings.ts";
 import { readTextFile } from "../../../src/config/environment.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Estimate } from "../../../src/reporting/estimate.ts";
@@ -13,7 +13,7 @@ import { harness } from "../../support/cli-harness.ts";
 
 const hello = { messages: [{ role: "user", content: "hello" }] };
 
-/** With the shipped prices. */
+/** Runs an estimate with the shipped prices. */
 async function estimateOf(request: object | null, ...argv: string[]): Promise<Estimate> {
   let stdout = "";
   let stderr = "";
@@ -26,7 +26,7 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
   const stdin = Buffer.from(JSON.stringify(request));
   const file = request === null ? [] : ["--file", "-"];
   const surroundings = {
-    ...ownSurroundings,
+    ...processSurroundings,
     io,
     env: {},
     readFile: readTextFile,
@@ -40,15 +40,15 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
 
 const known = ({ items }: Estimate) => Object.fromEntries(items.map((item) => [item.class, item.known]));
 
-describe("an estimate", () => {
-  it("says which other models a request names, and which fields are not known", async () => {
+describe("the JSON of an estimate", () => {
+  it("names other models of the request and unknown fields in notes", async () => {
     const plain = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10 });
     const routed = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10, models: ["gpt-4o", "o1-pro"] });
     expect(plain).toMatchObject({ exact: false, notes: [] });
     expect(routed).toMatchObject({
       exact: false,
       cost_usd: plain.cost_usd,
-      notes: [expect.stringContaining("names o1-pro too")],
+      notes: [expect.stringContaining("also names o1-pro")],
     });
     expect(Number(routed.hold_usd)).toBeGreaterThan(10 * Number(plain.hold_usd));
     expect((await estimateOf({ ...hello, model: "gpt-4o", wonder: 1 })).notes).toEqual([
@@ -56,7 +56,7 @@ describe("an estimate", () => {
     ]);
   });
 
-  it("is what the request is then billed and held, to the last digit", async () => {
+  it("equals the request's cost and hold to the last digit", async () => {
     await using proxy = await startProxy();
     const body = {
       model: "gpt-4o-2024-11-20",
@@ -85,7 +85,7 @@ describe("an estimate", () => {
     ]);
   });
 
-  it("gives the interface's stated prices for a million tokens each way", async () => {
+  it("equals the documented prices of a million tokens each way", async () => {
     const costs = await Promise.all(
       ["claude-opus-4-6", "claude-sonnet-4-6", "gemini-2.5-flash"].map(async (model) => {
         const estimate = await estimateOf(
@@ -103,7 +103,7 @@ describe("an estimate", () => {
     expect(costs).toEqual(["22.50", "13.50", "0.70"]);
   });
 
-  it("names what is a bound: the output, images, and a model alone", async () => {
+  it("marks output and images as bounds, and all items if only a model is given", async () => {
     const body = {
       model: "gpt-4o",
       n: 3,
@@ -122,7 +122,11 @@ describe("an estimate", () => {
     expect(known(estimate)).toEqual({ input: "exact", image_input: "bound", output: "bound" });
     expect(estimate).toMatchObject({
       exact: false,
-      items: [{ tokens: 8 }, { tokens: 1445 }, { tokens: 300, why: "the most that the request allows, 3 times" }],
+      items: [
+        { tokens: 8 },
+        { tokens: 1445 },
+        { tokens: 300, why: "the largest output that the request allows for each of 3 choices" },
+      ],
     });
     const alone = await estimateOf(null, "--model", "gpt-4o");
     expect(alone.items).toMatchObject([
@@ -132,9 +136,9 @@ describe("an estimate", () => {
     expect(alone.hold_usd).toBe(alone.cost_usd);
   });
 
-  it("names what is an estimate: a tokenizer that is not the model's, tools, and a schema", async () => {
+  it("marks input as an estimate with a foreign tokenizer, tools or a schema", async () => {
     const claude = await estimateOf({ model: "claude-sonnet-4-6", ...hello }, "--output-tokens", "10");
-    expect(claude.items[0]).toMatchObject({ known: "estimate", why: expect.stringContaining("widened by 1.5") });
+    expect(claude.items[0]).toMatchObject({ known: "estimate", why: expect.stringContaining("multiplied by 1.5") });
     const plain = await estimateOf({ model: "gpt-4o", ...hello }, "--output-tokens", "10");
     const tools = [
       {
@@ -160,7 +164,7 @@ describe("an estimate", () => {
     }
   });
 
-  it("holds the whole context for what the request does not show, and names what no tokens bound", async () => {
+  it("assumes the full context for hidden parts, and lists unbounded fields", async () => {
     const hidden = await estimateOf({ model: "gpt-4o", ...hello, documents: [] });
     expect(hidden.items).toMatchObject([
       { tokens: 128_000, known: "bound", why: expect.stringContaining("documents") },
@@ -171,7 +175,7 @@ describe("an estimate", () => {
     expect(predicted.items[1]).toMatchObject({
       tokens: 10 + JSON.stringify(prediction).length,
       known: "bound",
-      why: expect.stringContaining("the prediction may cost"),
+      why: expect.stringContaining("tokens of the prediction"),
     });
     const searching = await estimateOf({ model: "gpt-4o", ...hello, web_search_options: {} }, "--output-tokens", "1");
     expect(searching).toMatchObject({
@@ -181,7 +185,7 @@ describe("an estimate", () => {
     });
   });
 
-  it("takes another model, and never more than the context for parts that nothing bounds", async () => {
+  it("is for the model that --model names, and limits parts of unknown size to the context", async () => {
     const file = {
       model: "gpt-4o-mini",
       messages: [{ role: "user", content: [{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }] }],
@@ -195,7 +199,7 @@ describe("an estimate", () => {
 });
 
 describe("farebox estimate", () => {
-  it("shows the minimum charge as an item of its own, and prices what no file names by the default, as a ceiling", async () => {
+  it("shows the minimum charge as a separate item, and uses the default price as a ceiling for unknown models", async () => {
     using cli = harness();
     const mine = join(cli.folder, "mine.yaml");
     writeFileSync(
@@ -227,7 +231,7 @@ default:
     expect(unknown).toMatchObject({ model: "default", exact: false, notes: [expect.stringContaining("ceiling")] });
   });
 
-  it("prints a table with its reasons and the hold", async () => {
+  it("prints a table with reasons, and the hold", async () => {
     using cli = harness();
     const ran = await cli.run("estimate", "--model", "model-a", "--input-tokens", "1000", "--output-tokens", "100");
     expect(ran).toEqual({
@@ -239,12 +243,12 @@ default:
         "total\t-\t-\t0.0014\t0.0028\texact\t",
         "",
       ].join("\n"),
-      stderr: "a request of this model holds at most USD 0.193536\n",
+      stderr: "the proxy holds at most USD 0.193536 for a request to this model\n",
     });
   });
 
   it.each([
-    ["no model", [], "", 2, "estimate needs --model, or a --file with a request that names one"],
+    ["no model", [], "", 2, "estimate needs --model, or a --file with a request that names a model"],
     [
       "an unknown model",
       ["--model", "model-b"],
@@ -257,16 +261,16 @@ default:
       ["--model", "later"],
       "",
       1,
-      'the model "later" has no price in force; farebox prices list shows which have one',
+      'the model "later" has no price in force; farebox prices list shows the models that have a price',
     ],
     [
-      "no such file",
+      "a missing file",
       ["--file", "/nowhere/request.json"],
       "",
       2,
       "/nowhere/request.json cannot be read: there is no such file",
     ],
-    ["half a JSON", ["--file", "-"], '{"model": "model-a",\n', 1, /^stdin is not valid JSON: .*line 2 column 1/],
+    ["incomplete JSON", ["--file", "-"], '{"model": "model-a",\n', 1, /^stdin is not valid JSON: .*line 2 column 1/],
     [
       "a fault in a long string",
       ["--file", "-"],
@@ -274,9 +278,9 @@ default:
       1,
       /^stdin is not valid JSON: /,
     ],
-    ["no object", ["--file", "-"], "[1]", 1, "stdin must be a JSON object with model and messages"],
-    ["nothing at all", ["--file", "-"], "", 1, /^stdin is not valid JSON/],
-    ["no UTF-8", ["--file", "-"], Buffer.from([0x7b, 0xff, 0x7d]), 1, "stdin is not a text in UTF-8"],
+    ["a list instead of an object", ["--file", "-"], "[1]", 1, "stdin must be a JSON object with model and messages"],
+    ["empty input", ["--file", "-"], "", 1, /^stdin is not valid JSON/],
+    ["input that is not UTF-8", ["--file", "-"], Buffer.from([0x7b, 0xff, 0x7d]), 1, "stdin is not UTF-8 text"],
     [
       "no messages",
       ["--file", "-"],
@@ -285,13 +289,19 @@ default:
       "stdin is not a chat request: 'messages' must be a list with at least one message",
     ],
     [
-      "a model given twice",
+      "a duplicate model",
       ["--file", "-", "--model", "model-a"],
       '{"model": "a", "model": "b", "messages": [{}]}',
       1,
       "stdin is not a chat request: 'model' is given twice",
     ],
-    ["no number", ["--model", "model-a", "--output-tokens", "-5"], "", 2, /must be a whole number from 0 to/],
+    [
+      "a negative number of tokens",
+      ["--model", "model-a", "--output-tokens", "-5"],
+      "",
+      2,
+      /must be a whole number from 0 to/,
+    ],
   ] as const)("refuses %s in one sentence", async (_what, argv, stdin, code, sentence) => {
     using cli = harness();
     writeFileSync(

@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import { chartBar, limitBar } from "../../../src/cli/bars.ts";
 import type { Io } from "../../../src/cli/io.ts";
 import { progress } from "../../../src/cli/progress.ts";
-import { printTable } from "../../../src/cli/table.ts";
+import { fieldColumns, printRows, right } from "../../../src/cli/table.ts";
 import { usd } from "../../../src/core/money.ts";
 import { endAt, holdOf, noon, posting } from "../../support/ledger-fixtures.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
-/** Two requests, one of them still running, and a budget on who makes them. */
+/** Creates a settled request, a running request, and a budget of their key. */
 async function filled(h: Harness): Promise<void> {
   await h.run("keys", "create", "alice");
   await h.run("budgets", "set", "key:alice", "1", "--per", "1d");
@@ -22,22 +22,24 @@ async function filled(h: Harness): Promise<void> {
   await store.ledger.hold(holdOf("runs", usd("0.30"), { at: noon - 1_000, caller: { key, team: null } }));
 }
 
-/** So many looks, then the end; what was drawn each time. */
-function looks(
+/** Ends the command after this many refreshes. Returns the frames that were drawn. */
+function framesOf(
   h: Harness,
   count: number,
   between: (index: number) => Promise<void> = async () => {},
   size = { columns: 110, rows: 24 },
+  keys: readonly string[] = [],
 ): string[][] {
   const frames: string[][] = [];
-  let looked = 0;
+  let refreshes = 0;
   h.watching = {
     size: () => size,
     draw: (lines) => void frames.push([...lines]),
+    typed: () => keys[refreshes - 1] ?? "",
     async wait() {
-      looked++;
-      if (looked >= count) return false;
-      await between(looked);
+      refreshes++;
+      if (refreshes >= count) return false;
+      await between(refreshes);
       return true;
     },
     async [Symbol.asyncDispose]() {},
@@ -46,10 +48,10 @@ function looks(
 }
 
 describe("watch", () => {
-  it("prints a line for each request where it is no terminal, and one more when it ends", async () => {
+  it("prints a line for each request if the output is not a terminal, and another when the request ends", async () => {
     using h = harness();
     await filled(h);
-    looks(h, 2, async () => {
+    framesOf(h, 2, async () => {
       await using store = await h.open();
       await store.ledger.post("runs", posting(1_000, 0), endAt(noon));
     });
@@ -63,7 +65,7 @@ describe("watch", () => {
     ]);
   });
 
-  it("prints JSON lines of the charges, of those that are asked for", async () => {
+  it("prints charges as JSON lines, filtered by key and model", async () => {
     using h = harness();
     await filled(h);
     const ran = await h.run("watch", "--json", "--key", "alice", "--model", "model-a");
@@ -82,7 +84,16 @@ describe("watch", () => {
     });
   });
 
-  it("draws spending, budgets and requests on a terminal, as wide and as high as it is", async () => {
+  it("refuses a team that does not exist", async () => {
+    using h = harness();
+    await h.run("keys", "create", "alice", "--team", "research");
+    expect(await h.run("watch", "--team", "reserach")).toMatchObject({
+      code: 2,
+      stderr: 'farebox: there is no team "reserach"; did you mean "research"?\n',
+    });
+  });
+
+  it("draws spending, budgets and requests within the size of a terminal", async () => {
     using h = harness();
     await filled(h);
     h.isTTY = true;
@@ -91,48 +102,189 @@ describe("watch", () => {
       { columns: 60, rows: 9 },
       { columns: 20, rows: 4 },
     ]) {
-      const frames = looks(h, 1, undefined, size);
+      const frames = framesOf(h, 1, undefined, size);
       expect((await h.run("watch")).code).toBe(0);
       const plain = (frames[0] ?? []).map(stripVTControlCharacters);
       expect(plain.length).toBeLessThanOrEqual(size.rows);
       expect(plain.filter((line) => line.length > size.columns)).toEqual([]);
       if (size.columns !== 110) continue;
-      expect(plain[0]).toMatch(/^farebox watch .*12:00:00 {2}q quits$/);
+      expect(plain[0]).toMatch(/^farebox watch .*12:00:00$/);
       expect(plain[1]).toMatch(
-        /^today USD 0\.20 \(1 requests\) {3}month USD 0\.20 {3}by its end about USD \d.* 1 running$/,
+        /^today USD 0\.20 \(1 request\) {3}month USD 0\.20 {3}month end about USD \d.* 1 running {3}0 refused today$/,
       );
       expect(plain.find((line) => line.startsWith("key:alice 1d"))).toMatch(
-        /#{6}={9}-{15} {8}0\.20 {8}0\.30 {8}1\.00 {2}50%$/,
+        / {2}0\.20 {2}0\.30 {3}1\.00 {3}50% {2}#{6}={9}-{15}$/,
       );
-      expect(plain.slice(-2).map((line) => line.split(/ {2,}/).slice(0, 5))).toEqual([
+      expect(plain.at(-1)).toBe("q quit   s sort: time   p pause   / filter");
+      expect(plain.filter((line) => line.startsWith("11:5")).map((line) => line.split(/ {2,}/).slice(0, 5))).toEqual([
         ["11:59:59", "running", "alice", "model-a", "-"],
         ["11:59:00", "posted", "alice", "model-a", "0.20"],
       ]);
     }
   });
 
-  it("draws without colour under NO_COLOR", async () => {
+  it("truncates nothing at 80 columns, and shows how far a soft budget is exceeded", async () => {
+    using h = harness();
+    await h.run("keys", "create", "nightly-batch", "--team", "research");
+    await h.run("budgets", "set", "key:nightly-batch", "0.08", "--per", "1mo", "--soft");
+    await h.run("budgets", "set", "each-key:research", "12500", "--per", "1w");
+    const { keys } = await h.json<{ keys: { id: string }[] }>("keys", "list");
+    const key = keys[0]?.id ?? "";
+    const at = { caller: { key, team: "research" }, model: "gpt-4o-mini-2024-07-18" };
+    await using store = await h.open();
+    for (let index = 0; index < 12; index++) {
+      const id = `r${index}`;
+      await store.ledger.hold(holdOf(id, usd("0.10"), { ...at, at: noon - 60_000 - index }));
+      await store.ledger.post(id, posting(100_000, 25_000), endAt(noon - 59_000));
+    }
+    await store[Symbol.asyncDispose]();
+    h.isTTY = true;
+    const frames = framesOf(h, 1, undefined, { columns: 80, rows: 24 });
+    await h.run("watch");
+    const plain = (frames[0] ?? []).map(stripVTControlCharacters);
+    expect(plain.filter((line) => line.length > 80 || line.includes("…"))).toEqual([]);
+    expect(plain).toHaveLength(24);
+    expect(plain.join("\n")).toMatch(/^key:nightly-batch 1mo soft +2\.40 +0\.00 +0\.08 +3000% {2}#+$/m);
+    expect(plain.join("\n")).toMatch(
+      /^each-key:research \(key=nightly-batch\) 1w +2\.40 +0\.00 +12500\.00 +0% {2}-+$/m,
+    );
+    expect(plain.join("\n")).toMatch(
+      /^\d\d:\d\d:\d\d {2}posted +nightly-batch {2}gpt-4o-mini-2024-07-18 +0\.20 +100000/m,
+    );
+  });
+
+  it("draws the bar of a raised budget within its raised limit", async () => {
+    using h = harness();
+    await filled(h);
+    await h.run("budgets", "set", "key:alice", "0.40", "--per", "1d");
+    h.isTTY = true;
+    h.env["FORCE_COLOR"] = "1";
+    const bar = async () => {
+      const frames = framesOf(h, 1);
+      await h.run("watch");
+      return (frames[0] ?? []).find((line) => stripVTControlCharacters(line).startsWith("key:alice 1d")) ?? "";
+    };
+    const exhausted = await bar();
+    expect(stripVTControlCharacters(exhausted)).toMatch(/ 0\.40 +125% {2}#+=*$/);
+    expect(exhausted).toContain("\x1b[31m");
+    await h.run("budgets", "raise", "key:alice", "0.60", "--why", "a demo");
+    const raised = await bar();
+    expect(stripVTControlCharacters(raised)).toMatch(/ 1\.00 +50% {2}#+=+-+$/);
+    expect(raised).not.toContain("\x1b[31m");
+  });
+
+  it("sorts, filters, pauses and quits on keys", async () => {
     using h = harness();
     await filled(h);
     h.isTTY = true;
-    const frames = looks(h, 1);
+    // Keys, with what the screen shows after each: its last line, and the states of the requests in order.
+    const keys = ["s", "s", "s", "s", "/", "RUN", "\r", "p", "", "\u001b[A", "\u001b", "p", "", "q"];
+    const frames = framesOf(
+      h,
+      99,
+      async (index) => {
+        // A request ends while the screen is paused.
+        if (keys[index - 1] !== "" || index > 10) return;
+        await using store = await h.open();
+        await store.ledger.post("runs", posting(1_000, 0), endAt(noon));
+      },
+      { columns: 100, rows: 24 },
+      keys,
+    );
+    expect((await h.run("watch")).code).toBe(0);
+    const shown = frames.map((frame) => {
+      const plain = frame.map(stripVTControlCharacters);
+      const states = plain.filter((line) => /^\d\d:/.test(line)).map((line) => line.split(/ +/)[1]);
+      return [plain.at(-1), ...states, ...(/ paused /.test(plain[0] ?? "") ? ["(paused)"] : [])];
+    });
+    expect(shown).toEqual([
+      ["q quit   s sort: time   p pause   / filter", "running", "posted"],
+      ["q quit   s sort: cost   p pause   / filter", "posted", "running"],
+      ["q quit   s sort: duration   p pause   / filter", "posted", "running"],
+      ["q quit   s sort: tokens   p pause   / filter", "posted", "running"],
+      ["q quit   s sort: time   p pause   / filter", "running", "posted"],
+      ["Filter: _   Enter keeps it, Esc removes it", "running", "posted"],
+      ["Filter: RUN_   Enter keeps it, Esc removes it", "running"],
+      ["q quit   s sort: time   p pause   / filter: RUN", "running"],
+      ["q quit   s sort: time   p continue   / filter: RUN", "running", "(paused)"],
+      ["q quit   s sort: time   p continue   / filter: RUN", "running", "(paused)"],
+      ["q quit   s sort: time   p continue   / filter: RUN", "running", "(paused)"],
+      ["q quit   s sort: time   p continue   / filter", "running", "posted", "(paused)"],
+      ["q quit   s sort: time   p pause   / filter", "running", "posted"],
+      ["q quit   s sort: time   p pause   / filter", "posted", "posted"],
+    ]);
+  });
+
+  it("shows refused requests and today's number of refusals", async () => {
+    using h = harness();
+    await filled(h);
+    const { keys } = await h.json<{ keys: { id: string }[] }>("keys", "list");
+    const key = keys[0]?.id ?? "";
+    const minute = noon - 120_000;
+    const row = { minute, key, team: null, route: "/v1/chat/completions", model: "model-a", needed: null };
+    await using store = await h.open();
+    await store.refusals.add([
+      {
+        ...row,
+        code: "budget_exceeded",
+        scope: `key:${key}`,
+        period: "1d",
+        subject: null,
+        count: 12,
+        firstAt: minute,
+        lastAt: minute + 30_000,
+      },
+      {
+        ...row,
+        key: "",
+        model: null,
+        code: "invalid_api_key",
+        scope: null,
+        period: null,
+        subject: null,
+        count: 1,
+        firstAt: minute,
+        lastAt: minute,
+      },
+    ]);
+    await store[Symbol.asyncDispose]();
+    h.isTTY = true;
+    const screen = async (columns: number, ...args: string[]) => {
+      const frames = framesOf(h, 1, undefined, { columns, rows: 24 });
+      expect((await h.run("watch", ...args)).code).toBe(0);
+      return (frames[0] ?? []).map(stripVTControlCharacters);
+    };
+    const wide = await screen(80);
+    expect(wide.slice(1, 3).join("   ")).toMatch(/ 13 refused today/);
+    expect(wide.filter((line) => line.includes("refused  "))).toEqual([
+      "11:58:30  refused  alice  model-a  budget_exceeded key:alice 1d, 12 times",
+      "11:58:00  refused  -      -        invalid_api_key",
+    ]);
+    const narrow = (await screen(65)).find((line) => line.includes("budget_exceeded"));
+    expect(narrow).toBe("11:58:30  refused  alice  model-a  budget_exceeded, 12 times");
+    expect((await screen(80, "--key", "alice")).filter((line) => line.includes("refused  "))).toHaveLength(1);
+  });
+
+  it("draws without color under NO_COLOR", async () => {
+    using h = harness();
+    await filled(h);
+    h.isTTY = true;
+    const frames = framesOf(h, 1);
     await h.run("watch");
     expect(frames.flat().some((line) => line.includes("\x1b["))).toBe(true);
     h.env["NO_COLOR"] = "1";
-    const plain = looks(h, 1);
+    const plain = framesOf(h, 1);
     await h.run("watch");
     expect(plain.flat().some((line) => line.includes("\x1b["))).toBe(false);
   });
 
-  it("says what is wrong where there is no ledger, and makes none", async () => {
+  it("reports a missing ledger and does not create it", async () => {
     using h = harness();
     expect(await h.run("watch")).toMatchObject({ code: 2, stderr: expect.stringContaining("there is no ledger") });
   });
 });
 
-/** A real terminal: `script` of Linux runs a command on a pseudo-terminal and passes on what it shows. */
-
-describe("bars", () => {
+describe("output on a terminal", () => {
   const io = (more: Partial<Io> = {}) => {
     const written = { out: "", err: "" };
     const made: Io = {
@@ -146,7 +298,7 @@ describe("bars", () => {
     return { io: made, written };
   };
 
-  it("are as long as their share of the longest, to an eighth", () => {
+  it("has bars as long as their share of the longest, to an eighth of a character", () => {
     expect(
       [1, 0.5, 0.3125, 0, -1].map((part) =>
         chartBar((usd(String(Math.abs(part))) * (part < 0 ? -1n : 1n)) as never, usd("1"), 4, true),
@@ -155,7 +307,7 @@ describe("bars", () => {
     expect(chartBar(usd("0.6"), usd("1"), 5, false)).toBe("###");
   });
 
-  it("show what is spent and held of a limit, full beyond it", () => {
+  it("has bars of spent and held amounts within a limit, which are full beyond it", () => {
     const of = (spent: string, held: string, limit: string) =>
       Object.values(limitBar({ spent: usd(spent), held: usd(held), limit: usd(limit) }, 8, false)).join("");
     expect([of("2", "2", "8"), of("9", "2", "8"), of("6", "9", "8"), of("0", "0", "0"), of("1", "0", "0")]).toEqual([
@@ -167,27 +319,30 @@ describe("bars", () => {
     ]);
   });
 
-  it("follow a table where there is room, and are not written to a pipe", () => {
+  it("has bars after a table if there is room; a pipe has none", () => {
     const rows = [
       ["a", "2.00"],
       ["b", "1.00"],
       ["total", "3.00"],
     ];
-    const columns = [{ title: "model" }, { title: "cost", align: "right" as const }];
+    const columns = {
+      model: ([model = ""]: readonly string[]) => model,
+      cost: right(([, cost = ""]: readonly string[]) => cost),
+    };
     const terminal = io();
-    printTable(terminal.io, columns, rows, [usd("2"), usd("1")]);
+    printRows(terminal.io, rows, columns, [usd("2"), usd("1")]);
     expect(terminal.written.out).toBe(
       `model  cost\na      2.00  ${"█".repeat(30)}\nb      1.00  ${"█".repeat(15)}\ntotal  3.00\n`,
     );
     const narrow = io({ columns: 15 });
-    printTable(narrow.io, columns, rows, [usd("2"), usd("1")]);
+    printRows(narrow.io, rows, columns, [usd("2"), usd("1")]);
     expect(narrow.written.out).not.toContain("█");
     const pipe = io({ isTTY: false });
-    printTable(pipe.io, columns, rows, [usd("2"), usd("1")]);
+    printRows(pipe.io, rows, columns, [usd("2"), usd("1")]);
     expect(pipe.written.out).toBe("model\tcost\na\t2.00\nb\t1.00\ntotal\t3.00\n");
   });
 
-  it("of progress are for a terminal on stderr alone", () => {
+  it("has a progress bar only if stderr is the terminal", () => {
     const piped = io({ isTTY: false, isErrorTTY: true });
     const bar = progress(piped.io, "checked");
     bar.show(0.5);
@@ -198,13 +353,13 @@ describe("bars", () => {
     expect(logged.written.err).toBe("");
   });
 
-  it("are coloured where FORCE_COLOR asks for it, as Node does it", () => {
-    const columns = [{ title: "model" }];
+  it("has colored tables according to FORCE_COLOR", () => {
+    const columns = fieldColumns("model");
     const forced = io({ env: { FORCE_COLOR: "1" } });
-    printTable(forced.io, columns, [["a"]]);
+    printRows(forced.io, [{ model: "a" }], columns);
     expect(forced.written.out).toContain("\x1b[1m");
     const refused = io({ env: { FORCE_COLOR: "0" } });
-    printTable(refused.io, columns, [["a"]]);
+    printRows(refused.io, [{ model: "a" }], columns);
     expect(refused.written.out).not.toContain("\x1b[");
   });
 });

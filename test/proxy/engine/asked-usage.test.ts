@@ -5,12 +5,12 @@ import {
   answeringGateway,
   type Answering,
   type AnsweringGateway,
-  type AskedOf,
+  type ReceivedRequest,
 } from "../../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../../support/wire-client.ts";
 
-/* Streams are asked for their usage in place of their clients, and once more without where the gateway refuses that. */
+/* Tests that Farebox asks for the usage of streams, and retries without asking if the gateway refuses. */
 
 const request = `{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hello"}]}`;
 const asking = request.replace("{", '{"stream_options":{"include_usage":true},');
@@ -19,14 +19,14 @@ const text = event('{"model":"gpt-4o","choices":[{"index":0,"delta":{"content":"
 const report = event('{"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1,"total_tokens":9}}');
 const done = event("[DONE]");
 
-const isAsking = ({ body }: AskedOf) => body.includes("include_usage");
+const isAsking = ({ body }: ReceivedRequest) => body.includes("include_usage");
 const streamed = (body: string): Answering => ({ headers: { "content-type": "text/event-stream" }, body });
 const refused = (status: number, message: string): Answering => ({
   status,
   body: JSON.stringify({ error: { message } }),
 });
 
-let answer: (asked: AskedOf) => Answering;
+let answer: (asked: ReceivedRequest) => Answering;
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
 let laterMs = 0;
@@ -43,14 +43,14 @@ afterEach(async () => {
 
 const refusesUsage =
   (refusal = refused(400, "Unrecognized request argument supplied: stream_options")) =>
-  (asked: AskedOf) =>
+  (asked: ReceivedRequest) =>
     isAsking(asked) ? refusal : streamed(text + done);
 
 const sent = () => gateway.asked.map(({ body }) => body.toString());
 const headerOf = ({ headers }: WireAnswer) => headers["x-farebox-stream-usage"];
 
-describe("by default", () => {
-  it("a stream reports its usage, its client sees none, and a header says that it was asked for", async () => {
+describe("Farebox's usage option in streams", () => {
+  it("makes the gateway report usage; the client gets a header that says so, but not the usage", async () => {
     answer = () => streamed(text + report + done);
     const got = await ask(proxy, request);
     expect(sent()).toEqual([asking]);
@@ -58,7 +58,7 @@ describe("by default", () => {
     expect(await proxy.charges()).toMatchObject([{ source: "reported", tokens: { input: 8, output: 1 } }]);
   });
 
-  it("does not change a stream whose client asks itself, a plain request, or a path without the option", async () => {
+  it("is not added to a stream that already has it, a plain request, or a path without such an option", async () => {
     answer = () => streamed(text + report + done);
     const own = request.replace("{", '{"stream_options":{"include_usage":true, "x":1},');
     const got = await ask(proxy, own);
@@ -72,11 +72,11 @@ describe("by default", () => {
   });
 });
 
-describe("where the gateway refuses it", () => {
+describe("a gateway that refuses the usage option", () => {
   it.each([
     ["a 400 that names stream_options", refused(400, "unknown field stream_options")],
     ["a 422 that names include_usage", refused(422, "include_usage is not permitted")],
-  ])("%s is followed by one try without, under the same hold", async (_, refusal) => {
+  ])("with %s gets one retry without the option, under the same hold", async (_, refusal) => {
     answer = refusesUsage(refusal);
     const got = await ask(proxy, request);
     expect(sent()).toEqual([asking, request]);
@@ -84,7 +84,7 @@ describe("where the gateway refuses it", () => {
     expect(await proxy.charges()).toMatchObject([{ state: "posted", source: "counted", tokens: { output: 1 } }]);
   });
 
-  it("the model is not asked again for an hour", async () => {
+  it("is not asked for the model's usage again for an hour", async () => {
     answer = refusesUsage();
     await ask(proxy, request);
     await ask(proxy, request);
@@ -97,7 +97,7 @@ describe("where the gateway refuses it", () => {
     expect(sent()).toEqual([asking, request, request, request, other(asking), other(request), asking, request]);
   });
 
-  it("and the retry without it fails too, the client gets that answer, nothing is charged, and the model is asked again", async () => {
+  it("and the retry too is asked for usage again; the client gets its second refusal at no cost", async () => {
     answer = (asked) => refused(400, isAsking(asked) ? "stream_options" : "the messages are too long");
     for (const _ of [1, 2]) {
       const got = await ask(proxy, request);
@@ -111,20 +111,20 @@ describe("where the gateway refuses it", () => {
     ["a 400 that names neither", refused(400, "the messages are too long")],
     ["another status", refused(404, "stream_options")],
     ["a broken connection", "break"],
-  ])("%s is sent once", async (_, refusal) => {
+  ])("with %s gets no retry", async (_, refusal) => {
     answer = () => refusal;
     await ask(proxy, request);
     expect(sent()).toEqual([asking]);
   });
 
-  it("and FAREBOX_STREAM_USAGE is inject, the refusal is the client's", async () => {
+  it("gets no retry if FAREBOX_STREAM_USAGE is inject: the client gets the refusal", async () => {
     answer = refusesUsage();
     await using injecting = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: "inject" } });
     expect((await ask(injecting, request)).status).toBe(400);
     expect(sent()).toEqual([asking]);
   });
 
-  it("a compressed refusal is understood", async () => {
+  it("may compress its refusal", async () => {
     const { gzipSync } = await import("node:zlib");
     const body = gzipSync('{"error":{"message":"stream_options"}}');
     answer = refusesUsage({ status: 400, headers: { "content-encoding": "gzip" }, body });
@@ -132,24 +132,24 @@ describe("where the gateway refuses it", () => {
   });
 });
 
-describe("with an idempotency key", () => {
+describe("a streamed request with an idempotency key", () => {
   const headers = { "idempotency-key": "one", "openai-idempotency-id": "two" };
   const keys = () =>
     gateway.asked.map((asked) => [asked.headers["idempotency-key"], asked.headers["openai-idempotency-id"]]);
 
-  it("the second try has keys of its own, the same for each retry", async () => {
+  it("has a separate key for the try without usage, and reuses it in retries", async () => {
     answer = refusesUsage();
     await ask(proxy, request, { headers });
     const [first, second] = keys();
     expect(new Set([...(first ?? []), ...(second ?? [])]).size).toBe(4);
-    // The model would be asked again, and might take it now: the gateway would generate a second answer.
+    // Asking for usage again might succeed now, and the gateway would generate a second answer.
     laterMs = 3_700_000;
     answer = () => streamed(text + report + done);
     await ask(proxy, request, { headers });
     expect([sent()[2], keys()[2]]).toEqual([request, second]);
   });
 
-  it("a retry repeats that usage was asked for, although the model is known to refuse it", async () => {
+  it("asks for usage again in a retry, even if the model is known to refuse it by then", async () => {
     answer = (asked) => (asked.headers["idempotency-key"] === undefined ? refusesUsage()(asked) : "break");
     await ask(proxy, request, { headers });
     await ask(proxy, request);
@@ -159,7 +159,7 @@ describe("with an idempotency key", () => {
     expect([got.body.toString(), keys()[3]]).toEqual([text + done, keys()[0]]);
   });
 
-  it("a retry repeats that it was not asked for", async () => {
+  it("does not ask for usage in a retry if the first try did not", async () => {
     answer = refusesUsage();
     await ask(proxy, request);
     await ask(proxy, request, { headers });
@@ -168,7 +168,7 @@ describe("with an idempotency key", () => {
     expect(sent()).toEqual([asking, request, request, request]);
   });
 
-  it("a retry that asks itself is another request, and is refused", async () => {
+  it("is refused as a different request if the retry itself asks for usage", async () => {
     answer = () => streamed(text + report + done);
     await ask(proxy, request, { headers });
     expect((await ask(proxy, asking, { headers })).status).toBe(409);

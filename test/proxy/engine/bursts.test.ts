@@ -8,7 +8,10 @@ import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
 import { ask, lastErrorCode, open } from "../../support/wire-client.ts";
 
-/* A gateway that makes its whole answer before it writes it: 10 USD for a million tokens, 16,384 at most, all at once. */
+/*
+ * Tests of a gateway that writes its answer in a burst: it generates the whole answer first. An answer has up to 16,384
+ * tokens, at USD 10 per million.
+ */
 
 const modelMax = 16_384;
 const prices = `provider: example
@@ -35,9 +38,9 @@ const ending = (tokens: number) =>
 
 let gateway: AnsweringGateway;
 let folder: string;
-/** Tokens that the gateway generated, and bills whatever is read of them. */
+/** Tokens that the gateway generated and bills, even if they are not read. */
 let generated = 0;
-/** True where it obeys a stated maximum. */
+/** True if the gateway obeys a stated maximum. */
 let obeys = true;
 const everything = new AsyncDisposableStack();
 beforeAll(async () => {
@@ -71,7 +74,7 @@ const streamOf = (model: string, more: object = {}) => ({
 });
 const asks = (proxy: RunningProxy, model: string, key = proxy.key, more: object = {}) =>
   ask({ url: proxy.url, key }, JSON.stringify(streamOf(model, more)));
-/** USD that the gateway bills. */
+/** Returns the gateway's bill in USD. */
 const billed = () => (generated * 10) / 1_000_000;
 const burstsOf = async (proxy: RunningProxy, model: string) =>
   valueOf(readPage(await proxy.metrics()), "farebox_stream_bursts_total", { model });
@@ -81,7 +84,7 @@ const marksOf = async ({ serving }: RunningProxy) => {
 };
 
 describe("a model that may burst", () => {
-  it("never passes a budget of 0.05 USD, in parallel or one after the other", async () => {
+  it("stays within a budget of 0.05 USD, in parallel and one after the other", async () => {
     await using proxy = await proxyWith("0.05");
     for (let turn = 0; turn < 3; turn++) await Promise.all(Array.from({ length: 5 }, () => asks(proxy, "burst")));
     expect(billed()).toBeLessThanOrEqual(0.05);
@@ -90,20 +93,20 @@ describe("a model that may burst", () => {
   });
 });
 
-describe("a model that is taken to be live", () => {
-  it("passes a budget by one answer of each stream that ran at its first burst, as the guarantees state, and never again", async () => {
+describe("a model that is assumed to stream live", () => {
+  it("exceeds a budget by at most one answer for each stream of its first burst, as documented", async () => {
     await using proxy = await proxyWith("0.05");
     await Promise.all(Array.from({ length: 3 }, () => asks(proxy, "live")));
     const [first, ...others] = await proxy.charges();
     expect([first?.basis?.by, others.length]).toEqual(["slice", 2]);
-    // The arithmetic of docs/guarantees.md: each may write the model's maximum, and was held for by a slice.
+    // As in docs/guarantees.md: each stream may write the model's maximum but holds only a slice.
     const exposure = (3 * (modelMax - 1024) * 10) / 1_000_000;
     expect(billed()).toBeLessThanOrEqual(0.05 + exposure);
     expect(await marksOf(proxy)).toEqual([["one", "live", 0]]);
     expect(await burstsOf(proxy, "live")).not.toBe("0");
   });
 
-  it("is held at the worst case or fitted from then on, so that four at once stay within what is left", async () => {
+  it("holds the worst case, or has its maximum fitted to the remaining budget, after its first burst", async () => {
     await using proxy = await proxyWith("0.40");
     await asks(proxy, "live");
     expect(billed()).toBeCloseTo(0.16384);
@@ -115,7 +118,7 @@ describe("a model that is taken to be live", () => {
     expect(bases.slice(1)).not.toContain("slice");
   });
 
-  it("is marked for its key only, and for all keys by the burst of a second key", async () => {
+  it("is marked for the key of its burst, and for all keys after a second key's burst", async () => {
     await using proxy = await proxyWith("100");
     const [bob, carol] = [await proxy.addKey("bob"), await proxy.addKey("carol")];
     await asks(proxy, "live");
@@ -132,15 +135,15 @@ describe("a model that is taken to be live", () => {
   });
 });
 
-describe("a gateway that does not obey a stated maximum", () => {
-  it("is ended as soon as that shows, and the budget has no room", async () => {
+describe("a gateway that ignores a stated maximum", () => {
+  it("is cut off as soon as it exceeds the maximum, if the budget has no room", async () => {
     await using scripted = await scriptedGateway();
     await using proxy = await startProxy({ gatewayUrl: scripted.url, env: { FAREBOX_PRICING: folder } });
     await proxy.budget("all", "0.0125");
     const opening = open(proxy, streamOf("burst", { max_tokens: 1000 }));
     const { response, closed } = await scripted.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
-    // A tenth and 64 tokens more than the maximum may be an error of the count.
+    // Counting errors up to a tenth of the maximum plus 64 tokens are tolerated.
     response.write(written(1160));
     const client = await opening;
     await client.take(written(1160).length);
@@ -150,7 +153,7 @@ describe("a gateway that does not obey a stated maximum", () => {
     expect(await proxy.charges()).toMatchObject([{ source: "partial", reason: "budget_exceeded" }]);
   });
 
-  it("is held for where there is room, and answers whole", async () => {
+  it("may finish its answer if the budget has room", async () => {
     await using proxy = await proxyWith("10");
     obeys = false;
     const answer = await asks(proxy, "burst", proxy.key, { max_tokens: 1000 });

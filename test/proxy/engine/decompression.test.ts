@@ -10,24 +10,24 @@ import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
 import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
 
-/** More than Farebox unpacks of any answer. */
+/** More than Farebox decompresses of any answer. */
 const spaces = Buffer.alloc(decodedBytesMax + 1024, " ");
 const fastBrotli = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } };
 const gzipped = gzipSync(spaces, { level: 1 });
 
-/** Content encodings with kilobytes that unpack to more than is read. */
+/** Bodies of kilobytes that decompress beyond the limit, by content encoding. */
 const bombs: Readonly<Record<string, Buffer>> = {
   gzip: gzipped,
   deflate: deflateSync(spaces, { level: 1 }),
   br: brotliCompressSync(spaces, fastBrotli),
   zstd: zstdCompressSync(spaces),
-  // Gigabytes, when both layers are taken off.
+  // Gigabytes after both layers are decompressed.
   "gzip, gzip": gzipSync(Buffer.concat(Array.from({ length: 32 }, () => gzipped))),
 };
 
 const owned = new AsyncDisposableStack();
 let proxy: RunningProxy;
-/** The gateway's next answer, and its account record. */
+/** Next answer of the gateway. */
 let given: Answering;
 let account: Answering = { status: 404 };
 
@@ -79,9 +79,9 @@ interface Asking {
   readonly body?: object | Buffer;
   readonly type?: string;
   readonly method?: string;
-  /** Encoding of the gateway's answer. */
+  /** Content type of the gateway's answer. */
   readonly answers?: string;
-  /** Its price does not depend on the answer. */
+  /** True if the price does not depend on the answer. */
   readonly isCounted?: true;
 }
 
@@ -119,7 +119,7 @@ const endpoints: Readonly<Record<string, Asking>> = {
   "a task": { path: "/api/v1/task", body: task },
 };
 
-/** Paths that pass without a price. */
+/** Paths without a price. */
 const unpriced: Readonly<Record<string, Asking>> = {
   "an uploaded file": { path: "/v1/files", ...form({ purpose: "batch", file: "x" }) },
   "a file": { path: "/v1/files/f-1/content", method: "GET", answers: "application/octet-stream" },
@@ -141,17 +141,17 @@ async function newCharges(): Promise<readonly Charge[]> {
   return all.slice(seen, (seen = all.length));
 }
 
-/** Each endpoint meets one encoding, the first one all of them. */
 const encodings = Object.keys(bombs);
-const met = (all: Readonly<Record<string, Asking>>) =>
+/** Pairs each endpoint with one encoding. */
+const withEncodings = (all: Readonly<Record<string, Asking>>) =>
   Object.entries(all).map(
     ([name, asking], index) => [name, encodings[index % encodings.length] ?? "gzip", asking] as const,
   );
 const aChat = endpoints["a chat"] ?? { path: "" };
 
-describe("an answer that unpacks to more than is read", () => {
-  it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...met(endpoints)])(
-    "%s in %s passes as it is and is charged at its hold",
+describe("an answer that decompresses beyond the limit", () => {
+  it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...withEncodings(endpoints)])(
+    "passes unchanged and is charged at its hold: %s in %s",
     async (_, encoding, asking) => {
       given = bomb(encoding, asking.answers);
       const answer = await request(asking);
@@ -168,7 +168,7 @@ describe("an answer that unpacks to more than is read", () => {
     },
   );
 
-  it.each(met(unpriced))("%s in %s passes as it is, without a price", async (_, encoding, asking) => {
+  it.each(withEncodings(unpriced))("passes unchanged without a price: %s in %s", async (_, encoding, asking) => {
     given = bomb(encoding, asking.answers);
     const answer = await request(asking);
     expect([answer.status, answer.headers["content-encoding"]]).toEqual([200, encoding]);
@@ -176,7 +176,7 @@ describe("an answer that unpacks to more than is read", () => {
     expect(await newCharges()).toMatchObject([{ state: "posted", cost: null, formula: "unpriced" }]);
   });
 
-  it("is an error of the gateway like any other", async () => {
+  it("is handled like any other gateway error if its status is an error", async () => {
     given = bomb("gzip", json, 400);
     for (const asking of [aChat, endpoints["a task"] ?? aChat]) {
       const answer = await request(asking);
@@ -185,7 +185,7 @@ describe("an answer that unpacks to more than is read", () => {
     }
   });
 
-  it("is not read as a task's record, for any caller", async () => {
+  it("is not read as a task record when a client asks for the task or deletes it", async () => {
     given = { body: record("t-1", "pending") };
     expect((await request(endpoints["a task"] ?? aChat)).status).toBe(200);
     for (const method of ["GET", "DELETE"]) {
@@ -212,11 +212,11 @@ describe("an answer that unpacks to more than is read", () => {
   });
 });
 
-describe("an answer that unpacks to what is read", () => {
+describe("an answer that decompresses within the limit", () => {
   const padding = "A".repeat(20 * 1024 * 1024);
   const usage = '"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}';
 
-  it("is metered by its outline where only that is needed, and charged at its hold where all of it is", async () => {
+  it("is metered if its outline suffices, and charged at its hold if its text is needed", async () => {
     const whole = `{"object":"list","model":"text-embedding-3-small","data":["${padding}"],${usage}}`;
     given = { headers: { "content-type": json, "content-encoding": "gzip" }, body: gzipSync(whole, { level: 1 }) };
     await request(endpoints["embeddings"] ?? aChat);
@@ -227,7 +227,7 @@ describe("an answer that unpacks to what is read", () => {
     ]);
   });
 
-  it("is metered in a stream, whatever fills it", async () => {
+  it("is metered as a stream, whatever its comments contain", async () => {
     const piece = (more: string) => `data: {"model":"gpt-4o",${more}}\n\n`;
     const stream = `:${padding}\n\n${piece('"choices":[{"index":0,"delta":{"content":"Hi."},"finish_reason":"stop"}]')}${piece(`"choices":[],${usage}`)}data: [DONE]\n\n`;
     given = { headers: { "content-type": events, "content-encoding": "zstd" }, body: zstdCompressSync(stream) };
@@ -236,7 +236,7 @@ describe("an answer that unpacks to what is read", () => {
   });
 });
 
-describe("a body that comes compressed to Farebox", () => {
+describe("a compressed request body", () => {
   it.each([
     ...Object.values(endpoints),
     ...Object.values(unpriced).filter(({ method }) => method !== "GET"),
@@ -247,7 +247,7 @@ describe("a body that comes compressed to Farebox", () => {
         path,
         headers: { "content-type": type, "content-encoding": encoding },
       });
-      // A callback that no one awaits is not found, compressed or not.
+      // An unknown callback is not found, compressed or not.
       expect([415, 404]).toContain(answer.status);
       expect(["unsupported_encoding", "not_found"]).toContain(errorCode(answer));
     }

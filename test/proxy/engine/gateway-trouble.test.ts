@@ -4,7 +4,7 @@ import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { Books, chatWith } from "../../support/books.ts";
-import { startProxy, testEngine, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
   rawGateway,
@@ -17,7 +17,7 @@ import { ask, errorCode, lastErrorCode, open, send } from "../../support/wire-cl
 const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] };
 const helloStream = { ...hello, stream: true };
 
-/** A proxy with a budget to watch, and its books. */
+/** Starts a proxy with a soft budget, and `Books` that follow its charges and the sandbox's bill. */
 async function proxyWith(options: ProxyOptions = {}): Promise<{ proxy: RunningProxy; books: Books } & AsyncDisposable> {
   const proxy = await startProxy(options);
   await proxy.budget("key:alice", "1000", "total", "soft");
@@ -26,7 +26,7 @@ async function proxyWith(options: ProxyOptions = {}): Promise<{ proxy: RunningPr
 
 type Running = Awaited<ReturnType<typeof proxyWith>>;
 
-/** Before a sandbox; before a gateway that each test plays itself; before one that speaks raw bytes. */
+/** Proxies with a sandbox, with a gateway that each test scripts, and with a gateway that writes raw bytes. */
 let sandboxed: Running;
 let scripted: Running & { readonly gateway: ScriptedGateway };
 let raw: Running & { answer: (socket: Socket) => void };
@@ -52,7 +52,7 @@ const withSilence =
 
 const voided = (reason: string) => ({ state: "voided", cost: null, listCost: null, source: null, reason });
 
-/** The whole hold, because nothing tells what became of the request. */
+/** Checks that the whole hold was charged, because the outcome of the request is unknown. */
 function expectHold(charge: Charge, reason: string): void {
   expect(charge).toMatchObject({ state: "posted", source: "assumed", formula: "assumed", reason, overage: 0n });
   expect(charge.hold).toBeGreaterThan(0n);
@@ -60,9 +60,9 @@ function expectHold(charge: Charge, reason: string): void {
   expect(charge.listCost).toBe(charge.hold);
 }
 
-describe("a gateway that answers with an error", () => {
+describe("an answer of the gateway", () => {
   it.each([400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503])(
-    "passes %i unchanged, and the charge is void",
+    "passes with status %i unchanged, and the charge is voided",
     async (status) => {
       const { proxy, books } = sandboxed;
       for (const stream of [false, true]) {
@@ -75,7 +75,7 @@ describe("a gateway that answers with an error", () => {
         expect(answer.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
         expect(answer.headers["x-farebox-error"]).toBeUndefined();
         expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-        const { charge, billed } = await books.endedBeside();
+        const { charge, billed } = await books.settledAndBilled();
         expect(charge).toMatchObject({ ...voided(`gateway_${status}`), status, stream });
         expect(charge.gatewayRequestId).toBe(answer.headers["x-request-id"]);
         expect(billed).toBeUndefined();
@@ -84,7 +84,7 @@ describe("a gateway that answers with an error", () => {
   );
 
   it.each([408, 504, 520, 524])(
-    "passes %i unchanged, and the hold is charged: it may have been billed",
+    "passes with status %i unchanged, and the hold is charged because it may have been billed",
     async (status) => {
       const { proxy, books } = sandboxed;
       for (const stream of [false, true]) {
@@ -95,26 +95,26 @@ describe("a gateway that answers with an error", () => {
         expect(answer.status).toBe(status);
         expect(answer.body).toEqual(direct.body);
         expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
-        const { charge } = await books.endedBeside();
+        const { charge } = await books.settledAndBilled();
         expectHold(charge, `gateway_${status}`);
         expect(charge.status).toBe(status);
       }
     },
   );
 
-  it("passes an HTML page with 502 unchanged, and the charge is void", async () => {
+  it("passes as an HTML page with status 502, and the charge is voided", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("html:502"));
     expect(answer).toMatchObject({ status: 502, headers: { "content-type": "text/html; charset=UTF-8" } });
     expect(answer.body.toString()).toContain("502 Bad Gateway");
-    expect(await books.ended()).toMatchObject(voided("gateway_502"));
+    expect(await books.settled()).toMatchObject(voided("gateway_502"));
   });
 
   it.each([
     ["an HTML page", "html:200", "text/html; charset=UTF-8"],
-    ["nothing", "empty", undefined],
-    ["half a JSON text", "bad-json", "application/json"],
-  ])("passes %s with 200 unchanged, and the hold is charged", async (_what, scenario, contentType) => {
+    ["no body", "empty", undefined],
+    ["incomplete JSON", "bad-json", "application/json"],
+  ])("with %s and status 200 passes unchanged, and the hold is charged", async (_what, scenario, contentType) => {
     const { proxy, books } = sandboxed;
     for (const stream of [false, true]) {
       const body = chatWith(`${scenario}+billed`, { stream, max_tokens: 200 });
@@ -124,21 +124,21 @@ describe("a gateway that answers with an error", () => {
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(answer.headers["content-type"]).toBe(contentType);
       expect(answer.body).toEqual(direct.body);
-      const { charge } = await books.endedBeside();
+      const { charge } = await books.settledAndBilled();
       expectHold(charge, "unreadable_answer");
     }
   });
 
-  it("passes an answer that comes before the body is read", async () => {
+  it("passes if it arrives before the request's body is read", async () => {
     const { proxy, books } = sandboxed;
     const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(6_000_000) }] };
     const answer = await ask(proxy, huge, { headers: { "x-stainless-os": "early" } });
     expect(answer.status).toBe(413);
     expect(JSON.parse(answer.body.toString()).error.message).toBe("The request is too large.");
-    expect(await books.ended()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+    expect(await books.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
   });
 
-  it("passes an early answer whose gateway then closes without reading the rest", async () => {
+  it("passes if it arrives early and the gateway closes without reading the rest", async () => {
     const text = '{"error":{"message":"too large","type":"invalid_request_error","param":null,"code":null}}';
     await using gateway = await scriptedGateway({ readBodies: false });
     await using early = await proxyWith({ gatewayUrl: gateway.url });
@@ -154,12 +154,12 @@ describe("a gateway that answers with an error", () => {
     const answer = await asking;
     expect(answer).toMatchObject({ status: 413, broken: null });
     expect(answer.body.toString()).toBe(text);
-    expect(await early.books.ended()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+    expect(await early.books.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
   });
 });
 
-describe("a gateway that cannot be reached", () => {
-  it("answers 502 where nothing listens, and the charge is void", async () => {
+describe("an unreachable gateway", () => {
+  it("gives a 502 if nothing listens, and the charge is voided", async () => {
     const free = createServer().listen(0, "127.0.0.1");
     await once(free, "listening");
     const { port } = free.address() as AddressInfo;
@@ -170,11 +170,11 @@ describe("a gateway that cannot be reached", () => {
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_unreachable");
       expect(answer.headers["x-farebox-error"]).toBe("gateway_unreachable");
-      expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+      expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
     }
   });
 
-  it("answers 502 where TLS fails, and the charge is void: no byte of the request has left", async () => {
+  it("gives a 502 if TLS fails, and the charge is voided because no byte was sent", async () => {
     const plain = createServer((socket) => socket.on("error", () => undefined).end("no TLS here")).listen(
       0,
       "127.0.0.1",
@@ -185,11 +185,11 @@ describe("a gateway that cannot be reached", () => {
     const answer = await ask(running.proxy, hello);
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+    expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
     plain.close();
   });
 
-  it("answers 504 where no connection is established, and the charge is void", async () => {
+  it("gives a 504 if the connection is not established in time, and the charge is voided", async () => {
     const mute = createServer((socket) => socket.on("error", () => undefined).resume()).listen(0, "127.0.0.1");
     await once(mute, "listening");
     const { port } = mute.address() as AddressInfo;
@@ -197,57 +197,57 @@ describe("a gateway that cannot be reached", () => {
     const answer = await ask(running.proxy, hello);
     expect(answer.status).toBe(504);
     expect(errorCode(answer)).toBe("gateway_timeout");
-    expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 504 });
+    expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 504 });
     mute.close();
   });
 });
 
-describe("a gateway that breaks off", () => {
-  it.each([false, true])("before the headers (stream: %s): 502, and the hold is charged", async (stream) => {
+describe("a gateway connection that breaks", () => {
+  it.each([false, true])("before the headers gives a 502, and the hold is charged (stream: %s)", async (stream) => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("reset-before+billed", { stream, max_tokens: 200 }));
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    const { charge } = await books.endedBeside();
+    const { charge } = await books.settledAndBilled();
     expectHold(charge, "gateway_reset");
     expect(charge.status).toBe(502);
   });
 
-  it("after the headers of a plain answer: 502, and the hold is charged", async () => {
+  it("after the headers of a plain answer gives a 502, and the hold is charged", async () => {
     const { proxy, books } = sandboxed;
     for (const scenario of ["reset-after-headers", "cut", "wrong-length:long"]) {
       const answer = await ask(proxy, chatWith(scenario, { max_tokens: 200 }));
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_unreachable");
-      const { charge, billed } = await books.endedBeside();
+      const { charge, billed } = await books.settledAndBilled();
       expectHold(charge, "gateway_reset");
       expect(billed).toBeDefined();
     }
   });
 
-  it("after the headers of a stream: an error event, and the prompt is charged", async () => {
+  it("after the headers of a stream ends in an error event, and the prompt is charged", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("reset-after-headers", { stream: true }));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
     expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: 0 });
   });
 
   it.each([
-    ["a plain one", {}],
-    ["one that reports usage", { stream_options: { include_usage: true } }],
-    ["one of two choices", { n: 2 }],
+    ["plain", {}],
+    ["with usage", { stream_options: { include_usage: true } }],
+    ["with two choices", { n: 2 }],
   ])(
-    "in the middle of a stream, %s: an error event after what was delivered, which is charged",
+    "in the middle of a stream ends in an error event, and the delivered part is charged: %s",
     async (_which, more) => {
       const { proxy, books } = sandboxed;
       const answer = await ask(proxy, chatWith("cut:7", { stream: true, ...more }));
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
       expect(answer.body.toString()).not.toContain("[DONE]");
-      const { charge, billed } = await books.endedBeside();
+      const { charge, billed } = await books.settledAndBilled();
       expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
       expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.deliveredTokens });
       expect(charge.cost).toBe(billed?.cost);
@@ -255,35 +255,35 @@ describe("a gateway that breaks off", () => {
     },
   );
 
-  it("with a clean end but an incomplete stream: an error event, partial", async () => {
+  it("with a clean end in an incomplete stream ends in an error event, and the charge is partial", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("no-finish+tokens:12", { stream: true }));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const { charge } = await books.endedBeside();
+    const { charge } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 12 } });
   });
 
-  it("with an error event of its own: it passes, and the charge is partial", async () => {
+  it("after the gateway's own error event passes the event, and the charge is partial", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("stream-error:4", { stream: true }));
     const messages = eventsWithErrors(answer.body);
     expect(messages[0]).toBe("The server had an error while processing your request.");
-    const { charge } = await books.endedBeside();
+    const { charge } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 4 } });
   });
 
-  it("a body shorter than its stated length is incomplete; a longer one is cut at that length", async () => {
+  it("at a stated length that is too short for a plain answer has the hold charged", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("wrong-length:short", { max_tokens: 200 }));
     expect(answer).toMatchObject({ status: 200, broken: null });
-    const { charge } = await books.endedBeside();
+    const { charge } = await books.settledAndBilled();
     expectHold(charge, "unreadable_answer");
   });
 
-  it("a stream with a stated length that breaks off still ends with our error event", async () => {
-    const { gateway, ...own } = scripted;
-    const opening = open(own.proxy, helloStream);
+  it("before the stated length of a stream ends in Farebox's error event", async () => {
+    const { gateway, ...running } = scripted;
+    const opening = open(running.proxy, helloStream);
     const { request, response } = await gateway.nextChat();
     const first = delta("Hello");
     response.writeHead(200, { "content-type": "text/event-stream", "content-length": first.length + 20 });
@@ -292,16 +292,16 @@ describe("a gateway that breaks off", () => {
     await answer.take(first.length);
     request.socket.destroy();
     expect(lastErrorCode(await answer.rest())).toBe("gateway_stream_broken");
-    expect(await own.books.ended()).toMatchObject({
+    expect(await running.books.settled()).toMatchObject({
       source: "partial",
       reason: "gateway_reset",
       tokens: { output: 1 },
     });
   });
 
-  it("in the middle of an answer too large to hold: the client's connection breaks too, and the hold is charged", async () => {
-    const { gateway, ...own } = scripted;
-    const opening = open(own.proxy, hello);
+  it("in the middle of an answer too large to buffer breaks the client's connection, and the hold is charged", async () => {
+    const { gateway, ...running } = scripted;
+    const opening = open(running.proxy, hello);
     const { request, response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "application/json" });
     response.write(`{"choices":[{"message":{"content":"${"x".repeat(1_500_000)}`);
@@ -309,7 +309,7 @@ describe("a gateway that breaks off", () => {
     await answer.take(1_000_000);
     request.socket.destroy();
     await expect(answer.rest()).rejects.toThrow("aborted");
-    expectHold(await own.books.ended(), "gateway_reset");
+    expectHold(await running.books.settled(), "gateway_reset");
   });
 });
 
@@ -321,53 +321,53 @@ function eventsWithErrors(body: Buffer): string[] {
     .map((event) => JSON.parse(event.slice(6)).error.message);
 }
 
-describe("a gateway that is silent", () => {
+describe("a silent gateway", () => {
   let impatient: Running;
   beforeAll(async () => {
     impatient = await proxyWith({ adjust: withSilence(500) });
   });
   afterAll(() => impatient[Symbol.asyncDispose]());
 
-  it("answers 504 and charges the hold, as against a reset", async () => {
+  it("gives a 504, and the hold is charged", async () => {
     const { proxy, books } = impatient;
     for (const stream of [false, true]) {
       const answer = await ask(proxy, chatWith("silent+billed", { stream, max_tokens: 200 }));
       expect(answer.status).toBe(504);
       expect(errorCode(answer)).toBe("gateway_timeout");
       await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
-      const { charge } = await books.endedBeside();
+      const { charge } = await books.settledAndBilled();
       expectHold(charge, "gateway_silent");
       expect(charge.status).toBe(504);
     }
   });
 
-  it("after its headers: a stream ends with an error event and is charged for what came", async () => {
+  it("after a stream's headers ends the stream with an error event, and the delivered part is charged", async () => {
     const { proxy, books } = impatient;
     const answer = await ask(proxy, chatWith("silent-stream", { stream: true }));
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
     await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
-    const { charge } = await books.endedBeside();
+    const { charge } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_silent", status: 200, tokens: { output: 0 } });
   });
 
-  it("after the headers of a plain answer: 504, and the hold is charged", async () => {
+  it("after a plain answer's headers gives a 504, and the hold is charged", async () => {
     const answer = await ask(impatient.proxy, chatWith("silent-stream", { max_tokens: 200 }));
     expect(answer.status).toBe(504);
-    const { charge } = await impatient.books.endedBeside();
+    const { charge } = await impatient.books.settledAndBilled();
     expectHold(charge, "gateway_silent");
   });
 
-  it("does not count while bytes come", async () => {
+  it("does not time out while bytes arrive", async () => {
     const answer = await ask(impatient.proxy, chatWith("slow:50+tokens:12", { stream: true }));
     expect(lastErrorCode(answer.body)).toBeUndefined();
-    const { charge } = await impatient.books.endedBeside();
+    const { charge } = await impatient.books.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", tokens: { output: 12 } });
     expect(charge.durationMs).toBeGreaterThan(500);
   });
 });
 
-describe("redirects", () => {
-  it("follows 307 to the same origin with the same bytes, and charges once", async () => {
+describe("a redirect", () => {
+  it("to the same origin is followed for status 307 with the same bytes, and charged once", async () => {
     const { proxy, books } = sandboxed;
     const text = JSON.stringify(chatWith("redirect-307"), null, 3);
     const answer = await ask(proxy, text);
@@ -377,56 +377,59 @@ describe("redirects", () => {
     expect(first?.body.toString()).toBe(text);
     expect(second?.body.toString()).toBe(text);
     expect([first?.path, second?.path]).toEqual(["/v1/chat/completions", "/moved/1/v1/chat/completions"]);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source: "reported", cost: billed?.cost });
   });
 
-  it("never follows to another origin: 502, void, and the other server sees nothing", async () => {
+  it("to another origin gives a 502, and the other server gets no connection", async () => {
     await using foreign = await scriptedGateway();
-    const own = sandboxed;
+    const running = sandboxed;
     for (const stream of [false, true]) {
       const body = chatWith(`redirect-foreign:${foreign.url}/v1/chat/completions`, { stream });
-      const answer = await ask(own.proxy, body);
+      const answer = await ask(running.proxy, body);
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_redirect");
       expect(answer.headers["location"]).toBeUndefined();
-      expect(await own.books.ended()).toMatchObject({ ...voided("gateway_307"), status: 502 });
+      expect(await running.books.settled()).toMatchObject({ ...voided("gateway_307"), status: 502 });
     }
     expect(foreign.connections).toBe(0);
   });
 
-  it("treats another name of the same machine as another origin", async () => {
+  it("to another name of the same machine counts as one to another origin", async () => {
     const { proxy, books } = sandboxed;
     const before = proxy.sandbox.requests.length;
     const answer = await ask(proxy, chatWith("redirect-foreign"));
     expect(errorCode(answer)).toBe("gateway_redirect");
     expect(proxy.sandbox.requests).toHaveLength(before + 1);
-    expect(await books.ended()).toMatchObject({ state: "voided" });
+    expect(await books.settled()).toMatchObject({ state: "voided" });
   });
 
-  it("stops at a loop: 502, void", async () => {
+  it("in a loop gives a 502, and the charge is voided", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("redirect-loop"));
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_redirect");
-    expect(await books.ended()).toMatchObject({ state: "voided", status: 502 });
+    expect(await books.settled()).toMatchObject({ state: "voided", status: 502 });
   });
 
-  it.each([301, 302, 303])("does not turn a POST into a GET: %i is refused and void", async (status) => {
-    const { gateway, ...own } = scripted;
-    const asking = ask(own.proxy, hello);
-    const { response } = await gateway.nextChat();
-    response.writeHead(status, { location: "/elsewhere" }).end();
-    const answer = await asking;
-    expect(answer.status).toBe(502);
-    expect(errorCode(answer)).toBe("gateway_redirect");
-    expect(await own.books.ended()).toMatchObject({ state: "voided" });
-  });
+  it.each([301, 302, 303])(
+    "with status %i is refused instead of turning a POST into a GET, and the charge is voided",
+    async (status) => {
+      const { gateway, ...running } = scripted;
+      const asking = ask(running.proxy, hello);
+      const { response } = await gateway.nextChat();
+      response.writeHead(status, { location: "/elsewhere" }).end();
+      const answer = await asking;
+      expect(answer.status).toBe(502);
+      expect(errorCode(answer)).toBe("gateway_redirect");
+      expect(await running.books.settled()).toMatchObject({ state: "voided" });
+    },
+  );
 
-  it("to the same origin that then cannot be reached: 502 and void, because the gateway only redirected", async () => {
+  it("to the same origin that is then unreachable gives a 502, and the charge is voided", async () => {
     await using gateway = await scriptedGateway();
-    await using own = await proxyWith({ gatewayUrl: gateway.url });
-    const asking = ask(own.proxy, hello);
+    await using running = await proxyWith({ gatewayUrl: gateway.url });
+    const asking = ask(running.proxy, hello);
     const { response, request } = await gateway.nextChat();
     await gateway.stopListening();
     response.writeHead(307, { location: "/moved", connection: "close", "content-length": "0" });
@@ -434,16 +437,16 @@ describe("redirects", () => {
     const answer = await asking;
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expect(await own.books.ended()).toMatchObject(voided("gateway_unreachable"));
+    expect(await running.books.settled()).toMatchObject(voided("gateway_unreachable"));
   });
 });
 
-describe("a gateway that compresses against the request's headers", () => {
-  it.each(["gzip", "br", "zstd"])("%s passes unchanged and is metered from a copy", async (encoding) => {
+describe("an answer that the gateway compresses although the request does not accept it", () => {
+  it.each(["gzip", "br", "zstd"])("passes unchanged in %s and is metered from a copy", async (encoding) => {
     const { proxy, books } = sandboxed;
     const plain = await ask(proxy, chatWith(encoding));
     expect(plain.headers["content-encoding"]).toBe(encoding);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(proxy.sandbox.requests.at(-1)?.headers["accept-encoding"]).toBe("identity");
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
     expect(plain.headers["x-farebox-cost-usd"]).toBeDefined();
@@ -451,18 +454,18 @@ describe("a gateway that compresses against the request's headers", () => {
     const stream = await ask(proxy, chatWith(encoding, { stream: true, stream_options: { include_usage: true } }));
     expect(stream.headers["content-encoding"]).toBe(encoding);
     expect(stream.broken).toBeNull();
-    const streamed = await books.endedBeside();
+    const streamed = await books.settledAndBilled();
     expect(streamed.charge).toMatchObject({ source: "reported", cost: streamed.billed?.cost });
 
     const cut = await ask(proxy, chatWith(`${encoding}+cut:5`, { stream: true, max_tokens: 200 }));
     expect(cut.broken).not.toBeNull();
-    const broken = await books.endedBeside();
+    const broken = await books.settledAndBilled();
     expect(["partial", "assumed"]).toContain(broken.charge.source);
     expect(broken.charge.reason).toBe("gateway_reset");
   });
 });
 
-/** Breaks the client's connection off and waits until that is done. */
+/** Destroys the client's request and waits until it is closed. */
 function leave(request: ClientRequest): Promise<void> {
   return new Promise((resolve) => {
     request.once("close", resolve);
@@ -478,14 +481,14 @@ describe("a client that leaves", () => {
     return { request, gateway: await scripted.gateway.nextChat() };
   }
 
-  it("before the headers of a stream: the gateway's request ends at once, and the prompt is charged", async () => {
+  it("before a stream's headers ends the gateway's request at once, and the prompt is charged", async () => {
     const { request, gateway } = await asked(true);
     const { books } = scripted;
     const refused = await refusals(scripted.proxy);
     request.destroy();
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(false);
-    const charge = await books.ended();
+    const charge = await books.settled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "partial",
@@ -498,14 +501,14 @@ describe("a client that leaves", () => {
     expect(await refusals(scripted.proxy)).toEqual(refused);
   });
 
-  it("after the headers of a stream: the same", async () => {
+  it("after a stream's headers ends the gateway's request at once, and the charge is partial", async () => {
     const { request, gateway } = await asked(true);
     const { books } = scripted;
     gateway.response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
     await once(request, "response");
     request.destroy();
     await gateway.closed;
-    expect(await books.ended()).toMatchObject({
+    expect(await books.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       status: 200,
@@ -513,7 +516,7 @@ describe("a client that leaves", () => {
     });
   });
 
-  it("in the middle of a stream: the gateway's request ends at once, and what was delivered is charged", async () => {
+  it("in the middle of a stream ends the gateway's request at once, and the delivered part is charged", async () => {
     const { request, gateway } = await asked(true);
     const { books } = scripted;
     gateway.response.writeHead(200, { "content-type": "text/event-stream" });
@@ -522,7 +525,7 @@ describe("a client that leaves", () => {
     await once(response, "data");
     request.destroy();
     await gateway.closed;
-    expect(await books.ended()).toMatchObject({
+    expect(await books.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       status: 200,
@@ -530,7 +533,7 @@ describe("a client that leaves", () => {
     });
   });
 
-  it("before a plain answer: it is read to its end and charged as reported", async () => {
+  it("before a plain answer is charged as reported after the answer is read to its end", async () => {
     const { request, gateway } = await asked(false);
     const { books } = scripted;
     await leave(request);
@@ -543,10 +546,10 @@ describe("a client that leaves", () => {
     gateway.response.end(JSON.stringify(answer));
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(true);
-    expect(await books.ended()).toMatchObject({ source: "reported", reason: null, tokens: { input: 8, output: 40 } });
+    expect(await books.settled()).toMatchObject({ source: "reported", reason: null, tokens: { input: 8, output: 40 } });
   });
 
-  it("in the middle of a plain answer, even one too large to hold: the same", async () => {
+  it("in the middle of a large plain answer is charged as reported after the answer is read to its end", async () => {
     const { request, gateway } = await asked(false);
     const { books } = scripted;
     gateway.response.writeHead(200, { "content-type": "application/json" });
@@ -560,60 +563,107 @@ describe("a client that leaves", () => {
     gateway.response.end(`${"y".repeat(3_000_000)}"}}]}`);
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(true);
-    expect(await books.ended()).toMatchObject({ source: "reported", status: 200, tokens: { input: 8, output: 40 } });
+    expect(await books.settled()).toMatchObject({ source: "reported", status: 200, tokens: { input: 8, output: 40 } });
   });
 
-  it("before an error of the gateway: void", async () => {
+  it("before an error of the gateway has its charge voided", async () => {
     const { request, gateway } = await asked(false);
     const { books } = scripted;
     await leave(request);
     gateway.response.writeHead(503).end("{}");
-    expect(await books.ended()).toMatchObject(voided("gateway_503"));
+    expect(await books.settled()).toMatchObject(voided("gateway_503"));
   });
 });
 
-describe("answers that are hardly HTTP", () => {
+describe("a malformed or unusual HTTP answer", () => {
   it.each([
     ["a status below 100", "HTTP/1.1 099 Odd\r\ncontent-length: 2\r\n\r\n{}"],
     ["a switch of protocols", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"],
     ["no HTTP at all", "SSH-2.0-OpenSSH_9.2\r\n"],
     ["two lengths", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}"],
-    ["chunks of no length", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"],
-  ])("%s: 502, and the hold is charged", async (_what, bytes) => {
+    ["chunks without a length", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"],
+  ])("with %s gives a 502, and the hold is charged", async (_what, bytes) => {
     raw.answer = (socket) => socket.write(bytes);
     const answer = await ask(raw.proxy, hello);
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expectHold(await raw.books.ended(), "gateway_reset");
+    expectHold(await raw.books.settled(), "gateway_reset");
   });
 
   it.each([
-    ["103 before the answer", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"] as const,
-    ["nothing before it", ""] as const,
-    ...(testEngine === "undici" ? [] : [["100 before the answer", "HTTP/1.1 100 Continue\r\n\r\n"] as const]),
-  ])("%s: the answer passes", async (_what, before) => {
+    ["status 103 before it", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"] as const,
+    ["HTTP version 1.0", ""] as const,
+    ["status 100 before it", "HTTP/1.1 100 Continue\r\n\r\n"] as const,
+    [
+      "status 100 twice and 103 before it",
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 \r\nx: y\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n",
+    ] as const,
+  ])("passes with %s", async (_what, before) => {
     const body =
       '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{"content":"x"}}]}';
     raw.answer = (socket) => socket.end(`${before}HTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n${body}`);
     const answer = await ask(raw.proxy, hello);
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(answer.body.toString()).toBe(body);
-    expect(await raw.books.ended()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
   });
 
-  it.runIf(testEngine === "undici")("undici takes an unrequested 100 as a broken answer", async () => {
-    raw.answer = (socket) => socket.end("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
-    expect(errorCode(await ask(raw.proxy, hello))).toBe("gateway_unreachable");
-    expectHold(await raw.books.ended(), "gateway_reset");
+  it("with broken framing is delivered and charged up to the broken byte", async () => {
+    const content = "hello ".repeat(200);
+    const event = `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: { content } }] })}\n\n`;
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    const size = Buffer.byteLength(event).toString(16);
+    raw.answer = (socket) => void socket.write(`${head}${size}\r\n${event}\r\nno size\r\n`);
+    const answer = await ask(raw.proxy, helloStream);
+    expect(answer.body.toString()).toContain("hello hello");
+    expect((await raw.books.settled()).tokens?.output).toBeGreaterThanOrEqual(200);
   });
 
-  it("an answer with connection: close does not disturb the next", async () => {
+  it("that is long passes if it arrives together with status 100", async () => {
+    const content = "x".repeat(60_000);
+    const usage = '"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12}';
+    const body = `{${usage},"choices":[{"message":{"content":"${content}"}}]}`;
+    const head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n";
+    raw.answer = (socket) => socket.end(`${head}${body}`);
+    const answer = await ask(raw.proxy, hello);
+    expect(answer.body.toString()).toBe(body);
+    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+  });
+
+  it("passes if status 100 and its head arrive byte by byte", async () => {
+    const body = '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{}}]}';
+    raw.answer = async (socket) => {
+      const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+      socket.setNoDelay(true);
+      for (const byte of `HTTP/1.1 100 Continue\r\n\r\n${head}`) {
+        socket.write(byte);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      socket.write(body);
+    };
+    const answer = await ask(raw.proxy, hello);
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(answer.body.toString()).toBe(body);
+    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+  });
+
+  it("whose text looks like an interim response reaches the client unchanged", async () => {
+    const body = "HTTP/1.1 100 Continue\r\n\r\n";
+    raw.answer = (socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: ${body.length}\r\n\r\n`);
+      setImmediate(() => socket.write(body));
+    };
+    expect((await ask(raw.proxy, hello)).body.toString()).toBe(body);
+    await raw.books.settled();
+  });
+
+  it("with connection: close does not affect the next request", async () => {
     const { proxy, books } = sandboxed;
     for (const stream of [false, true]) {
       const answer = await ask(proxy, chatWith("close", { stream }), { headers: { connection: "keep-alive" } });
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(answer.headers["connection"]).not.toBe("close");
-      expect((await books.endedBeside()).charge.state).toBe("posted");
+      expect((await books.settledAndBilled()).charge.state).toBe("posted");
     }
   });
 });

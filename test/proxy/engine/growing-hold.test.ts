@@ -23,7 +23,7 @@ import {
 } from "../../support/scripted-gateway.ts";
 import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../../support/wire-client.ts";
 
-/** Pico-USD a token of gpt-4o: USD 1.25 in and 5.00 out per 1M. */
+/** Pico-USD per token of gpt-4o: USD 1.25 in and 5.00 out per million. */
 const perToken = { input: 1_250_000n, output: 5_000_000n };
 const slice = 64;
 const modelMax = 16_384;
@@ -31,17 +31,17 @@ const modelMax = 16_384;
 const request = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
 const eventStream = { "content-type": "text/event-stream" };
 
-/** Returns the hold for this request and so much output, by the length of its body and the template of one message. */
+/** Returns the hold for this request and output, from the length of its body and the template of one message. */
 function holdFor(body: object, outputTokens: number): PicoUsd {
   return (BigInt(bytesOf(body).length + 3 + 8) * perToken.input + BigInt(outputTokens) * perToken.output) as PicoUsd;
 }
 
-/** By how much a charge passes its hold. */
+/** Returns the amount by which a charge exceeds its hold. */
 function beyond({ cost }: Charge, hold: PicoUsd): PicoUsd {
   return ((cost ?? 0n) > hold ? (cost ?? 0n) - hold : 0n) as PicoUsd;
 }
 
-/** A text of so many tokens, eight bytes each. */
+/** Returns a text of this many tokens, eight bytes each. */
 const words = (tokens: number): string => " harbour".repeat(tokens);
 
 let gateway: ScriptedGateway;
@@ -53,7 +53,7 @@ afterAll(() => everything.disposeAsync());
 
 type Scene = RunningProxy & { readonly books: Books };
 
-/** A proxy under a hard budget of so much, with slices of 64 tokens. */
+/** Starts a proxy with a hard budget of this limit and slices of 64 tokens. */
 async function underBudget(
   limit: PicoUsd | string,
   env: Record<string, string> = {},
@@ -68,7 +68,7 @@ async function underBudget(
   return Object.assign(proxy, { books: new Books(proxy) });
 }
 
-/** The machine's clock, but no pause is too long before the test says so. */
+/** Returns the system clock, except that pauses time out only when the test calls `runOut`. */
 function patientClock(): Clock & { runOut(): void } {
   const clock = systemClock();
   const pauses: (() => void)[] = [];
@@ -85,7 +85,7 @@ function patientClock(): Clock & { runOut(): void } {
   };
 }
 
-/** A stream that has begun on both sides. */
+/** Begins a stream on both sides. */
 async function begun(
   proxy: RunningProxy,
   body: object = request,
@@ -97,12 +97,12 @@ async function begun(
   return { asked, client: await opening };
 }
 
-/** Returns the number of refusals with this code, as the metrics state it. */
+/** Returns the number of refusals with this code from the metrics. */
 async function refusalsOf(proxy: RunningProxy, code: RefusalCode): Promise<string | undefined> {
   return valueOf(readPage(await proxy.metrics()), "farebox_refusals_total", { code });
 }
 
-/** Writes deltas as long as the other side listens; gives back how many were written. */
+/** Writes events until the other side closes. Returns how many were written. */
 async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Promise<number> {
   let written = 0;
   for (; !asked.response.destroyed; written += 1) {
@@ -112,6 +112,23 @@ async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Pr
   return written;
 }
 
+/** Writes the same event until the proxy ends the answer, each after the client has received the one before. */
+async function writeInStep(
+  asked: Asked,
+  client: OpenAnswer,
+  event: string,
+): Promise<{ readonly written: number; readonly body: Buffer }> {
+  const taken: Buffer[] = [];
+  for (let written = 0; ; written += 1) {
+    asked.response.write(event);
+    const next = await client.take(event.length).catch(() => null);
+    // The answer ended with the previous event.
+    if (next === null) return { written, body: Buffer.concat(taken) };
+    taken.push(next);
+  }
+}
+
+/** Sends a request that the gateway answers at once. Returns its charge. */
 async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
   const answering = ask(proxy, body);
   const { response } = await gateway.nextChat();
@@ -122,10 +139,10 @@ async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
   await answering;
-  return proxy.books.ended();
+  return proxy.books.settled();
 }
 
-describe("the first hold covers", () => {
+describe("the first hold", () => {
   let proxy: Scene;
   let free: Scene;
   beforeAll(async () => {
@@ -139,30 +156,30 @@ describe("the first hold covers", () => {
 
   it.each<[string, object, number]>([
     ["a slice of a stream without a maximum", {}, slice],
-    ["one whose maximum is null", { max_tokens: null }, slice],
+    ["a slice of a stream whose maximum is null", { max_tokens: null }, slice],
     ["a slice for each choice", { n: 3 }, 3 * slice],
-    ["the maximum that is stated", { max_tokens: 1000 }, 1000],
+    ["the stated maximum", { max_tokens: 1000 }, 1000],
     ["a maximum below a slice", { max_completion_tokens: 7 }, 7],
-    ["the model's maximum where a malformed one is stated", { max_tokens: "1000" }, modelMax],
-    ["the model's maximum where an absurd one is stated", { max_tokens: 1e15 }, modelMax],
+    ["the model's maximum if the stated one is malformed", { max_tokens: "1000" }, modelMax],
+    ["the model's maximum if the stated one is larger", { max_tokens: 1e15 }, modelMax],
     ["the model's maximum without a stream", { stream: false }, modelMax],
-  ])("%s", async (_, more, tokens) => {
+  ])("covers %s", async (_, more, tokens) => {
     const body = { ...request, ...more };
     expect(await answeredWhole(proxy, body)).toMatchObject({ hold: holdFor(body, tokens), source: "reported" });
   });
 
-  it("the model's maximum of a stream whose output may be hidden, or is not text", async () => {
+  it("covers the model's maximum if a stream may hide output or write other output than text", async () => {
     const reasoning = { ...request, model: "gpt-5" };
     expect((await answeredWhole(proxy, reasoning)).hold).toBeGreaterThan(128_000n * perToken.output);
     const spoken = { ...request, modalities: ["text", "audio"] };
     expect((await answeredWhole(proxy, spoken)).hold).toBeGreaterThan(BigInt(modelMax) * perToken.output);
   });
 
-  it("the model's maximum where no hard budget applies: no step watches the stream", async () => {
+  it("covers the model's maximum if no hard budget applies, because the stream is not watched", async () => {
     expect(await answeredWhole(free, request)).toMatchObject({ hold: holdFor(request, modelMax) });
   });
 
-  it("nothing where not even the first slice fits: 402, and 429 while others hold the room", async () => {
+  it("is refused if the first slice does not fit: 402, or 429 while others hold the room", async () => {
     await using poor = await underBudget(holdFor(request, slice));
     const never = await ask(poor, {
       ...request,
@@ -175,13 +192,13 @@ describe("the first hold covers", () => {
     expect([busy.status, (await errorOf(busy)).code]).toEqual([429, "budget_held"]);
     asked.response.end(finish({ usage }) + done);
     await client.rest();
-    expect(await poor.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
+    expect(await poor.books.settled()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
   });
 });
 
-describe("a stream that continues", () => {
-  it("never notices that its hold grows: each chunk leaves before the next is sent", async () => {
-    // The tokenizer's thread may take seconds to start on a busy machine.
+describe("a stream within its budget", () => {
+  it("is not delayed while its hold grows", async () => {
+    // The tokenizer thread may take seconds to start on a busy machine.
     await using proxy = await underBudget("1000", {}, { clock: patientClock() });
     const { asked, client } = await begun(proxy);
     for (let nth = 0; nth < 60; nth += 1) {
@@ -191,14 +208,14 @@ describe("a stream that continues", () => {
     }
     asked.response.end(finish() + done);
     await client.rest();
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ source: "counted", tokens: { output: 600 }, overage: 0n });
     expect(charge.hold).toBeGreaterThan(charge.cost ?? 0n);
-    // Half a slice ahead of need, and a slice at a time.
+    // The hold is extended half a slice ahead of need, by one slice at a time.
     expect(charge.hold).toBeLessThanOrEqual(holdFor(request, 600 + 2 * slice));
   });
 
-  it("in a few large pieces has its hold extended before the next piece", async () => {
+  it("of few large pieces has its hold extended before the next piece", async () => {
     await using proxy = await underBudget("1000");
     const { asked, client } = await begun(proxy);
     for (const tokens of [500, 1, 2000]) {
@@ -208,10 +225,10 @@ describe("a stream that continues", () => {
     }
     asked.response.end(finish() + done);
     await client.rest();
-    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 2501 }, overage: 0n });
+    expect(await proxy.books.settled()).toMatchObject({ source: "counted", tokens: { output: 2501 }, overage: 0n });
   });
 
-  it("up to the model's maximum holds the worst case, and is not watched beyond", async () => {
+  it("beyond the model's maximum holds the worst case and is no longer watched", async () => {
     await using proxy = await underBudget("1000", { FAREBOX_STREAM_SLICE: "8000" });
     const { asked, client } = await begun(proxy);
     const event = delta(words(4000));
@@ -221,33 +238,31 @@ describe("a stream that continues", () => {
     }
     asked.response.end(finish() + done);
     await client.rest();
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 20_000 } });
     expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
   });
 
-  it("with usage injected grows too, and its client does not see the extra chunk", async () => {
+  it("with injected usage has a growing hold, and its client does not see the usage chunk", async () => {
     await using proxy = await underBudget("1000", { FAREBOX_STREAM_USAGE: "inject" });
     const { asked, client } = await begun(proxy);
     const pieces = delta(words(200)) + finish();
     asked.response.end(pieces + usageChunk() + done);
     expect((await client.rest()).toString()).toBe(pieces + done);
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
     expect(charge.hold).toBeGreaterThan(holdFor(request, 200));
   });
 });
 
-describe("a stream that its budget cannot pay for", () => {
-  it("takes the available room, uses it up to the reserve, and is then ended at the gateway with an error to its client", async () => {
-    // 200 words of one token each: their bytes hold for 1,000 tokens more, which is 250 of output.
+describe("a stream that exceeds its budget", () => {
+  it("uses the remaining budget up to a small reserve, and then ends with an error for the client", async () => {
+    // 200 words of one token each: their byte bound holds 1,000 tokens more, which pays for 250 output tokens.
     const wordy = { ...request, messages: [{ role: "user", content: " hello".repeat(200) }] };
     const limit = holdFor(wordy, slice + 30);
     await using proxy = await underBudget(limit);
     const { asked, client } = await begun(proxy, wordy);
-    const reading = client.rest();
-    const written = await writeUntilEnded(asked, () => delta(words(1)));
-    const body = await reading;
+    const { written, body } = await writeInStep(asked, client, delta(words(1)));
     const [error] = body.toString().split("data: ").slice(-1);
     expect(JSON.parse(error ?? "")).toEqual({
       error: {
@@ -257,6 +272,7 @@ describe("a stream that its budget cannot pay for", () => {
         code: "budget_exceeded",
         metadata: {
           scope: "key:alice",
+          subject: null,
           period: "total",
           limit_usd: formatUsd(limit),
           spent_usd: "0.00",
@@ -266,7 +282,7 @@ describe("a stream that its budget cannot pay for", () => {
         },
       },
     });
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "partial",
@@ -274,22 +290,21 @@ describe("a stream that its budget cannot pay for", () => {
       status: 200,
       hold: limit,
     });
-    // A gateway that writes as fast as it can has more under way than the reserve: that is overage.
     expect(charge.overage).toBe(beyond(charge, limit));
     const delivered = body.toString().split("harbour").length - 1;
-    // With the prompt counted, what its bytes held pays for output as well.
+    // Counting the prompt frees part of its byte bound for output.
     expect(delivered).toBeGreaterThan(slice + 30 + 200 - 16);
     expect(written).toBeGreaterThanOrEqual(delivered);
     expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered);
     expect(charge.tokens.output).toBeLessThanOrEqual(delivered + 16);
-    // However often an extension was refused before, the stream is one refusal.
+    // Refused extensions of one stream count as one refusal.
     expect(await refusalsOf(proxy, "budget_exceeded")).toBe("1");
   });
 
   it.each<[string, object, (nth: number) => object]>([
     ["text", {}, () => ({ content: words(1) })],
-    ["the arguments of a call", {}, () => ({ tool_calls: [{ index: 0, function: { arguments: words(1) } }] })],
-    ["reasoning that is shown", {}, () => ({ reasoning_content: words(1) })],
+    ["the arguments of a tool call", {}, () => ({ tool_calls: [{ index: 0, function: { arguments: words(1) } }] })],
+    ["visible reasoning", {}, () => ({ reasoning_content: words(1) })],
     ["a refusal", {}, () => ({ refusal: words(1) })],
     ["several choices", { n: 2 }, () => ({ content: words(1) })],
   ])("is ended whatever it writes: %s", async (_, more, said) => {
@@ -306,7 +321,7 @@ describe("a stream that its budget cannot pay for", () => {
     );
     const answer = await reading;
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     const delivered = answer.toString().split("harbour").length - 1;
     expect(charge).toMatchObject({
       source: "partial",
@@ -315,20 +330,20 @@ describe("a stream that its budget cannot pay for", () => {
       overage: beyond(charge, limit),
     });
     expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
-    // Of the last event a part may have arrived, which no client can read.
+    // Part of the last event may have arrived, but no client can read it.
     expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered - 1);
     expect(charge.tokens.output).toBeLessThanOrEqual(delivered + choices * 16);
   });
 });
 
-describe("output that is not recognized", () => {
+describe("stream output other than text deltas", () => {
   type Wrote = (nth: number) => string;
   const chunkOf = (said: object, more: object = {}) =>
     `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
   const typed = (type: string, fields: object) =>
     `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
   const responses = { model: "gpt-4o", stream: true, input: "hello" };
-  /** Text that repeats at no place. */
+  /** Returns a text that never repeats. */
   const piece = (nth: number) => `${words(8)} ${nth}`;
 
   const written: [string, string, object, Wrote, boolean][] = [
@@ -354,7 +369,7 @@ describe("output that is not recognized", () => {
       true,
     ],
     [
-      "what sound says",
+      "the transcript of audio",
       "/v1/chat/completions",
       request,
       (nth) => chunkOf({ audio: { id: "a", transcript: piece(nth) } }),
@@ -384,15 +399,15 @@ describe("output that is not recognized", () => {
       false,
     ],
     [
-      "a text in the place of choices",
+      "a string instead of choices",
       "/v1/chat/completions",
       request,
       (nth) => `data: ${JSON.stringify({ choices: piece(nth) })}\n\n`,
       false,
     ],
-    ["events that are no JSON", "/v1/chat/completions", request, (nth) => `data: ${piece(nth)}\n\n`, false],
+    ["events that are not JSON", "/v1/chat/completions", request, (nth) => `data: ${piece(nth)}\n\n`, false],
     [
-      "lines that are no events",
+      "lines that are not events",
       "/v1/chat/completions",
       request,
       (nth) => `${JSON.stringify({ choices: [{ index: 0, delta: { content: piece(nth) } }] })}\n`,
@@ -470,13 +485,13 @@ describe("output that is not recognized", () => {
     ],
   ];
 
-  // A stream of completions that states no maximum writes 16 tokens: nothing outgrows its hold.
+  // A completion stream without a maximum writes 16 tokens, so its hold never grows.
   const growing = written.filter(([, path]) => path !== "/v1/completions");
-  it.each(growing)("%s extends the hold and ends where its budget does (%s)", async (_, path, body, wrote, isKnown) => {
+  it.each(growing)("extends the hold, and ends with the budget: %s (%s)", async (_, path, body, wrote, isKnown) => {
     await using proxy = await underBudget("0.01", { FAREBOX_STREAM_SLICE: "128" });
     const answer = await inStep(await begun(proxy, body, path), wrote);
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     const delivered = answer.toString().split("harbour").length - 1;
     expect(charge).toMatchObject({
       source: "partial",
@@ -489,7 +504,7 @@ describe("output that is not recognized", () => {
   });
 
   it.each(written)(
-    "%s is posted at the end of a stream that reports no usage (%s)",
+    "is charged at the end of a stream without usage: %s (%s)",
     async (_, path, body, wrote, isKnown) => {
       await using proxy = await underBudget("1000");
       const answering = ask(proxy, body, { path });
@@ -503,20 +518,20 @@ describe("output that is not recognized", () => {
           : finish() + done;
       asked.response.writeHead(200, eventStream).end(events + end);
       expect(lastErrorCode((await answering).body)).toBeUndefined();
-      const charge = await proxy.books.ended();
+      const charge = await proxy.books.settled();
       expect(charge).toMatchObject({
         source: isKnown ? "counted" : "partial",
         reason: null,
         doubts: isKnown ? [] : ["unknown_output"],
       });
       expect(charge.tokens.output).toBeGreaterThanOrEqual(20 * 8);
-      // A byte is at most a token: what is known is counted, what is not is bounded.
+      // Unknown output is bounded at one token per byte; known output is counted.
       expect(charge.tokens.output).toBeLessThanOrEqual(20 * (isKnown ? 20 : 8 * " harbour".length + 90));
     },
   );
 
   it.each(growing.filter(([what]) => /custom tool$|details|member of a (delta|chunk)/.test(what)))(
-    "40 streams share a budget of 0.02 USD and are not delivered for more, whatever they write: %s",
+    "stays within 0.02 USD for 40 parallel streams: %s",
     async (_, path, body, wrote, isKnown) => {
       await using proxy = await underBudget("0.02");
       const streams: Awaited<ReturnType<typeof begun>>[] = [];
@@ -543,7 +558,7 @@ describe("output that is not recognized", () => {
   );
 });
 
-describe("output that is not recognized, in an answer that is no stream", () => {
+describe("a plain answer", () => {
   const chat = (message: object, more: object = {}) => ({
     model: "gpt-4o",
     choices: [{ index: 0, message, finish_reason: "stop" }],
@@ -566,7 +581,7 @@ describe("output that is not recognized, in an answer that is no stream", () => 
       true,
     ],
     ["an unknown member of a message", "/v1/chat/completions", chat({ content: "", musings: text }), false],
-    ["an unknown member beside the choices", "/v1/chat/completions", chat({ content: "" }, { musings: text }), false],
+    ["an unknown member next to the choices", "/v1/chat/completions", chat({ content: "" }, { musings: text }), false],
     [
       "an unknown member of a completion",
       "/v1/completions",
@@ -581,7 +596,7 @@ describe("output that is not recognized, in an answer that is no stream", () => 
       true,
     ],
     ["an item of an unknown type", "/v1/responses", response({ type: "musing", thoughts: [text] }), false],
-  ])("%s is posted (%s)", async (_, path, answer, isKnown) => {
+  ])("is charged for output in %s (%s)", async (_, path, answer, isKnown) => {
     await using proxy = await underBudget("1000");
     const asks = { model: "gpt-4o", messages: request.messages };
     const body =
@@ -594,7 +609,7 @@ describe("output that is not recognized, in an answer that is no stream", () => 
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
     expect((await answering).body.toString()).toBe(JSON.stringify(answer));
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({
       source: isKnown ? "counted" : "partial",
       reason: null,
@@ -603,21 +618,21 @@ describe("output that is not recognized, in an answer that is no stream", () => 
     expect(charge.tokens.output).toBe(isKnown ? 50 : Buffer.byteLength(text));
   });
 
-  it("is bounded by its bytes where a stream was asked for and what comes cannot be read", async () => {
-    // Room for a slice, and not for the worst case that such an answer holds.
+  it("to a streamed request is bounded by its bytes if it cannot be read", async () => {
+    // Room for a slice, but not for the worst case of such an answer.
     await using proxy = await underBudget("0.01");
     const answering = ask(proxy, request);
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, { "content-type": "application/json" }).end(`{"choices":[{"message":{"content":"${words(1000)}`);
     expect((await answering).status).toBe(200);
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ source: "partial", reason: "unreadable_answer", doubts: ["unknown_output"] });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(8000);
     expect(charge.cost).toBeGreaterThan(charge.hold ?? 0n);
   });
 });
 
-/** Plays a stream whose gateway writes no faster than its client reads, until it is ended; what the client got. */
+/** Writes the events of a stream at the client's pace until the stream is ended. Returns what the client received. */
 async function inStep(
   { asked, client }: { asked: Asked; client: OpenAnswer },
   wrote: (nth: number) => string,
@@ -635,11 +650,11 @@ async function inStep(
   return Buffer.concat(got);
 }
 
-describe("an event that does not end", () => {
+describe("an endless event", () => {
   const megabyte = Buffer.alloc(1024 * 1024, "x");
   const beginning = 'data: {"choices":[{"index":0,"delta":{"content":"';
 
-  it("is ended in the middle where its budget cannot pay for its bytes, and is not delivered whole", async () => {
+  it("is cut off if the budget cannot pay for its bytes", async () => {
     await using proxy = await underBudget("0.01");
     const { asked, client } = await begun(proxy);
     const reading = client.rest();
@@ -651,8 +666,8 @@ describe("an event that does not end", () => {
     const body = await reading;
     expect(lastErrorCode(body)).toBe("budget_exceeded");
     expect(body.length).toBeLessThan(40 * megabyte.length);
-    const charge = await proxy.books.ended();
-    // Up to the most that the model writes, far beyond the hold of a slice.
+    const charge = await proxy.books.settled();
+    // Up to the model's maximum, far beyond the hold of a slice.
     expect(charge).toMatchObject({
       source: "partial",
       reason: "budget_exceeded",
@@ -662,7 +677,7 @@ describe("an event that does not end", () => {
     expect(charge.cost).toBeGreaterThanOrEqual(BigInt(modelMax) * perToken.output);
   });
 
-  it("of 52 MB is posted at the most that the model writes, whole or cut, where the budget has room", async () => {
+  it("of 52 MB is charged at the model's maximum, complete or cut, if the budget has room", async () => {
     for (const isWhole of [true, false]) {
       await using proxy = await underBudget("1000");
       const { asked, client } = await begun(proxy);
@@ -672,7 +687,7 @@ describe("an event that does not end", () => {
         await new Promise((resolve) => asked.response.write(megabyte, resolve));
       asked.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
       expect((await reading).length).toBeGreaterThan(52 * megabyte.length);
-      expect(await proxy.books.ended()).toMatchObject({
+      expect(await proxy.books.settled()).toMatchObject({
         source: "partial",
         reason: isWhole ? null : "gateway_cut",
         doubts: ["unknown_output"],
@@ -682,7 +697,7 @@ describe("an event that does not end", () => {
     }
   });
 
-  it("of an honest response is not ended for its bytes: its last event repeats all that came before", async () => {
+  it("is not suspected in the last event of a response, which repeats the whole output", async () => {
     const responses = { model: "gpt-4o", stream: true, input: "hello", instructions: "x".repeat(300_000) };
     const response = (status: string, text: string, more: object = {}) => ({
       id: "r",
@@ -709,7 +724,7 @@ describe("an event that does not end", () => {
       await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
     out.end();
     expect(lastErrorCode((await answering).body)).toBeUndefined();
-    expect(await proxy.books.ended()).toMatchObject({
+    expect(await proxy.books.settled()).toMatchObject({
       source: "counted",
       tokens: { output: 100 },
       overage: 0n,
@@ -718,15 +733,15 @@ describe("an event that does not end", () => {
   });
 });
 
-describe("images and sound in a stream of text", () => {
+describe("an image in a stream of text", () => {
   const image = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { images: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1000)}` } }] } }] })}\n\n`;
 
-  it("hold the worst case before the stream continues, and are posted at the hold", async () => {
+  it("holds the worst case before the stream continues, and is charged at the hold", async () => {
     await using proxy = await underBudget("1000");
     const { asked, client } = await begun(proxy);
     asked.response.end(delta("Here:") + image + finish() + done);
     expect(lastErrorCode(await client.rest())).toBeUndefined();
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({
       source: "partial",
       hold: holdFor(request, modelMax),
@@ -736,13 +751,13 @@ describe("images and sound in a stream of text", () => {
     });
   });
 
-  it("end it where the worst case does not fit", async () => {
+  it("ends the stream if the worst case does not fit", async () => {
     await using proxy = await underBudget("0.01");
     const { asked, client } = await begun(proxy);
     const reading = client.rest();
     await writeUntilEnded(asked, () => image);
     expect(lastErrorCode(await reading)).toBe("budget_exceeded");
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({
       source: "partial",
       reason: "budget_exceeded",
@@ -752,20 +767,20 @@ describe("images and sound in a stream of text", () => {
   });
 });
 
-describe("a compressed stream cannot be watched", () => {
+describe("a compressed stream", () => {
   const whole = Buffer.from(delta(words(300)) + finish() + done);
 
-  it(": the model's maximum is held before any of it is read", async () => {
+  it("holds the model's maximum before any of it is read", async () => {
     await using proxy = await underBudget("1000");
     const opening = open(proxy, request);
     const { response } = await gateway.nextChat();
     response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).end(gzipSync(whole));
     const body = await (await opening).rest();
     expect(gunzipSync(body)).toEqual(whole);
-    expect(await proxy.books.ended()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
+    expect(await proxy.books.settled()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
   });
 
-  it(": it is ended where that does not fit", async () => {
+  it("is ended if the model's maximum does not fit", async () => {
     await using proxy = await underBudget("0.01");
     const answering = ask(proxy, request);
     const asked = await gateway.nextChat();
@@ -774,13 +789,13 @@ describe("a compressed stream cannot be watched", () => {
       .write(gzipSync(whole).subarray(0, 40));
     expect((await answering).broken).not.toBeNull();
     await asked.closed;
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ state: "posted", overage: 0n });
     expect(charge.reason).toMatch(/budget_exceeded/);
   });
 });
 
-it("an answer that turns out to be no stream is held at the worst case, where there is room", async () => {
+it("a plain answer to a streamed request is held at the worst case if there is room", async () => {
   for (const [limit, tokens] of [
     ["1000", modelMax],
     ["0.01", slice],
@@ -792,13 +807,13 @@ it("an answer that turns out to be no stream is held at the worst case, where th
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
     expect((await answering).status).toBe(200);
-    expect(await proxy.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
+    expect(await proxy.books.settled()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
     expect(await refusalsOf(proxy, "budget_exceeded")).toBe("0");
   }
 });
 
-describe("while the ledger cannot be written", () => {
-  /** Another process writes: nothing can be held until it is done. */
+describe("a stream while the ledger is locked", () => {
+  /** Locks the ledger as another process that writes does: no hold can be placed until it is released. */
   function lockLedger({ database }: RunningProxy): Lock {
     const db = new Database(database);
     db.exec("begin immediate");
@@ -810,16 +825,18 @@ describe("while the ledger cannot be written", () => {
     free(): void;
   }
 
-  /** Starts a proxy as `serve` does: only the writer's thread waits for the other process. */
+  /** Starts a proxy as `serve` does: only the writer thread waits for the other process. */
   const lockable = (clock: Clock = patientClock()) => underBudget("1000", {}, { clock, threads: true });
 
-  /** Time enough for more to come, were it read: each turn is a whole exchange with the same proxy. */
+  /**
+   * Waits long enough for more bytes to arrive if they were read: each turn is a whole exchange with the same proxy.
+   */
   async function manyExchanges({ url }: RunningProxy): Promise<void> {
     for (let turn = 0; turn < 50; turn += 1) await (await fetch(`${url}/healthz`)).text();
   }
 
-  /** A stream that stands still, because its hold is used up and cannot grow yet. */
-  async function standing(proxy: RunningProxy): Promise<{ asked: Asked; client: OpenAnswer; lock: Lock }> {
+  /** Begins a stream that pauses because its hold is used up and cannot grow yet. */
+  async function pausedStream(proxy: RunningProxy): Promise<{ asked: Asked; client: OpenAnswer; lock: Lock }> {
     const { asked, client } = await begun(proxy);
     const lock = lockLedger(proxy);
     const used = delta(words(slice - 10));
@@ -828,9 +845,9 @@ describe("while the ledger cannot be written", () => {
     return { asked, client, lock };
   }
 
-  it("a stream pauses as soon as its hold is used, and continues when it has grown", async () => {
+  it("pauses as soon as its hold is used up, and continues once the hold has grown", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await standing(proxy);
+    const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;
     const more = delta(words(5));
     let came = false;
@@ -842,17 +859,21 @@ describe("while the ledger cannot be written", () => {
     await next;
     asked.response.end(finish() + done);
     await client.rest();
-    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 5 }, overage: 0n });
+    expect(await proxy.books.settled()).toMatchObject({
+      source: "counted",
+      tokens: { output: slice - 5 },
+      overage: 0n,
+    });
   });
 
-  it("a client can leave in the pause: the gateway's stream ends at once, and the charge settles when the ledger can be written", async () => {
+  it("ends at the gateway at once if its client leaves, and settles once the ledger is writable", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await standing(proxy);
+    const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;
     client.leave();
     await asked.closed;
     lock.free();
-    expect(await proxy.books.ended()).toMatchObject({
+    expect(await proxy.books.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       tokens: { output: slice - 10 },
@@ -860,36 +881,40 @@ describe("while the ledger cannot be written", () => {
     });
   });
 
-  it("a gateway can break off in the pause", async () => {
+  it("ends with an error if the gateway breaks off during the pause", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await standing(proxy);
+    const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;
     asked.request.socket.destroy();
     await manyExchanges(proxy);
     lock.free();
     expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
-    expect(await proxy.books.ended()).toMatchObject({
+    expect(await proxy.books.settled()).toMatchObject({
       source: "partial",
       reason: "gateway_reset",
       tokens: { output: slice - 10 },
     });
   });
 
-  it("a stream can end in the pause", async () => {
+  it("ends normally if the gateway finishes during the pause", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await standing(proxy);
+    const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;
     asked.response.end(delta("!") + finish() + done);
     await manyExchanges(proxy);
     lock.free();
     expect((await client.rest()).toString()).toContain("[DONE]");
-    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 9 }, overage: 0n });
+    expect(await proxy.books.settled()).toMatchObject({
+      source: "counted",
+      tokens: { output: slice - 9 },
+      overage: 0n,
+    });
   });
 
-  it("a stream that paused for too long is ended, and its error states what had arrived by then", async () => {
+  it("ends after too long a pause, and its charge includes what had arrived by then", async () => {
     const clock = patientClock();
     await using proxy = await lockable(clock);
-    const { asked, client, lock } = await standing(proxy);
+    const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;
     asked.response.write(delta(words(5)));
     await manyExchanges(proxy);
@@ -899,7 +924,7 @@ describe("while the ledger cannot be written", () => {
     lock.free();
     expect(rest.toString()).toContain("harbour");
     expect(lastErrorCode(rest)).toBe("ledger_unavailable");
-    const charge = await proxy.books.ended();
+    const charge = await proxy.books.settled();
     expect(charge).toMatchObject({ source: "partial", reason: "ledger_unavailable", overage: 0n });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(slice - 5);
   });

@@ -10,8 +10,8 @@ import { ask, errorCode, lastErrorCode, send } from "../../support/wire-client.t
 import { isThorough } from "../../support/effort.ts";
 
 const owned = new AsyncDisposableStack();
-/** Before a gateway of which each test plays every step, and before one that speaks raw bytes. */
-let played: { readonly proxy: RunningProxy; readonly gateway: ScriptedGateway };
+/** Proxies with a gateway that each test scripts, and with a gateway that writes raw bytes. */
+let scripted: { readonly proxy: RunningProxy; readonly gateway: ScriptedGateway };
 let raw: { readonly proxy: RunningProxy; answer: (socket: Socket) => void };
 
 beforeAll(async () => {
@@ -20,7 +20,7 @@ beforeAll(async () => {
     ...settings,
     gateway: { ...settings.gateway, silenceMs: 1_000, streamMs: 500 },
   });
-  played = { proxy: owned.use(await startProxy({ gatewayUrl: gateway.url })), gateway };
+  scripted = { proxy: owned.use(await startProxy({ gatewayUrl: gateway.url })), gateway };
   const bytes = owned.use(
     await rawGateway((socket, head) =>
       head.includes("/account/info") ? socket.end("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n") : raw.answer(socket),
@@ -39,14 +39,14 @@ const good = JSON.stringify({
   usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 },
 });
 
-/** The newest charge, once everything is settled. */
+/** Returns the newest charge after everything has settled. */
 async function lastCharge({ proxy }: { readonly proxy: RunningProxy }): Promise<Charge> {
   const charge = (await proxy.charges()).at(-1);
   if (charge === undefined) throw new Error("there is no charge");
   return charge;
 }
 
-/** Reads an answer to its end without keeping it: its status, its length and its last bytes. */
+/** Reads an answer to its end and keeps only its status, its length and its last bytes. */
 async function drained(
   response: IncomingMessage,
 ): Promise<{ status: number; bytes: number; end: Buffer; broken: boolean }> {
@@ -64,7 +64,7 @@ async function drained(
   return { status: response.statusCode ?? 0, bytes, end, broken };
 }
 
-/** Writes as fast as its reader takes, until the pieces end or the reader leaves. */
+/** Writes at the reader's pace until the pieces end or the reader leaves. */
 async function pour(response: ServerResponse, pieces: Iterable<Buffer | string>): Promise<void> {
   response.setMaxListeners(0);
   for (const piece of pieces) {
@@ -77,11 +77,11 @@ function* times(count: number, piece: Buffer | string): Generator<Buffer | strin
   for (let index = 0; index < count; index++) yield piece;
 }
 
-/** One exchange that the test's gateway answers; beside it another request is answered in the middle of it. */
+/** Sends a request that the test's gateway answers, and checks that another request is answered meanwhile. */
 async function exchange(body: object, answer: (asked: Asked) => Promise<void>) {
-  const request = send({ url: played.proxy.url, key: played.proxy.key }, body);
+  const request = send({ url: scripted.proxy.url, key: scripted.proxy.key }, body);
   const responded = once(request, "response") as Promise<[IncomingMessage]>;
-  const asked = await played.gateway.nextChat();
+  const asked = await scripted.gateway.nextChat();
   const answering = answer(asked);
   await anotherIsServed();
   const [response] = await responded;
@@ -91,16 +91,16 @@ async function exchange(body: object, answer: (asked: Asked) => Promise<void>) {
 }
 
 async function lastChargeOf(response: IncomingMessage): Promise<Charge> {
-  await played.proxy.serving.settled();
-  const charge = await played.proxy.serving.ledger.charge(String(response.headers["x-farebox-request-id"]));
+  await scripted.proxy.serving.settled();
+  const charge = await scripted.proxy.serving.ledger.charge(String(response.headers["x-farebox-request-id"]));
   if (charge === undefined) throw new Error("there is no charge");
   return charge;
 }
 
 async function anotherIsServed(): Promise<void> {
-  const request = send({ url: played.proxy.url, key: played.proxy.key }, hello);
+  const request = send({ url: scripted.proxy.url, key: scripted.proxy.key }, hello);
   const responded = once(request, "response") as Promise<[IncomingMessage]>;
-  (await played.gateway.nextChat()).response.writeHead(200, json).end(good);
+  (await scripted.gateway.nextChat()).response.writeHead(200, json).end(good);
   expect((await drained((await responded)[0])).status).toBe(200);
 }
 
@@ -110,9 +110,9 @@ const byItsBytes = { state: "posted", source: "partial", doubts: ["unknown_outpu
 
 describe("a stream", () => {
   const stream = { ...hello, stream: true };
-  // Beyond the 16 MB that are kept of one event.
+  // Above the 16 MB that are kept of one event.
   const eventMegabytes = isThorough ? 100 : 20;
-  // Takes the tokenizer a tenth of the time of one letter.
+  // The tokenizer counts this ten times as fast as a single repeated letter.
   const rules = `${"-".repeat(80)}a`.repeat(809);
 
   it.each<[string, () => Iterable<Buffer | string>, number]>([
@@ -134,7 +134,7 @@ describe("a stream", () => {
       16 * eventMegabytes * 65_537 + 1,
     ],
     [
-      // Beyond what is counted: the rest goes by its bytes.
+      // Above the amount that is counted; the rest is charged by its bytes.
       `texts of ${isThorough ? 40 : 17} MB`,
       function* () {
         yield* times(
@@ -152,7 +152,7 @@ describe("a stream", () => {
       8_000_008,
     ],
   ])(
-    "with %s passes, and is charged by its bytes, up to the most that the model writes",
+    "with %s passes, and is charged by its bytes up to the model's maximum",
     async (_, pieces, bytes) => {
       const result = await exchange(stream, async ({ response }) => {
         response.writeHead(200, eventStream);
@@ -168,7 +168,7 @@ describe("a stream", () => {
   );
 
   it.runIf(isThorough)(
-    "of 200 MB of comments costs nothing to remember",
+    "of 200 MB of comments passes and is charged as reported",
     async () => {
       const result = await exchange(stream, async ({ response }) => {
         response.writeHead(200, eventStream);
@@ -182,7 +182,7 @@ describe("a stream", () => {
     60_000,
   );
 
-  it("without an end is ended at the time limit, with an error to its client", async () => {
+  it("that never ends is ended at the time limit, with an error for the client", async () => {
     let gone = false;
     raw.answer = (socket) => {
       socket.write("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
@@ -205,7 +205,7 @@ describe("a stream", () => {
   }, 60_000);
 
   it.runIf(isThorough)(
-    "that is compressed and becomes gigabytes passes as it is, and is charged at its hold",
+    "that decompresses to hundreds of megabytes is charged at its hold",
     async () => {
       const result = await exchange(stream, async ({ response }) => {
         response.writeHead(200, { ...eventStream, "content-encoding": "gzip" });
@@ -235,7 +235,7 @@ describe("a plain answer", () => {
       },
     ],
   ])(
-    "%s passes whole, and is charged at its hold",
+    "%s passes completely, and is charged at its hold",
     async (_, pieces) => {
       let sent = 0;
       const result = await exchange(hello, async ({ response }) => {
@@ -256,13 +256,15 @@ describe("a plain answer", () => {
   );
 
   it.runIf(isThorough)(
-    "many that become gigabytes when they are unpacked, at once, are passed as they are",
+    "that decompresses to 200 MB passes unchanged 20 times at once",
     async () => {
       const bomb = gzipSync(Buffer.alloc(200 * 1024 * 1024, " "));
-      const requests = Array.from({ length: 20 }, () => send({ url: played.proxy.url, key: played.proxy.key }, hello));
+      const requests = Array.from({ length: 20 }, () =>
+        send({ url: scripted.proxy.url, key: scripted.proxy.key }, hello),
+      );
       const responses = requests.map((request) => once(request, "response") as Promise<[IncomingMessage]>);
       for (let index = 0; index < requests.length; index++) {
-        (await played.gateway.nextChat()).response.writeHead(200, { ...json, "content-encoding": "gzip" }).end(bomb);
+        (await scripted.gateway.nextChat()).response.writeHead(200, { ...json, "content-encoding": "gzip" }).end(bomb);
       }
       for (const responded of responses) expect((await drained((await responded)[0])).bytes).toBe(bomb.length);
       await anotherIsServed();
@@ -271,14 +273,14 @@ describe("a plain answer", () => {
   );
 });
 
-describe("an answer's head", () => {
+describe("an invalid answer", () => {
   it.each<[string, string]>([
-    ["with 64 kB in one header", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`],
+    ["with a header of 64 kB", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`],
     [
       "with 10,000 headers",
       `HTTP/1.1 200 OK\r\n${Array.from({ length: 10_000 }, (_, index) => `x-${index}: 1\r\n`).join("")}content-length: 2\r\n\r\n{}`,
     ],
-    // undici reads past a reason of any length; it is not passed on.
+    // undici accepts a reason phrase of any length and does not pass it on.
     ...(process.env["TEST_ENGINE"] === "undici"
       ? []
       : [
@@ -292,12 +294,9 @@ describe("an answer's head", () => {
       "with a length and chunks",
       "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     ],
-    [
-      "with 20,000 early hints before it, and none after",
-      "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000),
-    ],
+    ["with nothing but 20,000 early hints", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000)],
   ])(
-    "%s is no answer: one refusal, and the hold is charged",
+    "%s gives one error, and the hold is charged",
     async (_, bytes) => {
       raw.answer = (socket) => socket.write(bytes);
       const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
@@ -310,19 +309,19 @@ describe("an answer's head", () => {
 
   it.each<[string, string]>([
     [
-      "trailers without an end",
+      "endless trailers",
       `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n${"x: y\r\n".repeat(20_000)}`,
     ],
     [
-      "an extension of a chunk without an end",
+      "an endless chunk extension",
       `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;${"x".repeat(200_000)}`,
     ],
     [
-      "a length beyond all numbers",
+      "a length of 30 digits",
       `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${"9".repeat(30)}\r\n\r\n{}`,
     ],
   ])(
-    "whose body has %s is charged at its hold, in bounded time",
+    "with %s is charged at its hold in bounded time",
     async (_, bytes) => {
       raw.answer = (socket) => socket.write(bytes);
       const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);

@@ -1,13 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { createGatewayHeaders } from "../../../src/request/gateway-headers.ts";
+import { createGatewayHeaders } from "../../../src/request/forward.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
-import { answeringGateway, type Answering, type AskedOf } from "../../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
 import { ask } from "../../support/wire-client.ts";
 
-/** A proxy for two keys, alice and bob, before a gateway that answers as a test says. */
-async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>, options: ProxyOptions = {}) {
+/** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
+async function startWithBob(
+  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  options: ProxyOptions = {},
+) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
   const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url }));
@@ -15,8 +18,8 @@ async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>
   return { gateway, proxy, bob, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** A gateway that answers a repeated idempotency key with its first answer, whatever is asked. */
-function idempotent(answer: (asked: AskedOf) => Answering): (asked: AskedOf) => Answering {
+/** Returns a gateway's answers that repeat the first answer for a repeated idempotency key, whatever is asked. */
+function idempotent(answer: (asked: ReceivedRequest) => Answering): (asked: ReceivedRequest) => Answering {
   const first = new Map<string, Answering>();
   return (asked) => {
     const value = String(asked.headers["idempotency-key"]);
@@ -30,7 +33,7 @@ const form =
   '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nsound\r\n--b--\r\n';
 const json = "application/json";
 
-/** Every path that forwards a body, with one that it takes. */
+/** Every path that forwards a body, with a body that it accepts. */
 const requests: readonly (readonly [path: string, contentType: string, body: string])[] = [
   ["/v1/chat/completions", json, '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'],
   ["/v1/chat/completions", json, '{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'],
@@ -45,8 +48,8 @@ const requests: readonly (readonly [path: string, contentType: string, body: str
 ];
 
 describe("an idempotency key", () => {
-  it("differs for each internal key, and is the same for a repeat, on every path that forwards", async () => {
-    await using home = await before(() => ({ status: 400, body: "{}" }), { env: { FAREBOX_PASSTHROUGH: "all" } });
+  it("is replaced by a value that differs between keys and stays the same for repeats, on every path", async () => {
+    await using home = await startWithBob(() => ({ status: 400, body: "{}" }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     const { proxy, gateway, bob } = home;
     const sent: string[][] = [];
     for (const [path, contentType, body] of requests) {
@@ -74,7 +77,7 @@ describe("an idempotency key", () => {
     expect(new Set(first).size).toBe(3);
   });
 
-  it("is the same after a restart, and the same for all clients without a key", async () => {
+  it("is replaced by the same value after a restart, for clients without a key", async () => {
     await using gateway = await answeringGateway(() => ({ status: 400, body: "{}" }));
     const body = '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}';
     for (let start = 0; start < 2; start++) {
@@ -90,16 +93,16 @@ describe("an idempotency key", () => {
     expect(other).toBe(one);
   });
 
-  it("depends on the gateway key, so that no client can compute another one's", () => {
-    const exchange = { headers: () => [["idempotency-key", "k"]] } as unknown as Exchange;
+  it("is replaced by a value that depends on the gateway key, so that clients cannot compute it", () => {
+    const exchange = { span: null, headers: () => [["idempotency-key", "k"]] } as unknown as Exchange;
     const [one, other] = ["a", "b"].map(
       (gatewayKey) => createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null })["idempotency-key"],
     );
     expect(one).not.toBe(other);
   });
 
-  it("goes with the request to the address that a redirect names", async () => {
-    await using home = await before(({ path }) =>
+  it("is repeated when a redirect is followed", async () => {
+    await using home = await startWithBob(({ path }) =>
       path === "/v1/chat/completions"
         ? { status: 307, headers: { location: "/v1/chat/completions?again" } }
         : { status: 400, body: "{}" },
@@ -110,9 +113,9 @@ describe("an idempotency key", () => {
     expect(again).toBe(first);
   });
 
-  it("gives the second key an answer and a task of its own, at a gateway that repeats answers", async () => {
+  it("shared by two keys gives each its own answer and task at a gateway that repeats answers", async () => {
     let number = 0;
-    const answer = ({ path }: AskedOf): Answering => {
+    const answer = ({ path }: ReceivedRequest): Answering => {
       number++;
       if (path === "/api/v1/task") return { body: record(`t-${number}`, "pending") };
       return {
@@ -123,7 +126,7 @@ describe("an idempotency key", () => {
         }),
       };
     };
-    await using home = await before(idempotent(answer));
+    await using home = await startWithBob(idempotent(answer));
     const { proxy, bob } = home;
     for (const [path, , body] of [requests[0], requests[8]] as (typeof requests)[number][]) {
       const [mine, again, theirs] = await Promise.all(
@@ -150,28 +153,28 @@ describe("an answer that shows a task of another key", () => {
 
   it.each<[string, Answering, object]>([
     [
-      "its record",
+      "that task's record",
       { body: record("t-1", "completed") },
       { state: "posted", source: "assumed", reason: "task_of_another_key" },
     ],
     [
-      "its record in a conflict",
+      "that task's record in a conflict",
       { status: 409, body: record("t-1", "running") },
       { state: "voided", reason: "gateway_409" },
     ],
     [
-      "its record beside one of its own",
+      "that task's record next to a new one",
       { body: `{"task_id":"t-1","data":{"task_id":"t-2","status":"pending"}}` },
       { state: "posted", source: "assumed", reason: "task_of_another_key" },
     ],
     [
-      "its record in a list",
+      "that task's record in a list",
       { body: `{"data":[{"task_id":"t-1","output":"secret"}]}` },
       { state: "posted", source: "assumed", reason: "unreadable_answer" },
     ],
-  ])("is 404 to a creation: %s", async (_what, answer, charge) => {
+  ])("gives a 404 to the creation of a task: %s", async (_what, answer, charge) => {
     let number = 0;
-    await using home = await before(() => (++number === 1 ? { body: record("t-1", "pending") } : answer));
+    await using home = await startWithBob(() => (++number === 1 ? { body: record("t-1", "pending") } : answer));
     const { proxy, bob } = home;
     await at(proxy, proxy.key, "/api/v1/task", creation);
     const refused = await at(proxy, bob, "/api/v1/task", creation);
@@ -184,9 +187,9 @@ describe("an answer that shows a task of another key", () => {
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it.each(["GET", "DELETE"])("is 404 to a %s of the key's own task", async (method) => {
+  it.each(["GET", "DELETE"])("gives a 404 to a %s of the key's own task", async (method) => {
     let number = 0;
-    await using home = await before((asked) => ({
+    await using home = await startWithBob((asked) => ({
       body: asked.method === "POST" ? record(`t-${++number}`, "pending") : record("t-1", "completed"),
     }));
     const { proxy, bob } = home;
@@ -203,8 +206,8 @@ describe("an answer that shows a task of another key", () => {
     ["/v1/responses", '{"model":"gpt-4o","input":"hi"}'],
     ["/v1/embeddings", '{"model":"text-embedding-3-small","input":"hi"}'],
     ["/v1/tasks/recent", "{}"],
-  ])("is 404 to %s, and the charge is the hold", async (path, body) => {
-    await using home = await before(() => ({ body: record("t-1", "pending") }), {
+  ])("gives a 404 at %s, and the hold is charged", async (path, body) => {
+    await using home = await startWithBob(() => ({ body: record("t-1", "pending") }), {
       env: { FAREBOX_PASSTHROUGH: "all" },
     });
     const { proxy, bob } = home;
@@ -220,13 +223,13 @@ describe("an answer that shows a task of another key", () => {
     expect(second?.cost).toBe(second?.hold);
   });
 
-  it("passes where the task is the key's own, or where only the request's text names another's", async () => {
+  it("passes if the task is the key's own, or if only an input or a message names another key's task", async () => {
     const answers = [
       record("t-1", "pending"),
       record("t-2", "pending").replace('"input":{', '"input":{"task_id":"t-1",'),
       `{"choices":[{"message":{"content":"{\\"task_id\\":\\"t-1\\"}"}}]}`,
     ];
-    await using home = await before(() => ({ body: answers.shift() ?? "" }));
+    await using home = await startWithBob(() => ({ body: answers.shift() ?? "" }));
     const { proxy, bob } = home;
     expect((await at(proxy, proxy.key, "/api/v1/task", creation)).status).toBe(200);
     expect((await at(proxy, bob, "/api/v1/task", creation)).status).toBe(200);

@@ -28,48 +28,48 @@ function formOf(parts: Parts): FormData {
 
 const post = (path: string, parts: Parts, key = proxy.key): Promise<Response> =>
   fetch(proxy.url + path, { method: "POST", headers: { authorization: `Bearer ${key}` }, body: formOf(parts) });
-/** Three seconds of sound, as the sandbox hears it. */
+/** Three seconds of sound in the sandbox. */
 const sound = new Blob([Buffer.alloc(48_000, 7)]);
 const image = new Blob([Buffer.alloc(200_000, 7)]);
 const images = (more: object = {}) => ({ model: "gpt-image-1", prompt: "A quiet harbour", ...more });
 const errorOf = async (answer: Response) => ((await answer.json()) as { error: object }).error;
 
-/** Rates of gpt-image-1 in pico-USD: text in, image in, image out. */
+/** Rates of gpt-image-1 in pico-USD per token: text input, image input, image output. */
 const [textIn, imageIn, imageOut] = [5_000_000n, 10_000_000n, 40_000_000n];
 
-async function endedAsBilled(): Promise<Charge> {
-  const { charge, billed } = await books.endedBeside();
+async function settledAsBilled(): Promise<Charge> {
+  const { charge, billed } = await books.settledAndBilled();
   expect(charge).toMatchObject({ state: "posted", source: "reported", cost: billed?.cost, overage: 0n });
   return charge;
 }
 
 describe("images", () => {
-  it("cost their text and their tokens, each class at its rate", async () => {
+  it("cost their text tokens and image tokens at the rate of each", async () => {
     const answer = await ask(proxy, images({ n: 2, quality: "low" }), { path: "/v1/images/generations" });
     expect(answer.status).toBe(200);
-    const charge = await endedAsBilled();
+    const charge = await settledAsBilled();
     expect(charge.tokens).toMatchObject({ input: 3, image_output: 2 * 272, output: 0 });
     expect(charge.cost).toBe(3n * textIn + 544n * imageOut);
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.021775");
   });
 
-  it("of 20 MB pass as they come and are priced by their outline", async () => {
+  it("of 20 MB pass unchanged and are priced by their outline", async () => {
     const answer = await ask(proxy, images({ prompt: "x #sandbox big:20000000" }), { path: "/v1/images/generations" });
     expect(answer.body.length).toBeGreaterThan(20_000_000);
-    expect((await endedAsBilled()).tokens.image_output).toBe(4160);
+    expect((await settledAsBilled()).tokens.image_output).toBe(4160);
   });
 
-  it("to edit are uploaded, and priced as what they are", async () => {
+  it("can be edited by upload, and cost text, image input and image output at their rates", async () => {
     for (const path of ["/v1/images/edits", "/v1/images/variations"]) {
       const answer = await post(path, { model: "gpt-image-1", prompt: "Make it green", "image[]": image, mask: image });
       expect(answer.status).toBe(200);
-      const charge = await endedAsBilled();
+      const charge = await settledAsBilled();
       expect(charge).toMatchObject({ route: path, tokens: { image_input: 646, image_output: 4160 } });
       expect(charge.cost).toBe(BigInt(charge.tokens.input) * textIn + 646n * imageIn + 4160n * imageOut);
     }
   });
 
-  it("stream their parts, and are priced by the last event", async () => {
+  it("are streamed in parts and priced by the last event", async () => {
     const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox big:300000" }), {
       path: "/v1/images/generations",
     });
@@ -78,94 +78,99 @@ describe("images", () => {
       "image_generation.partial_image",
       "image_generation.completed",
     ]);
-    expect((await endedAsBilled()).stream).toBe(true);
+    expect((await settledAsBilled()).stream).toBe(true);
   });
 
-  it("whose stream is cut are charged at their hold: nothing states the output", async () => {
+  it("in a stream that breaks are charged at their hold because the output is unknown", async () => {
     const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), {
       path: "/v1/images/generations",
     });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "gateway_reset" });
   });
 
   it("without usage are charged at their hold", async () => {
     await ask(proxy, images({ prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
   });
 
-  it("of a model without a price are recorded without one", async () => {
+  it("of an unpriced model are recorded without a cost", async () => {
     await ask(proxy, images({ model: "dall-e-3" }), { path: "/v1/images/generations" });
-    expect(await books.ended()).toMatchObject({ state: "posted", cost: null, formula: "unpriced", source: "reported" });
+    expect(await books.settled()).toMatchObject({
+      state: "posted",
+      cost: null,
+      formula: "unpriced",
+      source: "reported",
+    });
     books.billed();
   });
 
-  it("are not priced in a chat, whose usage does not separate them from text", async () => {
+  it("have no price in a chat, because its usage does not separate them from text", async () => {
     await proxy.chat({ model: "gpt-image-1" });
-    expect(await books.ended()).toMatchObject({ cost: null, formula: "unpriced" });
+    expect(await books.settled()).toMatchObject({ cost: null, formula: "unpriced" });
     books.billed();
   });
 });
 
 describe("sound", () => {
-  it("is charged by its seconds", async () => {
+  it("in a transcription is charged by its seconds", async () => {
     const answer = await post("/v1/audio/transcriptions", { model: "whisper-1", file: sound });
     expect(await answer.json()).toMatchObject({ usage: { type: "duration", seconds: 3 } });
-    // USD 0.006 a minute.
-    expect(await endedAsBilled()).toMatchObject({ cost: 300_000_000n, tokens: { audio_input: 3 } });
+    // USD 0.006 per minute.
+    expect(await settledAsBilled()).toMatchObject({ cost: 300_000_000n, tokens: { audio_input: 3 } });
     expect(answer.headers.get("x-farebox-cost-usd")).toBe("0.0003");
   });
 
-  it("is charged by its tokens, plain and streamed", async () => {
+  it("in a transcription is charged by its tokens, plain and streamed", async () => {
     for (const more of [{}, { stream: "true" }]) {
       const answer = await post("/v1/audio/transcriptions", { model: "gpt-4o-transcribe", ...more, file: sound });
       expect(await answer.text()).toContain("text");
-      const charge = await endedAsBilled();
+      const charge = await settledAsBilled();
       expect(charge.tokens).toMatchObject({ audio_input: 30 });
       expect(charge.cost).toBe(30n * 6_000_000n + BigInt(charge.tokens.output) * 10_000_000n);
     }
   });
 
-  it("in a translation, too", async () => {
+  it("in a translation is charged as billed", async () => {
     await post("/v1/audio/translations", { model: "whisper-1", file: sound });
-    expect(await endedAsBilled()).toMatchObject({ route: "/v1/audio/translations" });
+    expect(await settledAsBilled()).toMatchObject({ route: "/v1/audio/translations" });
   });
 
-  it("is charged for the duration that a verbose answer states without a usage", async () => {
+  it("in a transcription without usage is charged by the duration in a verbose answer", async () => {
     await post("/v1/audio/transcriptions", {
       model: "whisper-1",
       response_format: "verbose_json",
       prompt: "#sandbox no-usage",
       file: sound,
     });
-    expect(await endedAsBilled()).toMatchObject({ cost: 300_000_000n });
+    expect(await settledAsBilled()).toMatchObject({ cost: 300_000_000n });
   });
 
-  it.each(["text", "srt"])("as %s states no usage, and is charged at its hold", async (format) => {
+  it.each(["text", "srt"])("in a transcription as %s has no usage, and is charged at its hold", async (format) => {
     const answer = await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: format, file: sound });
     expect(answer.headers.get("content-type")).toContain("text/plain");
-    const charge = await books.ended();
+    const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
   });
 
-  it("is charged by its characters, which the request states", async () => {
+  it("generated from text is charged by the characters of the request", async () => {
     const input = "Grüße 😀";
     const answer = await ask(proxy, { model: "tts-1", input, voice: "alloy" }, { path: "/v1/audio/speech" });
     expect(answer.headers["content-type"]).toBe("audio/mpeg");
     expect(answer.body).toHaveLength(7 * 600);
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "counted", tokens: { input: 7 }, cost: 7n * 15_000_000n });
     expect(charge.cost).toBe(billed?.cost);
   });
 
-  it("of a model that bills by audio tokens costs what a stream states, and its hold where nothing states it", async () => {
+  it("generated by a model with audio tokens is charged as reported if it is streamed, and otherwise at its hold", async () => {
     await ask(proxy, { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy" }, { path: "/v1/audio/speech" });
-    const plain = await books.ended();
+    const plain = await books.settled();
     expect(plain).toMatchObject({ formula: "assumed", source: "assumed" });
     expect([plain.cost, (plain.cost ?? 0n) > 15_000n * 12_000_000n]).toEqual([plain.hold, true]);
     await ask(
@@ -173,7 +178,7 @@ describe("sound", () => {
       { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy", stream_format: "sse" },
       { path: "/v1/audio/speech" },
     );
-    const stream = await books.ended();
+    const stream = await books.settled();
     expect(stream).toMatchObject({ source: "reported", stream: true });
     const { input, output, audio_output } = stream.tokens;
     expect(stream.cost).toBe(BigInt(input) * 600_000n + BigInt(output + audio_output) * 12_000_000n);
@@ -181,38 +186,38 @@ describe("sound", () => {
   });
 });
 
-describe("under a hard budget", () => {
+describe("a media request under a hard budget", () => {
   let poor: string;
   beforeAll(async () => {
     poor = await proxy.addKey("poor");
     await proxy.budget("key:poor", "4");
   });
 
-  it("holds every image at its largest", async () => {
+  it("holds every image at the largest size", async () => {
     expect(
       (await ask({ url: proxy.url, key: poor }, images({ n: 2 }), { path: "/v1/images/generations" })).status,
     ).toBe(200);
-    const charge = await endedAsBilled();
+    const charge = await settledAsBilled();
     expect(charge.hold).toBeGreaterThan(2n * 6600n * imageOut);
   });
 
-  it("answers 402 for more images than it can pay for", async () => {
+  it("gets 402 for more images than the budget can pay for", async () => {
     const answer = await ask({ url: proxy.url, key: poor }, images({ n: 20 }), { path: "/v1/images/generations" });
     expect(answer.status).toBe(402);
   });
 
-  it("refuses a model without a price", async () => {
+  it("is refused for a model without a price", async () => {
     const answer = await ask({ url: proxy.url, key: poor }, images({ model: "dall-e-3" }), {
       path: "/v1/images/generations",
     });
     expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "model_not_priced" });
   });
 
-  it("accepts an upload that states first what prices depend on", async () => {
+  it("is accepted if the fields that prices depend on precede the file", async () => {
     expect((await post("/v1/images/edits", { model: "gpt-image-1", n: "1", image, prompt: "x" }, poor)).status).toBe(
       200,
     );
-    await endedAsBilled();
+    await settledAsBilled();
   });
 
   it("holds the worst case of a streamed transcription, which is not watched", async () => {
@@ -222,11 +227,11 @@ describe("under a hard budget", () => {
       poor,
     );
     expect(await answer.text()).toContain("transcript.text.done");
-    // A context of sound, and 2,000 tokens of text.
-    expect((await endedAsBilled()).hold).toBe(16_000n * 6_000_000n + 2_000n * 10_000_000n);
+    // A context of sound and 2,000 tokens of text.
+    expect((await settledAsBilled()).hold).toBe(16_000n * 6_000_000n + 2_000n * 10_000_000n);
   });
 
-  it("requires the model before the file", async () => {
+  it("is refused if the model follows the file", async () => {
     const answer = await post("/v1/images/edits", { image, model: "gpt-image-1" }, poor);
     expect(answer.status).toBe(400);
     expect(await errorOf(answer)).toMatchObject({
@@ -236,19 +241,19 @@ describe("under a hard budget", () => {
     });
   });
 
-  it("stops an upload that would become more expensive on its way, before the gateway has all of it", async () => {
+  it("is stopped during the upload if a later field makes it more expensive", async () => {
     const answer = await post("/v1/images/edits", { model: "gpt-image-1", image, n: "10" }, poor);
     expect(answer.status).toBe(400);
     expect(await errorOf(answer)).toMatchObject({
       param: "n",
       message: expect.stringContaining("send 'n' before the file"),
     });
-    expect(await books.ended()).toMatchObject({ state: "voided", reason: "invalid_request" });
+    expect(await books.settled()).toMatchObject({ state: "voided", reason: "invalid_request" });
     expect(books.billed()).toEqual([]);
   });
 });
 
-it("a price of requests is charged for each image, and can be recomputed", async () => {
+it("a price per request is charged for each image and can be verified", async () => {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
   owned.defer(() => rm(folder, { recursive: true }));
@@ -287,13 +292,13 @@ models:
   expect(await own.serving.ledger.verify()).toMatchObject({ differences: [] });
 });
 
-it("an upload whose model comes late passes for a key without a hard budget, and has no price", async () => {
+it("an upload with its model after the file is forwarded without a price for a key without a hard budget", async () => {
   expect((await post("/v1/images/edits", { image, model: "gpt-image-1", n: "2" })).status).toBe(200);
-  expect(await books.ended()).toMatchObject({ model: "unnamed", cost: null, source: "reported" });
+  expect(await books.settled()).toMatchObject({ model: "unnamed", cost: null, source: "reported" });
   books.billed();
 });
 
-it("a second model is refused for every key", async () => {
+it("an upload with two models is refused for every key", async () => {
   const form = formOf({ model: "gpt-image-1", image });
   form.append("model", "dall-e-2");
   const answer = await fetch(`${proxy.url}/v1/images/edits`, {
@@ -302,12 +307,45 @@ it("a second model is refused for every key", async () => {
     body: form,
   });
   expect(await errorOf(answer)).toMatchObject({ param: "model", message: "'model' is given twice" });
-  expect(await books.ended()).toMatchObject({ state: "voided" });
+  expect(await books.settled()).toMatchObject({ state: "voided" });
 });
 
-it("a key limited to some models must name one before the file", async () => {
+it("an upload by a key limited to some models must name its model before the file", async () => {
   const key = await proxy.addKey("narrow", { models: ["whisper-1"] });
   expect((await post("/v1/audio/transcriptions", { model: "whisper-1", file: sound }, key)).status).toBe(200);
-  await endedAsBilled();
+  await settledAsBilled();
   expect((await post("/v1/images/edits", { image, model: "gpt-image-1" }, key)).status).toBe(400);
+});
+
+describe("a key limited to some models is refused a form that hides another model", () => {
+  const part = (disposition: string, value: string) => `--b\r\ncontent-disposition: ${disposition}\r\n\r\n${value}\r\n`;
+  const model = part('form-data; name="model"', "whisper-1");
+  const file = part('form-data; name="file"; filename="a.wav"', "RIFF");
+  const other = "gpt-4o-transcribe";
+  let key: string;
+  beforeAll(async () => {
+    key = await proxy.addKey("hidden", { models: ["whisper-1"] });
+  });
+
+  const second = [
+    ["without quotes", part("form-data; name=model", other)],
+    ["with an escape", part('form-data; name="mo\\del"', other)],
+    ["with two names", part('form-data; name="x"; name="model"', other)],
+    ["in an encoded name", part("form-data; name*=UTF-8''model", other)],
+    ["in a folded header", part('form-data;\r\n name="model"', other)],
+    ["as a list", part('form-data; name="model[]"', other)],
+  ] as const;
+  it.each(second.flatMap(([name, hidden]) => [[name, "before", hidden] as const, [name, "after", hidden] as const]))(
+    "%s, %s the file",
+    async (_name, where, hidden) => {
+      const answer = await fetch(`${proxy.url}/v1/audio/transcriptions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "multipart/form-data; boundary=b" },
+        body: `${model}${where === "before" ? hidden + file : file + hidden}--b--\r\n`,
+      });
+      expect(answer.status).toBe(400);
+      expect(await errorOf(answer)).toMatchObject({ code: "invalid_request" });
+      books.billed();
+    },
+  );
 });

@@ -5,10 +5,11 @@ import { createForwarder, type ForwardParams } from "../../../src/request/forwar
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startProxy } from "../../support/running-proxy.ts";
+import { createMask } from "../../../src/request/response.ts";
 
 const eventStream = { "content-type": "text/event-stream" };
 const deep = `${"[".repeat(30_000)}${"]".repeat(30_000)}`;
-/** `String` throws for it. */
+/** JSON of an object for which `String` throws. */
 const noText = '{"toString":1,"valueOf":1}';
 
 const answers: Record<
@@ -61,7 +62,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway[Symbol.asyncDispose]());
 
-it.each(Object.keys(answers))("settles %s, with a hold that grows and without", async (name) => {
+it.each(Object.keys(answers))("survives %s, with and without a hard budget", async (name) => {
   for (const budget of [undefined, "10"]) {
     await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: "64" } });
     if (budget !== undefined) await proxy.budget("key:alice", budget);
@@ -72,13 +73,13 @@ it.each(Object.keys(answers))("settles %s, with a hold that grows and without", 
       body: JSON.stringify({ model: "gpt-4o", ...body, user: name }),
     });
     await answer.text();
-    // A tool whose type says nothing may be the gateway's own, which nothing bounds.
+    // A tool of an unknown type may run at the gateway, where its cost is unbounded.
     if (budget !== undefined && name.includes("tool")) expect(answer.status).toBe(400);
     else expect([answer.status, (await proxy.onlyCharge()).state]).toEqual([200, "posted"]);
   }
 });
 
-it.each(["chunk", "end"])("fails the order alone where an answer's reader throws at the %s", async (when) => {
+it.each(["chunk", "end"])("an error that the reader of an answer throws fails its request: at the %s", async (when) => {
   let receiver: GatewayReceiver | undefined;
   let aborted = 0;
   const bug = () => {
@@ -92,10 +93,11 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
       ),
     } as never,
     clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
-    mask: (bytes) => bytes,
+    mask: createMask(""),
     limits: { silenceMs: 1, wholeMs: 1 },
   });
-  const transcript = () => ({ push: when === "chunk" ? bug : () => undefined, end: bug, everything: bug });
+  const push = when === "chunk" ? bug : () => undefined;
+  const transcript = () => ({ push, unreadBytes: 0, read: () => undefined, end: bug, everything: bug });
   const exchange = {
     method: "POST",
     onClientGone: () => undefined,
@@ -125,7 +127,7 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
     rawHeaders: [],
     header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined),
   } as never);
-  receiver?.chunk(Buffer.from("data: {}\n\n"));
+  receiver?.chunk(Buffer.from("data: {}\n\n"), false);
   if (when === "end") receiver?.end();
   await expect(forwarded).rejects.toThrow("a bug");
   expect(aborted).toBe(when === "chunk" ? 1 : 0);

@@ -32,7 +32,7 @@ afterAll(() => everything.disposeAsync());
 
 const answerText = JSON.stringify({ choices: [{ message: { content: "x" } }], usage });
 
-/** Sends a request, lets the gateway answer it plainly, and gives what both ends saw. */
+/** Sends a request that the gateway answers plainly. Returns what both ends received. */
 async function passed(body: Body, options?: WireOptions): Promise<{ asked: Asked; answer: WireAnswer }> {
   const answering = ask(proxy, body, options);
   const asked = await gateway.nextChat();
@@ -40,31 +40,31 @@ async function passed(body: Body, options?: WireOptions): Promise<{ asked: Asked
   return { asked, answer: await answering };
 }
 
-/** Answers a plain request in this way and gives what the client saw. */
+/** Answers a plain request with the given function. Returns what the client received. */
 async function answeredWith(respond: (asked: Asked) => void): Promise<WireAnswer> {
   const answering = ask(proxy, { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] });
   respond(await gateway.nextChat());
   return answering;
 }
 
-describe("the request's bytes reach the gateway as they were", () => {
+describe("a request's body reaches the gateway unchanged", () => {
   const head = '"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]';
   it.each([
     ["odd spacing", `\r\n { "model" :\t"gpt-4o" ,\n "messages":[ {"role":"user" , "content":"hi"} ] }  \n`],
     [
-      "letters as they are and escaped",
+      "literal and escaped letters",
       `{"model":"gpt-4o","messages":[{"role":"user","content":"é\\u00e9 日本 \\ud83d\\ude00 😀 \\/ \\u2028 "}]}`,
     ],
     [
-      "numbers that JavaScript cannot hold",
+      "numbers that JavaScript cannot represent",
       `{${head},"seed":12345678901234567890123,"temperature":0.10000000000000000555,"top_p":1e-400,"x":-0}`,
     ],
-    ["keys in their order, numbers as keys", `{"zz":1,"10":1,"2":2,${head},"aa":{"b":1,"a":2}}`],
+    ["keys in order and numeric keys", `{"zz":1,"10":1,"2":2,${head},"aa":{"b":1,"a":2}}`],
     [
       "unknown fields",
       `{${head},"gateway_option":{"deep":[1,[2,{"three":null}]]},"__proto__":{"x":1},"constructor":1}`,
     ],
-    ["a field given twice that no price depends on", `{${head},"user":"a","user":"b"}`],
+    ["a duplicate field that no price depends on", `{${head},"user":"a","user":"b"}`],
     ["n, logprobs and stop", `{${head},"n":2,"logprobs":true,"top_logprobs":3,"stop":["\\n","END"]}`],
     [
       "response_format",
@@ -84,19 +84,23 @@ describe("the request's bytes reach the gateway as they were", () => {
       "an audio part",
       `{"model":"gpt-4o","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]}]}`,
     ],
-    ["a model by its dated name", `{"model":"gpt-4o-2024-11-20","messages":[{"role":"user","content":"hi"}]}`],
+    ["a dated model name", `{"model":"gpt-4o-2024-11-20","messages":[{"role":"user","content":"hi"}]}`],
     ["stream options", `{${head},"stream":false,"stream_options":null}`],
-    ["a megabyte", `{"model":"gpt-4o","messages":[{"role":"user","content":"${"naïve ".repeat(160_000)}"}]}`],
-  ])("%s", async (_what, text) => {
+    ["a megabyte of text", `{"model":"gpt-4o","messages":[{"role":"user","content":"${"naïve ".repeat(160_000)}"}]}`],
+  ])("with %s", async (_what, text) => {
     const { asked, answer } = await passed(text);
     expect(asked.body.equals(Buffer.from(text))).toBe(true);
     expect(asked.request.headers["content-length"]).toBe(String(Buffer.byteLength(text)));
     expect(asked.request.headers["transfer-encoding"]).toBeUndefined();
     expect(answer.status).toBe(200);
-    expect(await books.ended()).toMatchObject({ state: "posted", source: "reported", tokens: { input: 9, output: 3 } });
+    expect(await books.settled()).toMatchObject({
+      state: "posted",
+      source: "reported",
+      tokens: { input: 9, output: 3 },
+    });
   });
 
-  it("also when they come in chunks, a few bytes at a time", async () => {
+  it("from chunks of a few bytes", async () => {
     const text = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "naïve 😀" }] });
     const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
     await once(socket, "connect");
@@ -117,21 +121,21 @@ describe("the request's bytes reach the gateway as they were", () => {
     const received: Buffer[] = [];
     for await (const bytesBack of socket) received.push(bytesBack as Buffer);
     expect(Buffer.concat(received).toString()).toContain(answerText);
-    expect(await books.ended()).toMatchObject({ source: "reported" });
-  });
-
-  it("the query passes, and so does a path without its /v1", async () => {
-    const body = { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] };
-    expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).asked.request.url).toBe(
-      "/v1/chat/completions?a=1&b=%2F",
-    );
-    expect((await passed(body, { path: "/chat/completions" })).asked.request.url).toBe("/v1/chat/completions");
-    await books.endings();
+    expect(await books.settled()).toMatchObject({ source: "reported" });
   });
 });
 
-describe("the request's headers pass by an allow-list", () => {
-  it("and others are not forwarded", async () => {
+it("a request reaches the gateway with its query, and with /v1 in its path even if the client omits it", async () => {
+  const body = { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] };
+  expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).asked.request.url).toBe(
+    "/v1/chat/completions?a=1&b=%2F",
+  );
+  expect((await passed(body, { path: "/chat/completions" })).asked.request.url).toBe("/v1/chat/completions");
+  await books.allSettled();
+});
+
+describe("a request's headers", () => {
+  it("are forwarded only if they are on the allow-list", async () => {
     const sent = {
       accept: "application/json",
       "accept-language": "de",
@@ -175,14 +179,14 @@ describe("the request's headers pass by an allow-list", () => {
       connection: "keep-alive",
     });
     expect(JSON.stringify(asked.request.rawHeaders)).not.toContain(proxy.key);
-    expect(await books.ended()).toMatchObject({ tags: { project: "a" } });
+    expect(await books.settled()).toMatchObject({ tags: { project: "a" } });
   });
 
   function withoutOrigin({ origin: _origin, ...headers }: Record<string, string>): Record<string, string> {
     return headers;
   }
 
-  it("whichever way the key was given", async () => {
+  it("contain the gateway's credential instead of the key, whichever header had the key", async () => {
     for (const name of ["x-api-key", "api-key"]) {
       const { asked } = await passed(
         { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
@@ -190,13 +194,13 @@ describe("the request's headers pass by an allow-list", () => {
       );
       expect(asked.request.headers["authorization"]).toBe("Bearer sk-sandbox");
       for (const other of ["x-api-key", "api-key"]) expect(asked.request.headers[other]).toBeUndefined();
-      await books.ended();
+      await books.settled();
     }
   });
 });
 
-describe("the answer reaches the client as it was", () => {
-  it("its body, of whatever shape, and its headers but those of the connection", async () => {
+describe("an answer reaches the client unchanged", () => {
+  it("in its body, and in its headers except cookies, hop-by-hop headers and the gateway's x-farebox headers", async () => {
     const text = ` {"choices":[{"message":{"content":"\\u00e9"}}],\n"usage":${JSON.stringify(usage)},"x_unknown":{"big":12345678901234567890,"t":1.0},"choices2":[]} \n`;
     const answer = await answeredWith(({ response }) => {
       response.writeHead(
@@ -238,20 +242,20 @@ describe("the answer reaches the client as it was", () => {
       expect(answer.headers[name]).toBeUndefined();
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00002625");
     expect(answer.headers["x-farebox-request-id"]).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7/);
-    expect(await books.ended()).toMatchObject({
+    expect(await books.settled()).toMatchObject({
       gatewayRequestId: "req_1",
       source: "reported",
       id: answer.headers["x-farebox-request-id"],
     });
   });
 
-  it("with our request id where the gateway gives none", async () => {
+  it("with Farebox's request id if the gateway sends none", async () => {
     const { answer } = await passed({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }] });
     expect(answer.headers["x-request-id"]).toBe(answer.headers["x-farebox-request-id"]);
-    expect(await books.ended()).toMatchObject({ gatewayRequestId: null });
+    expect(await books.settled()).toMatchObject({ gatewayRequestId: null });
   });
 
-  it.each([400, 404, 418, 429, 451, 500, 503, 529])("also an error with %i", async (status) => {
+  it.each([400, 404, 418, 429, 451, 500, 503, 529])("if it is an error with status %i", async (status) => {
     const text = `{ "error" : {"message":"n\\u00f6", "code":null, "more":[1.0]} }\n`;
     const answer = await answeredWith(({ response }) => {
       response.writeHead(status, {
@@ -266,10 +270,10 @@ describe("the answer reaches the client as it was", () => {
       headers: { "content-type": "application/problem+json", "retry-after": "17", "x-should-retry": "true" },
     });
     expect(answer.body.toString()).toBe(text);
-    expect(await books.ended()).toMatchObject({ state: "voided", reason: `gateway_${status}`, cost: null });
+    expect(await books.settled()).toMatchObject({ state: "voided", reason: `gateway_${status}`, cost: null });
   });
 
-  it("also an error without a body, and one in HTML", async () => {
+  it("if it is an error without a body or in HTML", async () => {
     const empty = await answeredWith(({ response }) => response.writeHead(503, { "content-length": "0" }).end());
     expect(empty).toMatchObject({ status: 503, headers: { "content-length": "0" } });
     expect(empty.headers["content-type"]).toBeUndefined();
@@ -277,11 +281,11 @@ describe("the answer reaches the client as it was", () => {
       response.writeHead(403, { "content-type": "text/html" }).end("<h1>no</h1>"),
     );
     expect(page.body.toString()).toBe("<h1>no</h1>");
-    expect(await books.endings()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
+    expect(await books.allSettled()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
   });
 });
 
-it("what the gateway names is stored in at most 256 characters, and reaches the client whole", async () => {
+it("names from the gateway are stored with at most 256 characters, and reach the client complete", async () => {
   const model = "m".repeat(300_000);
   const answer = await answeredWith(({ response }) => {
     response
@@ -290,37 +294,37 @@ it("what the gateway names is stored in at most 256 characters, and reaches the 
   });
   expect(JSON.parse(answer.body.toString()).model).toBe(model);
   expect(answer.headers["x-request-id"]).toBe("r".repeat(1000));
-  expect(await books.ended()).toMatchObject({ servedModel: "m".repeat(256), gatewayRequestId: "r".repeat(256) });
+  expect(await books.settled()).toMatchObject({ servedModel: "m".repeat(256), gatewayRequestId: "r".repeat(256) });
 });
 
-describe("the gateway's credential never reaches a client", () => {
+describe("the gateway's credential", () => {
   const secret = "sk-sandbox";
-  it("not in a held answer that repeats it", async () => {
+  it("is hidden in a plain answer that repeats it", async () => {
     const answer = await ask(sandboxed, chatWith("echo-key+tokens:60"));
     expect(answer.status).toBe(200);
     expect(answer.body.toString()).not.toContain(secret);
     expect(JSON.parse(answer.body.toString()).choices[0].message.content).toContain("You called with Bearer <hidden>.");
     expect(answer.headers["content-length"]).toBe(String(answer.body.length));
-    const { charge, billed } = await sandboxBooks.endedBeside();
+    const { charge, billed } = await sandboxBooks.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 
-  it("nor in one that is compressed", async () => {
+  it("is hidden in a compressed answer", async () => {
     const answer = await ask(sandboxed, chatWith("echo-key+gzip+tokens:60"));
     expect(answer.headers["content-encoding"]).toBeUndefined();
     expect(JSON.parse(answer.body.toString()).choices[0].message.content).toContain("Bearer <hidden>");
-    await sandboxBooks.endedBeside();
+    await sandboxBooks.settledAndBilled();
   });
 
-  it.each([400, 401, 429, 500])("nor in an error with %i", async (status) => {
+  it.each([400, 401, 429, 500])("is hidden in an error with status %i", async (status) => {
     const answer = await ask(sandboxed, chatWith(`echo-key+status:${status}`));
     expect(answer.status).toBe(status);
     expect(answer.body.toString()).not.toContain(secret);
     expect(JSON.parse(answer.body.toString()).error.message).toContain("You called with Bearer <hidden>");
-    await sandboxBooks.endedBeside();
+    await sandboxBooks.settledAndBilled();
   });
 
-  it("nor in one that repeats it in base64, or escaped", async () => {
+  it("is hidden in base64 and in escaped form", async () => {
     const echo = {
       plain: "x",
       basic: Buffer.from(`Bearer ${secret}`).toString("base64"),
@@ -336,10 +340,10 @@ describe("the gateway's credential never reaches a client", () => {
     for (const text of [basic, url])
       expect(Buffer.from(text.replace("<hidden>", ""), "base64").toString()).not.toMatch(/sk|andbox/);
     expect(basic + url).toMatch(/<hidden>.*<hidden>/);
-    await books.ended();
+    await books.settled();
   });
 
-  it("nor is it stored, where the answer's model or id repeats it", async () => {
+  it("is hidden in the stored model and id of an answer", async () => {
     await answeredWith(({ response }) => {
       const answer = {
         model: `m ${secret}`,
@@ -350,10 +354,10 @@ describe("the gateway's credential never reaches a client", () => {
         .writeHead(200, { "content-type": "application/json", "x-request-id": `r-${secret}` })
         .end(JSON.stringify(answer));
     });
-    expect(await books.ended()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
+    expect(await books.settled()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
   });
 
-  it("nor in a header", async () => {
+  it("is hidden in headers", async () => {
     const answer = await answeredWith(({ response, request }) => {
       const echoed = request.headers["authorization"] ?? "";
       response
@@ -362,10 +366,10 @@ describe("the gateway's credential never reaches a client", () => {
     });
     expect(answer.rawHeaders.join("\n")).not.toContain(secret);
     expect(answer.headers["x-plain"]).toBe("kept");
-    await books.ended();
+    await books.settled();
   });
 
-  it("nor an internal key the ledger or the metrics", async () => {
+  it("is not in the charges or the metrics; a client's key is in neither, and does not reach the gateway", async () => {
     const charges = await sandboxed.charges();
     const seen =
       JSON.stringify(charges, (_, value) => (typeof value === "bigint" ? String(value) : value)) +
@@ -376,7 +380,7 @@ describe("the gateway's credential never reaches a client", () => {
   });
 });
 
-it("a stream has no cost headers and keeps its own", async () => {
+it("a stream keeps its own headers and has no cost header", async () => {
   const opening = open(proxy, { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hi" }] });
   const { response } = await gateway.nextChat();
   response.writeHead(200, {
@@ -389,5 +393,5 @@ it("a stream has no cost headers and keeps its own", async () => {
   expect(answer.response.headers).toMatchObject({ "cache-control": "no-cache", "x-accel-buffering": "no" });
   expect(answer.response.headers["x-farebox-cost-usd"]).toBeUndefined();
   await answer.rest();
-  await books.ended();
+  await books.settled();
 });

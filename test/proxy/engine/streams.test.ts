@@ -27,18 +27,18 @@ import {
 } from "../../support/wire-client.ts";
 
 const helloStream = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
-/** Settings under which Farebox adds no question for usage: bytes pass unchanged. */
+/** Settings under which Farebox does not ask for usage, so that bytes pass unchanged. */
 const passing = { FAREBOX_STREAM_USAGE: "pass" };
 const eventStream = { "content-type": "text/event-stream; charset=utf-8" };
 
-/** Fixed, so that two sandboxes give the same bytes for the same request. */
+/** Fixed clock, so that two sandboxes give the same bytes for the same request. */
 const twin = { now: () => Date.parse("2026-11-20T12:00:00Z") };
 
-/** A sandbox behind the proxy and its twin beside it: what the client gets from both must be the same. */
+/** Proxy with a sandbox, and a second sandbox that must give the client the same bytes directly. */
 let proxy: RunningProxy;
 let books: Books;
-let beside: Sandbox;
-/** A gateway that each test plays itself, behind a proxy of its own. */
+let directSandbox: Sandbox;
+/** Gateway that each test scripts, with its own proxy. */
 let gateway: ScriptedGateway;
 let scripted: RunningProxy;
 let scriptedBooks: Books;
@@ -46,7 +46,7 @@ const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   proxy = everything.use(await startProxy({ sandbox: twin, env: passing }));
-  beside = everything.use(await startSandbox(twin));
+  directSandbox = everything.use(await startSandbox(twin));
   gateway = everything.use(await scriptedGateway());
   scripted = everything.use(await startProxy({ gatewayUrl: gateway.url, env: passing }));
   await proxy.budget("key:alice", "1000", "total", "soft");
@@ -55,28 +55,28 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-/** Asks the scripted gateway for a stream; it has the request when this resolves. */
+/** Asks the scripted gateway for a stream and waits until the gateway has the request. */
 async function asking(body: object = helloStream): Promise<{ asked: Asked; answer: Promise<OpenAnswer> }> {
   const answer = open(scripted, body);
   return { asked: await gateway.nextChat(), answer };
 }
 
-/** Plays a whole stream at once. */
+/** Sends a whole stream at once. */
 async function played(pieces: readonly (string | Buffer)[], body?: object): Promise<{ body: Buffer; charge: Charge }> {
   const { asked, answer } = await asking(body);
   asked.response.writeHead(200, eventStream);
   for (const piece of pieces) await new Promise((resolve) => asked.response.write(piece, resolve));
   asked.response.end();
-  return { body: await (await answer).rest(), charge: await scriptedBooks.ended() };
+  return { body: await (await answer).rest(), charge: await scriptedBooks.settled() };
 }
 
-describe("Farebox forwards at once", () => {
-  it("the headers without waiting for a first chunk, and each chunk before the next is sent", async () => {
+describe("forwarding", () => {
+  it("sends headers without waiting for a first chunk, and each chunk before the next arrives", async () => {
     const { asked, answer } = await asking();
     asked.response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
     expect(client.response.statusCode).toBe(200);
-    // Whole events, halves of one, a half of a letter, comments, and a single byte.
+    // Whole events, halves of one, part of a character, comments, and a single byte.
     const smile = Buffer.from("😀é");
     const chunks = [
       delta("One"),
@@ -97,16 +97,16 @@ describe("Farebox forwards at once", () => {
     }
     asked.response.end();
     expect(await client.rest()).toHaveLength(0);
-    const charge = await scriptedBooks.ended();
+    const charge = await scriptedBooks.settled();
     expect(charge).toMatchObject({ state: "posted", source: "counted", status: 200, reason: null });
     expect(charge.firstTokenMs).toBeLessThanOrEqual(charge.durationMs ?? 0);
   });
 
-  it("but not faster than the client reads: an unread stream stalls the gateway, and memory stays bounded", async () => {
+  it("is not faster than the client reads: an unread stream stalls the gateway", async () => {
     const { asked, answer } = await asking();
     asked.response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
-    // Comments, so that the bytes load the sockets and not on a tokenizer.
+    // Comments load the sockets but not a tokenizer.
     const event = Buffer.from(`: ${"x".repeat(64 * 1024 - 4)}\n\n`);
     const writing = writeAsTaken(asked.response, event, floodEvents);
     await manyExchanges();
@@ -116,10 +116,10 @@ describe("Farebox forwards at once", () => {
     const body = await client.rest();
     expect(body.length).toBe(floodEvents * event.length + finish({ usage }).length + done.length);
     expect(lastErrorCode(body)).toBeUndefined();
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
   });
 
-  it("a large body goes whole to a gateway that reads it slowly", async () => {
+  it("delivers a large body completely to a gateway that reads slowly", async () => {
     await using slow = await scriptedGateway({ readBodies: false });
     await using own = await startProxy({ gatewayUrl: slow.url, env: passing });
     const body = bytesOf({ ...helloStream, messages: [{ role: "user", content: "é".repeat(6_000_000) }] });
@@ -133,15 +133,18 @@ describe("Farebox forwards at once", () => {
     expect(Buffer.concat(pieces).equals(body)).toBe(true);
     response.writeHead(200, eventStream).end(finish({ usage }) + done);
     expect((await answer).status).toBe(200);
-    expect(await new Books(own).ended()).toMatchObject({ source: "reported" });
+    expect(await new Books(own).settled()).toMatchObject({ source: "reported" });
   });
 });
 
-/** Events of 64 kB. Linux may keep 36 MB of each of the two connections (tcp_rmem and tcp_wmem) before its sender stalls. */
+/**
+ * Number of events of 64 kB. Linux may buffer 36 MB for each of the two connections (tcp_rmem and tcp_wmem) before a
+ * sender stalls.
+ */
 const floodEvents = 1344;
 const stalledBelow = 1280;
 
-/** Writes an event many times over, each as soon as there is room for it. */
+/** Writes an event many times, each as soon as there is room for it. */
 function writeAsTaken(
   response: ServerResponse,
   event: Buffer,
@@ -157,7 +160,10 @@ function writeAsTaken(
   return progress;
 }
 
-/** Time enough for a stream to pass whole, were it let: each turn is a whole exchange with the same proxy. */
+/**
+ * Waits long enough for a whole stream to pass if nothing stalled it: each turn is a whole exchange with the same
+ * proxy.
+ */
 async function manyExchanges(): Promise<void> {
   for (let turn = 0; turn < 100; turn += 1) await (await fetch(`${scripted.url}/healthz`)).text();
 }
@@ -168,57 +174,62 @@ function halves(text: string, at: number): string[] {
 
 const perConnection = new Set(["date", "connection", "keep-alive", "transfer-encoding", "set-cookie"]);
 
-/** Headers that must be the same with and without the proxy. */
+/** Returns the headers that must be the same with and without the proxy. */
 function lasting(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !perConnection.has(name) && !name.startsWith("x-farebox-")),
   );
 }
 
-describe("every way of writing a stream passes to the byte, and is metered", () => {
-  const asked = { stream_options: { include_usage: true } };
+describe("a stream", () => {
+  const withUsage = { stream_options: { include_usage: true } };
   it.each([
     ["plain", "tokens:30", {}, "counted"],
-    ["plain, usage asked for", "tokens:30", asked, "reported"],
+    ["plain with usage", "tokens:30", withUsage, "reported"],
     ["CRLF", "crlf+tokens:30", {}, "counted"],
-    ["CRLF, usage asked for", "crlf+tokens:30", asked, "reported"],
+    ["CRLF with usage", "crlf+tokens:30", withUsage, "reported"],
     ["comments and blank lines", "comments+tokens:30", {}, "counted"],
-    ["comments and blank lines, usage asked for", "comments+tokens:30", asked, "reported"],
-    ["several data lines an event", "multiline-data+tokens:30", {}, "counted"],
-    ["several data lines an event, usage asked for", "multiline-data+tokens:30", asked, "reported"],
-    ["cut into random pieces", "split+tokens:30", {}, "counted"],
+    ["comments and blank lines with usage", "comments+tokens:30", withUsage, "reported"],
+    ["several data lines per event", "multiline-data+tokens:30", {}, "counted"],
+    ["several data lines per event with usage", "multiline-data+tokens:30", withUsage, "reported"],
+    ["split into random pieces", "split+tokens:30", {}, "counted"],
     ["byte by byte", "split:1+tokens:10", {}, "counted"],
-    ["byte by byte, everything at once", "split:1+crlf+comments+multiline-data+tokens:8", asked, "reported"],
-    ["several tokens a delta", "group:7+tokens:30", {}, "counted"],
+    [
+      "byte by byte with CRLF, comments and several data lines",
+      "split:1+crlf+comments+multiline-data+tokens:8",
+      withUsage,
+      "reported",
+    ],
+    ["several tokens per delta", "group:7+tokens:30", {}, "counted"],
     ["no [DONE]", "no-done+tokens:30", {}, "counted"],
-    ["no [DONE], usage asked for", "no-done+tokens:30", asked, "reported"],
-    ["usage in the last chunk", "usage-last+tokens:30", asked, "reported"],
-    ["usage unasked", "usage-always+tokens:30", {}, "reported"],
-    ["usage in the last chunk, unasked", "usage-last+usage-always+tokens:30", {}, "reported"],
-    ["no usage although asked for", "no-usage+tokens:30", asked, "counted"],
-    ["an empty usage", "empty-usage+tokens:30", asked, "counted"],
-    ["an empty usage, unasked", "empty-usage+tokens:30", {}, "counted"],
-    ["cached tokens", "cached:6+tokens:30", asked, "reported"],
-    ["hidden reasoning", "reasoning:64+tokens:30", asked, "reported"],
-    ["reasoning that only the total tells", "reasoning-outside:64+tokens:30", asked, "reported"],
-    ["more than asked for", "over-limit:20", { ...asked, max_tokens: 15 }, "reported"],
+    ["no [DONE] with usage", "no-done+tokens:30", withUsage, "reported"],
+    ["usage in the last chunk", "usage-last+tokens:30", withUsage, "reported"],
+    ["unrequested usage", "usage-always+tokens:30", {}, "reported"],
+    ["unrequested usage in the last chunk", "usage-last+usage-always+tokens:30", {}, "reported"],
+    ["no usage despite a request for it", "no-usage+tokens:30", withUsage, "counted"],
+    ["an empty usage", "empty-usage+tokens:30", withUsage, "counted"],
+    ["an unrequested empty usage", "empty-usage+tokens:30", {}, "counted"],
+    ["cached tokens", "cached:6+tokens:30", withUsage, "reported"],
+    ["hidden reasoning", "reasoning:64+tokens:30", withUsage, "reported"],
+    ["reasoning that only the total includes", "reasoning-outside:64+tokens:30", withUsage, "reported"],
+    ["more output than the maximum", "over-limit:20", { ...withUsage, max_tokens: 15 }, "reported"],
     ["two choices", "tokens:20", { n: 2 }, "counted"],
     ["logprobs", "tokens:20", { logprobs: true }, "counted"],
     ["a JSON answer", "tokens:20", { response_format: { type: "json_object" } }, "counted"],
-    ["a cookie, which does not pass", "set-cookie+tokens:10", asked, "reported"],
-    ["another model", "served:gpt-4o-2024-08-06+tokens:10", asked, "reported"],
-    ["gzip", "gzip+tokens:30", asked, "reported"],
+    ["a cookie, which is removed", "set-cookie+tokens:10", withUsage, "reported"],
+    ["another model", "served:gpt-4o-2024-08-06+tokens:10", withUsage, "reported"],
+    ["gzip", "gzip+tokens:30", withUsage, "reported"],
     ["br", "br+tokens:30", {}, "counted"],
     ["zstd", "zstd+tokens:30", {}, "counted"],
-    ["a long one", "tokens:2000+group:5", {}, "counted"],
-  ])("%s", async (_way, scenario, more, source) => {
+    ["a long stream", "tokens:2000+group:5", {}, "counted"],
+  ])("passes unchanged and is metered: %s", async (_way, scenario, more, source) => {
     const body = bytesOf({
       model: "gpt-4o",
       stream: true,
       ...more,
       messages: [{ role: "user", content: `Say hello. #sandbox ${scenario}` }],
     });
-    const direct = await ask({ url: beside.url, key: beside.apiKey }, body);
+    const direct = await ask({ url: directSandbox.url, key: directSandbox.apiKey }, body);
     const through = await ask(proxy, body);
     expect(proxy.sandbox.requests.at(-1)?.body).toEqual(body);
     expect(through).toMatchObject({ status: 200, broken: null });
@@ -226,7 +237,7 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     const harmless = { "x-content-type-options": "nosniff", "content-security-policy": "sandbox" };
     expect(lasting(through.headers)).toEqual({ ...lasting(direct.headers), ...harmless });
     expect(through.headers["set-cookie"]).toBeUndefined();
-    const { charge, billed } = await books.endedBeside();
+    const { charge, billed } = await books.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source, stream: true, status: 200, reason: null });
     expect(charge.cost).toBe(billed?.cost);
   });
@@ -236,14 +247,14 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     ["fractional", { prompt_tokens: 9, completion_tokens: 2.5 }],
     ["text", { prompt_tokens: "9", completion_tokens: "3" }],
     ["all zero", { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
-    ["a list", []],
-  ])("a usage that is %s is ignored: the answer is counted", async (_what, usage) => {
+    ["array-valued", []],
+  ])("with %s usage is counted instead", async (_what, usage) => {
     const { charge } = await played([delta("Hi"), finish({ usage }), done]);
     expect(charge).toMatchObject({ source: "counted", tokens: { output: 1 } });
     expect(charge.tokens.input).toBeGreaterThan(0);
   });
 
-  it("letters of several bytes, cut at each place", async () => {
+  it("passes with characters of several bytes split anywhere", async () => {
     const stream = Buffer.from(delta("日本語 😀 naïve 👩‍👩‍👧 ") + finish() + done);
     const whole = (await played([stream])).charge;
     const bytes = Array.from({ length: stream.length }, (_, at) => stream.subarray(at, at + 1));
@@ -255,9 +266,9 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
 
   it.each([
     ["in a chunk without choices", [finish(), usageChunk(), done]],
-    ["without [DONE] behind it", [finish(), usageChunk()]],
+    ["without a following [DONE]", [finish(), usageChunk()]],
     ["in the last chunk", [finish({ usage }), done]],
-    ["in the last chunk, the stream without [DONE]", [finish({ usage })]],
+    ["in the last chunk of a stream without [DONE]", [finish({ usage })]],
     [
       "in every chunk, growing",
       [delta("b", { usage: { ...usage, completion_tokens: 1, total_tokens: 10 } }), finish({ usage }), done],
@@ -265,7 +276,7 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     ["before comments", [finish(), usageChunk(), done, ": bye\n\n"]],
     ["with CR line ends", [finish(), usageChunk(), done].map((event) => event.replaceAll("\n", "\r"))],
     ["last, without its blank line", [finish(), usageChunk().trimEnd()]],
-  ])("usage %s is the one charged", async (_where, last) => {
+  ])("with usage %s is charged as reported", async (_where, last) => {
     const { body, charge } = await played([delta("a"), ...last]);
     expect(body.toString()).toBe(delta("a") + last.join(""));
     expect(charge).toMatchObject({
@@ -275,14 +286,14 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     });
   });
 
-  it("a partial usage is not taken for the total when the stream breaks", async () => {
+  it("that breaks after a partial usage is not charged by it", async () => {
     const partial = { usage: { ...usage, completion_tokens: 1, total_tokens: 10 } };
     const { body, charge } = await played([delta("one", partial), delta(" two", partial), delta(" three", partial)]);
     expect(lastErrorCode(body)).toBe("gateway_stream_broken");
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 3 } });
   });
 
-  it("a final usage is used although the end is missing", async () => {
+  it("that breaks after its final usage is charged by it", async () => {
     const {
       asked: { request, response },
       answer,
@@ -294,16 +305,16 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     await client.take(text.length);
     request.socket.destroy();
     expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
   });
 
-  it("a stream in spite of stream: false passes as it comes", async () => {
+  it("passes unchanged despite stream: false", async () => {
     const { body, charge } = await played([delta("a"), finish({ usage }), done], { ...helloStream, stream: false });
     expect(body.toString()).toBe(delta("a") + finish({ usage }) + done);
     expect(charge).toMatchObject({ source: "reported", stream: false });
   });
 
-  it("an answer that is no stream in spite of stream: true is held and charged as reported", async () => {
+  it("with a plain answer is charged as reported, with the cost in its headers", async () => {
     const {
       asked: { response },
       answer,
@@ -313,10 +324,46 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     const client = await answer;
     expect(client.response.headers["x-farebox-cost-usd"]).toBeDefined();
     expect((await client.rest()).toString()).toBe(text);
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "reported", stream: true });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", stream: true });
   });
 
-  it("the type of the content is read without regard to case", async () => {
+  it.each<[string, OutgoingHttpHeaders]>([
+    ["text", { "content-type": "text/plain; charset=utf-8" }],
+    ["JSON", { "content-type": "application/json" }],
+    ["nothing", {}],
+  ])("declared as %s passes as it arrives and is charged as reported", async (_type, headers) => {
+    const {
+      asked: { response },
+      answer,
+    } = await asking();
+    response.writeHead(200, headers).write(delta("a"));
+    const client = await answer;
+    expect((await client.take(delta("a").length)).toString()).toBe(delta("a"));
+    response.end(finish() + usageChunk() + done);
+    expect((await client.rest()).toString()).toBe(finish() + usageChunk() + done);
+    expect(client.response.headers["content-type"]).toBe(headers["content-type"]);
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", stream: true });
+  });
+
+  it.each(["before its first byte", "after a byte"])(
+    "of no declared type that breaks %s is charged at its hold",
+    async (when) => {
+      const {
+        asked: { request, response },
+        answer,
+      } = await asking();
+      response.writeHead(200).flushHeaders();
+      if (when === "after a byte") response.write("{");
+      request.socket.end();
+      const client = await answer;
+      expect(client.response.statusCode).toBe(502);
+      await client.rest();
+      const charge = await scriptedBooks.settled();
+      expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "gateway_reset" });
+    },
+  );
+
+  it("is recognized by its content type in any letter case", async () => {
     const {
       asked: { response },
       answer,
@@ -325,18 +372,18 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     const client = await answer;
     response.end(delta("a") + finish({ usage }) + done);
     expect(eventsIn(await client.rest())).toHaveLength(3);
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "reported" });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported" });
   });
 });
 
-describe("a stream that breaks ends with an error event of its own", () => {
+describe("a broken stream", () => {
   it.each([
     ["between events", delta("a")],
-    ["within an event's blank line", delta("a").slice(0, -1)],
+    ["within the blank line of an event", delta("a").slice(0, -1)],
     ["with CRLF", delta("a").replaceAll("\n", "\r\n")],
     ["after a comment", `${delta("a")}: wait\n\n`],
     ["before any event", ""],
-  ])("broken %s", async (_where, text) => {
+  ])("ends with an error event if it breaks %s", async (_where, text) => {
     const {
       asked: { request, response },
       answer,
@@ -352,10 +399,10 @@ describe("a stream that breaks ends with an error event of its own", () => {
       error: { type: "api_error", param: null, code: "gateway_stream_broken", message: expect.any(String) },
     });
     expect(events).toHaveLength(text === "" ? 1 : 2);
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "partial", reason: "gateway_reset" });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "partial", reason: "gateway_reset" });
   });
 
-  it("broken while the client is slow: the error follows what the client still had to read", async () => {
+  it("sends the error event after what a slow client still has to read", async () => {
     const {
       asked: { request, response },
       answer,
@@ -369,23 +416,23 @@ describe("a stream that breaks ends with an error event of its own", () => {
     request.socket.destroy();
     const rest = await client.rest();
     expect(lastErrorCode(rest)).toBe("gateway_stream_broken");
-    expect(await scriptedBooks.ended()).toMatchObject({ source: "partial", reason: "gateway_reset" });
+    expect(await scriptedBooks.settled()).toMatchObject({ source: "partial", reason: "gateway_reset" });
   });
 });
 
 describe("a client that leaves an endless stream", () => {
-  it("ends it at the gateway, and is charged for what was delivered", async () => {
+  it("ends the stream at the gateway, and is charged for what was delivered", async () => {
     const request = send(proxy, chatWith("endless:1", { stream: true }));
     const [response] = (await once(request, "response")) as [IncomingMessage];
     await proxy.sandbox.waitFor(({ requests }) => (requests.at(-1)?.deltas ?? 0) >= 20);
     response.on("error", () => undefined);
     request.destroy();
     await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
-    const charge = await books.ended();
+    const charge = await books.settled();
     const [billed] = books.billed();
     expect(billed?.abortedByClient).toBe(true);
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: 200 });
-    // What the gateway had written and we had not read yet when the client left is its loss or ours: at most a few deltas.
+    // The gateway may have written a few deltas that Farebox had not read when the client left.
     const missed = (billed?.completionTokens ?? 0) - charge.tokens.output;
     expect(missed).toBeLessThan(billed?.completionTokens ?? 0);
     expect(charge.tokens.input).toBe(billed?.promptTokens);
@@ -411,10 +458,10 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     const client = await opening;
     for (const event of events) await new Promise((resolve) => response.write(event, resolve));
     response.end();
-    return { sent: body.toString(), body: await client.rest(), charge: await injectingBooks.ended() };
+    return { sent: body.toString(), body: await client.rest(), charge: await injectingBooks.settled() };
   }
 
-  it("asks the gateway, and the client sees the stream without the extra chunk", async () => {
+  it("asks the gateway for usage, and hides the usage chunk from the client", async () => {
     const text = '{ "model":"gpt-4o",\n "stream" : true, "messages":[{"role":"user","content":"hé"}], "x": 1e400 }';
     const { sent, body, charge } = await injected(Buffer.from(text), [
       delta("a"),
@@ -429,7 +476,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     expect(charge).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
   });
 
-  it.each([1, 3, 17])("in pieces of %i bytes, with CRLF and comments", async (size) => {
+  it.each([1, 3, 17])("hides the usage chunk in pieces of %i bytes, with CRLF and comments", async (size) => {
     const crlf = (event: string) => event.replaceAll("\n", "\r\n");
     const before = `: hello\r\n\r\n${crlf(delta("naïve 😀"))}${crlf(finish())}`;
     const stream = Buffer.from(before + crlf(usageChunk()) + crlf(done));
@@ -441,7 +488,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
   });
 
-  it("each event leaves before the next is sent", async () => {
+  it("forwards each event before the next arrives", async () => {
     const opening = open(injecting, helloStream);
     const { response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
@@ -452,10 +499,10 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     }
     response.end(usageChunk() + done);
     expect((await client.rest()).toString()).toBe(done);
-    expect(await injectingBooks.ended()).toMatchObject({ source: "reported" });
+    expect(await injectingBooks.settled()).toMatchObject({ source: "reported" });
   });
 
-  it("a client that asked itself gets its request and the chunk untouched", async () => {
+  it("does not change a request that asks for usage, nor its answer", async () => {
     const text = JSON.stringify({ ...helloStream, stream_options: { include_usage: true } }, null, 1);
     const { sent, body, charge } = await injected(Buffer.from(text), [delta("a"), finish(), usageChunk(), done]);
     expect(sent).toBe(text);
@@ -463,7 +510,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     expect(charge).toMatchObject({ source: "reported" });
   });
 
-  it("a plain request is not touched", async () => {
+  it("does not change a plain request", async () => {
     const text = JSON.stringify({ ...helloStream, stream: false }, null, 1);
     const answering = ask(injecting, text);
     const { body, response } = await gateway.nextChat();
@@ -472,10 +519,10 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
       .end(JSON.stringify({ choices: [{ message: { content: "x" } }], usage }));
     expect(body.toString()).toBe(text);
     expect((await answering).status).toBe(200);
-    expect(await injectingBooks.ended()).toMatchObject({ source: "reported" });
+    expect(await injectingBooks.settled()).toMatchObject({ source: "reported" });
   });
 
-  it("a stream that breaks is counted, and its half event does not leave", async () => {
+  it("counts a broken stream, and drops its incomplete event", async () => {
     const opening = open(injecting, helloStream);
     const { request, response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
@@ -486,10 +533,10 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     const rest = await client.rest();
     expect(lastErrorCode(rest)).toBe("gateway_stream_broken");
     expect(rest.toString()).not.toContain("chatcmpl");
-    expect(await injectingBooks.ended()).toMatchObject({ source: "partial", tokens: { output: 1 } });
+    expect(await injectingBooks.settled()).toMatchObject({ source: "partial", tokens: { output: 1 } });
   });
 
-  it("costs the same as the gateway bills", async () => {
+  it("charges what the gateway bills", async () => {
     await using real = await startProxy({ env: { FAREBOX_STREAM_USAGE: usageSetting } });
     const realBooks = new Books(real);
     const answer = await readToEnd(
@@ -498,7 +545,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
       ),
     );
     expect(answer.body.toString()).not.toContain("completion_tokens");
-    const { charge, billed } = await realBooks.endedBeside();
+    const { charge, billed } = await realBooks.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 });

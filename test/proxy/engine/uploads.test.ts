@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-/** Begins to send a recording; what follows its head is the test's. */
+/** Begins an upload of a recording; the test sends what follows the head. */
 function begin(length: number | null, { url, key } = proxy): ClientRequest {
   const request = httpRequest(`${url}/v1/audio/transcriptions`, {
     method: "POST",
@@ -55,24 +55,24 @@ async function newCharge() {
   return charge;
 }
 
-/** The next upload at the gateway; what a proxy asks by itself is answered that there is none. */
+/** Returns the next upload at the gateway. */
 async function arrived(): Promise<Asked> {
   const asked = await gateway.nextChat();
   expect(asked.request.headers).toMatchObject({ "content-type": "multipart/form-data; boundary=b" });
   return asked;
 }
 
-/** Far above what the sockets on its way keep, which is 36 MB each on Linux. */
+/** Far more than the sockets buffer, which is 36 MB each on Linux. */
 const largeMegabytes = size(200, 90);
 
 describe(`an upload of ${largeMegabytes} MB`, () => {
-  it("goes through byte by byte without being held, no faster than the gateway reads it", async () => {
+  it("passes unchanged at the gateway's pace, without being buffered", async () => {
     const pieces = largeMegabytes;
     const request = begin(head.length + pieces * mb + tail.length);
     const answered = answerOf(request);
     const { request: received, response } = await arrived();
     const sent = createHash("sha256").update(head);
-    // The gateway reads nothing: the client is stopped long before all of it has left.
+    // The gateway reads nothing yet, so the client stalls long before everything is sent.
     const recording = Array.from({ length: pieces }, (_, number) => number % 251).values();
     const writeUntilStopped = (): boolean => {
       for (const fill of recording) {
@@ -101,14 +101,14 @@ describe(`an upload of ${largeMegabytes} MB`, () => {
     expect((await answered).body.toString()).toBe(answer);
     expect(bytes).toBe(head.length + pieces * mb + tail.length);
     expect(got.digest("hex")).toBe(sent.digest("hex"));
-    // What had left the client and had not come to the gateway: what Farebox holds, and the buffers of four sockets.
+    // Bytes between client and gateway: Farebox's buffers and those of four sockets.
     expect(most).toBeGreaterThan(0);
     expect(most).toBeLessThan(40 * mb);
     expect(await newCharge()).toMatchObject({ state: "posted", source: "reported", cost: 60n * 100_000_000n });
   });
 });
 
-it("uploads that pass at the same time take their share of the memory for bodies, and give it back", async () => {
+it("parallel uploads each take a share of the memory for bodies, and return it", async () => {
   await using own = await startProxy({ env: { FAREBOX_BODY_MEMORY: "200kb", FAREBOX_BODY_LIMIT: "200kb" } });
   const begun = httpRequest(`${own.url}/v1/audio/transcriptions`, {
     method: "POST",
@@ -131,7 +131,7 @@ it("uploads that pass at the same time take their share of the memory for bodies
       body: form,
     });
   };
-  // The first one's share is taken once its key is known, which a second request cannot see.
+  // The first upload takes its share once its key is known, which a second request cannot observe.
   let second = await send();
   while (second.status === 200) second = await send();
   expect(second.status).toBe(503);
@@ -142,7 +142,7 @@ it("uploads that pass at the same time take their share of the memory for bodies
 });
 
 describe("an incomplete upload", () => {
-  it("ends at the gateway when its client leaves, and costs nothing: an incomplete request is not served", async () => {
+  it("ends at the gateway when its client leaves, and costs nothing", async () => {
     const request = begin(10 * mb);
     const { request: received, closed } = await arrived();
     await once(received, "data");
@@ -151,7 +151,7 @@ describe("an incomplete upload", () => {
     expect(await newCharge()).toMatchObject({ state: "voided", reason: "client_left", cost: null });
   });
 
-  it("is refused by the gateway before its end: the client has the answer as it came", async () => {
+  it("that the gateway refuses early gives the client the gateway's answer", async () => {
     const request = begin(10 * mb);
     const answered = answerOf(request);
     const { request: received, response } = await arrived();
@@ -163,7 +163,7 @@ describe("an incomplete upload", () => {
     expect(await newCharge()).toMatchObject({ state: "voided", reason: "gateway_400" });
   });
 
-  it("is reset by the gateway: 502, and nothing is charged", async () => {
+  it("that the gateway resets gives a 502 at no cost", async () => {
     const request = begin(10 * mb);
     const answered = answerOf(request);
     const { request: received } = await arrived();
@@ -182,7 +182,7 @@ describe("an incomplete upload", () => {
     expect(await newCharge()).toBeUndefined();
   });
 
-  it("is stopped where it turns out too large on its way", async () => {
+  it("is stopped when it exceeds the limit", async () => {
     await using own = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_BODY_LIMIT: "24mb" } });
     const request = begin(null, own);
     const answered = answerOf(request);

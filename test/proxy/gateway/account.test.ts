@@ -17,7 +17,7 @@ function accountInfo(proxy: RunningProxy): Promise<WireAnswer> {
 const jsonOf = ({ body }: WireAnswer) => JSON.parse(body.toString());
 
 describe("the account record", () => {
-  it("is fetched once, then remembered; secrets are hidden", async () => {
+  it("is fetched once, then cached, without its secrets", async () => {
     await using proxy = await startProxy();
     const first = await accountInfo(proxy);
     expect(first).toMatchObject({
@@ -42,7 +42,7 @@ describe("the account record", () => {
     expect(await proxy.metrics()).toMatch(/^farebox_balance_usd 25$/m);
   });
 
-  it("is one gateway request for concurrent misses", async () => {
+  it("is fetched once for concurrent misses", async () => {
     await using proxy = await startProxy({ sandbox: { latencyMs: 20 } });
     const answers = await Promise.all(Array.from({ length: 20 }, () => accountInfo(proxy)));
     expect(new Set(answers.map(({ headers }) => headers["x-farebox-cache"])).size).toBeLessThanOrEqual(2);
@@ -50,13 +50,13 @@ describe("the account record", () => {
     expect(proxy.sandbox.accountRequests).toHaveLength(1);
   });
 
-  it("is served old, with its age, while it is fetched again, and when the gateway fails", async () => {
+  it("is served from the cache, with its age, during a refresh and while the gateway fails", async () => {
     const clock = manualClock();
-    // An age is counted from an instant above 0, as on every machine that has been started.
+    // Ages are measured from an instant above 0, as on every running machine.
     clock.advance(1);
     let scenario: string | undefined;
     await using sandbox = await startSandbox({ scenario: () => scenario });
-    await using gateway = createGateway("http-proxy-middleware", {
+    await using gateway = await createGateway("http-proxy-middleware", {
       baseUrl: sandbox.url,
       apiKey: sandbox.apiKey,
       clock: systemClock(),
@@ -64,6 +64,7 @@ describe("the account record", () => {
     const { events } = createMetrics({
       version: "0",
       keysMax: 10,
+      subjectsMax: 0,
       otel: false,
       clock,
       pricesLoadedAt: 0,
@@ -99,10 +100,10 @@ describe("the account record", () => {
     expect(last).toMatchObject({ usd: 30, at: start + 60_001 });
   });
 
-  it("answers waiting callers while another one asks again", async () => {
+  it("reaches waiting callers although a refresh answers first", async () => {
     const clock = manualClock();
     await using gateway = await scriptedGateway();
-    await using engine = createGateway("http-proxy-middleware", {
+    await using engine = await createGateway("http-proxy-middleware", {
       baseUrl: gateway.url,
       apiKey: "sk-test",
       clock: systemClock(),
@@ -110,24 +111,25 @@ describe("the account record", () => {
     const { events } = createMetrics({
       version: "0",
       keysMax: 10,
+      subjectsMax: 0,
       otel: false,
       clock,
       pricesLoadedAt: 0,
     });
     const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
-    const looking = account.lookUp();
+    const lookingUp = account.lookUp();
     const first = await gateway.next();
     const refreshing = account.refresh();
     const second = await gateway.next();
     second.response.end('{"data":{"equivalent_in_usd":2}}');
     expect(await refreshing).toMatchObject({ body: { data: { equivalent_in_usd: 2 } } });
     first.response.end('{"data":{"equivalent_in_usd":1}}');
-    expect(await looking).toMatchObject({ ok: true, record: { body: { data: { equivalent_in_usd: 1 } } } });
+    expect(await lookingUp).toMatchObject({ ok: true, record: { body: { data: { equivalent_in_usd: 1 } } } });
   });
 });
 
-describe("views of FAREBOX_ACCOUNT_INFO", () => {
-  it("balance: balance and credits alone, where the gateway has them", async () => {
+describe("the account record with FAREBOX_ACCOUNT_INFO", () => {
+  it("set to balance has only the balance and the credits", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ACCOUNT_INFO: "balance" } });
     expect(jsonOf(await accountInfo(proxy))).toEqual({
       code: 200,
@@ -144,7 +146,7 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
     });
   });
 
-  it("admin: nothing, and the gateway is not asked", async () => {
+  it("set to admin is not found, and the gateway is not asked", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ACCOUNT_INFO: "admin" } });
     const answer = await accountInfo(proxy);
     expect(answer.status).toBe(404);
@@ -153,7 +155,7 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
   });
 
   it.each(["data", "root", "wallet", "credit_pack_info", "absent"] as const)(
-    "equivalent_in_usd in %s",
+    "set to balance has equivalent_in_usd where the gateway states it: %s",
     async (equivalentInUsd) => {
       await using proxy = await startProxy({ sandbox: { equivalentInUsd }, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
       const record = jsonOf(await accountInfo(proxy));
@@ -164,19 +166,19 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
         wallet: data.wallet?.equivalent_in_usd,
         credit_pack_info: data.credit_pack_info.equivalent_in_usd,
       }).toEqual(equivalentInUsd === "absent" ? {} : { [equivalentInUsd]: 25 });
-      // Absent rather than 0 when unknown.
+      // Absent instead of 0 if it is unknown.
       expect(/^farebox_balance_usd /m.test(await proxy.metrics())).toBe(equivalentInUsd !== "absent");
     },
   );
 });
 
-describe("an unavailable account record", () => {
+describe("GET /account/info", () => {
   const sandboxed = (scenario: string): { sandbox: SandboxOptions } => ({ sandbox: { scenario: () => scenario } });
   const impatient: ProxyOptions = {
     adjust: (settings) => ({ ...settings, gateway: { ...settings.gateway, silenceMs: 150 } }),
   };
 
-  it("a key is needed", async () => {
+  it("requires a key", async () => {
     await using proxy = await startProxy();
     const answer = await ask({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, {
       path: "/account/info",
@@ -186,7 +188,7 @@ describe("an unavailable account record", () => {
     expect(proxy.sandbox.accountRequests).toEqual([]);
   });
 
-  it("the gateway's errors pass, masked, and are not remembered", async () => {
+  it("passes the gateway's errors, masked and uncached", async () => {
     let scenario: string | undefined = "status:403+echo-key";
     await using proxy = await startProxy({ sandbox: { scenario: () => scenario } });
     const answer = await accountInfo(proxy);
@@ -200,20 +202,20 @@ describe("an unavailable account record", () => {
   });
 
   it.each([
-    ["a page", "html:200", 502, "gateway_unreachable"],
-    ["nothing", "empty", 502, "gateway_unreachable"],
-    ["half a JSON text", "bad-json", 502, "gateway_unreachable"],
+    ["an HTML page", "html:200", 502, "gateway_unreachable"],
+    ["an empty answer", "empty", 502, "gateway_unreachable"],
+    ["incomplete JSON", "bad-json", 502, "gateway_unreachable"],
     ["a reset", "reset-before", 502, "gateway_unreachable"],
     ["a foreign redirect", "redirect-foreign", 502, "gateway_redirect"],
-    ["silence", "silent", 504, "gateway_timeout"],
-  ])("%s is an error of ours", async (_what, scenario, status, code) => {
+    ["a silent gateway", "silent", 504, "gateway_timeout"],
+  ])("answers with Farebox's own error for %s", async (_what, scenario, status, code) => {
     await using proxy = await startProxy({ ...sandboxed(scenario), ...impatient });
     const answer = await accountInfo(proxy);
     expect(answer.status).toBe(status);
     expect(errorCode(answer)).toBe(code);
   });
 
-  describe("by a gateway that the test plays", () => {
+  describe("before a scripted gateway", () => {
     let gateway: ScriptedGateway;
     let proxy: RunningProxy;
     beforeAll(async () => {
@@ -225,7 +227,7 @@ describe("an unavailable account record", () => {
       await gateway[Symbol.asyncDispose]();
     });
 
-    it("an error that is compressed and repeats the key is masked too", async () => {
+    it("masks the key in a compressed error", async () => {
       const { gzipSync } = await import("node:zlib");
       const asking = accountInfo(proxy);
       const { response } = await gateway.next();
@@ -241,7 +243,7 @@ describe("an unavailable account record", () => {
 
     const fixture = readFileSync(new URL("../../fixtures/account-record.json", import.meta.url));
 
-    it("the record passes unchanged except for its secrets, and sets the metrics", async () => {
+    it("passes the record unchanged except for its secrets, and sets the metrics", async () => {
       await using whole = await startProxy({ gatewayUrl: gateway.url });
       const asking = accountInfo(whole);
       const { request, response } = await gateway.next();
@@ -266,7 +268,7 @@ describe("an unavailable account record", () => {
         expect(page).toContain(`\n${line}\n`);
     });
 
-    it("the view `balance` has the figures as they are written", async () => {
+    it("with FAREBOX_ACCOUNT_INFO=balance writes amounts as the gateway does", async () => {
       await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
       const asking = accountInfo(view);
       const { response } = await gateway.next();
@@ -276,7 +278,7 @@ describe("an unavailable account record", () => {
       );
     });
 
-    it("values that a later record omits are absent again; another plan replaces the previous one", async () => {
+    it("clears metrics of values that a later record omits, and replaces the plan", async () => {
       await using changing = await startProxy({ gatewayUrl: gateway.url });
       const read = async (data: object) => {
         const sampling = changing.serving.sampler.sample();
@@ -307,7 +309,7 @@ describe("an unavailable account record", () => {
       expect(await read({})).toEqual(new Set());
     });
 
-    it("one without end is abandoned", async () => {
+    it("answers 502 to a record that never ends", async () => {
       const asking = accountInfo(proxy);
       const { response, closed } = await gateway.next();
       response.writeHead(200, { "content-type": "application/json" });

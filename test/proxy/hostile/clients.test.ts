@@ -7,7 +7,7 @@ import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts
 
 const owned = new AsyncDisposableStack();
 let proxy: RunningProxy;
-/** Before a gateway that does nothing with its bodies, so that whatever time they take is Farebox'. */
+/** Proxy with a gateway that answers at once, so that all delay is Farebox's. */
 let plainProxy: RunningProxy;
 let plainGateway: string;
 let bearer: string;
@@ -31,7 +31,7 @@ beforeAll(async () => {
   const { port } = gateway.address() as AddressInfo;
   plainGateway = `http://127.0.0.1:${port}`;
   plainProxy = owned.use(await startProxy({ gatewayUrl: plainGateway, env: { FAREBOX_BODY_MEMORY: "128mb" } }));
-  // What the sandbox does with a request is told by its first field of the client.
+  // The first field of the client's body selects the sandbox's scenario.
   const scenario = ({ body }: { readonly body: Buffer }) =>
     /^\{(?:"stream_options":\{[^}]*\},)?"user":"([^"]*)"/.exec(body.toString("latin1", 0, 100))?.[1];
   proxy = owned.use(await startProxy({ sandbox: { scenario, keepRequests: 5000 } }));
@@ -45,19 +45,19 @@ const chatHead = (bytes: number, ...lines: string[]) =>
 const post = (body: string | Buffer, ...lines: string[]) =>
   ask(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
 
-/** Whatever goes on: another request is answered. */
+/** Checks that another request is answered meanwhile. */
 async function othersAreServed(): Promise<void> {
   expect((await post(chat)).status).toBe(200);
 }
 
-/** Checks that a hostile request leaves nothing running or pending, and that another one is answered. */
+/** Checks that a hostile request leaves nothing running or pending, and that another request is answered. */
 async function nothingIsLeft(): Promise<void> {
   await othersAreServed();
   await proxy.serving.settled();
   expect(await proxy.serving.ledger.pending()).toMatchObject({ count: 0 });
 }
 
-/** Returns the number of refusals with this code, by the metrics page. */
+/** Returns the number of refusals with this code from the metrics. */
 async function refusals(code: string): Promise<number> {
   const line = (await proxy.metrics())
     .split("\n")
@@ -65,14 +65,14 @@ async function refusals(code: string): Promise<number> {
   return Number(line?.split(" ").at(-1) ?? 0);
 }
 
-/** Requests for answers that the gateway has seen. */
+/** Returns the number of requests that the gateway has received, without account lookups. */
 const forwarded = () => proxy.sandbox.requests.filter(({ path }) => path !== "/account/info").length;
 
-describe("headers", () => {
+describe("request headers", () => {
   it.each<[string, () => string]>([
     ["10,000 lines", () => Array.from({ length: 10_000 }, (_, index) => `X-${index}: 1`).join("\r\n")],
-    ["10,000 lines of one name", () => Array.from({ length: 10_000 }, () => "X: 1").join("\r\n")],
-    ["one of 64 kB", () => `X: ${"x".repeat(65_536)}`],
+    ["10,000 lines with one name", () => Array.from({ length: 10_000 }, () => "X: 1").join("\r\n")],
+    ["one line of 64 kB", () => `X: ${"x".repeat(65_536)}`],
     ["a name of 64 kB", () => `${"x".repeat(65_536)}: 1`],
     ["a credential of 64 kB", () => `Authorization: Bearer ${"x".repeat(65_536)}`],
   ])("of %s are refused with 431, and counted", async (_, lines) => {
@@ -98,11 +98,11 @@ describe("headers", () => {
   });
 });
 
-describe("smuggling", () => {
+describe("request smuggling", () => {
   const inner = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
   it.each<[string, readonly string[]]>([
-    ["a length beside chunks", [`Content-Length: ${chat.length}`, "Transfer-Encoding: chunked"]],
-    ["chunks beside a length", ["Transfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
+    ["a length before chunks", [`Content-Length: ${chat.length}`, "Transfer-Encoding: chunked"]],
+    ["chunks before a length", ["Transfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
     ["two lengths", [`Content-Length: ${chat.length}`, "Content-Length: 0"]],
     ["two lengths in one line", [`Content-Length: ${chat.length}, 0`]],
     ["a length with a sign", [`Content-Length: +${chat.length}`]],
@@ -115,7 +115,7 @@ describe("smuggling", () => {
     ["a zero byte in a value", ["X: a\0b", `Content-Length: ${chat.length}`]],
     ["a folded line", ["X: a\r\n Transfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
     ["a space before the colon", ["Content-Length : 5"]],
-  ])("by %s gets one refusal, and no second request out of its body", async (_, lines) => {
+  ])("with %s gives one refusal and no second request from the body", async (_, lines) => {
     const before = forwarded();
     using client = new RawClient(proxy.url);
     client.send(head(proxy.url, "POST /v1/chat/completions", bearer, ...lines), `${chat}${inner}`);
@@ -127,7 +127,7 @@ describe("smuggling", () => {
     await nothingIsLeft();
   });
 
-  it("with headers of one hop fails: none reaches the gateway", async () => {
+  it("with hop-by-hop headers fails because Farebox does not forward them", async () => {
     const names = [
       "te: trailers",
       "trailer: x",
@@ -159,7 +159,7 @@ describe("smuggling", () => {
   });
 });
 
-describe("ambiguous targets", () => {
+describe("an ambiguous target", () => {
   it.each([
     "/v1/../admin/v1/keys",
     "/v1/%2e%2e/admin/v1/keys",
@@ -181,7 +181,7 @@ describe("ambiguous targets", () => {
     "/api/v1/task/..%2f..%2faccount",
     "/v1/chat/completions#x",
     "/admin/v1/../../v1/models",
-  ])("are 404 and reach no handler: %s", async (target) => {
+  ])("gives a 404 and reaches no handler: %s", async (target) => {
     const before = forwarded();
     expectRefusal(
       await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat),
@@ -191,7 +191,7 @@ describe("ambiguous targets", () => {
     expect(forwarded()).toBe(before);
   });
 
-  it("are refused where they are 64 kB long", async () => {
+  it("of 64 kB is refused", async () => {
     expectRefusal(
       await ask(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)),
       431,
@@ -200,7 +200,7 @@ describe("ambiguous targets", () => {
   });
 });
 
-describe("bodies", () => {
+describe("request bodies", () => {
   const large = 32 * 1024 * 1024 - 1024;
   const filled = (piece: string) =>
     Buffer.from(`{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(large / piece.length))}1]}`);
@@ -221,7 +221,7 @@ describe("bodies", () => {
       "invalid_json",
     ],
     [
-      "with the model twice",
+      "with a duplicate model",
       () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"model":"gpt-4o"}'),
       "invalid_request",
     ],
@@ -231,7 +231,7 @@ describe("bodies", () => {
       "invalid_request",
     ],
     [
-      "with a model folded from another script",
+      "with a field name that folds from another script",
       () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"ſtream":true}'),
       "invalid_request",
     ],
@@ -246,7 +246,7 @@ describe("bodies", () => {
   });
 
   it.each(["__proto__", "constructor", "toString", "hasOwnProperty"])(
-    "with a field called %s are only bytes",
+    "with a field called %s are forwarded unchanged",
     async (name) => {
       const body = `{"${name}":{"model":"gpt-4o","stream":true,"n":1000},"model":"gpt-4o","messages":[{"role":"user","content":"hi","${name}":{"x":1}}],"max_tokens":5}`;
       expect((await post(body)).status).toBe(200);
@@ -256,8 +256,8 @@ describe("bodies", () => {
     },
   );
 
-  it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, delay no other client", async () => {
-    // Without usage the prompt has to be counted: quadratic in one piece of the tokenizer's expression, if it came to it.
+  it("that are huge or slow to tokenize do not delay other clients", async () => {
+    // Without usage the prompt has to be counted, which could be quadratic in the tokenizer's regular expression.
     const slow = [
       "a".repeat(100_000),
       "漢".repeat(30_000),
@@ -275,12 +275,12 @@ describe("bodies", () => {
     const charges = await plainProxy.charges();
     const counted = charges.filter(({ source }) => source === "counted");
     expect(counted).toHaveLength(uncounted.length);
-    // 32 MB are counted as far as the model's context, which no gateway takes more than.
+    // 32 MB are counted up to the model's context; no gateway accepts more.
     expect(Math.max(...counted.map(({ tokens }) => tokens.input))).toBe(128_000);
     expect(charges.filter(({ source }) => source === "reported")).toHaveLength(quick.length + 1);
   }, 120_000);
 
-  it("many large ones at once are accepted as far as there is memory, and the others are refused", async () => {
+  it("of 4 MB at once are accepted while there is memory, and the others are refused", async () => {
     await using narrow = await startProxy({ gatewayUrl: plainGateway, env: { FAREBOX_BODY_MEMORY: "32mb" } });
     const body = request("", "c".repeat(4 * 1024 * 1024));
     const clients = Array.from({ length: 20 }, () => new RawClient(narrow.url));
@@ -293,7 +293,7 @@ describe("bodies", () => {
       );
       if (statuses.filter((status) => status !== undefined).length === 13) refusedAll.resolve();
     });
-    // All stated before any is whole: none can make room for another.
+    // All lengths are stated before any body is complete, so that no body frees memory for another.
     for (const client of clients) client.send(plainHead(body, narrow), Buffer.from(body.slice(0, -1)));
     await refusedAll.promise;
     expect(statuses.filter((status) => status === 503 || status === 0)).toHaveLength(13);
@@ -311,8 +311,8 @@ const plainHead = (body: string, { url, key } = plainProxy) =>
   head(url, "POST /v1/chat/completions", `Authorization: Bearer ${key}`, `Content-Length: ${Buffer.byteLength(body)}`);
 const plainPost = (body: string, to = plainProxy) => ask(to.url, plainHead(body, to), Buffer.from(body));
 
-describe("sockets", () => {
-  it("that are half closed after their request are those of a client that left: what the gateway answers is charged", async () => {
+describe("client sockets", () => {
+  it("that are half-closed after their request leave settled charges and nothing pending", async () => {
     await nothingIsLeft();
     const before = (await proxy.charges()).length;
     using client = new RawClient(proxy.url);
@@ -330,7 +330,7 @@ describe("sockets", () => {
     ).toBe(true);
   });
 
-  it("that send nothing, half a head or half a body leave other clients served, and nothing behind", async () => {
+  it("that send nothing, half a head or half a body do not affect other clients", async () => {
     const silent = Array.from({ length: 300 }, () => new RawClient(proxy.url));
     silent.forEach((client, index) =>
       client.send(["", "GET /healthz HTT", chatHead(chat.length) + chat.slice(0, 10)][index % 3] ?? ""),
@@ -341,7 +341,7 @@ describe("sockets", () => {
     await nothingIsLeft();
   });
 
-  it("of unread streams leave other clients served, and are settled when they go", async () => {
+  it("with unread streams do not affect other clients, and are settled when they close", async () => {
     const body = JSON.stringify({
       user: "endless:1",
       model: "gpt-4o",
@@ -349,19 +349,19 @@ describe("sockets", () => {
       max_tokens: 5000,
       stream: true,
     });
-    const deaf = Array.from({ length: 50 }, () => new RawClient(proxy.url));
-    for (const client of deaf) {
+    const unread = Array.from({ length: 50 }, () => new RawClient(proxy.url));
+    for (const client of unread) {
       client.socket.pause();
       client.send(chatHead(body.length), body);
     }
     const running = () =>
       proxy.sandbox.requests.filter(({ ended, scenario }) => ended === "open" && scenario === "endless:1").length;
     while (running() < 50) await othersAreServed();
-    for (const client of deaf) client[Symbol.dispose]();
+    for (const client of unread) client[Symbol.dispose]();
     await nothingIsLeft();
   }, 60_000);
 
-  it("that are reset in the middle of anything leave nothing behind", async () => {
+  it("that are reset at any point leave nothing pending", async () => {
     const pieces = [
       chatHead(chat.length),
       chatHead(chat.length) + chat.slice(0, 20),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { lingering } from "../../../src/server/http/linger.ts";
+import { lingering } from "../../../src/server/http/body.ts";
 import { expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -10,11 +10,11 @@ let proxy: RunningProxy;
 beforeAll(async () => void (proxy = await startProxy({ clock })));
 afterAll(() => proxy[Symbol.asyncDispose]());
 
-/** A client that was refused, still has most of its body to write, and does not close its side. */
-async function refused(): Promise<RawClient> {
+/** Returns a client that was refused, still has most of its body to send, and does not close its side. */
+async function refusedClient(): Promise<RawClient> {
   const client = new RawClient(proxy.url);
   client.socket.allowHalfOpen = true;
-  // Each byte leaves at once.
+  // Each byte is sent at once.
   client.socket.setNoDelay(true);
   client.send(
     head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, "Content-Length: 1000000000"),
@@ -24,45 +24,45 @@ async function refused(): Promise<RawClient> {
   return client;
 }
 
-/** Resolves when the proxy has had a turn after the bytes were written. */
-async function written(client: RawClient, bytes: Buffer): Promise<void> {
+/** Writes bytes and waits until the proxy has had a turn. */
+async function write(client: RawClient, bytes: Buffer): Promise<void> {
   await new Promise<void>((resolve) => client.socket.write(bytes, () => resolve()));
   await proxy.metrics();
 }
 
-/** Resolves when the proxy has given the connection up: what is written then is answered by a reset. */
-async function lost(client: RawClient): Promise<void> {
-  while (!client.socket.closed) await written(client, Buffer.from("x"));
+/** Waits until the proxy has closed the connection, by writing until a reset arrives. */
+async function waitUntilClosed(client: RawClient): Promise<void> {
+  while (!client.socket.closed) await write(client, Buffer.from("x"));
 }
 
-describe("a refused client that does not end", () => {
-  it("and sends nothing more loses its connection after a short time", async () => {
-    using client = await refused();
+describe("a refused client that keeps its connection open", () => {
+  it("loses it after a short time if it sends nothing", async () => {
+    using client = await refusedClient();
     clock.advance(lingering.quietMs);
-    await lost(client);
+    await waitUntilClosed(client);
   });
 
-  it("and sends a byte at a time loses it after a longer one", async () => {
-    using client = await refused();
+  it("loses it after a longer time if it sends single bytes", async () => {
+    using client = await refusedClient();
     for (let ms = 0; ms < lingering.ms; ms += lingering.checkMs) {
-      await written(client, Buffer.from("x"));
+      await write(client, Buffer.from("x"));
       expect(client.socket.closed).toBe(false);
       clock.advance(lingering.checkMs);
     }
-    await lost(client);
+    await waitUntilClosed(client);
   });
 
-  it("and floods it loses it at a stated amount, and uses no memory meanwhile", async () => {
-    using client = await refused();
+  it("loses it after a fixed amount of data, which is not kept in memory", async () => {
+    using client = await refusedClient();
     const chunk = Buffer.alloc(4 * 1024 ** 2);
     const before = liveBufferBytes();
-    for (let sent = 0; sent <= lingering.bytes; sent += chunk.length) await written(client, chunk);
+    for (let sent = 0; sent <= lingering.bytes; sent += chunk.length) await write(client, chunk);
     expect(liveBufferBytes() - before).toBeLessThan(lingering.bytes / 2);
     clock.advance(lingering.checkMs);
-    await lost(client);
+    await waitUntilClosed(client);
   });
 
-  it("and sends another request behind its body gets no answer to it", async () => {
+  it("gets no answer to a request that follows its refused body", async () => {
     using client = new RawClient(proxy.url);
     client.socket.allowHalfOpen = true;
     const size = 40 * 1024 ** 2;
@@ -71,7 +71,7 @@ describe("a refused client that does not end", () => {
     );
     expectRefusal(await client.answer(), 413, "request_too_large");
     client.send(Buffer.alloc(size), head(proxy.url, "GET /healthz"));
-    await lost(client);
+    await waitUntilClosed(client);
     await expect(client.answer()).rejects.toThrow('the connection closed after ""');
   });
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { bodyPace } from "../../../src/server/http/body-pace.ts";
+import { bodyPace } from "../../../src/server/http/body.ts";
 import { expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -12,28 +12,28 @@ afterAll(() => proxy[Symbol.asyncDispose]());
 const json = ["POST /v1/chat/completions", "Content-Type: application/json"] as const;
 const form = ["POST /v1/audio/transcriptions", "Content-Type: multipart/form-data; boundary=b"] as const;
 
-/** Begins a request whose body is to be a megabyte, and waits until the proxy waits for the rest of it. */
-async function begun(client: RawClient, [line, type]: readonly [string, string], start: string): Promise<void> {
+/** Begins a request with a body of a megabyte, and waits until the proxy waits for the rest. */
+async function begin(client: RawClient, [line, type]: readonly [string, string], start: string): Promise<void> {
   const before = clock.waiting;
   client.send(head(proxy.url, line, type, `Authorization: Bearer ${proxy.key}`, "Content-Length: 1000000"), start);
   while (clock.waiting === before) await new Promise(setImmediate);
 }
 
-describe("a body that does not move", () => {
+describe("a stalled body", () => {
   it.each([
-    ["of which nothing comes", json, ""],
-    ["that stops in its middle", json, '{"model":"gpt-4o","messages":['],
-    ["of a form that stops in its head", form, '--b\r\nContent-Disposition: form-data; name="mo'],
-  ] as const)("%s gets 408, counted, and its connection is closed", async (_, kind, start) => {
-    const refused = async () =>
+    ["that never starts", json, ""],
+    ["that stops in the middle", json, '{"model":"gpt-4o","messages":['],
+    ["that is a form and stops in a part's head", form, '--b\r\nContent-Disposition: form-data; name="mo'],
+  ] as const)("%s gets a 408 that is counted, and its connection is closed", async (_, kind, start) => {
+    const timeouts = async () =>
       Number(/farebox_refusals_total\{code="request_timeout"\} (\d+)/.exec(await proxy.metrics())?.[1]);
-    const before = await refused();
+    const before = await timeouts();
     using client = new RawClient(proxy.url);
-    await begun(client, kind, start);
+    await begin(client, kind, start);
     clock.advance(bodyPace.ms);
     expectRefusal(await client.answer(), 408, "request_timeout");
     await client.closed();
-    expect(await refused()).toBe(before + 1);
+    expect(await timeouts()).toBe(before + 1);
     expect(await proxy.charges()).toEqual([]);
     expect(proxy.sandbox.requests.filter(({ method }) => method === "POST")).toEqual([]);
   });

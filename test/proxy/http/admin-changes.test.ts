@@ -3,13 +3,17 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
 import { addAdmin, askAdmin, stranger, type AdminReply } from "../../support/admin-client.ts";
+import { everyRequest } from "../../../src/core/scope.ts";
+import { usd } from "../../../src/core/money.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
+import { budget, noon, openStore, utc } from "../../support/ledger-fixtures.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const settingsToken = "a-token-from-the-settings";
 
 interface Change {
-  /** Name of the route in the table. */
+  /** Method and path of the route in the table. */
   readonly route: string;
   readonly path?: string;
   readonly body?: unknown;
@@ -17,7 +21,7 @@ interface Change {
   readonly object: string;
 }
 
-/** Every route that changes anything, in an order in which each finds something to change. */
+/** Every route that changes something, in an order in which each finds something to change. */
 const changes: readonly Change[] = [
   {
     route: "POST /keys",
@@ -47,19 +51,42 @@ const changes: readonly Change[] = [
     action: "teams.update",
     object: "team:blue",
   },
-  { route: "DELETE /teams/{team}", path: "/teams/blue", action: "teams.delete", object: "team:blue" },
+  { route: "DELETE /teams/{team}", path: "/teams/blue", action: "teams.remove", object: "team:blue" },
   {
     route: "PUT /budgets",
-    body: { scope: "key:bob", period: "1d", limit_usd: "5", warn_percent: 80 },
+    body: { scope: "key:bob", period: "total", limit_usd: "5", warn_percent: 80 },
     action: "budgets.set",
-    object: "budget:key:bob/1d",
+    object: "budget:key:bob/total",
+  },
+  {
+    route: "POST /budgets/raises",
+    body: { scope: "key:bob", amount_usd: "2", why: "a demo", until: "1h" },
+    action: "budgets.raise",
+    object: "budget:key:bob/total",
   },
   {
     route: "DELETE /budgets",
-    path: "/budgets?scope=key:bob&period=1d",
+    path: "/budgets?scope=key:bob&period=total",
     action: "budgets.remove",
-    object: "budget:key:bob/1d",
+    object: "budget:key:bob/total",
   },
+  {
+    route: "POST /raises/{raise}/approve",
+    path: "/raises/raise_a/approve",
+    body: { amount_usd: "2" },
+    action: "budgets.raise",
+    object: "budget:all/1d",
+  },
+  { route: "POST /raises/{raise}/deny", path: "/raises/raise_b/deny", action: "raises.deny", object: "budget:all/1w" },
+  { route: "POST /admins", body: { name: "carol", role: "viewer" }, action: "admins.create", object: "admin:carol" },
+  {
+    route: "POST /admins/{admin}/revoke",
+    path: "/admins/carol/revoke",
+    action: "admins.revoke",
+    object: "admin:carol",
+  },
+  { route: "POST /keys/{key}/suspend", path: "/keys/bob/suspend", action: "keys.suspend", object: "key:bob" },
+  { route: "POST /keys/{key}/resume", path: "/keys/bob/resume", action: "keys.resume", object: "key:bob" },
   { route: "POST /keys/{key}/revoke", path: "/keys/bob/revoke", action: "keys.revoke", object: "key:bob" },
   {
     route: "POST /charges/{request_id}/corrections",
@@ -69,7 +96,7 @@ const changes: readonly Change[] = [
   },
 ];
 
-describe("changes through the admin API", () => {
+describe("the admin API", () => {
   const log = captureLog();
   let proxy: RunningProxy;
   let editor: string;
@@ -82,6 +109,21 @@ describe("changes through the admin API", () => {
     editor = await addAdmin(proxy.database, "edward", "editor");
     await (await proxy.chat({})).arrayBuffer();
     chargeId = (await proxy.onlyCharge()).id;
+    await using store = await openStore({
+      path: proxy.database,
+      calendar: utc,
+      clock: systemClock(),
+      access: "command",
+    });
+    for (const [id, period] of [
+      ["raise_a", "1d"],
+      ["raise_b", "1w"],
+    ] as const) {
+      const limited = budget(everyRequest, period, "1000");
+      await store.ledger.setBudget(limited, noon);
+      const asked = { id, budget: limited, subject: "", key: "k", amount: usd("5"), why: "a demo", at: noon };
+      await store.raiseRequests.create({ ...asked, lapsesAt: null });
+    }
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
@@ -90,14 +132,14 @@ describe("changes through the admin API", () => {
     return askAdmin(proxy.url, method, (path ?? template).replace("{request_id}", chargeId), { token: editor, body });
   };
 
-  it("are all named in this test", () => {
+  it("has an example in this file for every route that requires an editor", () => {
     const declared = adminRoutes("1")
       .filter(({ role }) => role === "editor")
       .map(({ method, path }) => `${method.toUpperCase()} ${path}`);
     expect(changes.map(({ route }) => route).sort()).toEqual(declared.sort());
   });
 
-  it("answer as their schemas say, are each in the audit with the admin's name, and hold no secret there or in logs or in the file", async () => {
+  it("answers changes by their schemas, audits them by admin, and leaks no secret to the audit, log or files", async () => {
     const secrets: string[] = [];
     for (const change of changes) {
       const reply = await make(change);
@@ -107,8 +149,9 @@ describe("changes through the admin API", () => {
         declared?.status,
         [],
       ]);
-      const { key } = reply.json as { key?: string };
-      if (typeof key === "string" && key.startsWith("sk-")) secrets.push(key);
+      const { key, token } = reply.json as { key?: string; token?: string };
+      const secret = token ?? key;
+      if (secret?.startsWith("sk-") === true) secrets.push(secret);
       else expect(reply.text).not.toMatch(/sk-fb|digest/);
       const { entries } = (await askAdmin(proxy.url, "GET", "/audit?limit=1", { token: editor })).json as {
         entries: object[];
@@ -119,10 +162,10 @@ describe("changes through the admin API", () => {
         object: change.object.replace("CHARGE", chargeId),
       });
     }
-    expect(secrets).toHaveLength(2);
+    expect(secrets).toHaveLength(3);
     const everything = await askAdmin(proxy.url, "GET", "/audit?limit=1000", { token: settingsToken });
     const lists = await Promise.all(
-      ["/keys", "/teams", "/budgets", "/charges", "/keys/bob"].map((path) =>
+      ["/keys", "/teams", "/budgets", "/charges", "/keys/bob", "/admins"].map((path) =>
         askAdmin(proxy.url, "GET", path, { token: editor }),
       ),
     );
@@ -132,20 +175,20 @@ describe("changes through the admin API", () => {
       .map((name) => readFileSync(join(folder, name)).toString("latin1"))
       .join("\n");
     for (const secret of [...secrets, editor, settingsToken, proxy.key]) {
-      const own = secret.split("-").slice(3).join("-");
-      expect(said.includes(own)).toBe(false);
-      expect(files.includes(own)).toBe(false);
+      const secretPart = secret.split("-").slice(3).join("-");
+      expect(said.includes(secretPart)).toBe(false);
+      expect(files.includes(secretPart)).toBe(false);
     }
     expect(said).not.toContain("digest");
   });
 
-  it("are made by env where the settings' token makes them", async () => {
+  it("audits changes with the token of the settings as made by env", async () => {
     await askAdmin(proxy.url, "POST", "/teams", { token: settingsToken, body: { name: "green" } });
     const { json } = await askAdmin(proxy.url, "GET", "/audit?limit=1", { token: settingsToken });
     expect(json).toMatchObject({ entries: [{ by: "env", object: "team:green" }], next: expect.any(String) });
   });
 
-  it("that were refused change nothing and are not in the audit", async () => {
+  it("does not make or audit a change that it refuses", async () => {
     const before = (await askAdmin(proxy.url, "GET", "/audit", { token: editor })).text;
     const replies = [
       await askAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "alice" } }),
@@ -178,7 +221,7 @@ describe("changes through the admin API", () => {
     expect((await askAdmin(proxy.url, "GET", "/audit", { token: editor })).text).toBe(before);
   });
 
-  it("hold for the very next request of the key", async () => {
+  it("applies changes of a key to its next request", async () => {
     const made = (await askAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "dora" } })).json as {
       key: string;
     };
@@ -187,7 +230,7 @@ describe("changes through the admin API", () => {
     expect((await proxy.chat({}, { key: made.key })).status).toBe(401);
   });
 
-  it("pages through charges, by tag too", async () => {
+  it("filters pages of charges by tag, user and label", async () => {
     for (const feature of ["a", "b", "a"])
       await (await proxy.chat({}, { headers: { "x-farebox-tag": `feature=${feature}` } })).arrayBuffer();
     await proxy.serving.settled();
@@ -204,10 +247,14 @@ describe("changes through the admin API", () => {
       null,
     ]);
     expect((await page("?tag=feature%3Dc")).charges).toEqual([]);
+    await (await proxy.chat({ user: "u 1" })).arrayBuffer();
+    await proxy.serving.settled();
+    expect((await page("?user=u%201")).charges).toMatchObject([{ user: "u 1", labels: {} }]);
+    expect((await page("?user=u%201&label=env%3Dprod")).charges).toEqual([]);
     expect((await askAdmin(proxy.url, "GET", "/charges?cursor=nothing", { token: editor })).status).toBe(400);
   });
 
-  it("are refused to pages of other origins, even permitted ones", async () => {
+  it("refuses requests from pages of other origins, even permitted ones", async () => {
     const asked = await askAdmin(proxy.url, "GET", "/keys", {
       token: editor,
       headers: { origin: "https://app.example" },
@@ -227,7 +274,7 @@ describe("changes through the admin API", () => {
     );
   });
 
-  it("knows its paths and their methods", async () => {
+  it("answers 404 to an unknown path and 405 to a method that a path does not have", async () => {
     const patch = await askAdmin(proxy.url, "PATCH", "/keys", { token: editor });
     expect([patch.status, patch.headers["allow"], patch.json]).toMatchObject([
       405,
@@ -240,7 +287,7 @@ describe("changes through the admin API", () => {
     expect((await askAdmin(proxy.url, "GET", "/KEYS", { token: editor })).status).toBe(404);
   });
 
-  it("counts failed tries by what was wrong", async () => {
+  it("counts failed authentications by reason", async () => {
     await askAdmin(proxy.url, "GET", "/keys", { from: stranger() });
     await askAdmin(proxy.url, "GET", "/keys", { from: stranger(), token: "wrong" });
     expect(await proxy.metrics()).toMatch(
@@ -248,7 +295,7 @@ describe("changes through the admin API", () => {
     );
   });
 
-  it("refuses a large body without a stated size as soon as it is too large", async () => {
+  it("refuses a body of unknown length as soon as it is too large", async () => {
     const raw = `{"name":"${"x".repeat(2 * 1024 * 1024)}`;
     expect((await askAdmin(proxy.url, "POST", "/keys", { token: editor, raw, unended: true })).status).toBe(413);
   });

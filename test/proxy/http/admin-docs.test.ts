@@ -3,8 +3,8 @@ import { z } from "zod";
 import { addAdmin, askAdmin } from "../../support/admin-client.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
-describe("the document", () => {
-  it("describes what is answered: each answer fits the schema that another reader makes of it", async () => {
+describe("the OpenAPI document", () => {
+  it("has schemas that the answers to GET requests match", async () => {
     await using proxy = await startProxy();
     const token = await addAdmin(proxy.database, "vera", "viewer");
     await proxy.budget("each-key", "5", "1d");

@@ -3,9 +3,7 @@ import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
 import { addAdmin, askAdmin, stranger, type AdminAsk } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
-/*
- * What holds for every route of the admin API, taken from the table that serves it: a route that is added is in here.
- */
+/* Tests every route of the admin API, taken from the table that serves them. */
 
 const settingsToken = "a-token-from-the-settings";
 const routes = adminRoutes("1.0.0");
@@ -21,7 +19,7 @@ beforeAll(async () => {
   viewer = await addAdmin(proxy.database, "vera", "viewer");
   editor = await addAdmin(proxy.database, "edward", "editor");
   await proxy.addKey("bob", { team: "red" });
-  // Before the budgets: no price names its model.
+  // Created before the budgets, which would refuse it because its model has no price.
   const created = await fetch(`${proxy.url}/api/v1/task`, {
     method: "POST",
     headers: { "x-api-key": proxy.key },
@@ -31,17 +29,17 @@ beforeAll(async () => {
   await (await fetch(`${proxy.url}/api/v1/task/${taskId}`, { headers: { "x-api-key": proxy.key } })).arrayBuffer();
   await proxy.budget("each-key", "5", "1d");
   await proxy.budget("all", "0.000001", "1mo", "soft");
-  await answered(proxy);
+  await sendChat(proxy);
   chargeId = (await proxy.charges()).at(-1)?.id ?? "";
   await proxy.serving.sampler.sample();
-  await answered(proxy);
+  await sendChat(proxy);
   await proxy.serving.settled();
   await proxy.serving.sampler.sample();
   await proxy.serving.alerts.evaluate();
 });
 afterAll(() => proxy[Symbol.asyncDispose]());
 
-async function answered({ chat }: RunningProxy): Promise<void> {
+async function sendChat({ chat }: RunningProxy): Promise<void> {
   await (await chat({}, { headers: { "x-farebox-tag": "feature=search" } })).arrayBuffer();
 }
 
@@ -51,7 +49,8 @@ function pathOf(path: string): string {
     .replace("{team}", "red")
     .replace("{request_id}", chargeId)
     .replace("{model}", "gpt-4o")
-    .replace("{task_id}", taskId);
+    .replace("{task_id}", taskId)
+    .replace("{admin}", "vera");
 }
 
 function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: string }) {
@@ -59,29 +58,22 @@ function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: 
 }
 
 describe.each(cases)("$name", ({ route }) => {
-  it.each([
-    "no token",
-    "a wrong one",
-    "one whose end is wrong",
-    "an internal key",
-    "basic credentials",
-    "a token in x-api-key",
-    "two tokens",
-  ])("answers 401 to %s", async (kind) => {
-    const wrong: Record<string, AdminAsk> = {
-      "no token": {},
-      "a wrong one": {
-        headers: { authorization: "Bearer sk-fba-000000000000-0000000000000000000000000000000000000000000" },
-      },
-      "one whose end is wrong": { token: `${editor.slice(0, -1)}${editor.endsWith("A") ? "B" : "A"}` },
-      "an internal key": { token: proxy.key },
-      "basic credentials": {
-        headers: { authorization: `Basic ${Buffer.from(`edward:${editor}`).toString("base64")}` },
-      },
-      "a token in x-api-key": { headers: { "x-api-key": editor } },
-      "two tokens": { headers: { authorization: `Bearer ${editor}, Bearer ${editor}` } },
-    };
-    const reply = await ask(route, { ...wrong[kind], from: stranger() });
+  it.each<[string, () => AdminAsk]>([
+    ["no token", () => ({})],
+    ["a wrong token", () => ({ token: "sk-fba-000000000000-0000000000000000000000000000000000000000000" })],
+    [
+      "a token with a wrong last character",
+      () => ({ token: `${editor.slice(0, -1)}${editor.endsWith("A") ? "B" : "A"}` }),
+    ],
+    ["an internal key", () => ({ token: proxy.key })],
+    [
+      "basic credentials",
+      () => ({ headers: { authorization: `Basic ${Buffer.from(`edward:${editor}`).toString("base64")}` } }),
+    ],
+    ["a token in x-api-key", () => ({ headers: { "x-api-key": editor } })],
+    ["two tokens", () => ({ headers: { authorization: `Bearer ${editor}, Bearer ${editor}` } })],
+  ])("answers 401 to %s", async (_, wrong) => {
+    const reply = await ask(route, { ...wrong(), from: stranger() });
     expect([reply.status, reply.headers["www-authenticate"], reply.json]).toEqual([
       401,
       "Bearer",
@@ -95,12 +87,12 @@ describe.each(cases)("$name", ({ route }) => {
     expect([reply.status, reply.json]).toMatchObject([403, { error: { code: "read_only" } }]);
   });
 
-  it("refuses an unknown parameter by its name", async () => {
+  it("refuses an unknown parameter by name", async () => {
     const reply = await ask(route, { token: editor, query: "?surprise=1" });
     expect([reply.status, reply.json]).toMatchObject([400, { error: { code: "invalid_request", param: "surprise" } }]);
   });
 
-  it("refuses an unknown field by its name, and a body where it takes none", async () => {
+  it("refuses an unknown field by name, or any body if it takes none", async () => {
     const reply = await ask(route, { token: editor, body: { surprise: 1 } });
     const param =
       route.body === null && route.query === null ? null : route.body === null ? expect.anything() : "surprise";
@@ -108,7 +100,7 @@ describe.each(cases)("$name", ({ route }) => {
     if (route.body !== null) expect(reply.json).toMatchObject({ error: { code: "invalid_request", param } });
   });
 
-  it("answers 413 to a body of 10 MB, stated or not", async () => {
+  it("answers 413 to a body with a stated length of 10 MB", async () => {
     const query = route.method === "delete" && route.query !== null ? "?scope=all&period=1d" : "";
     const stated = await ask(route, {
       token: editor,
@@ -121,7 +113,7 @@ describe.each(cases)("$name", ({ route }) => {
     ]);
   });
 
-  it.runIf(route.body !== null)("takes JSON alone", async () => {
+  it.runIf(route.body !== null)("accepts only JSON objects without duplicate fields", async () => {
     const form = await ask(route, {
       token: editor,
       raw: "name=x",
@@ -139,7 +131,7 @@ describe.each(cases)("$name", ({ route }) => {
     ]);
   });
 
-  it.runIf(route.method === "get")("answers a viewer as its schema says", async () => {
+  it.runIf(route.method === "get")("answers a viewer according to its schema", async () => {
     const reply = await ask(route, { token: viewer });
     expect([reply.status, reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([
       200,
@@ -150,7 +142,7 @@ describe.each(cases)("$name", ({ route }) => {
   });
 });
 
-it("the examples above have something in every list", async () => {
+it("the examples of this file leave no list empty", async () => {
   for (const [path, list] of [
     ["/alerts", "alerts"],
     ["/charges", "charges"],
@@ -164,8 +156,8 @@ it("the examples above have something in every list", async () => {
   }
 });
 
-describe("the document", () => {
-  it("has every route, and is valid", async () => {
+describe("the OpenAPI document", () => {
+  it("has every route and is valid", async () => {
     const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token: viewer });
     const document = json as {
       readonly openapi: string;

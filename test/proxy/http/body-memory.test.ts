@@ -22,12 +22,12 @@ async function expectRoom(proxy: RunningProxy): Promise<void> {
 }
 
 describe("the memory for bodies", () => {
-  it("refuses what it has no room for, and has room again afterwards", async () => {
+  it("refuses a body that does not fit, and accepts it once there is room", async () => {
     await using proxy = await startProxy({ env });
     using first = new RawClient(proxy.url);
     first.send(request(proxy, "Expect: 100-continue"));
     expect(await first.answer()).toMatchObject({ status: 100 });
-    // The first one's share is taken once its key is known, which a second request on a busy server cannot see.
+    // The first request takes its share only once its key is known; on a busy server, others may fit until then.
     let second = await ask(proxy.url, request(proxy), chat);
     while (second.status === 200) second = await ask(proxy.url, request(proxy), chat);
     expectRefusal(second, 503, "overloaded");
@@ -36,7 +36,7 @@ describe("the memory for bodies", () => {
     await expectRoom(proxy);
   });
 
-  it("refuses a body of unknown length when it has no more room", async () => {
+  it("refuses a body of unknown length once it no longer fits, but accepts a small one", async () => {
     await using proxy = await startProxy({ env });
     using first = new RawClient(proxy.url);
     first.send(request(proxy, "Expect: 100-continue"));
@@ -62,7 +62,7 @@ describe("the memory for bodies", () => {
     });
   });
 
-  it("is given back after every kind of end", async () => {
+  it("is released after every outcome of a request", async () => {
     await using proxy = await startProxy({
       env: { ...env, FAREBOX_UNPRICED: "refuse" },
       sandbox: { scenario: ({ body }) => /"user":"([^"]*)"/.exec(body.toString())?.[1] },
@@ -73,7 +73,7 @@ describe("the memory for bodies", () => {
         await answer.text().catch(() => "");
         return answer.status;
       });
-    const ends: [number, object][] = [
+    const outcomes: [number, object][] = [
       [200, {}],
       [200, { stream: true }],
       [400, { n: 0 }],
@@ -85,7 +85,7 @@ describe("the memory for bodies", () => {
       [502, { user: "reset-before" }],
       [200, { user: "cut:2", stream: true }],
     ];
-    for (const [status, more] of ends) {
+    for (const [status, more] of outcomes) {
       await proxy.serving.settled();
       expect(await send(more), JSON.stringify(more)).toBe(status);
     }
@@ -94,7 +94,7 @@ describe("the memory for bodies", () => {
     await expectRoom(proxy);
   });
 
-  it("is given back when clients leave while they send", async () => {
+  it("is released when clients leave while they send", async () => {
     await using proxy = await startProxy({ env });
     for (let round = 0; round < 10; round++) {
       using client = new RawClient(proxy.url);
@@ -106,7 +106,7 @@ describe("the memory for bodies", () => {
       await proxy.serving.settled();
     }
     let answer = await ask(proxy.url, request(proxy), chat);
-    // The last connection's end may not have been noticed yet.
+    // The end of the last connection may not have been noticed yet.
     while (answer.status === 503) answer = await ask(proxy.url, request(proxy), chat);
     expect(answer.status).toBe(200);
   });

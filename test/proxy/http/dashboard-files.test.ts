@@ -5,9 +5,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { dashboardRoutes } from "../../../src/server/http/dashboard/files.ts";
 import { BodyAllowance } from "../../../src/server/http/body.ts";
-import { createHttpApp } from "../../../src/server/http/http-app.ts";
-import { createHttpServer } from "../../../src/server/http/server.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { createHttpApp, createHttpServer } from "../../../src/server/http/http-app.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import { createMetrics } from "../../../src/server/metrics/metrics.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy } from "../../support/running-proxy.ts";
@@ -22,11 +21,11 @@ beforeAll(async () => {
   mkdirSync(join(folder, "pages"));
   writeFileSync(
     join(folder, "index.html"),
-    `<!doctype html><script type="importmap">${map}</script><script type="module" src="/dashboard/assets/main.js"></script>`,
+    `<!doctype html><head><script type="importmap">${map}</script><script type="module" src="/dashboard/assets/main.js"></script></head>`,
   );
   writeFileSync(
     join(folder, "main.ts"),
-    'import { name } from "./pages/name.ts";\nexport const told: string = name;\n',
+    'import { name } from "./pages/name.ts";\nexport const value: string = name;\n',
   );
   writeFileSync(join(folder, "pages/name.ts"), 'export const name: string = "overview";\n');
   writeFileSync(join(folder, "plain.js"), "export {};\n");
@@ -37,6 +36,7 @@ beforeAll(async () => {
     pricesLoadedAt: 0,
     version: "x",
     keysMax: 1,
+    subjectsMax: 0,
     otel: false,
     clock,
   });
@@ -67,16 +67,19 @@ afterAll(async () => {
 const get = (path: string, headers: Record<string, string> = {}) => fetch(url + path, { headers });
 
 describe("the dashboard's files", () => {
-  it.each(["/dashboard", "/dashboard/", "/dashboard/requests", "/dashboard/keys/alice"])(
-    "answer the page at %s",
-    async (path) => {
-      const answer = await get(path);
-      expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
-      expect(await answer.text()).toContain("<!doctype html>");
-    },
-  );
+  it.each([
+    "/dashboard",
+    "/dashboard/",
+    "/dashboard/requests",
+    "/dashboard/keys/a.bot",
+    "/dashboard/models/z/gpt-4.1%20x",
+  ])("include the page at %s", async (path) => {
+    const answer = await get(path);
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    expect(await answer.text()).toContain("<!doctype html>");
+  });
 
-  it("come with a policy that lets nothing in but themselves, and the page's import map by its digest", async () => {
+  it("have a content security policy that allows only themselves and the page's import map", async () => {
     const digest = createHash("sha256").update(map).digest("base64");
     const { headers } = await get("/dashboard");
     expect(headers.get("content-security-policy")).toBe(
@@ -93,18 +96,47 @@ describe("the dashboard's files", () => {
     );
   });
 
-  it("are JavaScript where they are written in TypeScript, by either name", async () => {
+  it("are served as JavaScript if they are TypeScript, under .js and .ts", async () => {
     for (const name of ["main.js", "main.ts"]) {
       const answer = await get(`/dashboard/assets/${name}`);
       expect(answer.headers.get("content-type")).toBe("text/javascript; charset=utf-8");
       expect(await answer.text()).toMatch(
-        /^import \{ name \} from ".\/pages\/name.ts";\nexport const told\s+= name;\n$/,
+        /^import \{ name \} from ".\/pages\/name.ts";\nexport const value\s+= name;\n$/,
       );
     }
     expect(await (await get("/dashboard/assets/plain.ts")).text()).toBe("export {};\n");
   });
 
-  it("are not sent again where the browser has them", async () => {
+  it("are linked from the page under a digest of all files, so that browsers cache them until one changes", async () => {
+    const named = async () => {
+      const html = await (await get("/dashboard/keys")).text();
+      return [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, path = ""]) => path).toSorted();
+    };
+    const before = await named();
+    const digest = before[0]?.split("/")[3] ?? "";
+    expect(before).toEqual(
+      ["main.js", "pages/name.ts", "plain.js"].map((name) => `/dashboard/assets/${digest}/${name}`),
+    );
+    const [main = "", page = ""] = before;
+    const answer = await get(page);
+    expect([answer.headers.get("cache-control"), await answer.text()]).toEqual([
+      "public, max-age=31536000, immutable",
+      expect.stringContaining('"overview"'),
+    ]);
+    expect((await get(main)).status).toBe(200);
+    expect((await get(`/dashboard/assets/${digest}/notes.md`)).status).toBe(404);
+    writeFileSync(join(folder, "pages/name.ts"), 'export const name: string = "changed";\n');
+    const after = await named();
+    expect(after).not.toEqual(before);
+    expect(await (await get(after[1] ?? "")).text()).toContain('"changed"');
+    const old = await get(page);
+    expect([old.headers.get("cache-control"), await old.text()]).toEqual([
+      "no-cache",
+      expect.stringContaining('"changed"'),
+    ]);
+  });
+
+  it("are not sent again if the browser has them", async () => {
     const first = await get("/dashboard/assets/plain.js");
     const etag = first.headers.get("etag") ?? "";
     const again = await get("/dashboard/assets/plain.js", { "if-none-match": etag });
@@ -113,21 +145,29 @@ describe("the dashboard's files", () => {
     expect((await get("/dashboard/assets/plain.js", { "if-none-match": etag })).status).toBe(200);
   });
 
-  it.each([
-    "preact.js",
-    "preact-hooks.js",
-    "preact-jsx-runtime.js",
-    "uplot.js",
-    "uplot.css",
-    "geist-latin-wght-normal.woff2",
-  ])("have %s of its package", async (name) => {
-    const answer = await get(`/dashboard/vendor/${name}`);
-    expect([answer.status, answer.headers.get("content-type")?.split(";")[0]]).toEqual([
-      200,
-      name.endsWith("css") ? "text/css" : name.endsWith("js") ? "text/javascript" : "font/woff2",
-    ]);
-    expect((await answer.arrayBuffer()).byteLength).toBeGreaterThan(200);
+  it("are compressed for clients that accept gzip", async () => {
+    const send = (...headers: string[]) => ask(url, head(url, "GET /dashboard/assets/plain.js", ...headers));
+    const { headers } = await send("Accept-Encoding: br;q=0.5, gzip");
+    expect(headers).toMatchObject({ "content-encoding": ["gzip"], vary: ["accept-encoding"] });
+    for (const accepted of [[], ["Accept-Encoding: br"], ["Accept-Encoding: gzip;q=0, br"]]) {
+      const plain = await send(...accepted);
+      expect(plain.headers["content-encoding"]).toBeUndefined();
+      expect(plain.headers["etag"]).not.toEqual(headers["etag"]);
+    }
+    expect(await (await get("/dashboard/assets/plain.js")).text()).toMatch(/^export /);
   });
+
+  it.each(["preact.js", "preact-hooks.js", "uplot.js", "uplot.css", "geist-latin-wght-normal.woff2"])(
+    "include %s of its package",
+    async (name) => {
+      const answer = await get(`/dashboard/vendor/${name}`);
+      expect([answer.status, answer.headers.get("content-type")?.split(";")[0]]).toEqual([
+        200,
+        name.endsWith("css") ? "text/css" : name.endsWith("js") ? "text/javascript" : "font/woff2",
+      ]);
+      expect((await answer.arrayBuffer()).byteLength).toBeGreaterThan(200);
+    },
+  );
 
   it.each([
     "/dashboard/assets/.secret.json",
@@ -135,7 +175,7 @@ describe("the dashboard's files", () => {
     "/dashboard/assets/pages",
     "/dashboard/assets/",
     "/dashboard/assets",
-    "/dashboard/assets/../http/server.ts",
+    "/dashboard/assets/../http/http-app.ts",
     "/dashboard/assets/%2e%2e/package.json",
     "/dashboard/assets/none.js",
     "/dashboard/assets/main.d.ts",
@@ -144,12 +184,12 @@ describe("the dashboard's files", () => {
     "/dashboard/favicon.ico",
     "/Dashboard",
     "/dashboardx",
-  ])("do not have %s", async (path) => {
+  ])("do not include %s", async (path) => {
     const answer = await ask(url, head(url, `GET ${path}`));
     expect(answer.status).toBe(404);
   });
 
-  it("may be linked to from elsewhere, and neither framed nor read by another page", async () => {
+  it("can be linked from other sites, but not framed or read by them", async () => {
     const asked = async (dest: string, mode: string, ...more: string[]) =>
       (
         await ask(
@@ -170,8 +210,8 @@ describe("the dashboard's files", () => {
   });
 });
 
-describe("the gateway's answers", () => {
-  it("can do nothing in a browser that opens them as a page", async () => {
+describe("a gateway's answer", () => {
+  it("is sandboxed if a browser opens it as a page", async () => {
     await using proxy = await startProxy();
     const answer = await proxy.chat({});
     await answer.text();
@@ -179,5 +219,35 @@ describe("the gateway's answers", () => {
       "x-content-type-options": "nosniff",
       "content-security-policy": "sandbox",
     });
+  });
+});
+
+describe("GET /", () => {
+  const html = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
+
+  it.each(["known", "all"])("redirects browsers to the dashboard with FAREBOX_PASSTHROUGH=%s", async (passthrough) => {
+    await using proxy = await startProxy({ env: { FAREBOX_PASSTHROUGH: passthrough } });
+    expect(await ask(proxy.url, head(proxy.url, "GET /", html))).toMatchObject({
+      status: 302,
+      headers: { location: ["/dashboard"], vary: ["accept"] },
+      body: "",
+    });
+    const linked = head(
+      proxy.url,
+      "GET /",
+      html,
+      "Sec-Fetch-Site: cross-site",
+      "Sec-Fetch-Mode: navigate",
+      "Sec-Fetch-Dest: document",
+    );
+    expect((await ask(proxy.url, linked)).status).toBe(302);
+    const others = [
+      head(proxy.url, "GET /", "Accept: */*"),
+      head(proxy.url, "GET /"),
+      head(proxy.url, "GET /other", html),
+      head(proxy.url, "POST /", html, "Content-Length: 0"),
+    ];
+    const statuses = await Promise.all(others.map(async (each) => (await ask(proxy.url, each)).status));
+    expect(statuses).toEqual([404, 404, passthrough === "all" ? 401 : 404, 404]);
   });
 });

@@ -1,13 +1,25 @@
+import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { Sessions, type Holder } from "../../../src/admin/sessions.ts";
+import { codeMs, SignInCodes } from "../../../src/admin/sign-in-codes.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import { sessionSchema } from "../../../src/reporting/shapes/keys.ts";
+import { silentLog } from "../../support/captured-log.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
+import type { DashboardSessions } from "../../../src/ports/dashboard-sessions.ts";
+import { startServing } from "../../../src/server/serving.ts";
 import { addAdmin } from "../../support/admin-client.ts";
 import { fastClock } from "../../support/fast-clock.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { only } from "../../support/only.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { isThorough } from "../../support/effort.ts";
 
-/** A browser on the dashboard's page: it sends its origin and the page's header with what it writes, and keeps its cookie. */
+/**
+ * Simulates a browser on the dashboard page, which sends its origin and the page's header with changes and keeps its
+ * cookie.
+ */
 function browser(proxy: RunningProxy) {
   let cookie = "";
   const headers = { origin: proxy.url, "x-farebox-dashboard": "1" };
@@ -40,8 +52,8 @@ function browser(proxy: RunningProxy) {
 const settingsToken = "from-the-settings-0123456789";
 const started = (clock?: Clock) => startProxy({ env: { FAREBOX_ADMIN_TOKEN: settingsToken }, ...(clock && { clock }) });
 
-describe("a session of the dashboard", () => {
-  it("begins with an admin token, reads and writes the admin API, and ends at sign-out", async () => {
+describe("a dashboard session", () => {
+  it("begins with an admin token, can read and change through the admin API, and ends at sign-out", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     expect((await page.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
@@ -62,7 +74,7 @@ describe("a session of the dashboard", () => {
     expect((await page.ask("GET", "/admin/v1/whoami")).status).toBe(401);
   });
 
-  it("ends for good at sign-out: a copied cookie gives no access", async () => {
+  it("cannot be continued with a copied cookie after sign-out", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(settingsToken);
@@ -71,7 +83,7 @@ describe("a session of the dashboard", () => {
     expect((await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { cookie: copied } })).status).toBe(401);
   });
 
-  it("shows who has a key that key's own figures, and nothing of the admin API", async () => {
+  it("begun with a key shows only that key's figures, and nothing of the admin API", async () => {
     await using proxy = await started();
     await proxy.addKey("bob");
     const page = browser(proxy);
@@ -80,12 +92,12 @@ describe("a session of the dashboard", () => {
     const refused = await page.ask("GET", "/admin/v1/keys");
     expect(refused).toMatchObject({
       status: 401,
-      json: { error: { message: expect.stringContaining("sees only that key's figures") } },
+      json: { error: { message: expect.stringContaining("shows only that key's figures") } },
     });
     expect(refused.text).not.toContain("bob");
   });
 
-  it("is a viewer's where the token is", async () => {
+  it("begun with a viewer's token can only read", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(await addAdmin(proxy.database, "vera", "viewer"));
@@ -97,7 +109,7 @@ describe("a session of the dashboard", () => {
     expect((await page.ask("GET", "/v1/farebox/me")).status).toBe(401);
   });
 
-  it("ends with the token or the key that began it, at once", async () => {
+  it("ends at once when the key that began it is revoked", async () => {
     await using proxy = await started();
     const admin = browser(proxy);
     await admin.signIn(settingsToken);
@@ -109,7 +121,7 @@ describe("a session of the dashboard", () => {
     expect((await key.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
   });
 
-  it("of a key that is rotated lasts as long as its secret", async () => {
+  it("begun with a key ends once rotations have ended the secret that began it", async () => {
     await using proxy = await started();
     const [admin, key] = [browser(proxy), browser(proxy)];
     await admin.signIn(settingsToken);
@@ -124,12 +136,12 @@ describe("a session of the dashboard", () => {
     ["without the page's header", { origin: "OWN" }],
     ["without an origin", { "x-farebox-dashboard": "1" }],
     ["from another port of the host", { origin: "http://127.0.0.1:1", "x-farebox-dashboard": "1" }],
-    ["from no origin at all", { origin: "null", "x-farebox-dashboard": "1" }],
+    ["from a null origin", { origin: "null", "x-farebox-dashboard": "1" }],
     [
-      "from another site, as the browser says",
+      "from another site according to the browser",
       { origin: "OWN", "x-farebox-dashboard": "1", "sec-fetch-site": "cross-site" },
     ],
-  ])("writes nothing %s", async (_name, given) => {
+  ])("cannot change anything %s", async (_name, given) => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(settingsToken);
@@ -148,7 +160,7 @@ describe("a session of the dashboard", () => {
     expect((await page.ask("GET", "/admin/v1/keys")).text).not.toContain("bob");
   });
 
-  it("is kept for https alone where the page is on https, also behind a proxy that changes the Host", async () => {
+  it("has a secure cookie if the page uses https, even behind a proxy that changes the Host header", async () => {
     await using proxy = await started();
     const headers = {
       origin: "https://farebox.example.com",
@@ -162,7 +174,7 @@ describe("a session of the dashboard", () => {
     expect((await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { cookie } })).status).toBe(200);
   });
 
-  it("is not a key: no request is forwarded or answered for its cookie", async () => {
+  it("is not a key: its cookie gives no access to the API of the gateway", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(proxy.key);
@@ -174,7 +186,7 @@ describe("a session of the dashboard", () => {
     expect(await proxy.charges()).toEqual([]);
   });
 
-  it("is not begun by a wrong token, and trying takes longer each time", async () => {
+  it("is not begun by a wrong token, and further attempts are delayed", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     expect(await page.signIn("sk-fba-abc-0123456789012345678901234567890")).toMatchObject({
@@ -195,7 +207,7 @@ describe("a session of the dashboard", () => {
     expect(performance.now() - began).toBeGreaterThan(200);
   });
 
-  it("is begun by a valid token or key at once, while wrong ones from the same address wait", async () => {
+  it("begins at once with a valid token or key while wrong ones from the same address wait", async () => {
     await using proxy = await started(fastClock(5));
     const page = browser(proxy);
     let answered = 0;
@@ -209,31 +221,124 @@ describe("a session of the dashboard", () => {
   });
 });
 
-describe("sessions", () => {
-  const holder = (name: string): Holder => ({ kind: "key", id: name, digest: Buffer.from(name) });
+describe("a one-time sign-in code", () => {
+  const codeIn = (link: string) => /^http:\S+\/dashboard#sign-in=(fb-once-[\w-]{43})$/.exec(link)?.[1] ?? "";
 
-  it("last twelve hours, or as long as their token", () => {
+  it("signs in once, as the token for which it was created", async () => {
+    await using proxy = await started();
+    const code = codeIn(proxy.serving.signInLink(settingsToken));
+    expect(await browser(proxy).signIn(code)).toMatchObject({ status: 200, json: { kind: "admin", name: "env" } });
+    expect(await browser(proxy).signIn(code)).toMatchObject({ status: 401, set: null });
+    expect(await browser(proxy).signIn(`${codeIn(proxy.serving.signInLink(settingsToken))}x`)).toMatchObject({
+      status: 401,
+    });
+    expect(await browser(proxy).signIn(codeIn(proxy.serving.signInLink(proxy.key)))).toMatchObject({
+      json: { kind: "key", name: "alice" },
+    });
+    expect(await browser(proxy).signIn(codeIn(proxy.serving.signInLink("no-such-token")))).toMatchObject({
+      status: 401,
+    });
+  });
+
+  it("is valid for ten minutes, and only the 100 newest unused codes are kept", () => {
     const clock = manualClock("2026-11-20T12:00:00Z");
-    const sessions = new Sessions(clock);
-    const long = sessions.begin(holder("a"), null);
-    const short = sessions.begin(holder("b"), clock.now() + 60_000);
+    const codes = new SignInCodes(clock);
+    const [late, early] = [codes.create("t"), codes.create("t")];
+    clock.advance(codeMs - 1);
+    expect(codes.use(early)).toBe("t");
+    clock.advance(1);
+    expect(codes.use(late)).toBeUndefined();
+    const many = Array.from({ length: 101 }, () => codes.create("t"));
+    expect(many.map((code) => codes.use(code) !== undefined)).toEqual([
+      false,
+      ...Array.from({ length: 100 }, () => true),
+    ]);
+  });
+
+  it("gives no access to the admin API", async () => {
+    await using proxy = await started();
+    const code = codeIn(proxy.serving.signInLink(settingsToken));
+    const answer = await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { authorization: `Bearer ${code}` } });
+    expect(answer.status).toBe(401);
+  });
+});
+
+describe("stored dashboard sessions", () => {
+  const holder = (name: string): Holder => ({ kind: "key", id: name, digest: Buffer.from(name) });
+  const opened = (clock = manualClock("2026-11-20T12:00:00Z")) => {
+    const { dashboardSessions: stored, changes } = memoryStore({ clock });
+    return { clock, stored, changes, sessions: new Sessions({ clock, stored, changes }) };
+  };
+
+  it("last twelve hours, or until their token expires", async () => {
+    const { clock, sessions } = opened();
+    const long = await sessions.begin(holder("a"), null);
+    const short = await sessions.begin(holder("b"), clock.now() + 60_000);
     expect(long.session.expiresAt - clock.now()).toBe(12 * 3_600_000);
     clock.advance(60_000);
-    expect([sessions.find(long.token), sessions.find(short.token)]).toEqual([long.session, undefined]);
+    expect([await sessions.find(long.token), await sessions.find(short.token)]).toEqual([long.session, undefined]);
     clock.advance(12 * 3_600_000 - 60_000);
-    expect(sessions.find(long.token)).toBeUndefined();
+    expect(await sessions.find(long.token)).toBeUndefined();
   });
 
-  it("are bounded, for one token and for all, the oldest ending first", () => {
-    const sessions = new Sessions(manualClock("2026-11-20T12:00:00Z"));
-    const other = sessions.begin(holder("other"), null);
-    const own = Array.from({ length: 21 }, () => sessions.begin(holder("own"), null));
-    expect(own.map(({ token }) => sessions.find(token) !== undefined)).toEqual([
+  it.runIf(isThorough)("are limited per token and in total, by ending the oldest", { timeout: 60_000 }, async () => {
+    const { sessions } = opened();
+    const isOpen = async ({ token }: { token: string }) => (await sessions.find(token)) !== undefined;
+    const other = await sessions.begin(holder("other"), null);
+    const own: { token: string }[] = [];
+    for (let index = 0; index < 21; index++) own.push(await sessions.begin(holder("own"), null));
+    expect(await Promise.all(own.map(isOpen))).toEqual([false, ...Array.from({ length: 20 }, () => true)]);
+    const last = await Promise.all(
+      Array.from({ length: 9_979 }, (_, index) => sessions.begin(holder(`key-${index}`), null)),
+    );
+    expect(await isOpen(other)).toBe(true);
+    await sessions.begin(holder("one more"), null);
+    expect(await Promise.all([other, ...own.slice(1), ...last].map(isOpen))).toEqual([
       false,
-      ...Array.from({ length: 20 }, () => true),
+      ...Array.from({ length: 20 + 9_979 }, () => true),
     ]);
-    for (let index = 0; index < 10_000; index++) sessions.begin(holder(`key-${index}`), null);
-    expect(sessions.size).toBe(10_000);
-    expect(sessions.find(other.token)).toBeUndefined();
   });
+
+  it("that the ledger cannot store are valid in their own process", async () => {
+    const { clock, stored, changes, sessions: intact } = opened();
+    const full: DashboardSessions = { ...stored, create: async () => "unavailable" };
+    const sessions = new Sessions({ clock, stored: full, changes });
+    const { token, session } = await sessions.begin(holder("a"), null);
+    const other = await intact.begin(holder("b"), null);
+    await intact.end(other.token);
+    expect([await sessions.find(token), await intact.find(token)]).toEqual([session, undefined]);
+  });
+
+  it("are not queried for a text that cannot be a session token", async () => {
+    const { clock, changes } = opened();
+    const stored = only<DashboardSessions>({ find: () => Promise.reject(new Error("no query is needed")) });
+    const sessions = new Sessions({ clock, stored, changes });
+    for (const text of ["", "x", "x".repeat(44), `${"x".repeat(42)}'`])
+      expect(await sessions.find(text)).toBeUndefined();
+  });
+});
+
+it("dashboard sessions survive a restart, and the ledger does not contain their tokens", async () => {
+  await using proxy = await started();
+  const [admin, key, signedOut] = [browser(proxy), browser(proxy), browser(proxy)];
+  await admin.signIn(settingsToken);
+  await key.signIn(proxy.key);
+  await signedOut.signIn(proxy.key);
+  const copied = signedOut.cookie();
+  await signedOut.ask("DELETE", "/dashboard/session");
+  await proxy.serving[Symbol.asyncDispose]();
+  const restarted = await startServing(proxy.settings, { clock: systemClock(), log: silentLog, version: "0.0.0-test" });
+  if (!restarted.ok) throw new Error(restarted.problems.join());
+  await using again = restarted.serving;
+  // The name of the cookie contains the port, which has changed.
+  const ask = async (cookie: string, path: string) => {
+    const moved = cookie.replace(/^farebox_session_\d+/, `farebox_session_${new URL(again.url).port}`);
+    return (await fetch(again.url + path, { headers: { cookie: moved } })).status;
+  };
+  expect(await ask(admin.cookie(), "/admin/v1/whoami")).toBe(200);
+  expect(await ask(key.cookie(), "/v1/farebox/me")).toBe(200);
+  expect(await ask(copied, "/v1/farebox/me")).toBe(401);
+  const token = admin.cookie().split("=")[1] ?? "";
+  const files = [proxy.database, `${proxy.database}-wal`].filter((path) => existsSync(path));
+  for (const path of files) expect(readFileSync(path).includes(token)).toBe(false);
 });

@@ -20,7 +20,7 @@ const post = (body: string, ...lines: string[]) =>
     body,
   );
 
-describe("the host", () => {
+describe("the Host header", () => {
   it.each([
     "evil.example",
     "evil.example:4000",
@@ -32,24 +32,24 @@ describe("the host", () => {
     "localhost:port",
     "a@localhost",
     "",
-  ])("%j is not answered for", async (host) => {
+  ])("%j is refused", async (host) => {
     expectRefusal(await get("/healthz", `Host: ${host}`), 421, "unknown_host");
   });
 
   it.each(["localhost", "LocalHost:1", "127.0.0.1", "127.0.0.2:80", "[::1]", "[::1]:80", "farebox.localhost"])(
-    "%s is",
+    "%s is accepted",
     async (host) => {
       expect(await get("/healthz", `Host: ${host}`)).toMatchObject({ status: 200 });
     },
   );
 
-  it("is not answered for when there is none, or two", async () => {
+  it("is required exactly once", async () => {
     expectRefusal(await ask(proxy.url, "GET /healthz HTTP/1.0\r\n\r\n"), 421, "unknown_host");
     expectRefusal(await get("/healthz", "Host: localhost", "Host: evil.example"), 421, "unknown_host");
   });
 });
 
-describe("the target", () => {
+describe("the request target", () => {
   it.each([
     "http://127.0.0.1/healthz",
     "http://[",
@@ -82,11 +82,23 @@ describe("the target", () => {
     "/v1/%6dodels",
     "/v1/chat/completions/x",
     "/v1/chat/completions;x",
-  ])("%s is not found", async (target) => {
+  ])("%s gives a 404", async (target) => {
     expectRefusal(await get(target, bearer), 404, "not_found");
   });
 
-  it("may lack the version", async () => {
+  it("with a wrong base URL gives a message with the right one", async () => {
+    const { body } = await get("/v1/v1/models", bearer);
+    expect(JSON.parse(body)).toMatchObject({
+      error: {
+        message:
+          "Farebox does not serve /v1/v1/models. The base address of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.",
+      },
+    });
+    const long = await get(`/${"x".repeat(200)}`, bearer);
+    expect(long.body).toContain(`/${"x".repeat(99)}. The base address`);
+  });
+
+  it("can omit /v1", async () => {
     const [short, long] = await Promise.all([get("/models", bearer), get("/v1/models?x=//#".slice(0, -1), bearer)]);
     expect(short).toMatchObject({ status: 200, body: long.body });
     const body = await ask(
@@ -98,16 +110,16 @@ describe("the target", () => {
     expect(proxy.sandbox.requests.at(-1)?.path).toBe("/v1/chat/completions");
   });
 
-  it("names the methods that it takes", async () => {
+  it("with another method gives a 404 with the methods that the path accepts", async () => {
     const answer = await get("/v1/chat/completions", bearer);
     expectRefusal(answer, 404, "not_found");
-    expect(answer.body).toContain("This path takes POST.");
+    expect(answer.body).toContain("This path accepts POST.");
     for (const method of ["PUT", "DELETE", "OPTIONS", "PATCH", "QUERY"]) {
       expectRefusal(await ask(proxy.url, head(proxy.url, `${method} /healthz`, "Content-Length: 0")), 404, "not_found");
     }
   });
 
-  it("answers HEAD with the head alone", async () => {
+  it("with HEAD is answered without a body", async () => {
     using client = new RawClient(proxy.url);
     const healthy = await client.send(head(proxy.url, "HEAD /healthz")).answer({ toHead: true });
     expect(healthy).toMatchObject({ status: 200, headers: { "content-length": ["15"] } });
@@ -120,7 +132,7 @@ describe("the target", () => {
   });
 });
 
-describe("a page in a browser", () => {
+describe("a browser page", () => {
   it.each([
     ["Origin: https://evil.example"],
     ["Origin: null"],
@@ -128,13 +140,13 @@ describe("a page in a browser", () => {
     ["Sec-Fetch-Site: cross-site"],
     ["Sec-Fetch-Site: same-site"],
     ["Origin: https://evil.example", "Sec-Fetch-Mode: no-cors"],
-  ])("of another site is refused: %s", async (...lines) => {
+  ])("on another site is refused: %s", async (...lines) => {
     const answer = await get("/healthz", ...lines);
     expectRefusal(answer, 403, "cross_site");
     expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
   });
 
-  it("of another site gets no preflight", async () => {
+  it("on another site gets no preflight", async () => {
     expectRefusal(
       await ask(
         proxy.url,
@@ -150,11 +162,11 @@ describe("a page in a browser", () => {
     );
   });
 
-  it("of our own may call", async () => {
+  it("on Farebox's own origin can call", async () => {
     expect(await get("/healthz", `Origin: ${proxy.url}`, "Sec-Fetch-Site: same-origin")).toMatchObject({ status: 200 });
   });
 
-  it("of a permitted origin gets its preflight and reads our headers", async () => {
+  it("on a permitted origin gets a preflight and can read the headers", async () => {
     const asked = ["Origin: https://app.example", "Sec-Fetch-Site: cross-site"];
     const preflight = await ask(
       proxy.url,
@@ -191,9 +203,9 @@ describe("a page in a browser", () => {
   });
 });
 
-describe("a WebSocket", () => {
+describe("a WebSocket handshake", () => {
   it.each(["/v1/responses", "/v1/realtime?model=gpt-4o", "/nothing"])(
-    "is refused at once, with the way that works: %s",
+    "is refused at once with a hint to use HTTP: %s",
     async (target) => {
       const sent = proxy.sandbox.requests.length;
       const handshake = ["Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
@@ -205,7 +217,7 @@ describe("a WebSocket", () => {
     },
   );
 
-  it("is no upgrade of HTTP itself, which is ignored", async () => {
+  it("is not assumed for an upgrade of HTTP itself, which is ignored", async () => {
     expect(await get("/v1/models", bearer, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c")).toMatchObject({
       status: 200,
     });
@@ -215,7 +227,7 @@ describe("a WebSocket", () => {
 describe("credentials", () => {
   const models = (...lines: string[]) => get("/v1/models", ...lines);
 
-  it("are a bearer token, x-api-key or api-key, in any letter case of the scheme", async () => {
+  it("can be a bearer token, x-api-key or api-key, in any letter case of the scheme", async () => {
     for (const line of [
       bearer,
       `authorization: bearer ${proxy.key}`,
@@ -229,7 +241,7 @@ describe("credentials", () => {
     expect(await models(...same, ...same)).toMatchObject({ status: 200 });
   });
 
-  it("must not be two that differ", async () => {
+  it("are refused if two of them differ", async () => {
     const other = await proxy.addKey("other");
     const headers = ["Authorization: Bearer ", "x-api-key: ", "api-key: "];
     for (const first of headers) {
@@ -256,20 +268,20 @@ describe("credentials", () => {
     "Authorization: Bearer sk-proj-abc",
     `Authorization: Bearer sk-fb-aaaa-${"x".repeat(43)}`,
     "x-api-key:",
-  ])("are refused when they are %j", async (line) => {
+  ])("are refused if the header is %j", async (line) => {
     expectRefusal(await models(...(line === "" ? [] : [line])), 401, "invalid_api_key");
   });
 
-  it("are refused when the secret is another's", async () => {
+  it("are refused if the secret is wrong", async () => {
     const wrong = proxy.key.slice(0, -1) + (proxy.key.endsWith("A") ? "B" : "A");
     expectRefusal(await models(`Authorization: Bearer ${wrong}`), 401, "invalid_api_key");
   });
 });
 
-describe("bodies", () => {
+describe("request bodies", () => {
   const large = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(5000) }] });
 
-  it("over the limit are refused by their stated length, unread, and the connection is closed", async () => {
+  it("with a stated length over the limit are refused unread, and the connection is closed", async () => {
     using client = new RawClient(proxy.url);
     client.send(head(proxy.url, "POST /v1/chat/completions", bearer, "Content-Length: 100000000"));
     const answer = await client.answer();
@@ -278,7 +290,7 @@ describe("bodies", () => {
     await client.closed();
   });
 
-  it("over the limit are refused when they turn out so", async () => {
+  it("in chunks are refused once they exceed the limit, and the connection is closed", async () => {
     using client = new RawClient(proxy.url);
     client.send(
       head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"),
@@ -290,13 +302,13 @@ describe("bodies", () => {
     await client.closed();
   });
 
-  it("of exactly the limit are read", async () => {
+  it("of exactly the limit are accepted", async () => {
     const body = chat.padEnd(2048, " ");
     expect(await post(body, bearer)).toMatchObject({ status: 200 });
     expectRefusal(await post(`${body} `, bearer), 413, "request_too_large");
   });
 
-  it("in chunks are read whole, and reach the gateway with their length", async () => {
+  it("in chunks are read completely, and reach the gateway with their length", async () => {
     const chunks = [...chat].map((letter) => `1\r\n${letter}\r\n`).join("");
     const answer = await ask(
       proxy.url,
@@ -314,19 +326,22 @@ describe("bodies", () => {
     expectRefusal(await post(chat, bearer, `Content-Encoding: ${encoding}`), 415, "unsupported_encoding");
   });
 
-  it("called identity are read", async () => {
+  it("encoded with identity are accepted", async () => {
     expect(await post(chat, bearer, "Content-Encoding: identity")).toMatchObject({ status: 200 });
   });
 
-  it.each(["", "{", "[]", '{"model":"gpt-4o"}'])("%j are refused before anything is forwarded", async (body) => {
-    const before = proxy.sandbox.requests.length;
-    const answer = await post(body, bearer);
-    expect(answer.status).toBe(400);
-    expectRefusal(answer, 400, body.includes("model") ? "invalid_request" : "invalid_json");
-    expect(proxy.sandbox.requests).toHaveLength(before);
-  });
+  it.each(["", "{", "[]", '{"model":"gpt-4o"}'])(
+    "with invalid content %j are refused without being forwarded",
+    async (body) => {
+      const before = proxy.sandbox.requests.length;
+      const answer = await post(body, bearer);
+      expect(answer.status).toBe(400);
+      expectRefusal(answer, 400, body.includes("model") ? "invalid_request" : "invalid_json");
+      expect(proxy.sandbox.requests).toHaveLength(before);
+    },
+  );
 
-  it("are asked for by a client that waits for it", async () => {
+  it("are requested from a client that waits for 100-continue", async () => {
     using client = new RawClient(proxy.url);
     client.send(
       head(proxy.url, "POST /v1/chat/completions", bearer, "Expect: 100-continue", `Content-Length: ${chat.length}`),
@@ -336,7 +351,7 @@ describe("bodies", () => {
     expect(proxy.sandbox.requests.at(-1)?.headers["expect"]).toBeUndefined();
   });
 
-  it("that break off leave nothing behind", async () => {
+  it("that break off leave no active request", async () => {
     using client = new RawClient(proxy.url);
     client.send(
       head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${chat.length}`),
@@ -350,8 +365,8 @@ describe("bodies", () => {
   });
 });
 
-describe("a connection", () => {
-  it("serves on after every refusal that left nothing unread", async () => {
+describe("a client connection", () => {
+  it("stays open after every refusal that left nothing unread", async () => {
     using client = new RawClient(proxy.url);
     const refusals: [string, number, string][] = [
       [head(proxy.url, "GET /nothing"), 404, "not_found"],
@@ -366,7 +381,7 @@ describe("a connection", () => {
     expect(await client.send(head(proxy.url, "GET /healthz")).answer()).toMatchObject({ status: 200 });
   });
 
-  it("answers requests sent at once in their order", async () => {
+  it("answers pipelined requests in order", async () => {
     using client = new RawClient(proxy.url);
     const good = head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${chat.length}`) + chat;
     client.send(
@@ -377,7 +392,7 @@ describe("a connection", () => {
     expect(statuses).toEqual([404, 200, 401, 200]);
   });
 
-  it("takes no second request out of a body that was refused", async () => {
+  it("does not take a refused body for a second request", async () => {
     const inner = head(proxy.url, "GET /healthz");
     using small = new RawClient(proxy.url);
     small.send(
@@ -392,7 +407,7 @@ describe("a connection", () => {
     await expect(large.answer()).rejects.toThrow('closed after ""');
   });
 
-  it("refuses a body whose length is stated in two ways", async () => {
+  it("refuses a body with two statements of its length", async () => {
     using client = new RawClient(proxy.url);
     client.send(
       head(proxy.url, "POST /v1/chat/completions", bearer, "Content-Length: 5", "Transfer-Encoding: chunked"),

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
-/** More than the buffers of both sides of a connection take. */
+/** More than the buffers on both sides of a connection hold. */
 const megabytes = 24;
 const megabyte = Buffer.alloc(1024 ** 2, "x");
 
@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => proxy[Symbol.asyncDispose]());
 
-/** Writes a whole request before it reads a byte, as some clients do; rejects where the connection is reset meanwhile. */
+/** Writes a whole request before reading a byte, as some clients do. Rejects if the connection is reset meanwhile. */
 async function writeFirst(line: string, lines: readonly string[], start: string, isChunked: boolean) {
   using client = new RawClient(proxy.url);
   const reset = once(client.socket, "close").then(() =>
@@ -48,16 +48,25 @@ async function writeFirst(line: string, lines: readonly string[], start: string,
   return await client.answer();
 }
 
-describe("a client that writes its whole body before it reads gets the answer of", () => {
+describe("a client that writes its whole body before it reads", () => {
   const json = "Content-Type: application/json";
   const form = ["Content-Type: multipart/form-data; boundary=b"];
   const model = '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n';
   const file = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.mp3"\r\n\r\n';
   it.each([
-    ["413, with a stated length", "POST /v1/chat/completions", "key", [json], "", false, 413, "request_too_large"],
-    ["413, in chunks", "POST /v1/chat/completions", "key", [json], "", true, 413, "request_too_large"],
     [
-      "413 of an upload, in chunks",
+      "413 to a body with a stated length",
+      "POST /v1/chat/completions",
+      "key",
+      [json],
+      "",
+      false,
+      413,
+      "request_too_large",
+    ],
+    ["413 to a body in chunks", "POST /v1/chat/completions", "key", [json], "", true, 413, "request_too_large"],
+    [
+      "413 to an upload in chunks",
       "POST /v1/audio/transcriptions",
       "key",
       form,
@@ -67,7 +76,7 @@ describe("a client that writes its whole body before it reads gets the answer of
       "request_too_large",
     ],
     [
-      "400 of an upload",
+      "400 to an upload that names two models",
       "POST /v1/audio/transcriptions",
       "key",
       form,
@@ -91,7 +100,7 @@ describe("a client that writes its whole body before it reads gets the answer of
       "unsupported_encoding",
     ],
     ["429", "POST /v1/chat/completions", "limited", [json], "", false, 429, "rate_limit_exceeded"],
-  ] as const)("%s", async (_what, line, who, lines, start, isChunked, status, code) => {
+  ] as const)("gets the answer %s", async (_what, line, who, lines, start, isChunked, status, code) => {
     const bearer = who === "none" ? [] : [`Authorization: Bearer ${who === "limited" ? limited : proxy.key}`];
     const answer = await writeFirst(line, [...bearer, ...lines], start, isChunked);
     expectRefusal(answer, status, code);
@@ -99,7 +108,7 @@ describe("a client that writes its whole body before it reads gets the answer of
   });
 });
 
-it("the openai package sees the 413 and its message", async () => {
+it("the openai client sees the 413 and its message", async () => {
   const client = new OpenAI({ apiKey: proxy.key, baseURL: `${proxy.url}/v1`, maxRetries: 0, logLevel: "off" });
   const content = "x".repeat(megabytes * megabyte.length);
   for (let run = 0; run < 3; run++) {

@@ -8,8 +8,8 @@ import { ask, expectRefusal, head } from "../../support/raw-client.ts";
 const get = (proxy: RunningProxy, target: string, ...lines: string[]) =>
   ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 
-describe("health", () => {
-  it("is answered as JSON, without a key", async () => {
+describe("the health endpoints", () => {
+  it("answer JSON without a key", async () => {
     await using proxy = await startProxy();
     expect(await get(proxy, "/healthz")).toMatchObject({
       status: 200,
@@ -28,7 +28,7 @@ describe("health", () => {
 });
 
 describe("/metrics", () => {
-  it("without a token is for this machine only", async () => {
+  it("without a token is served only on this machine, not through a forwarder", async () => {
     await using proxy = await startProxy();
     expect((await get(proxy, "/metrics")).status).toBe(200);
     for (const line of [
@@ -43,7 +43,7 @@ describe("/metrics", () => {
   });
 
   it.each(["127.0.0.1", "0.0.0.0", "::"])(
-    "without a token is answered under a loopback name only, listening on %s",
+    "without a token is served only under a loopback name, listening on %s",
     async (listenOn) => {
       await using proxy = await startProxy({ env: { FAREBOX_HOST: listenOn } });
       const { port } = new URL(proxy.url);
@@ -59,7 +59,7 @@ describe("/metrics", () => {
     },
   );
 
-  it("with a token is for its bearer only, from anywhere", async () => {
+  it("with a token is served to its bearer, from anywhere", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_METRICS_TOKEN: "scrape-me-please-1234567890" } });
     for (const lines of [
       [],
@@ -77,7 +77,7 @@ describe("/metrics", () => {
     }
   });
 
-  it("is in Prometheus' text format, with each request and refusal in it", async () => {
+  it("has Prometheus' text format and counts each request and refusal", async () => {
     await using proxy = await startProxy();
     await (await proxy.chat({ max_tokens: 5 })).text();
     await (await proxy.chat({ n: 0 })).text();
@@ -108,7 +108,7 @@ describe("/metrics", () => {
 });
 
 describe("open mode", () => {
-  it("asks no client on this machine for a key", async () => {
+  it("requires no key from clients on this machine", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     for (const lines of [
       [],
@@ -120,7 +120,7 @@ describe("open mode", () => {
     }
   });
 
-  it("asks those that come through a forwarder, and believes no wrong key", async () => {
+  it("requires a key from clients behind a forwarder, and refuses wrong keys", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     for (const name of [
       "Forwarded",
@@ -144,7 +144,7 @@ describe("open mode", () => {
   });
 });
 
-describe("models", () => {
+describe("the list of models", () => {
   interface Model {
     readonly id: string;
     readonly object: string;
@@ -152,7 +152,7 @@ describe("models", () => {
     readonly owned_by: string;
   }
 
-  it("are those of the catalogue that the key may use, in OpenAI's shape", async () => {
+  it("has the models that the key may use, in OpenAI's format", async () => {
     await using proxy = await startProxy();
     const mini = await proxy.addKey("mini", { models: ["gpt-4o-mini", "claude-*"] });
     const listed = async (key: string) =>
@@ -168,7 +168,7 @@ describe("models", () => {
       created: expect.any(Number),
       owned_by: "openai",
     });
-    // The day of the price in force, which a new entry moves.
+    // Day of the price in force, which changes with a new entry.
     expect(all.data.every(({ created }) => created >= Date.parse("2020-01-01T00:00:00Z") / 1000)).toBe(true);
     expect(all.data.every(({ object, created }) => object === "model" && Number.isInteger(created))).toBe(true);
     const few = (await listed(mini)).data.map(({ id }) => id);
@@ -176,7 +176,7 @@ describe("models", () => {
     expect(few.every((id) => id === "gpt-4o-mini" || id.startsWith("claude-"))).toBe(true);
   });
 
-  it("are not whatever name a default price would serve", async () => {
+  it("does not include unknown models that the default price serves", async () => {
     using folder = tempFolder();
     await writeFile(
       join(folder.path, "mine.yaml"),
@@ -188,7 +188,7 @@ describe("models", () => {
     expectRefusal(await get(proxy, "/v1/models/unheard-of", `Authorization: Bearer ${proxy.key}`), 404, "not_found");
   });
 
-  it("are found by id, by alias and by their escaped name", async () => {
+  it("answers for one model by its id, an alias or an escaped name", async () => {
     await using proxy = await startProxy();
     const one = (name: string, key = proxy.key) => get(proxy, `/v1/models/${name}`, `Authorization: Bearer ${key}`);
     for (const name of ["gpt-4o", "gpt-4o-2024-11-20", "gpt%2D4o", "%67pt-4o"]) {

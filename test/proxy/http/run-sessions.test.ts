@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { beginSession } from "../../../src/admin/run-sessions.ts";
-import { revokeKey, rotateKey, updateKey } from "../../../src/admin/keys.ts";
+import { resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from "../../../src/admin/keys.ts";
 import { runBudgetKeptMs, runSessionsMax } from "../../../src/core/keys.ts";
 import { runSessionSchema, type RunSessionJson } from "../../../src/reporting/shapes/figures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -52,7 +52,7 @@ async function refusal(answer: Response | Promise<Response>): Promise<readonly [
 const small = { max_tokens: 5 };
 
 describe("a session", () => {
-  it("acts as its key, tags its requests, and reports their cost at its end", async () => {
+  it("acts as its key, tags its requests, and reports their cost at the end", async () => {
     await using proxy = await startProxy();
     const session = await begin(proxy, { tags: { feature: "search" }, budget_usd: "1" });
     expect(session).toEqual({
@@ -90,7 +90,7 @@ describe("a session", () => {
     expect(await refusal(proxy.chat(small, { key: credential }))).toEqual([401, "This session has ended."]);
   });
 
-  it("has a hard budget of its own in addition to those of its key", async () => {
+  it("has its own hard budget in addition to those of its key", async () => {
     await using proxy = await startProxy();
     const { api_key: key, id } = await begin(proxy, { budget_usd: "0" });
     const [status, message] = await refusal(proxy.chat(small, { key }));
@@ -109,7 +109,7 @@ describe("a session", () => {
     expect(await proxy.metrics()).not.toContain("run_");
   });
 
-  it("never passes its budget under 100 parallel requests", async () => {
+  it("stays within its budget under 100 parallel requests", async () => {
     await using proxy = await startProxy();
     const { api_key: key, id } = await begin(proxy, { budget_usd: "0.005" });
     const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.chat({ max_tokens: 100 }, { key })));
@@ -139,6 +139,9 @@ describe("a session", () => {
     expect((await chat()).status).toBe(429);
     await updateKey(tools, "bob", { limits: { rpm: null } });
     expect((await chat()).status).toBe(200);
+    await suspendKey(tools, "bob");
+    expect(await refusal(chat())).toEqual([401, "This API key is suspended; an administrator can resume it."]);
+    await resumeKey(tools, "bob");
     await revokeKey(tools, "bob");
     expect(await refusal(chat())).toEqual([401, "This API key has been revoked."]);
   });
@@ -158,7 +161,7 @@ describe("a session", () => {
     ]);
   });
 
-  it("expires, and a clock that goes back does not open it again once it was tidied", async () => {
+  it("expires, and stays closed after cleanup even if the clock is set back", async () => {
     const noon = Date.parse("2026-11-20T12:00:00Z");
     const clock = manualClock(noon);
     await using proxy = await startProxy({ clock });
@@ -173,7 +176,7 @@ describe("a session", () => {
     expect((await refusal(me()))[0]).toBe(401);
   });
 
-  it("does not exist for a credential that this ledger did not sign", async () => {
+  it("cannot be used with a credential that this ledger did not sign", async () => {
     await using proxy = await startProxy();
     await using other = await startProxy();
     const session = await begin(proxy);
@@ -188,14 +191,14 @@ describe("a session", () => {
     expect(await proxy.charges()).toEqual([]);
   });
 
-  it("begins no other session, opens no admin API and no dashboard", async () => {
+  it("cannot begin another session or access the admin API or the dashboard", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: "admin-token-of-the-tests-0123456789" } });
     const { api_key: key } = await begin(proxy);
-    // Seen before, and so remembered.
+    // The session has been used before, so it is cached.
     expect((await ask(proxy, "GET", "/v1/farebox/me", key)).status).toBe(200);
     expect(await refusal(ask(proxy, "POST", path, key, {}))).toEqual([
       401,
-      "A session cannot begin another one; send the key itself.",
+      "A session cannot begin another session; send the key itself.",
     ]);
     expect((await ask(proxy, "GET", "/admin/v1/keys", key)).status).toBe(401);
     const signIn = await fetch(`${proxy.url}/dashboard/session`, {
@@ -206,7 +209,7 @@ describe("a session", () => {
     expect(signIn.status).toBe(401);
   });
 
-  it("is shown to its key and to itself alone", async () => {
+  it("is visible only to its key and to itself", async () => {
     await using proxy = await startProxy();
     const bob = await proxy.addKey("bob");
     const one = await begin(proxy);
@@ -219,7 +222,7 @@ describe("a session", () => {
     expect(await sums(proxy, one, proxy.key)).toMatchObject({ state: "open", budget: null, requests: 0, models: [] });
   });
 
-  it("reports what is wrong with a request for one", async () => {
+  it("is refused with the name of an invalid field", async () => {
     await using proxy = await startProxy();
     for (const [body, param] of [
       [{ budget_usd: "-1" }, "budget_usd"],
@@ -243,7 +246,7 @@ describe("a session", () => {
     expect((await ask(proxy, "POST", path, proxy.key)).status).toBe(201);
   });
 
-  it("is refused beyond the most that a key may have open", async () => {
+  it("is refused if the key has the maximum of open sessions", async () => {
     await using proxy = await startProxy();
     const key = (await proxy.serving.keys.find("alice")) as never;
     const wish = { budget_usd: null, tags: {}, expires_in_seconds: 60 };
@@ -251,19 +254,22 @@ describe("a session", () => {
     for (let n = 0; n < runSessionsMax; n++)
       expect(await beginSession(tools, key, wish, null)).toMatchObject({ ok: true });
     const [status, message] = await refusal(ask(proxy, "POST", path, proxy.key, {}));
-    expect([status, message]).toEqual([409, expect.stringContaining("alice has too many sessions: 100 may be open")]);
+    expect([status, message]).toEqual([
+      409,
+      expect.stringContaining("alice has too many sessions: at most 100 may be open"),
+    ]);
   });
 });
 
 describe("the tag of a session", () => {
-  it("is for its credential alone, and cannot be changed", async () => {
+  it("is reserved for its credential and cannot be changed", async () => {
     await using proxy = await startProxy();
     const { id, api_key: key } = await begin(proxy, { tags: { team: "x" } });
     const tagged = (tags: string, init: { key?: string } = {}) =>
       proxy.chat(small, { ...init, headers: { "x-farebox-tag": tags } });
     expect(await refusal(tagged(`session=${id}`))).toEqual([
       400,
-      `the tag session=${id} is for requests with that session's own credential`,
+      `only requests with the credential of session ${id} may have the tag session=${id}`,
     ]);
     for (const tags of ["session=other", "session=run_other", "team=y"])
       expect((await refusal(tagged(tags, { key })))[0]).toBe(400);

@@ -1,8 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { formatUsd } from "../../../src/core/money.ts";
-import { chargeDetailsSchema, chargeListSchema, liveSchema } from "../../../src/reporting/shapes/charges.ts";
+import { formatUsd, usd } from "../../../src/core/money.ts";
+import { readScope } from "../../../src/core/scope.ts";
+import {
+  chargeDetailsSchema,
+  chargeListSchema,
+  liveSchema,
+  refusalCausesSchema,
+} from "../../../src/reporting/shapes/charges.ts";
 import { overviewSchema } from "../../../src/reporting/shapes/figures.ts";
 import { meSchema } from "../../../src/reporting/shapes/keys.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, expectRefusal, head } from "../../support/raw-client.ts";
 
@@ -15,9 +22,10 @@ const schemas = [
   [/\/requests\/live/, liveSchema],
   [/\/charges(\?|$)/, chargeListSchema],
   [/\/charges\//, chargeDetailsSchema],
+  [/\/refusals\/causes/, refusalCausesSchema],
 ] as const;
 
-/** An answer, which is as its schema says. */
+/** Reads an answer and checks it against its schema. */
 const read = async (proxy: RunningProxy, target: string, key?: string) => {
   const answer = await get(proxy, target, key);
   expect(answer, answer.body).toMatchObject({
@@ -31,14 +39,24 @@ const read = async (proxy: RunningProxy, target: string, key?: string) => {
   return json;
 };
 
+/** Sets a daily budget for a scope of any form. */
+async function setBudget({ serving: { keys, ledger } }: RunningProxy, text: string, limit: string): Promise<void> {
+  const all = await keys.list();
+  const withIds = text.replace(/\bkey:(\w+)/, (_, name) => `key:${all.find((key) => key.name === name)?.id}`);
+  const read = readScope(withIds);
+  if (!read.ok) throw new Error(read.fault);
+  const budget = { scope: read.scope, period: "1d", mode: "hard", limit: usd(limit), warnPercent: null } as const;
+  await ledger.setBudget(budget, Date.now());
+}
+
 interface Page {
   readonly charges: readonly { readonly request_id: string; readonly key: string; readonly model: string }[];
   readonly next: string | null;
 }
 
 describe("GET /v1/farebox/me", () => {
-  it("shows a key itself and every budget that applies to it, and no other", async () => {
-    await using proxy = await startProxy();
+  it("with FAREBOX_OWN_VIEW=all shows the key and exactly the budgets that apply to it", async () => {
+    await using proxy = await startProxy({ env: { FAREBOX_OWN_VIEW: "all" } });
     const bob = await proxy.addKey("bob", { team: "red", models: ["gpt-4o*"], limits: { rpm: 10, parallel: 2 } });
     await proxy.addKey("carol", { team: "red" });
     await proxy.budget("all", "60", "1mo");
@@ -52,6 +70,10 @@ describe("GET /v1/farebox/me", () => {
         name: "bob",
         team: "red",
         models: ["gpt-4o*"],
+        labels: {},
+        tags: {},
+        user: null,
+        requires: [],
         expires_at: null,
       },
       limits: {
@@ -68,9 +90,13 @@ describe("GET /v1/farebox/me", () => {
       ].map(([scope, key, period, mode, limit]) => ({
         scope,
         key,
+        subject: key === null ? null : `key=${key}`,
         period,
         mode,
         limit_usd: limit,
+        raised_usd: "0.00",
+        raised_until: null,
+        raises: [],
         spent_usd: "0.00",
         held_usd: "0.00",
         remaining_usd: limit,
@@ -78,6 +104,8 @@ describe("GET /v1/farebox/me", () => {
         starts_at: expect.stringMatching(/T00:00:00\.000Z$/),
         resets_at: expect.stringMatching(/T00:00:00\.000Z$/),
       })),
+      blocked: [],
+      raise_requests: [],
     });
     await (await proxy.chat({ max_tokens: 20 }, { key: bob })).text();
     const [charge] = await proxy.charges();
@@ -93,7 +121,90 @@ describe("GET /v1/farebox/me", () => {
     });
   });
 
-  it("needs a key that opens, and takes no query", async () => {
+  it("shows the amounts of the key's own budgets, and of shared ones only that they block it", async () => {
+    await using proxy = await startProxy();
+    const bob = await proxy.addKey("bob", { team: "red" });
+    await proxy.budget("each-key:red", "5", "1d");
+    await proxy.budget("key:bob", "0.000001", "1mo", "soft");
+    await proxy.budget("all", "60", "1mo");
+    await proxy.budget("team:red", "0.01", "1w", "soft");
+    const own = [{ scope: "each-key:red", key: "bob", limit_usd: "5.00" }, { scope: "key:bob" }];
+    expect(await read(proxy, "/v1/farebox/me", bob)).toMatchObject({ budgets: own, blocked: [] });
+    await (await proxy.chat({ max_tokens: 20 }, { key: bob })).text();
+    const [charge] = await proxy.charges();
+    await proxy.budget("all", formatUsd(charge?.cost ?? (0n as never)), "1mo");
+    const resets_at = expect.stringMatching(/-01T00:00:00\.000Z$/) as string;
+    expect(await read(proxy, "/v1/farebox/me", bob)).toMatchObject({
+      budgets: own,
+      blocked: [{ scope: "all", period: "1mo", resets_at }],
+    });
+  });
+
+  it("names a budget that refused the key in the last 15 minutes, with today's number of refusals", async () => {
+    let now = Date.parse("2026-11-20T12:00:00Z");
+    await using proxy = await startProxy({ clock: { ...systemClock(), now: () => now } });
+    const [bob, carol] = [await proxy.addKey("bob", { team: "red" }), await proxy.addKey("carol", { team: "red" })];
+    await proxy.budget("team:red", "0.01", "1d");
+    await proxy.budget("key:bob", "5", "1mo");
+    for (const key of [bob, bob, carol]) expect((await proxy.chat({ max_tokens: 4000 }, { key })).status).toBe(402);
+    await proxy.serving.recorder.flush();
+    const blocked = { scope: "team:red", period: "1d", resets_at: "2026-11-21T00:00:00.000Z" };
+    expect(await read(proxy, "/v1/farebox/me", bob)).toMatchObject({ blocked: [{ ...blocked, refused_today: 2 }] });
+    expect(await read(proxy, "/v1/farebox/me", carol)).toMatchObject({ blocked: [{ ...blocked, refused_today: 1 }] });
+    const { causes, ...rest } = (await read(proxy, "/v1/farebox/refusals/causes?since=1d", bob)) as {
+      readonly causes: readonly object[];
+    };
+    const cause = { key: "bob", code: "budget_exceeded", scope: "team:red", period: "1d", subject: null, model: null };
+    expect([causes, rest]).toMatchObject([[{ ...cause, count: 2 }], { total: 1, examined_to: null }]);
+    const dave = await proxy.addKey("dave", { team: "red" });
+    expect(await read(proxy, "/v1/farebox/me", dave)).toMatchObject({ blocked: [] });
+    now += 15 * 60_000 + 1;
+    expect(await read(proxy, "/v1/farebox/me", bob)).toMatchObject({ blocked: [] });
+  });
+
+  it("shows the key's windows by user and session, and of shared budgets only windows that refused it", async () => {
+    await using proxy = await startProxy();
+    const [bob, carol] = [await proxy.addKey("bob", { team: "red" }), await proxy.addKey("carol", { team: "red" })];
+    for (const [scope, limit] of [
+      ["each-key each-user", "5"],
+      ["team:red each-user", "0.01"],
+      ["key:bob model:gpt-4o*", "7"],
+      ["key:carol each-tag:session", "6"],
+    ] as const)
+      await setBudget(proxy, scope, limit);
+    const chat = async (key: string, user: string, max_tokens: number) => {
+      const answer = await proxy.chat({ user, max_tokens }, { key });
+      const body = (await answer.json()) as { readonly error?: object };
+      if (body.error !== undefined) refusals.push(body.error);
+      return answer.status;
+    };
+    const refusals: object[] = [];
+    expect([await chat(bob, "u 1", 20), await chat(carol, "u2", 20), await chat(bob, "u3", 4000)]).toEqual([
+      200, 200, 402,
+    ]);
+    const message = /^The daily budget that each user of team red has for itself \(team:red each-user\) cannot pay/;
+    expect(refusals).toMatchObject([
+      { message: expect.stringMatching(message), metadata: { scope: "team:red each-user", subject: "user=u3" } },
+    ]);
+    await proxy.charges();
+    await proxy.serving.recorder.flush();
+    const me = (await read(proxy, "/v1/farebox/me", bob)) as {
+      readonly budgets: readonly { readonly scope: string; readonly key: string; readonly subject: string }[];
+      readonly blocked: readonly object[];
+    };
+    expect(me.budgets.map(({ scope, key, subject }) => [scope, key, subject])).toEqual([
+      ["each-key each-user", "bob", "key=bob user=u%201"],
+      ["each-key each-user", "bob", "key=bob user=u3"],
+      ["key:bob model:gpt-4o*", null, null],
+    ]);
+    expect(me.blocked).toMatchObject([{ scope: "team:red each-user", subject: "user=u3", refused_today: 1 }]);
+    expect(await read(proxy, "/v1/farebox/me", carol)).toMatchObject({
+      budgets: [{ subject: "key=carol user=u2" }, { scope: "key:carol each-tag:session", subject: "no tag:session" }],
+      blocked: [],
+    });
+  });
+
+  it("requires a valid key and accepts no query", async () => {
     await using proxy = await startProxy();
     for (const path of ["/v1/farebox/me", "/v1/farebox/charges", "/v1/farebox/charges/x"]) {
       expectRefusal(await get(proxy, path, null), 401, "invalid_api_key");
@@ -104,7 +215,7 @@ describe("GET /v1/farebox/me", () => {
     expectRefusal(await get(proxy, "/v1/farebox/me", proxy.key, "POST"), 404, "not_found");
   });
 
-  it("without a key, where none is required, shows the budgets that apply to everything", async () => {
+  it("without a key in open mode shows the budgets that apply to every request", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     await proxy.budget("all", "1");
     await proxy.budget("each-key", "1");
@@ -115,12 +226,16 @@ describe("GET /v1/farebox/me", () => {
     });
     await (await proxy.chat({ max_tokens: 5 })).text();
     await proxy.charges();
-    expect(JSON.parse((await get(proxy, "/v1/farebox/charges", null)).body)).toEqual({ charges: [], next: null });
+    expect(JSON.parse((await get(proxy, "/v1/farebox/charges", null)).body)).toEqual({
+      charges: [],
+      next: null,
+      examined_to: null,
+    });
   });
 });
 
 describe("GET /v1/farebox/charges", () => {
-  it("pages through a key's own charges only, newest first, by model, state and time", async () => {
+  it("has only the key's own charges, newest first, in pages and by model, state and time", async () => {
     await using proxy = await startProxy();
     const bob = await proxy.addKey("bob");
     for (const model of ["gpt-4o", "gpt-4o-mini", "gpt-4o"]) {
@@ -183,7 +298,7 @@ describe("GET /v1/farebox/charges", () => {
   });
 });
 
-it.each(["/v1/farebox/overview", "/v1/farebox/requests/live"])("GET %s answers as the admin API does", async (path) => {
+it.each(["/v1/farebox/overview", "/v1/farebox/requests/live"])("GET %s has the admin API's format", async (path) => {
   await using proxy = await startProxy();
   await (await proxy.chat({ max_tokens: 5 })).text();
   await proxy.charges();
@@ -192,8 +307,8 @@ it.each(["/v1/farebox/overview", "/v1/farebox/requests/live"])("GET %s answers a
   );
 });
 
-describe("a 402", () => {
-  it("says to a member of a team which budget it is that blocks, in the same figures as its standing", async () => {
+describe("a 402 answer", () => {
+  it("names the budget that blocks, with the same figures as /v1/farebox/me", async () => {
     await using proxy = await startProxy();
     const bob = await proxy.addKey("bob", { team: "red" });
     await proxy.budget("all", "60", "1mo");
@@ -203,9 +318,10 @@ describe("a 402", () => {
     const { error } = (await answer.json()) as { error: { message: string; metadata: Record<string, string> } };
     const { budgets } = (await read(proxy, "/v1/farebox/me", bob)) as { budgets: Record<string, string>[] };
     const own = budgets.find(({ scope }) => scope === "each-key:red") ?? {};
-    const { scope, period, limit_usd, spent_usd, held_usd, resets_at } = own;
+    const { scope, subject, period, limit_usd, spent_usd, held_usd, resets_at } = own;
     expect(error.metadata).toEqual({
       scope,
+      subject,
       period,
       limit_usd,
       spent_usd,
@@ -217,7 +333,7 @@ describe("a 402", () => {
     expect(error.message).toMatch(
       /^The budget that each key of team red has for itself \(each-key:red, 0\.0001 USD a day\) has 0\.0001 USD left/,
     );
-    // Others of the company are not in its way.
+    // The budget does not block keys outside the team.
     expect((await proxy.chat({ max_tokens: 500 })).status).toBe(200);
   });
 });

@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { startProxy } from "../../support/running-proxy.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 
-/** Each takes about as long as a scrape, so that one which waited for all of them would be the last by far. */
+/** Each verification takes about as long as a scrape, so a scrape that waits for all of them would end last. */
 const verifications = 300;
 
-it("a scrape does not wait for the reports and verifications that were asked for before it", async () => {
+it("a scrape does not wait for verifications that started before it", async () => {
   await using proxy = await startProxy({ threads: true });
   await (await proxy.chat({ max_tokens: 20 })).text();
   await proxy.charges();

@@ -8,7 +8,7 @@ import { readPage, valueOf, type ReadFamily } from "../../support/metrics-page.t
 
 type Row = readonly [type: string, ...labels: string[]];
 
-/** The contract's table, name by name. */
+/** Metrics of the contract by name. */
 const contract: Readonly<Record<string, Row>> = {
   farebox_requests_total: ["counter", "route", "model", "status", "stream"],
   farebox_cost_usd_total: ["counter", "model", "group", "source"],
@@ -37,10 +37,12 @@ const contract: Readonly<Record<string, Row>> = {
   farebox_build_info: ["gauge", "version"],
 };
 
-/** Metrics shown beyond the contract. */
+/** Metrics in addition to the contract. */
 const additions: Readonly<Record<string, Row>> = {
+  farebox_key_refusals_total: ["counter", "key", "code"],
   farebox_admin_failures_total: ["counter", "reason"],
   farebox_stream_bursts_total: ["counter", "model"],
+  farebox_spans_total: ["counter", "result"],
   farebox_unknown_fields_total: ["counter", "route", "field"],
   farebox_client_retries_total: ["counter", "model"],
   farebox_cost_in_doubt_usd_total: ["counter", "reason"],
@@ -92,7 +94,7 @@ function tableOf(families: ReadonlyMap<string, ReadFamily>): Record<string, Row>
   const rows = [...families]
     .filter(([name]) => !isOfNode(name))
     .map(([name, { type, samples }]) => {
-      // Models whose tasks have ended are known by then only.
+      // A model appears here only after one of its tasks has ended.
       if (samples.length === 0 && name === "farebox_tasks_total") return [name, [type, "model", "status"]] as const;
       const labelSets = new Set(
         samples.map(({ labels }) =>
@@ -107,7 +109,7 @@ function tableOf(families: ReadonlyMap<string, ReadFamily>): Record<string, Row>
   return Object.fromEntries(rows) as Record<string, Row>;
 }
 
-it("a scrape has the contract's metrics, each with its type and labels, and the additions that are documented", async () => {
+it("a scrape has exactly the documented metrics, with their types and labels, and units in their help", async () => {
   await using proxy = await proxyWithEverything();
   const families = readPage(await proxy.metrics());
   expect(tableOf(families)).toEqual({ ...contract, ...additions });
@@ -123,7 +125,7 @@ it("docs/metrics.md has every metric with its type and labels, and no other", as
   const rows = [...document.matchAll(/^\| (`farebox_[^|]*) \| (\w+) \|([^|]*)\|/gm)];
   const documented = rows.flatMap(([, names = "", type = "", labels = ""]) =>
     [...names.matchAll(/`(\w+)`/g)].map(([, name = ""]) => {
-      // What is in parentheses behind a label are its values.
+      // Parentheses after a label contain its values.
       const own = [...labels.replace(/\([^)]*\)/g, "").matchAll(/\w+/g)].map(([label]) => label);
       return [name, [type, ...own]] as const;
     }),
@@ -132,7 +134,7 @@ it("docs/metrics.md has every metric with its type and labels, and no other", as
   expect(Object.keys(genAi).filter((name) => !document.includes(`| \`${name}\` |`))).toEqual([]);
 });
 
-it("OpenTelemetry's names are added where they are enabled, in its buckets", async () => {
+it("OpenTelemetry metrics are added if they are enabled, with their buckets", async () => {
   await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
   await (await proxy.chat(chatWith("status:500"))).text();
   const families = readPage(await proxy.metrics());
@@ -155,16 +157,16 @@ it("OpenTelemetry's names are added where they are enabled, in its buckets", asy
     value: "1",
     labels: common,
   });
-  const ended =
+  const durations =
     families.get("gen_ai_client_operation_duration_seconds")?.samples.filter(({ name }) => name.endsWith("_count")) ??
     [];
-  expect(ended.map(({ labels, value }) => [labels["gen_ai_request_model"], labels["error_type"], value])).toEqual([
+  expect(durations.map(({ labels, value }) => [labels["gen_ai_request_model"], labels["error_type"], value])).toEqual([
     ["gpt-4o", "", "2"],
     ["", "500", "1"],
   ]);
 });
 
-it("OpenTelemetry's bounds are among those that its conventions advise", async () => {
+it("OpenTelemetry buckets have bounds that the conventions advise", async () => {
   await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
   const families = readPage(await proxy.metrics());
   const doubling = Array.from({ length: 14 }, (_, step) => 0.01 * 2 ** step);
@@ -183,7 +185,7 @@ it("OpenTelemetry's bounds are among those that its conventions advise", async (
   }
 });
 
-it("series start at 0 when a key and a model are first admitted", async () => {
+it("the series of a key and a model start at 0 with their first request", async () => {
   await using proxy = await proxyWithEverything();
   const families = readPage(await proxy.metrics());
   const zero = (name: string, labels: Record<string, string>) =>
@@ -204,9 +206,9 @@ it("refusals of every code start at 0 with the process", async () => {
   expect(counted.map(({ labels, value }) => [labels["code"], value])).toEqual(refusalCodes.map((code) => [code, "0"]));
 });
 
-it("OpenMetrics has the last request of each bucket; the plain text has none", async () => {
+it("an OpenMetrics scrape has the id of the last request in each bucket, and a plain-text scrape has none", async () => {
   await using proxy = await proxyWithEverything();
-  // Once all is settled: a settlement between the two scrapes would be in the second alone.
+  // Everything has settled, so that both scrapes see the same charges.
   const ids = (await proxy.charges()).map(({ id }) => id);
   const response = await openMetrics(proxy);
   expect(response.headers.get("content-type")).toBe("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -221,12 +223,12 @@ it("OpenMetrics has the last request of each bucket; the plain text has none", a
   for (const id of seen) expect(ids).toContain(id);
   const plain = await proxy.metrics();
   expect(plain).not.toContain("request_id");
-  // A counter's family has no _total in OpenMetrics, its samples do; otherwise the pages have the same series. Not Node's
-  // own: they say what the process has collected and holds open at that moment.
+  // In OpenMetrics only the samples of a counter end in _total. Otherwise both pages have the same series, except for
+  // Node's own, which vary over time.
   const series = (page: ReturnType<typeof readPage>) =>
     [...page.values()].flatMap(({ samples }) =>
       samples
-        // The first scrape is in the second's counts.
+        // The second scrape counts the first one.
         .filter(({ name, labels }) => !name.startsWith("nodejs_") && labels["route"] !== "/metrics")
         .map(({ name, labels }) => `${name} ${JSON.stringify(labels)}`),
     );
@@ -239,7 +241,7 @@ it.each([
   ["*/*", "text/plain"],
   ["application/openmetrics-text;q=0, text/plain", "text/plain"],
   ["application/openmetrics-text", "application/openmetrics-text"],
-])("to %s it answers %s", async (accept, type) => {
+])("a scrape that accepts %s gets %s", async (accept, type) => {
   await using proxy = await proxyWithEverything();
   const response = await fetch(`${proxy.url}/metrics`, { headers: { accept } });
   expect(response.headers.get("content-type")).toContain(type);

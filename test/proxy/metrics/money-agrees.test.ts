@@ -16,7 +16,7 @@ import { temporaryFolder } from "../../support/farebox-process.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { readPage, valueOf, type ReadFamily } from "../../support/metrics-page.ts";
 
-/** A model whose answers cost a cent at least. */
+/** A model whose answers cost at least a cent. */
 const penny = `provider: example
 models:
   penny-1:
@@ -32,7 +32,7 @@ models:
         minimum: { tokens: 0, usd: "0.01" }
 `;
 
-/** Requests by key: a scenario of the sandbox and members of the body. */
+/** Requests: key, scenario of the sandbox, and fields of the body. */
 const traffic: readonly (readonly [key: string, scenario: string, more?: object])[] = [
   ["alice", "prompt:1000+tokens:100"],
   ["alice", "prompt:777+tokens:13+cached:123", { model: "gpt-4.1-nano" }],
@@ -58,12 +58,12 @@ let proxy: RunningProxy;
 let commands: Harness;
 let admin: string;
 let keys: Record<string, string>;
-/** Before anything was corrected: what the counters can know. */
+/** Posted charges before any correction, as counters see them. */
 let posted: readonly Charge[];
-/** The page of then. */
+/** Metrics page before any correction. */
 let counters: ReadonlyMap<string, ReadFamily>;
 let gauges: ReadonlyMap<string, ReadFamily>;
-/** With the corrections: what the ledger says in the end. */
+/** Charges with corrections, as the ledger has them at the end. */
 let charges: readonly Charge[];
 let nameOf: (id: string) => string | null;
 
@@ -72,14 +72,14 @@ beforeAll(async () => {
   const pricing = join(folder.path, "pricing");
   await mkdir(pricing);
   await writeFile(join(pricing, "penny.yaml"), penny);
-  // Timers run; what time it is stays, so that no hour, day or week ends in between.
+  // Timers run, but the time of day stands still, so that no hour, day or week ends meanwhile.
   const noon = Date.parse("2026-11-20T12:00:00Z");
   const clock = { ...systemClock(), now: () => noon };
   proxy = everything.use(
     await startProxy({
       clock,
       sandbox: { prices: { "penny-1": { input: "1.000001", output: "4", minimumUsd: "0.01" } } },
-      env: { FAREBOX_PRICING: pricing, FAREBOX_TIME_ZONE: "Europe/Berlin" },
+      env: { FAREBOX_PRICING: pricing, FAREBOX_TIME_ZONE: "Europe/Berlin", FAREBOX_OWN_VIEW: "all" },
     }),
   );
   commands = everything.use(harness());
@@ -122,7 +122,10 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-/** A charge with doubts that no request of this process made: it is in the ledger alone, not in the counters. */
+/**
+ * Posts a charge with doubts that no request of this process made, so that it is in the ledger but not in the
+ * counters.
+ */
 async function postDoubted(at: number): Promise<void> {
   const { ledger } = proxy.serving;
   const [cost, caller] = [usd("0.012345678901"), { key: posted[0]?.key ?? "", team: posted[0]?.team ?? null }];
@@ -145,7 +148,7 @@ async function postDoubted(at: number): Promise<void> {
 
 type Grouped = ReadonlyMap<string, PicoUsd>;
 
-/** Sums of what is not null, by a text. */
+/** Sums amounts by name; null counts as 0. */
 function sumsBy<T>(all: Iterable<T>, nameOf: (one: T) => string, amountOf: (one: T) => PicoUsd | null): Grouped {
   const sums = new Map<string, PicoUsd>();
   for (const one of all) sums.set(nameOf(one), sum([sums.get(nameOf(one)) ?? usd("0"), amountOf(one) ?? usd("0")]));
@@ -162,7 +165,7 @@ const exactly = (text: unknown) => {
   return amount;
 };
 
-/** A metric's sums by some of its labels, exactly as the page says; what stands at 0 is left out. */
+/** Sums a metric exactly by some of its labels, without sums of 0. */
 function sumsOf(page: ReadonlyMap<string, ReadFamily>, name: string, ...labels: string[]): Grouped {
   const samples = page.get(name)?.samples ?? [];
   const sums = sumsBy(
@@ -176,19 +179,19 @@ function sumsOf(page: ReadonlyMap<string, ReadFamily>, name: string, ...labels: 
 const withoutZero = (sums: Grouped) => new Map([...sums].filter(([, amount]) => amount !== 0n));
 const modelLabel = (model: string) => (model === "mystery-1" ? "other" : model);
 
-it("the traffic has every source, a minimum, an overage, a charge without a price, a void one and corrections", () => {
+it("the test's traffic has every source, a minimum, an overage, and unpriced, voided and corrected charges", () => {
   expect(new Set(posted.map(({ source }) => source))).toEqual(new Set(["reported", "counted", "partial", "assumed"]));
   expect(posted.some(({ minimumApplied }) => minimumApplied)).toBe(true);
   expect(posted.some(({ overage }) => overage > 0n)).toBe(true);
   expect(posted.filter(({ cost }) => cost === null).map(({ model }) => model)).toEqual(["mystery-1"]);
   expect(charges.filter(({ state }) => state === "voided")).toHaveLength(1);
   expect(charges.filter(({ adjusts }) => adjusts !== null)).toHaveLength(3);
-  // A sum that a float of whole dollars and cents would lose.
+  // The sum has digits below a micro-dollar, which rounding would lose.
   expect(total(charges) % 1_000_000n).not.toBe(0n);
 });
 
 describe("Prometheus", () => {
-  it("counts by model and by key what was posted, to the pico-dollar", () => {
+  it("counts posted amounts by model and by key, to the pico-dollar", () => {
     const byModel = (amountOf: (charge: Charge) => PicoUsd | null) =>
       withoutZero(
         sumsBy(posted, ({ model, group, source }) => `${modelLabel(model)} ${group ?? ""} ${source}`, amountOf),
@@ -214,7 +217,7 @@ describe("Prometheus", () => {
     }
   });
 
-  it("counts what is in doubt under each of its doubts", () => {
+  it("counts amounts in doubt under each of their doubts", () => {
     const each = posted.flatMap(({ doubts: of, cost }) => of.map((doubt) => ({ doubt, cost })));
     expect(sumsOf(counters, "farebox_cost_in_doubt_usd_total", "reason")).toEqual(
       withoutZero(
@@ -230,7 +233,7 @@ describe("Prometheus", () => {
     ]);
   });
 
-  it("has each amount as the float that is nearest to it, from which the amount can be read again", () => {
+  it("has each amount as the nearest float, from which the exact amount can be recovered", () => {
     const amounts = [...gauges.values(), ...counters.values()].flatMap(({ samples }) =>
       samples.filter(({ name }) => /^farebox_(?!balance).*_usd/.test(name)),
     );
@@ -241,7 +244,7 @@ describe("Prometheus", () => {
     }
   });
 
-  it("has the ledger's spend and budgets, corrections included", async () => {
+  it("has the ledger's spend and budgets, including corrections", async () => {
     const byTeam = sumsBy(charges, ({ team }) => team ?? "", costOf);
     for (const period of ["day", "month"]) {
       for (const [team, amount] of byTeam)
@@ -265,7 +268,7 @@ describe("Prometheus", () => {
     }
   });
 
-  it("is the ledger's total less what was corrected", () => {
+  it("has counters that equal the charges of this process without corrections", () => {
     const counted = sum([...sumsOf(counters, "farebox_cost_usd_total", "model").values()]);
     expect(counted).toBe(total(charges.filter(({ id, adjusts }) => adjusts === null && id !== doubted)));
     expect(sumsOf(gauges, "farebox_cost_usd_total", "model")).toEqual(
@@ -285,7 +288,7 @@ interface Report {
   };
 }
 
-/** The value of a dimension of a charge; the charges are all of one hour. */
+/** Value of each dimension of a charge; all charges are of one hour. */
 const dimensions: Readonly<Record<string, (charge: Charge) => string | null>> = {
   key: ({ key }) => nameOf(key),
   team: ({ team }) => team,
@@ -296,43 +299,46 @@ const dimensions: Readonly<Record<string, (charge: Charge) => string | null>> = 
   "tag:project": ({ tags }) => tags["project"] ?? null,
 };
 
-describe.each([...Object.keys(dimensions), "key,model", "team,day,group", "tag:project,key"])("by %s", (by) => {
-  const label = (value: string | null | undefined) => value ?? "none";
-  const ofCharge = (charge: Charge) =>
-    by
-      .split(",")
-      .map((name) => label(dimensions[name]?.(charge)))
-      .join(" ");
-  const agrees = ({ rows, total: all }: Report) => {
-    const counted = charges.filter(({ state }) => state === "posted");
-    const groups = sumsBy(counted, ofCharge, costOf);
-    const lists = sumsBy(counted, ofCharge, ({ listCost }) => listCost);
-    const ofRow = (row: Report["rows"][number]) =>
+describe.each([...Object.keys(dimensions), "key,model", "team,day,group", "tag:project,key"])(
+  "the ledger's charges by %s",
+  (by) => {
+    const label = (value: string | null | undefined) => value ?? "none";
+    const ofCharge = (charge: Charge) =>
       by
         .split(",")
-        .map((name) => label(row[name]))
+        .map((name) => label(dimensions[name]?.(charge)))
         .join(" ");
-    expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_usd"]))).toEqual(groups);
-    expect(sumsBy(rows, ofRow, (row) => exactly(row["list_cost_usd"]))).toEqual(lists);
-    expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_in_doubt_usd"]))).toEqual(
-      sumsBy(counted, ofCharge, inDoubtOf),
-    );
-    expect(exactly(all.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
-    expect(exactly(all.cost_usd)).toBe(total(charges));
-    expect(sum(Object.values(all.by_source).map(({ cost_usd }) => exactly(cost_usd)))).toBe(total(charges));
-    expect(all.requests).toBe(posted.length + 1);
-  };
+    const agrees = ({ rows, total: all }: Report) => {
+      const counted = charges.filter(({ state }) => state === "posted");
+      const groups = sumsBy(counted, ofCharge, costOf);
+      const lists = sumsBy(counted, ofCharge, ({ listCost }) => listCost);
+      const ofRow = (row: Report["rows"][number]) =>
+        by
+          .split(",")
+          .map((name) => label(row[name]))
+          .join(" ");
+      expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_usd"]))).toEqual(groups);
+      expect(sumsBy(rows, ofRow, (row) => exactly(row["list_cost_usd"]))).toEqual(lists);
+      expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_in_doubt_usd"]))).toEqual(
+        sumsBy(counted, ofCharge, inDoubtOf),
+      );
+      expect(exactly(all.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
+      expect(exactly(all.cost_usd)).toBe(total(charges));
+      expect(sum(Object.values(all.by_source).map(({ cost_usd }) => exactly(cost_usd)))).toBe(total(charges));
+      expect(all.requests).toBe(posted.length + 1);
+    };
 
-  it("the report says the same", async () => agrees(await commands.json<Report>("report", "--by", by, ...span)));
+    it("equal the report", async () => agrees(await commands.json<Report>("report", "--by", by, ...span)));
 
-  it("and the admin API's usage", async () => {
-    const answer = await askAdmin(proxy.url, "GET", `/usage?by=${by}&since=${from}&until=${until}`, { token: admin });
-    expect(answer.status, answer.text).toBe(200);
-    agrees(answer.json);
-  });
-});
+    it("equal the admin API's usage", async () => {
+      const answer = await askAdmin(proxy.url, "GET", `/usage?by=${by}&since=${from}&until=${until}`, { token: admin });
+      expect(answer.status, answer.text).toBe(200);
+      agrees(answer.json);
+    });
+  },
+);
 
-describe("row by row", () => {
+describe("the ledger's charges row by row", () => {
   type Row = Readonly<Record<string, string | null>>;
   const agrees = (rows: readonly Row[], of: readonly Charge[] = charges) => {
     const costs = new Map(of.map(({ id, cost }) => [id, cost === null ? null : formatUsd(cost)]));
@@ -343,9 +349,11 @@ describe("row by row", () => {
     expect(new Map(rows.map((row) => [row["request_id"] ?? "", row["cost_in_doubt_usd"]]))).toEqual(inDoubt);
   };
 
-  it("charges", async () => agrees((await commands.json<{ charges: Row[] }>("charges", "--limit", "1000")).charges));
-  it("export --format csv", async () => agrees(csvRecords((await commands.run("export", ...span)).stdout).records));
-  it("export --format jsonl", async () => {
+  it("equal farebox charges", async () =>
+    agrees((await commands.json<{ charges: Row[] }>("charges", "--limit", "1000")).charges));
+  it("equal export --format csv", async () =>
+    agrees(csvRecords((await commands.run("export", ...span)).stdout).records));
+  it("equal export --format jsonl", async () => {
     const { stdout } = await commands.run("export", "--format", "jsonl", ...span);
     agrees(
       stdout
@@ -354,13 +362,13 @@ describe("row by row", () => {
         .map((line) => JSON.parse(line) as Row),
     );
   });
-  it("the admin API", async () => {
+  it("equal the admin API's charges", async () => {
     agrees(
       ((await askAdmin(proxy.url, "GET", "/charges?limit=1000", { token: admin })).json as { charges: Row[] }).charges,
     );
   });
 
-  it("a key's own charges and its standing", async () => {
+  it("equal a key's own charges and the spent amounts of its budgets", async () => {
     for (const [name, text] of Object.entries(keys)) {
       const read = async (path: string) =>
         (await fetch(`${proxy.url}${path}`, { headers: { authorization: `Bearer ${text}` } })).json();
@@ -373,7 +381,7 @@ describe("row by row", () => {
   });
 });
 
-it("the overview has what is in doubt", async () => {
+it("the overview has the amount in doubt", async () => {
   expect(sum(charges.map(inDoubtOf))).toBeGreaterThan(0n);
   interface Overview {
     readonly span: { readonly cost_in_doubt_usd: string };
@@ -387,9 +395,9 @@ it("the overview has what is in doubt", async () => {
   expect(exactly(((await own.json()) as Overview).span.cost_in_doubt_usd)).toBe(sum(ofAlice.map(inDoubtOf)));
 });
 
-it("FOCUS: billed cost by key", async () => {
+it("the FOCUS export has the billed cost of each key", async () => {
   const { stdout, stderr } = await commands.run("export", "--format", "focus", ...span);
-  expect(stderr).toContain("1 request without a price left out");
+  expect(stderr).toContain("left out 1 request without a price");
   const { records } = csvRecords(stdout);
   const byKey = sumsBy(
     records,
@@ -405,7 +413,7 @@ it("FOCUS: billed cost by key", async () => {
   );
 });
 
-it("the gateway's own bill, wherever it reported one", () => {
+it("reported charges equal the gateway's bill", () => {
   const bills = new Map(proxy.sandbox.ledger.map(({ requestId, cost }) => [requestId, cost]));
   const reported = posted.filter(({ source, cost }) => source === "reported" && cost !== null);
   expect(reported.length).toBeGreaterThan(6);

@@ -10,7 +10,7 @@ import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
 
 const ledgers = oldLedgers.filter(({ engine }) => engine === "sqlite");
 
-/** Every column and index of a ledger, in whatever order they were added. */
+/** Returns every column and index of a ledger, independent of the order in which they were added. */
 function partsOf(path: string): unknown[] {
   const db = new Database(path, { readonly: true });
   const sql = `select type, name, coalesce((select group_concat(name || type, ',' order by name) from pragma_table_info(schema.name)), '') as columns
@@ -20,7 +20,7 @@ function partsOf(path: string): unknown[] {
   return parts;
 }
 
-/** Those of a new ledger. */
+/** Returns the columns and indexes of a new ledger. */
 function newParts(): unknown[] {
   using folder = tempFolder();
   createPrivateFile(folder.database);
@@ -31,7 +31,7 @@ function newParts(): unknown[] {
 }
 
 it.each(ledgers)(
-  "the ledger $name is upgraded: it verifies, reports the same and takes new requests",
+  "an upgrade of the ledger $name keeps its reports, verifies, and accepts new requests",
   { timeout: 60_000 },
   async (ledger) => {
     using folder = tempFolder();
@@ -40,20 +40,20 @@ it.each(ledgers)(
     expect(db.pragma("user_version", { simple: true })).toBe(ledger.schema);
     db.close();
     await expectUpgrade(ledger, folder.database, knownSchema());
-    // It is made of the same parts as a new one.
+    // It has the same parts as a new ledger.
     expect(partsOf(folder.database)).toEqual(newParts());
   },
 );
 
 it(
-  "a ledger of this version that an early commit left without a part gets it, after a backup",
+  "an upgrade adds a column or index that a ledger of the current schema version lacks, after a backup",
   { timeout: 60_000 },
   async () => {
     using folder = tempFolder();
     const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
     const db = new Database(folder.database);
     db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
-    // As programs upgraded it that knew nothing of the gap below its version.
+    // Applies only later migrations, as programs did that did not notice the missing part.
     for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
     db.pragma(`user_version = ${knownSchema()}`);
     db.close();
@@ -61,7 +61,7 @@ it(
     cli.env = { FAREBOX_DATABASE: folder.database };
     const { stdout } = await cli.run("db", "migrate");
     expect(stdout).toContain(
-      `upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nas it was before: `,
+      `upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nbackup from before the migration: `,
     );
     expect(partsOf(folder.database)).toEqual(newParts());
     expect(await cli.json("verify")).toMatchObject({ differences: [] });

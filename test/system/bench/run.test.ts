@@ -16,7 +16,7 @@ interface Report {
   }[];
 }
 
-it("checks every answer and the ledger, and measures each target in each round", async () => {
+it("the benchmark checks every answer and the ledger, and measures each target in each round", async () => {
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
     const json = join(folder, "figures.json");
@@ -53,9 +53,9 @@ it("checks every answer and the ledger, and measures each target in each round",
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-});
+}, 240_000);
 
-it("measures the installed programs, and says how to install the others", async () => {
+it("the benchmark measures the installed programs, and prints how to install the others", async () => {
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
     const { stdout } = await run(
@@ -72,15 +72,18 @@ it("measures the installed programs, and says how to install the others", async 
       "--others",
       folder,
     );
-    expect(stdout).toContain("portkey is left out, because it is not installed: mkdir -p bench/.others/portkey");
-    expect(stdout).toContain("litellm is left out, because it is not installed: python3 -m venv");
-    expect(stdout).toMatch(/\nfarebox .* \d+ +\d+-\d+\n/);
+    expect(stdout).toContain(
+      "portkey is not measured, because it is not installed. To install it: mkdir -p bench/.others/portkey",
+    );
+    expect(stdout).toContain("litellm is not measured, because it is not installed. To install it: python3 -m venv");
+    // Four streams are too few to measure their memory, so any number is accepted.
+    expect(stdout).toMatch(/\nfarebox .* (-?\d+) +\1-\1\n/);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-});
+}, 240_000);
 
-it("says what is wrong with an option", async () => {
+it("the benchmark refuses an unknown workload and lists the known ones", async () => {
   await expect(run("--only", "nothing")).rejects.toMatchObject({
     code: 1,
     stderr: expect.stringContaining("--only takes plain"),

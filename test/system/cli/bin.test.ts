@@ -5,18 +5,18 @@ import { expect, it } from "vitest";
 
 const bin = new URL("../../../bin/farebox.mjs", import.meta.url);
 
-it("turns an old Node away before anything else loads", () => {
-  // The same Node, told that it is an older one.
+it("bin/farebox.mjs refuses an old Node before it loads anything else", () => {
+  // Fakes the version of this Node.
   const script = `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.19.1" } }); await import(${JSON.stringify(bin.href)});`;
   const ran = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" });
   expect(ran.status).toBe(2);
   expect(ran.stdout).toBe("");
   expect(ran.stderr).toMatch(
-    /^farebox needs Node 24 from 24\.16 on, or 26\.1 or newer, and this is Node 20\.19\.1;[^\n]*\n$/,
+    /^farebox needs Node 24\.16 or a newer Node 24, or Node 26\.1 or newer; this is Node 20\.19\.1;[^\n]*\n$/,
   );
 });
 
-it("is written so that Node 12 can parse it", () => {
+it("bin/farebox.mjs uses only syntax that Node 12 can parse", () => {
   const source = readFileSync(fileURLToPath(bin), "utf8");
   expect(source).not.toMatch(/\?\.|\?\?|\|\|=|"node:|^\s*await /m);
 });

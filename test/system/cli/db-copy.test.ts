@@ -4,7 +4,7 @@ import Database from "better-sqlite3";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { openLedger } from "../../../src/server/ledger.ts";
-import { parseDatabase } from "../../../src/config/database.ts";
+import { database as databaseKind } from "../../../src/config/kinds.ts";
 import { copiedTables } from "../../../src/ledger/copy/tables.ts";
 import { startFarebox } from "../../support/farebox-process.ts";
 import { tamper } from "../../support/derived-rows.ts";
@@ -14,7 +14,7 @@ import { newDatabase } from "../../support/shared-postgres.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 const owned = new AsyncDisposableStack();
-/** A ledger with something in every table; each test works on a copy of it. */
+/** A ledger with rows in every table; each test works on a copy of it. */
 let full: string;
 let h: Harness;
 
@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => h[Symbol.dispose]());
 
-/** An empty database of the server: its address is in the environment, as people give it; with a connection to it. */
+/** Creates an empty database, sets its address in the environment, and connects to it. */
 async function emptyDatabase(): Promise<{ readonly url: string; readonly client: Client }> {
   const { url } = owned.use(await newDatabase("empty"));
   h.env = { FAREBOX_DATABASE: url };
@@ -46,7 +46,7 @@ const digits = (rows: Rows) =>
     typeof value === "bigint" || typeof value === "number" ? `${value}` : value,
   );
 
-/** All rows of a table of both sides, without what only one of them has. */
+/** Returns all rows of a table from both sides, with the columns that both have. */
 async function bothSides(client: Client, { name, target, key }: (typeof copiedTables)[number]) {
   const db = new Database(h.database, { readonly: true });
   const columns = (db.pragma(`table_info(${name})`) as { name: string }[]).map((column) => column.name).join(", ");
@@ -59,13 +59,17 @@ async function bothSides(client: Client, { name, target, key }: (typeof copiedTa
   return { from: digits(from).replaceAll("\\u0000", "\uFFFD"), to: digits(rows as Rows), rows: from.length };
 }
 
-it("moves a ledger row by row: every table, every value, the windows of a pending charge, and the sequences", async () => {
+it("db copy copies every table and value, the windows of pending charges, and the sequences", async () => {
   const { client } = await emptyDatabase();
+  const usersSince = 1_763_640_000_000;
+  const upgraded = new Database(h.database);
+  upgraded.prepare("update meta set users_since = ?").run(usersSince);
+  upgraded.close();
   const copied = await h.run("db", "copy", h.database);
   expect(copied).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(
-      /^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/\w+: \d{4} rows, every one compared, no difference\n2\d{3} charges of USD \d+\.\d+, and \d\d pending that hold USD \d+\.\d+\n$/,
+      /^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/\w+: \d{4} rows, all compared, no difference\n2\d{3} charges with a cost of USD \d+\.\d+; \d\d pending charges with USD \d+\.\d+ held\n$/,
     ),
   });
   for (const table of copiedTables) {
@@ -81,19 +85,19 @@ it("moves a ledger row by row: every table, every value, the windows of a pendin
     .all() as { id: string; windows: string }[];
   const newest = db.prepare("select max(seq) from charges").pluck().get() as number;
   db.close();
-  const { rows: weighing } = await client.query(
+  const { rows: copiedLinks } = await client.query(
     "select id, array_to_json(windows)::text as windows from charges where windows <> '{}' order by id",
   );
-  expect(weighing).toEqual(links);
+  expect(copiedLinks).toEqual(links);
   expect((await client.query("select nextval('charges_seq') as next")).rows).toEqual([{ next: String(newest + 1) }]);
   const {
     rows: [meta],
-  } = await client.query("select time_zone, quarters_from > '0' as pruned, budgets_version from meta");
-  expect(meta).toEqual({ time_zone: "UTC", pruned: true, budgets_version: "1" });
+  } = await client.query("select time_zone, quarters_from > '0' as pruned, users_since, budgets_version from meta");
+  expect(meta).toEqual({ time_zone: "UTC", pruned: true, users_since: String(usersSince), budgets_version: "2" });
 });
 
 it(
-  "is the same ledger there: it verifies, says the same figures, and the next serve posts what a dead one left",
+  "a copied ledger passes verify and has the same figures, and the next serve posts its pending holds",
   { timeout: 60_000 },
   async () => {
     const { url } = await emptyDatabase();
@@ -115,29 +119,28 @@ it(
     await h.json("db", "copy", h.database);
     expect(await figures()).toEqual(before);
     expect(before[0]).toMatchObject({ ok: true, differences: [] });
-    const database = parseDatabase(url);
-    const opening =
-      database.ok && (await openLedger(database.value, { calendar: utc, clock: h.clock, access: "serve" }));
-    if (!opening || !opening.ok) return expect.fail("not opened");
+    const database = databaseKind.schema.parse(url);
+    const opening = await openLedger(database, { calendar: utc, clock: h.clock, access: "serve" });
+    if (!opening.ok) return expect.fail("not opened");
     await using store = opening.store;
     expect(await store.ledger.recover(h.clock.now())).toBe(5);
     expect(await store.ledger.verify()).toMatchObject({ differences: [] });
   },
 );
 
-it("continues where it was killed, and copies no row twice", { timeout: 60_000 }, async () => {
+it("an interrupted copy continues and copies no row twice", { timeout: 60_000 }, async () => {
   const { url, client } = await emptyDatabase();
   await h.run("db", "migrate");
-  // It comes as far as the days, which somebody holds, and is killed there.
+  // The copy waits for the locked table rollup_day, and is killed there.
   await client.query("begin; lock table rollup_day in share mode");
   await using killed = startFarebox(["db", "copy", h.database], { env: { FAREBOX_DATABASE: url } });
-  // A transaction sees the server's activity as it was when it first asked.
-  const look = new Client(url);
-  await look.connect();
-  owned.defer(() => look.end());
+  // A second connection, because a transaction caches the server's activity.
+  const observer = new Client(url);
+  await observer.connect();
+  owned.defer(() => observer.end());
   for (let isWaiting = false; !isWaiting;) {
     expect(killed.hasEnded, killed.stderr).toBe(false);
-    const { rows } = await look.query(
+    const { rows } = await observer.query(
       "select from pg_stat_activity where datname = current_database() and application_name = 'farebox db copy' and wait_event_type = 'Lock'",
     );
     isWaiting = rows.length > 0;
@@ -149,7 +152,9 @@ it("continues where it was killed, and copies no row twice", { timeout: 60_000 }
   // No command uses an incomplete copy.
   expect(await h.run("db", "migrate")).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/a copy into it is unfinished; the same farebox db copy continues it\n$/),
+    stderr: expect.stringMatching(
+      /it contains an unfinished copy of a ledger; run the same farebox db copy again to complete it\n$/,
+    ),
   });
   await client.query("commit");
   expect(await h.json("db", "copy", h.database)).toMatchObject({ resumed: true, begun_anew: false });
@@ -160,7 +165,7 @@ it("continues where it was killed, and copies no row twice", { timeout: 60_000 }
   }
 });
 
-it("begins again where the ledger has changed since it was interrupted", async () => {
+it("an interrupted copy begins again if the ledger has changed since", async () => {
   const { client } = await emptyDatabase();
   await h.run("db", "migrate");
   await client.query("alter table rollup_day add constraint full_disk check (day < '2026-08')");
@@ -175,7 +180,7 @@ it("begins again where the ledger has changed since it was interrupted", async (
   }
 });
 
-it("finds every value that differs afterwards, and is no ledger until it has begun again", async () => {
+it("a copy in which a value differs is reported, and cannot be used until everything is copied again", async () => {
   const { client } = await emptyDatabase();
   await h.run("db", "migrate");
   await client.query(`create function spoil() returns trigger language plpgsql as $$ begin new.first_token_ms := new.first_token_ms + 1e-9; return new; end $$;
@@ -184,7 +189,7 @@ it("finds every value that differs afterwards, and is no ledger until it has beg
     code: 1,
     stdout: "",
     stderr: expect.stringMatching(
-      /: first_token_ms of charges \d+ \d+ differs; the same command copies everything again\n$/,
+      /: first_token_ms of charges \d+ \d+ differs; run the same command again to copy everything\n$/,
     ),
   });
   expect((await h.run("db", "migrate")).code).toBe(2);
@@ -192,7 +197,7 @@ it("finds every value that differs afterwards, and is no ledger until it has beg
   expect(await h.json("db", "copy", h.database)).toMatchObject({ begun_anew: true });
 });
 
-it("copies into nothing that has rows, from nothing that is served, and says which", async () => {
+it("db copy refuses a ledger in use, invalid addresses and a database with rows, each with the reason", async () => {
   const { url, client } = await emptyDatabase();
   const refusal = async (...args: string[]) => {
     const { code, stderr, stdout } = await h.run("db", "copy", ...args);
@@ -202,28 +207,28 @@ it("copies into nothing that has rows, from nothing that is served, and says whi
   const shown = url.replace(/:[^:]+@/, "@");
   const served = await h.open();
   expect(await refusal(h.database)).toBe(
-    `farebox: a farebox serve runs on the ledger at ${h.database}; stop it first\n`,
+    `farebox: farebox serve is using the ledger at ${h.database}; stop it first\n`,
   );
   await served[Symbol.asyncDispose]();
   const writer = new Database(h.database);
   writer.exec("begin immediate");
-  expect(await refusal(h.database)).toMatch(/another process has the ledger at \S+ open; let it end first/);
+  expect(await refusal(h.database)).toMatch(/another process has the ledger at \S+ open; stop that process first/);
   writer.close();
   expect(await refusal(join(h.folder, "none.db"))).toMatch(/there is no ledger in \S+none\.db/);
   expect(await refusal(url, url)).toMatch(/FROM must be the path of an SQLite ledger/);
   expect(await refusal(h.database, url)).toMatch(
-    /TO must not hold a password, which other users of this machine could see/,
+    /TO must not contain a password, because other users of this machine could see/,
   );
   expect(await refusal(h.database, "mysql://localhost/x")).toMatch(
     /TO must be the path of an SQLite file, or a postgres:\/\/ address/,
   );
-  expect(await refusal(h.database, h.database)).toMatch(
-    /name the PostgreSQL database to copy to by its postgres:\/\/ address/,
+  expect(await refusal(h.database, h.database)).toMatch(/give the postgres:\/\/ address of the database to copy to/);
+  expect(await refusal(h.database, "postgres://farebox@127.0.0.1:1/x")).toMatch(
+    /no server accepts connections at this host and port/,
   );
-  expect(await refusal(h.database, "postgres://farebox@127.0.0.1:1/x")).toMatch(/no server listens there/);
   await client.query("insert into teams (name, created_at) values ('blue', 1)");
   expect(await refusal(h.database)).toBe(
-    `farebox: ${shown} is not empty: it has rows in its table teams; a ledger is copied into an empty database (or schema) only\n`,
+    `farebox: ${shown} is not empty: its table teams has rows; copy the ledger into an empty database or schema\n`,
   );
   await client.query("delete from teams");
   const file = join(h.folder, "database.url");

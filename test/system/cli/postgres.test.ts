@@ -15,8 +15,8 @@ function on(url: string): Harness {
   return cli;
 }
 
-/** Statements of somebody else on the same database. */
-async function besides(url: string, ...statements: readonly string[]): Promise<void> {
+/** Runs statements on the same database without Farebox. */
+async function runSql(url: string, ...statements: readonly string[]): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
   for (const statement of statements) await client.query(statement);
@@ -26,14 +26,14 @@ async function besides(url: string, ...statements: readonly string[]): Promise<v
 const withoutPassword = (url: string) => url.replace(/:[^:/]+@/, "@");
 
 describe("a ledger in PostgreSQL, from the command line", () => {
-  it("is made by the first command that needs one, and by no other", async () => {
+  it("is created by the first command that writes, and used by others except db backup and db restore", async () => {
     await using database = await newDatabase("empty");
     using cli = on(database.url);
     const place = withoutPassword(database.url);
     expect(await cli.run("report")).toEqual({
       code: 2,
       stdout: "",
-      stderr: expect.stringContaining(`there is no ledger at ${place} yet`),
+      stderr: expect.stringContaining(`there is no ledger at ${place};`),
     });
     expect(await cli.run("keys", "create", "alice", "--team", "red")).toMatchObject({
       code: 0,
@@ -66,9 +66,9 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     }
   });
 
-  it("lists its proxies, and ends one that is dead; a live or unknown one, and a file, get one sentence", async () => {
+  it("lists its proxies and ends a silent one, but no live or unknown one", async () => {
     await using database = await newDatabase();
-    await besides(
+    await runSql(
       database.url,
       "insert into owners (epoch, started_at, beat_at, life_ms, serves, instance, uses) values (7, 0, clock_timestamp() - interval '10 minutes', 4200000, 1, 'host/1', '{\"version\":\"1.2.3\"}')",
       "insert into owners (epoch, started_at, beat_at, life_ms, serves, instance) values (8, 0, clock_timestamp() + interval '1 hour', 4200000, 1, 'host/2')",
@@ -85,7 +85,7 @@ describe("a ledger in PostgreSQL, from the command line", () => {
           version: "1.2.3",
           state: "silent",
           since: "1970-01-01T00:00:00.000Z",
-          silent_seconds: 600,
+          silent_seconds: expect.toSatisfy((seconds: number) => seconds >= 600 && seconds < 660),
           holds: 1,
           held_usd: "0.25",
           leases: 0,
@@ -109,13 +109,13 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     expect(await cli.run("proxies", "end", "host/2")).toEqual({
       code: 1,
       stdout: "",
-      stderr: "farebox: host/2 is alive: its last heartbeat was 0 s ago; stop it first, and end it 5 s later\n",
+      stderr: "farebox: host/2 is alive: its last heartbeat was 0 s ago; stop it, and run this command 5 s later\n",
     });
     for (const name of ["host/3", "command/3", "9"]) {
       expect(await cli.run("proxies", "end", name)).toEqual({
         code: 2,
         stdout: "",
-        stderr: `farebox: there is no proxy "${name}" that has not ended; farebox proxies list shows them\n`,
+        stderr: `farebox: unknown proxy "${name}"; farebox proxies list shows all proxies that have not ended\n`,
       });
     }
     expect(await cli.run("proxies", "end", "host/1")).toMatchObject({
@@ -143,15 +143,15 @@ describe("a ledger in PostgreSQL, from the command line", () => {
         code: 2,
         stdout: "",
         stderr: expect.stringMatching(
-          /^farebox: the ledger at .+ is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL\n$/,
+          /^farebox: the ledger at .+ is an SQLite file, which only one proxy can use; farebox proxies needs a ledger in PostgreSQL\n$/,
         ),
       });
     }
   });
 
-  it("is not taken for one that a later release wrote, nor for the tables of others", async () => {
+  it("is refused if a later release wrote it or another program's tables are there", async () => {
     await using database = await newDatabase();
-    await besides(database.url, "insert into farebox_migrations (version) values (9999)");
+    await runSql(database.url, "insert into farebox_migrations (version) values (9999)");
     using cli = on(database.url);
     for (const command of [
       ["keys", "list"],
@@ -163,7 +163,7 @@ describe("a ledger in PostgreSQL, from the command line", () => {
       });
     }
     await using other = await newDatabase("empty");
-    await besides(other.url, "create table charges (dollars text)");
+    await runSql(other.url, "create table charges (dollars text)");
     cli.env = { FAREBOX_DATABASE: other.url };
     expect(await cli.run("keys", "create", "a")).toMatchObject({
       code: 2,
@@ -171,18 +171,18 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     });
   });
 
-  it("says in one sentence why it cannot be opened, never with its password", async () => {
+  it("reports in one sentence why it cannot be opened, without its password", async () => {
     await using database = await newDatabase("empty");
     const { url } = database;
     const secret = new URL(url).password;
-    await besides(url, "drop role if exists little", "create role little login password 'little'");
+    await runSql(url, "drop role if exists little", "create role little login password 'little'");
     const cases: readonly (readonly [url: string, why: string])[] = [
       [url.replace(secret, `not-${secret}`), "password authentication failed"],
-      [url.replace(/:\d+\//, ":1/"), "no server listens there (ECONNREFUSED)"],
-      [url.replace("127.0.0.1", "nowhere.invalid"), "there is no such host (ENOTFOUND)"],
-      [`${url}?sslmode=verify-full`, "the server offers no TLS"],
+      [url.replace(/:\d+\//, ":1/"), "no server accepts connections at this host and port (ECONNREFUSED)"],
+      [url.replace("127.0.0.1", "nowhere.invalid"), "the host does not exist (ENOTFOUND)"],
+      [`${url}?sslmode=verify-full`, "the server does not support TLS"],
       [`${url}?sslmode=verify-full&sslrootcert=/none.pem`, "/none.pem cannot be read (ENOENT)"],
-      [`${url}?options=-c%20search_path%3Dnowhere`, "its search_path names no schema that is there"],
+      [`${url}?options=-c%20search_path%3Dnowhere`, "its search_path does not name an existing schema"],
       [`${url}_not`, "does not exist (3D000)"],
       [url.replace(/\/\/[^@]+@/, "//little:little@"), "its role may not create tables in the schema public"],
     ];
@@ -196,7 +196,7 @@ describe("a ledger in PostgreSQL, from the command line", () => {
   });
 });
 
-describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
+describe.skipIf(skipWithout("openssl"))("TLS to the server", () => {
   const owned = new AsyncDisposableStack();
   let postgres: Postgres;
   let url: string;
@@ -230,7 +230,7 @@ describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
       { stdio: "ignore" },
     );
     postgres = owned.use(await startPostgres());
-    // The server's own user writes them where it reads them.
+    // The server's own user writes the files, so that it may read them.
     const { client } = postgres;
     await client.query("create table file (line text)");
     for (const [name, path] of [
@@ -250,29 +250,33 @@ describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
   afterAll(() => owned.disposeAsync());
 
   it.each<[name: string, parameters: (authority: string) => string, why: string | null]>([
-    ["verifies the certificate", () => "sslmode=verify-full", "its certificate is not signed by a trusted authority"],
-    ["trusts the authority that the address names", (file) => `sslmode=verify-full&sslrootcert=${file}`, null],
     [
-      "verifies under the name `require`, too",
-      () => "sslmode=require",
-      "its certificate is not signed by a trusted authority",
+      "verifies the certificate",
+      () => "sslmode=verify-full",
+      "the server's certificate is not signed by a trusted authority",
     ],
-    ["verifies nothing where the address says so", () => "sslmode=no-verify", null],
+    ["trusts the authority in the address", (file) => `sslmode=verify-full&sslrootcert=${file}`, null],
+    [
+      "verifies the certificate with sslmode=require, too",
+      () => "sslmode=require",
+      "the server's certificate is not signed by a trusted authority",
+    ],
+    ["verifies nothing with sslmode=no-verify", () => "sslmode=no-verify", null],
   ])("%s", async (_, parameters, why) => {
     using cli = on(`${url}?${parameters(authority)}`);
     const ran = await cli.run("db", "migrate");
     expect(ran).toMatchObject(why === null ? { code: 0 } : { code: 2, stderr: expect.stringContaining(why) });
   });
 
-  it("verifies the host, unless the address asks for the authority alone", async () => {
+  it("verifies the host, except with sslmode=verify-ca", async () => {
     const elsewhere = `${url.replace("localhost", "127.0.0.1")}?sslrootcert=${authority}`;
     using cli = on(`${elsewhere}&sslmode=verify-full`);
     expect(await cli.run("db", "migrate")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("its certificate is for another host"),
+      stderr: expect.stringContaining("the server's certificate is for another host"),
     });
     cli.env = { FAREBOX_DATABASE: `${elsewhere}&sslmode=verify-ca` };
     expect(await cli.run("db", "migrate")).toMatchObject({ code: 0 });
-    expect((await cli.run("doctor")).stdout).toContain("by TLS");
+    expect((await cli.run("doctor")).stdout).toContain("with TLS");
   });
 });

@@ -15,8 +15,8 @@ import {
 import { skipWithout } from "../../support/programs.ts";
 import { until } from "../../support/until.ts";
 
-/** A ledger with the key `alice`, and a gateway. */
-async function place() {
+/** Creates a ledger with the key `alice`, and a gateway. */
+async function setUp() {
   await using owned = new AsyncDisposableStack();
   const folder = owned.use(await temporaryFolder());
   const sandbox = owned.use(await startSandbox({}));
@@ -51,9 +51,10 @@ function postedIn(database: string): unknown {
   }
 }
 
-/** A program of Node for `run`. */
+/** Returns the command that runs this source with Node. */
 const node = (source: string) => [process.execPath, "--input-type=module", "-e", source];
 
+/** Returns source that sends a chat request with these fields, and that can `ask` again. */
 const chat = (more = "{}") => `
   const ask = (more) => fetch(process.env.OPENAI_BASE_URL + "/chat/completions", {
     method: "POST",
@@ -75,8 +76,8 @@ interface SessionReport {
 }
 
 describe("farebox run", () => {
-  it("starts a proxy of its own, says what the command cost, and leaves nothing of Farebox in its environment", async () => {
-    await using at = await place();
+  it("starts a proxy, hides Farebox's settings from the command, and prints its cost", async () => {
+    await using at = await setUp();
     const ended = await at.farebox(
       "run",
       "--tag",
@@ -99,7 +100,7 @@ describe("farebox run", () => {
       expect.stringMatching(/^farebox: session run_\w+ of alice: 2 requests, \d+ tokens, USD 0\.\d+$/),
       expect.stringMatching(/^ {2}gpt-4o: 1 request, \d+ tokens, USD 0\.\d+$/),
       expect.stringMatching(/^ {2}gpt-4o-mini: 1 request, \d+ tokens, USD 0\.\d+$/),
-      expect.stringMatching(/^ {2}USD 0\.4\d+ of the budget of USD 0\.50 are left$/),
+      expect.stringMatching(/^ {2}USD 0\.4\d+ of the budget of USD 0\.50 remains$/),
       "",
     ]);
     const report: SessionReport = await at.json("report", "--by", "tag:session,tag:feature");
@@ -111,8 +112,8 @@ describe("farebox run", () => {
     expect(await at.json("verify")).toMatchObject({ differences: [] });
   });
 
-  it("goes through the proxy that runs, with the ledger or with a key alone", async () => {
-    await using at = await place();
+  it("uses a running proxy, with access to the ledger or only with a key", async () => {
+    await using at = await setUp();
     await using serve = await startServe({ database: at.database, gateway: at.sandbox });
     const { port } = new URL(serve.url);
     await at.farebox("keys", "create", "bob");
@@ -130,7 +131,7 @@ describe("farebox run", () => {
 
     const undecided = await at.farebox("run", "--port", port, ...command);
     expect(undecided).toMatchObject({ code: 2, stdout: "" });
-    expect(undecided.stderr).toContain("there are 2 keys: say whose session it is with --key NAME");
+    expect(undecided.stderr).toContain("there are 2 valid keys (");
     const unknown = await at.farebox("run", "--key", "carol", "--port", port, ...command);
     expect(unknown).toMatchObject({ code: 2, stderr: 'farebox: there is no key named "carol"\n' });
     const wrong = await runFarebox(["run", ...command], { env: { ...elsewhere, FAREBOX_KEY: `${at.key}x` } });
@@ -138,9 +139,9 @@ describe("farebox run", () => {
     expect(wrong.stderr).not.toContain(at.key);
   });
 
-  it("works with workers, and refuses a proxy of another ledger", async () => {
-    await using at = await place();
-    await using other = await place();
+  it("works with a proxy that has workers, and refuses a proxy of another ledger", async () => {
+    await using at = await setUp();
+    await using other = await setUp();
     await using serve = await startServe({ database: at.database, gateway: at.sandbox, env: { FAREBOX_WORKERS: "2" } });
     const { port } = new URL(serve.url);
     const many = node(`${chat()}
@@ -154,14 +155,14 @@ describe("farebox run", () => {
     expect(ended.stderr).toContain("alice: 21 requests, ");
     const refused = await other.farebox("run", "--port", port, "--", ...many);
     expect(refused).toMatchObject({ code: 2, stdout: "" });
-    expect(refused.stderr).toContain("may be another one than that farebox has");
+    expect(refused.stderr).toContain("that farebox may use another ledger than ");
   });
 
-  it("answers with the command's exit code, and says when there is no such command", async () => {
-    await using at = await place();
+  it("ends with the command's exit code, and reports a command that was not found", async () => {
+    await using at = await setUp();
     expect(await at.farebox("run", ...node("process.exit(42)"))).toMatchObject({ code: 42 });
     const missing = await at.farebox("run", "--", "no-such-command-of-farebox");
-    expect(missing).toMatchObject({ code: 127, stderr: expect.stringContaining("is not a command that can be found") });
+    expect(missing).toMatchObject({ code: 127, stderr: expect.stringContaining("was not found") });
     expect(await at.farebox("run", "--", at.folder)).toMatchObject({ code: 126 });
     expect(await at.farebox("run", "--", "")).toMatchObject({ code: 126 });
     const none = await at.farebox("run");
@@ -169,8 +170,8 @@ describe("farebox run", () => {
     expect(await at.farebox("run", ...node("process.kill(process.pid, 'SIGKILL')"))).toMatchObject({ code: 137 });
   });
 
-  it("passes signals on, and waits for a command that ignores them", async () => {
-    await using at = await place();
+  it("forwards signals, and waits for a command that ignores them", async () => {
+    await using at = await setUp();
     const stubborn = node(`
       let count = 0;
       for (const name of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(name, () => {
@@ -196,8 +197,8 @@ describe("farebox run", () => {
     expect(await plain.ended).toMatchObject({ code: 143, stderr: expect.stringMatching(session) });
   });
 
-  it("keeps its budget hard under parallel requests, and the session is over after it", async () => {
-    await using at = await place();
+  it("keeps its budget under parallel requests, and ends its session afterwards", async () => {
+    await using at = await setUp();
     await using serve = await startServe({ database: at.database, gateway: at.sandbox });
     const { port } = new URL(serve.url);
     const ended: Ended = await at.farebox(
@@ -220,14 +221,15 @@ describe("farebox run", () => {
     const [, credential = ""] = /^100 true (sk-fb-run_\S+)$/m.exec(ended.stdout) ?? [];
     const report: SessionReport = await at.json("report", "--by", "tag:session");
     expect(Number(report.rows[0]?.cost_usd)).toBeLessThanOrEqual(0.005);
-    const late = await fetch(`${serve.url}/v1/models`, { headers: { authorization: `Bearer ${credential}` } });
-    expect(late.status).toBe(401);
+    // `farebox run` ends its session in the ledger; the proxy sees that within a second.
+    const late = () => fetch(`${serve.url}/v1/models`, { headers: { authorization: `Bearer ${credential}` } });
+    await until(async () => (await late()).status === 401, "the credential of the session is refused");
     expect(await at.json("budgets", "list")).toMatchObject({ budgets: [{ limit_usd: "0.005", held_usd: "0.00" }] });
     expect(await at.json("verify")).toMatchObject({ differences: [] });
   });
 
-  it("says so when the proxy dies meanwhile, and what the ledger knows all the same", async () => {
-    await using at = await place();
+  it("when the proxy dies, reports the cost from the ledger, or without a ledger that the session was not ended", async () => {
+    await using at = await setUp();
     await using serve = await startServe({ database: at.database, gateway: at.sandbox });
     const { port } = new URL(serve.url);
     const waiting = node(`${chat()} console.log("asked"); process.stdin.on("data", () => {});
@@ -237,7 +239,7 @@ describe("farebox run", () => {
     await using byKey = startFarebox(["run", "--", ...waiting], { env });
     await byLedger.printed(/^asked$/m);
     await byKey.printed(/^asked$/m);
-    // A client has its answer before the ledger has the charge.
+    // The client receives its answer before the ledger has the charge.
     await until(() => postedIn(at.database) === 2, "both charges are posted");
     serve.signal("SIGKILL");
     await serve.ended;
@@ -246,11 +248,11 @@ describe("farebox run", () => {
     expect(await byLedger.ended).toMatchObject({ code: 3, stderr: expect.stringContaining("of alice: 1 request, ") });
     const ended = await byKey.ended;
     expect(ended).toMatchObject({ code: 3 });
-    expect(ended.stderr).toMatch(/the session run_\w+ could not be ended, and expires at 20\S+Z: /);
+    expect(ended.stderr).toMatch(/the session run_\w+ could not be ended and expires at 20\S+Z: /);
   });
 
-  it("says what is in the way", async () => {
-    await using at = await place();
+  it("reports missing settings, wrong options, and a port of another program", async () => {
+    await using at = await setUp();
     const command = ["--", ...node("0")];
     const { FAREBOX_GATEWAY_URL: _url, ...withoutGateway } = at.env;
     expect(await runFarebox(["run", ...command], { env: withoutGateway })).toMatchObject({
@@ -258,10 +260,10 @@ describe("farebox run", () => {
       stderr: expect.stringContaining("FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY are needed to start one"),
     });
     for (const [args, words] of [
-      [["--budget", "lots"], "--budget must be an amount of USD"],
+      [["--budget", "lots"], "--budget must be an amount in USD"],
       [["--tag", "session=mine"], "--tag must have at most 7 names"],
       [["--tag", "a"], "It must be a name and a value such as feature=search."],
-      [["--tag", "a=1", "--tag", "a=2"], "There is a tag a already."],
+      [["--tag", "a=1", "--tag", "a=2"], "The tag a is given twice."],
     ] as const) {
       const ended = await at.farebox("run", ...args, ...command);
       expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining(words) });
@@ -271,13 +273,13 @@ describe("farebox run", () => {
     const { port } = stranger.address() as AddressInfo;
     const ended = await at.farebox("run", "--port", String(port), ...command);
     stranger.close();
-    expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining("is no farebox") });
+    expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining("is not farebox") });
   });
 });
 
-describe.skipIf(skipWithout("python3", "python3"))("farebox run in a terminal", () => {
-  it("leaves Ctrl-C to the command, which gets it once, and says what it cost so far", async () => {
-    await using at = await place();
+describe.skipIf(skipWithout("python3"))("farebox run in a terminal", () => {
+  it("leaves Ctrl-C to the command, which receives it once, and prints the cost", async () => {
+    await using at = await setUp();
     const counting = node(`${chat()}
       let interrupts = 0;
       process.on("SIGINT", () => console.log("interrupts: " + ++interrupts));
@@ -289,7 +291,7 @@ describe.skipIf(skipWithout("python3", "python3"))("farebox run in a terminal", 
     const [, farebox = ""] = await run.printed(/below (\d+)/);
     run.type("\x03");
     await run.printed(/interrupts: 1/);
-    // What is not from the keyboard is passed on. Had it passed the interrupt on too, that would have come first.
+    // Signals from elsewhere are forwarded. A forwarded interrupt would have arrived before this one.
     process.kill(Number(farebox), "SIGTERM");
     await run.printed(/in all: 1/);
     const ended = await run.ended;
@@ -299,8 +301,8 @@ describe.skipIf(skipWithout("python3", "python3"))("farebox run in a terminal", 
     });
   });
 
-  it("ends with 130 where Ctrl-C ends the command in the middle of a stream, which is charged", async () => {
-    await using at = await place();
+  it("ends with 130 when Ctrl-C ends the command during a stream, which is charged", async () => {
+    await using at = await setUp();
     const streaming = node(
       `${chat('{ stream: true, messages: [{ role: "user", content: "#sandbox endless:5" }] }').replace(
         "await answer.text();",

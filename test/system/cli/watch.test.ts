@@ -10,7 +10,7 @@ import { startProxy } from "../../support/running-proxy.ts";
 const main = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
 describe("watch", () => {
-  it("ends by a signal where it is no terminal", async () => {
+  it("ends on SIGINT when stdout is not a terminal", async () => {
     await using proxy = await startProxy();
     await (await proxy.chat({})).text();
     await proxy.charges();
@@ -25,17 +25,17 @@ describe("watch", () => {
   });
 });
 
-/** A real terminal: `script` of Linux runs a command on a pseudo-terminal and passes on what it shows. */
-const withoutScript = process.platform !== "linux" || skipWithout("script", "bsdutils");
+/** `script` of Linux runs a command on a pseudo-terminal and forwards its output. */
+const withoutScript = process.platform !== "linux" || skipWithout("script");
 
 describe.skipIf(withoutScript)("watch on a real terminal", () => {
-  it("takes the screen, shows requests as they come, and gives it back at q", { timeout: 30_000 }, async () => {
+  it("takes over the screen, shows requests and refusals as they arrive, and restores the screen at q", async () => {
     await using proxy = await startProxy();
     const command = [process.execPath, ...nodeFlags, main, "watch", "--database", proxy.database]
       .map((word) => `'${word}'`)
       .join(" ");
     await proxy.budget("all", "5", "1mo");
-    const child = spawn("script", ["-qec", `stty rows 20 cols 100; ${command}`, "/dev/null"], {
+    const child = spawn("script", ["-qec", `stty rows 20 cols 80; ${command}`, "/dev/null"], {
       env: { ...cleanEnvironment(), TERM: "xterm-256color" },
       stdio: ["pipe", "pipe", "pipe"],
     });
@@ -43,16 +43,24 @@ describe.skipIf(withoutScript)("watch on a real terminal", () => {
     const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
     const shows = (text: string) =>
       new Promise<void>((resolve) => {
-        const look = () => {
+        const check = () => {
           if (stripVTControlCharacters(shown).includes(text)) resolve();
-          else child.stdout.once("data", look);
+          else child.stdout.once("data", check);
         };
-        look();
+        check();
       });
     child.stdout.on("data", (chunk: Buffer) => (shown += chunk.toString()));
     await shows("No requests yet");
     await (await proxy.chat({})).text();
     await shows("posted");
+    child.stdin.write("/");
+    await shows("Filter: _");
+    child.stdin.write("refused\r");
+    await shows('No request contains "refused".');
+    await proxy.budget("all", "0.0000001", "1mo");
+    expect((await proxy.chat({})).status).toBe(402);
+    await shows("refused  ");
+    await shows("budget_exceeded");
     child.stdin.write("q");
     expect(await ended).toBe(0);
     expect(shown.startsWith("\x1b[?1049h\x1b[?25l")).toBe(true);

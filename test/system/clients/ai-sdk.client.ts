@@ -15,8 +15,8 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, errorFrom, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
 import {
-  otherAsBilled,
-  refusedAtTheDoor,
+  routeAsBilled,
+  refusedByFarebox,
   startWatchedProxy,
   type Endpoint,
   type WatchedProxy,
@@ -74,14 +74,14 @@ function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: o
       return answerOf(text, usage, toolCalls);
     },
     async streamed(at, params, received) {
-      let told: unknown;
+      let reported: unknown;
       const result = streamText({
         ...callOf(modelAt(at, params), params),
-        onError: ({ error }) => void (told = error),
+        onError: ({ error }) => void (reported = error),
       });
-      // The text ends without an exception, whatever happens: the error comes to onError only.
+      // The text stream ends without an exception; errors reach only onError.
       for await (const piece of result.textStream) received(piece);
-      if (told !== undefined) throw told;
+      if (reported !== undefined) throw reported;
       return answerOf(await result.text, await result.usage, await result.toolCalls);
     },
     sees: {
@@ -122,35 +122,35 @@ describe("ai", () => {
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
-  it("serves @ai-sdk/openai without .chat(), which speaks /v1/responses: plain, streamed and cut", async () => {
+  it("works with @ai-sdk/openai without .chat(), which uses /v1/responses: plain, streamed and cut", async () => {
     proxy.gatewayWill(undefined);
     const model = createOpenAI(proxy.rich)("gpt-4o");
     const { text, usage } = await generateText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
     expect(text).not.toBe("");
-    const plain = otherAsBilled(await proxy.seen(), "/v1/responses");
+    const plain = routeAsBilled(await proxy.seen(), "/v1/responses");
     expect({ input: usage.inputTokens, output: usage.outputTokens }).toEqual({
       input: plain.tokens.input,
       output: plain.tokens.output,
     });
 
     const streamed = streamText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
-    let heard = "";
-    for await (const piece of streamed.textStream) heard += piece;
-    expect(heard).not.toBe("");
-    const charge = otherAsBilled(await proxy.seen(), "/v1/responses");
+    let received = "";
+    for await (const piece of streamed.textStream) received += piece;
+    expect(received).not.toBe("");
+    const charge = routeAsBilled(await proxy.seen(), "/v1/responses");
     expect((await streamed.usage).outputTokens).toBe(charge.tokens.output);
 
     proxy.gatewayWill("cut:5");
-    let told: unknown;
-    const cut = streamText({ model, prompt: "Say hello.", onError: ({ error }) => void (told = error) });
+    let reported: unknown;
+    const cut = streamText({ model, prompt: "Say hello.", onError: ({ error }) => void (reported = error) });
     for await (const _ of cut.textStream) continue;
-    expect(JSON.stringify(told)).toContain("gateway_stream_broken");
+    expect(JSON.stringify(reported)).toContain("gateway_stream_broken");
     expect((await proxy.seen()).charges).toMatchObject([
       { state: "posted", source: "partial", route: "/v1/responses" },
     ]);
   });
 
-  it("shows a cut stream in its finish reason to a user who listens to the text alone", async () => {
+  it("shows a cut stream in its finish reason to a user who reads only the text", async () => {
     proxy.gatewayWill("cut:5");
     const result = streamText({ model: official(proxy.rich, {}), prompt: "Say hello.", onError: () => {} });
     let text = "";
@@ -160,12 +160,12 @@ describe("ai", () => {
     expect((await proxy.seen()).charges).toMatchObject([{ state: "posted", source: "partial" }]);
   });
 
-  it("has no finish reason and no text to give after a refusal", async () => {
+  it("has neither a finish reason nor text after a refusal", async () => {
     proxy.gatewayWill(undefined);
     const result = streamText({ model: official(proxy.poor, {}), prompt: "Say hello.", onError: () => {} });
     for await (const _ of result.textStream) throw new Error("there was text");
     expect(await errorFrom(Promise.resolve(result.finishReason))).toBeInstanceOf(NoOutputGeneratedError);
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
     expect(outside).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@ import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts
 import {
   chargedAsBilled,
   gatewayText,
-  refusedAtTheDoor,
+  refusedByFarebox,
   startWatchedProxy,
   type Endpoint,
   type WatchedProxy,
@@ -18,29 +18,29 @@ beforeAll(async () => {
 afterAll(() => proxy[Symbol.asyncDispose]());
 beforeEach(() => proxy.gatewayWill(undefined));
 
-/** One question without a terminal. It always streams and asks for the usage. */
+/** Asks one question without a terminal. Continue always streams and requests the usage. */
 async function ask({ baseURL, apiKey }: Endpoint): Promise<ProgramEnd> {
   await using home = await temporaryHome();
   const config = join(home.path, "config.yaml");
   const model = { name: "gpt-4o", provider: "openai", model: "gpt-4o", apiBase: baseURL, apiKey, roles: ["chat"] };
-  // YAML holds JSON.
+  // JSON is valid YAML.
   await writeFile(config, JSON.stringify({ name: "farebox", version: "1.0.0", schema: "v1", models: [model] }));
   return await runProgram("cn", ["-p", "Say hello.", "--config", config], home.path, {
     CONTINUE_GLOBAL_DIR: join(home.path, "continue"),
     CONTINUE_TELEMETRY_ENABLED: "0",
     CONTINUE_METRICS_ENABLED: "0",
     CONTINUE_CLI_ENABLE_TELEMETRY: "0",
-    // It asks here for its own newest version and the user's account, whatever is set.
+    // Continue asks this address for its newest version and the user's account, whatever the settings.
     CONTINUE_API_BASE: "http://127.0.0.1:9/",
   });
 }
 
-/** Its one line of JSON on stderr. */
-function told({ stderr }: ProgramEnd): { status?: string; message?: string } {
+/** Returns the error that Continue prints as JSON on stderr. */
+function errorOf({ stderr }: ProgramEnd): { status?: string; message?: string } {
   return JSON.parse(stderr) as { status?: string; message?: string };
 }
 
-it("prints the answer", async () => {
+it("Continue prints the answer", async () => {
   const { code, stdout, stderr, outside } = await ask(proxy.rich);
   const seen = await proxy.seen();
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -50,36 +50,36 @@ it("prints the answer", async () => {
   expect(outside).toEqual(["api.continue.dev"]);
 });
 
-it("says once that the budget is exhausted", async () => {
+it("Continue reports an exhausted budget after one request", async () => {
   const end = await ask(proxy.poor);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toMatchObject({
+  expect(errorOf(end)).toMatchObject({
     status: "error",
     message: expect.stringMatching(/^402 The budget of key poor \(key:poor, 0\.000001 USD a day\)/) as string,
   });
-  refusedAtTheDoor(await proxy.seen());
+  refusedByFarebox(await proxy.seen());
 });
 
-it("says once that the key is wrong", async () => {
+it("Continue reports a wrong key after one request", async () => {
   const end = await ask(proxy.unknown);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toMatchObject({
+  expect(errorOf(end)).toMatchObject({
     status: "error",
     message: expect.stringMatching(/^401 This is not a Farebox key/) as string,
   });
-  refusedAtTheDoor(await proxy.seen());
+  refusedByFarebox(await proxy.seen());
 });
 
-it("fails when the stream is cut, and prints nothing of it", async () => {
+it("Continue fails when the stream is cut, and prints nothing of it", async () => {
   proxy.gatewayWill("cut:5");
   const end = await ask(proxy.rich);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toEqual({ status: "error", message: "The gateway broke off in the middle of the stream." });
+  expect(errorOf(end)).toEqual({ status: "error", message: "The gateway broke off in the middle of the stream." });
   const { atFarebox, charges, billed } = await proxy.seen();
   expect(atFarebox).toHaveLength(1);
   expect(charges).toMatchObject([{ state: "posted", source: "partial", reason: "gateway_reset", status: 200 }]);
   expect(charges[0]?.tokens.output).toBe(billed[0]?.completionTokens);
-  // A dozen tools go with its question, and what a gateway counts for them without saying so can only be estimated.
+  // The question has a dozen tools, whose tokens can only be estimated when the gateway does not report them.
   const counted = (charges[0]?.tokens.input ?? 0) / (billed[0]?.promptTokens ?? 1);
   expect(counted).toBeGreaterThan(0.75);
   expect(counted).toBeLessThan(1.25);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { skipWithout } from "../../support/programs.ts";
 import { runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import { allAsBilled, proxyOfFile, refusedAtTheDoor, type Endpoint } from "./support/watched-proxy.ts";
+import { allAsBilled, proxyOfFile, refusedByFarebox, type Endpoint } from "./support/watched-proxy.ts";
 
 const proxy = await proxyOfFile();
 
@@ -17,8 +17,8 @@ async function ask({ baseURL, apiKey }: Endpoint, stream: boolean, ...flags: str
   );
 }
 
-describe.skipIf(skipWithout("curl", "curl"))("curl", () => {
-  it("shows an answer, plain and streamed", async () => {
+describe.skipIf(skipWithout("curl"))("curl", () => {
+  it("prints an answer, plain and streamed", async () => {
     expect(await ask(proxy.rich, false)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('"choices"') as string,
@@ -31,23 +31,23 @@ describe.skipIf(skipWithout("curl", "curl"))("curl", () => {
     allAsBilled(await proxy.seen(), [chat, chat]);
   });
 
-  it("shows a refusal, and exits with 22 where it is set to fail", async () => {
-    const told = '"code":"budget_exceeded","metadata":{"scope":"key:poor"';
-    expect(await ask(proxy.poor, false)).toMatchObject({ code: 0, stdout: expect.stringContaining(told) as string });
-    refusedAtTheDoor(await proxy.seen());
+  it("prints a refusal, and exits with 22 under --fail-with-body", async () => {
+    const refusal = '"code":"budget_exceeded","metadata":{"scope":"key:poor"';
+    expect(await ask(proxy.poor, false)).toMatchObject({ code: 0, stdout: expect.stringContaining(refusal) as string });
+    refusedByFarebox(await proxy.seen());
     expect(await ask(proxy.poor, true, "--fail-with-body")).toMatchObject({
       code: 22,
-      stdout: expect.stringContaining(told) as string,
+      stdout: expect.stringContaining(refusal) as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
     expect(await ask(proxy.unknown, false, "--fail-with-body")).toMatchObject({
       code: 22,
       stdout: expect.stringContaining('"code":"invalid_api_key"') as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
   });
 
-  it("shows that a stream was cut, and ends with 0", async () => {
+  it("prints the error of a cut stream, and exits with 0", async () => {
     proxy.gatewayWill("cut:5");
     const { code, stdout } = await ask(proxy.rich, true, "--fail-with-body");
     expect(code).toBe(0);

@@ -6,14 +6,14 @@ import { installIn } from "../../support/install-in.ts";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 
-/** Installs the clients of this folder; `all`: those that run only when asked for, too. */
+/** Installs the clients of this folder; `all` includes those of `npm run test:clients -- --all`. */
 export function installClients({ all }: { readonly all: boolean }): void {
-  twice(() => installIn(here));
-  if (all) twice(() => installIn(join(here, "all")));
-  for (const name of ["default", ...(all ? ["aider", "agents"] : [])]) twice(() => installPython(name));
+  withRetry(() => installIn(here));
+  if (all) withRetry(() => installIn(join(here, "all")));
+  for (const name of ["default", ...(all ? ["aider", "agents"] : [])]) withRetry(() => installPython(name));
 }
 
-/** Installs the packages of a file in `python/` in a virtual environment of their own, when what is installed is not what it says. */
+/** Installs the packages of a file in `python/` in a separate virtual environment, unless it is up to date. */
 function installPython(name: string): void {
   const folder = join(here, ".python", name);
   const stamp = join(folder, ".farebox-packages");
@@ -36,8 +36,8 @@ function textOf(path: string): string | undefined {
   }
 }
 
-/** A registry may fail for a moment. */
-function twice(install: () => void): void {
+/** Retries once, because a registry may fail for a moment. */
+function withRetry(install: () => void): void {
   try {
     install();
   } catch {

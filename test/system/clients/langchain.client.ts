@@ -19,7 +19,7 @@ function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: CallP
 }
 
 function answerOf({ text, usage_metadata, tool_calls: calls = [] }: AIMessageChunk) {
-  // Its type is lost with a chunk of no stated structure.
+  // An untyped chunk loses the type of the usage.
   const usage = usage_metadata as UsageMetadata | undefined;
   return {
     text,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import OpenAI, { APIError, AuthenticationError, InternalServerError, toFile } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
-import { otherAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import { routeAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
 
 const clientAt = (at: Endpoint) =>
   new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
@@ -74,7 +74,7 @@ const openai: SdkClient = {
 
 describeSdk(openai);
 
-describe("openai, other than chat completions", () => {
+describe("openai beyond chat completions", () => {
   let proxy: WatchedProxy;
   let client: OpenAI;
   let folder: string;
@@ -88,14 +88,14 @@ describe("openai, other than chat completions", () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it("responses, plain", async () => {
+  it("reads a plain response", async () => {
     const response = await client.responses.create({ model: "gpt-4o", input: "Say hello.", max_output_tokens: 60 });
     expect(response.output_text).not.toBe("");
-    const { tokens } = otherAsBilled(await proxy.seen(), "/v1/responses");
+    const { tokens } = routeAsBilled(await proxy.seen(), "/v1/responses");
     expect(response.usage).toMatchObject({ input_tokens: tokens.input, output_tokens: tokens.output });
   });
 
-  it("responses, streamed", async () => {
+  it("reads a streamed response", async () => {
     const stream = await client.responses.create({
       model: "gpt-4o",
       input: "Say hello.",
@@ -106,10 +106,10 @@ describe("openai, other than chat completions", () => {
     for await (const event of stream) types.push(event.type);
     expect(types.slice(0, 2)).toEqual(["response.created", "response.in_progress"]);
     expect(["response.completed", "response.incomplete"]).toContain(types.at(-1));
-    otherAsBilled(await proxy.seen(), "/v1/responses");
+    routeAsBilled(await proxy.seen(), "/v1/responses");
   });
 
-  it("responses, in a stream that is cut: an error, not a short answer", async () => {
+  it("raises when a streamed response is cut", async () => {
     proxy.gatewayWill("cut:5");
     const stream = await client.responses.create({ model: "gpt-4o", input: "Say hello.", stream: true });
     const read = async () => {
@@ -120,7 +120,7 @@ describe("openai, other than chat completions", () => {
     expect((await proxy.seen()).charges).toMatchObject([{ source: "partial" }]);
   });
 
-  it("completions", async () => {
+  it("reads a completion", async () => {
     const completion = await client.completions.create({
       model: "gpt-3.5-turbo",
       prompt: "Once upon a time",
@@ -132,27 +132,27 @@ describe("openai, other than chat completions", () => {
     ]);
   });
 
-  it("embeddings", async () => {
+  it("reads embeddings", async () => {
     const { data, usage } = await client.embeddings.create({ model: "text-embedding-3-small", input: ["one", "two"] });
     expect(data.map(({ embedding }) => embedding.length)).toEqual([1536, 1536]);
-    expect(otherAsBilled(await proxy.seen(), "/v1/embeddings").tokens.input).toBe(usage.prompt_tokens);
+    expect(routeAsBilled(await proxy.seen(), "/v1/embeddings").tokens.input).toBe(usage.prompt_tokens);
   });
 
-  it("images, made and edited", async () => {
-    // An image that is edited holds more than 0.50 USD.
+  it("generates and edits images", async () => {
+    // The hold of an edited image exceeds 0.50 USD.
     await using proxy = await startWatchedProxy({ budget: "5" });
     const client = clientAt(proxy.rich);
     const made = await client.images.generate({ model: "gpt-image-1", prompt: "A harbour", quality: "low" });
     expect(made.data?.[0]?.b64_json).not.toBe("");
-    expect(otherAsBilled(await proxy.seen(), "/v1/images/generations").tokens.image_output).toBe(
+    expect(routeAsBilled(await proxy.seen(), "/v1/images/generations").tokens.image_output).toBe(
       made.usage?.output_tokens,
     );
     const image = await toFile(Buffer.alloc(300_000, 7), "harbour.png", { type: "image/png" });
     const edited = await client.images.edit({ model: "gpt-image-1", image, prompt: "Make it green" });
-    expect(otherAsBilled(await proxy.seen(), "/v1/images/edits").tokens.image_output).toBe(edited.usage?.output_tokens);
+    expect(routeAsBilled(await proxy.seen(), "/v1/images/edits").tokens.image_output).toBe(edited.usage?.output_tokens);
   });
 
-  it("speech, and a recording from a file that is written down", async () => {
+  it("creates speech, and transcribes a recording from a file", async () => {
     const speech = await client.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Good morning" });
     expect((await speech.arrayBuffer()).byteLength).toBeGreaterThan(1000);
     expect((await proxy.seen()).charges).toMatchObject([
@@ -160,10 +160,10 @@ describe("openai, other than chat completions", () => {
     ]);
     const path = join(folder, "speech.wav");
     await writeFile(path, Buffer.alloc(2_000_000, 3));
-    // A model whose hold 0.50 USD pays for: nothing but its bytes says how long a recording is.
+    // The hold follows from the file's size; for this model it fits in 0.50 USD.
     const model = "gpt-4o-mini-transcribe";
     const { text } = await client.audio.transcriptions.create({ model, file: createReadStream(path) });
     expect(text).not.toBe("");
-    otherAsBilled(await proxy.seen(), "/v1/audio/transcriptions");
+    routeAsBilled(await proxy.seen(), "/v1/audio/transcriptions");
   });
 });

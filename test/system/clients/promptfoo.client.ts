@@ -5,7 +5,7 @@ import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts
 import {
   chargedAsBilled,
   gatewayText,
-  refusedAtTheDoor,
+  refusedByFarebox,
   startWatchedProxy,
   type Endpoint,
   type WatchedProxy,
@@ -29,7 +29,7 @@ interface Result {
   };
 }
 
-/** One test case of one prompt, as `promptfoo eval` writes its result. */
+/** Runs one test case of one prompt; returns the result that `promptfoo eval` writes. */
 async function evaluate(
   { baseURL, apiKey }: Endpoint,
   more: object = {},
@@ -55,6 +55,8 @@ async function evaluate(
     PROMPTFOO_DISABLE_UPDATE: "1",
     PROMPTFOO_DISABLE_REMOTE_GENERATION: "1",
     PROMPTFOO_DISABLE_SHARING: "1",
+    // Promptfoo treats any error that contains "429", even in an id or a time, as a rate limit and waits a minute.
+    PROMPTFOO_DISABLE_ADAPTIVE_SCHEDULER: "1",
   });
   const written = JSON.parse(await readFile(join(home.path, "out.json"), "utf8")) as { results: { results: Result[] } };
   const [result] = written.results.results;
@@ -62,7 +64,7 @@ async function evaluate(
   return { ...end, result };
 }
 
-it("evaluates an answer, with what Farebox says that it cost in the result's metadata", async () => {
+it("promptfoo evaluates an answer, with Farebox's cost in the result's metadata", async () => {
   const { code, result, outside } = await evaluate(proxy.rich);
   const seen = await proxy.seen();
   const { tokens, cost } = chargedAsBilled(seen, "reported");
@@ -70,20 +72,20 @@ it("evaluates an answer, with what Farebox says that it cost in the result's met
   expect(result.response.output).toBe(await gatewayText(seen.atGateway[0] ?? ""));
   expect(result.response.tokenUsage).toMatchObject({ prompt: tokens.input, completion: tokens.output });
   expect(Number(result.response.metadata?.http.headers["x-farebox-cost-usd"])).toBe(Number(cost) / 1e12);
-  // Its own figure comes from its table of list prices; the gateway charges half of them.
+  // Promptfoo's own figure uses list prices; the gateway charges half of them.
   expect(result.cost).toBeCloseTo((2 * Number(cost)) / 1e12, 9);
-  // Told to send no telemetry, it sends that it was told.
+  // With telemetry disabled, promptfoo still reports that it is disabled.
   expect(outside).toEqual(["r.promptfoo.app"]);
 });
 
-it("shows an exhausted budget as the result's error, after one request", async () => {
+it("promptfoo reports an exhausted budget as the result's error after one request", async () => {
   const { code, result } = await evaluate(proxy.poor);
   expect({ code, success: result.success }).toEqual({ code: 100, success: false });
   expect(result.error).toMatch(/^API error: 402 Payment Required\n.*The budget of key poor.*"code":"budget_exceeded"/s);
-  refusedAtTheDoor(await proxy.seen());
+  refusedByFarebox(await proxy.seen());
 });
 
-it("stops at a wrong key, after one request, and ends with code 0 all the same", async () => {
+it("promptfoo stops at a wrong key after one request, but ends with code 0", async () => {
   const { code, stdout, result } = await evaluate(proxy.unknown);
   expect(code).toBe(0);
   expect(stdout).toContain("Target returned HTTP 401");
@@ -91,10 +93,10 @@ it("stops at a wrong key, after one request, and ends with code 0 all the same",
     success: false,
     error: expect.stringMatching(/^API error: 401 Unauthorized\n.*not a Farebox key/s) as string,
   });
-  refusedAtTheDoor(await proxy.seen());
+  refusedByFarebox(await proxy.seen());
 });
 
-it("shows an answer that broke off as the result's error", async () => {
+it("promptfoo reports an answer that broke off as the result's error", async () => {
   proxy.gatewayWill("cut");
   const { code, result } = await evaluate(proxy.rich);
   expect({ code, success: result.success }).toEqual({ code: 100, success: false });
@@ -105,7 +107,7 @@ it("shows an answer that broke off as the result's error", async () => {
   expect(charges[0]?.cost).toBeGreaterThanOrEqual(billed[0]?.cost ?? 0n);
 });
 
-it("cannot read a stream, whole or cut: an error for its user, and a charge as billed", async () => {
+it("promptfoo cannot read a stream, whole or cut, and the request is charged", async () => {
   const whole = await evaluate(proxy.rich, { passthrough: { stream: true } });
   expect(whole).toMatchObject({
     code: 100,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { pythonProgram, pythonScript, runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import { allAsBilled, proxyOfFile, refusedAtTheDoor, type Endpoint } from "./support/watched-proxy.ts";
+import { allAsBilled, proxyOfFile, refusedByFarebox, type Endpoint } from "./support/watched-proxy.ts";
 
 const proxy = await proxyOfFile();
 
@@ -23,14 +23,14 @@ interface Shown {
   readonly error?: string;
 }
 
-/** Returns what a script prints. It reaches nothing but Farebox. */
+/** Returns what a script prints, and expects it to reach only Farebox. */
 async function shown(script: string, kind: string, at = proxy.rich): Promise<Shown> {
   const { code, stdout, stderr, outside } = await run("python", [pythonScript(script), kind], at);
   expect({ code, outside, stderr: stdout === "" ? stderr : "" }).toEqual({ code: 0, outside: [], stderr: "" });
   return JSON.parse(stdout) as Shown;
 }
 
-/** Python's error class for each status of the gateway, and the number of requests with one retry allowed. */
+/** Error class of openai for each status of the gateway, and the number of requests with one retry allowed. */
 const statuses: readonly [number, string, number][] = [
   [400, "BadRequestError", 1],
   [404, "NotFoundError", 1],
@@ -47,7 +47,7 @@ describe("openai for Python", () => {
     ["response", [responses]],
     ["response_stream", [responses]],
     ["embeddings", ["/v1/embeddings"]],
-  ])("sees the answer and its usage: %s", async (kind, routes) => {
+  ])("reads the answer and its usage: %s", async (kind, routes) => {
     const { text, usage } = await sdk(kind);
     const seen = await proxy.seen();
     allAsBilled(seen, routes);
@@ -60,7 +60,7 @@ describe("openai for Python", () => {
     ["chat_stream", [chat]],
     ["transcription", ["/v1/audio/transcriptions"]],
     ["many", [chat, chat, chat]],
-  ])("sees the answer: %s", async (kind, routes) => {
+  ])("reads the answer: %s", async (kind, routes) => {
     expect((await sdk(kind)).text).toMatch(/\w+/);
     allAsBilled(await proxy.seen(), routes);
   });
@@ -70,20 +70,20 @@ describe("openai for Python", () => {
     expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/audio/speech", source: "counted" }]);
   });
 
-  it.each(["chat", "chat_stream"])("sees once that the budget is exhausted, or the key wrong: %s", async (kind) => {
+  it.each(["chat", "chat_stream"])("reports an exhausted budget or a wrong key after one request: %s", async (kind) => {
     expect(await sdk(kind, proxy.poor)).toMatchObject({
       error: "APIStatusError",
       status: 402,
       code: "budget_exceeded",
       message: expect.stringContaining("The budget of key poor") as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
     expect(await sdk(kind, proxy.unknown)).toMatchObject({
       error: "AuthenticationError",
       status: 401,
       code: "invalid_api_key",
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
   });
 
   it.each(statuses)("raises at the gateway's status %d", async (status, error, requests) => {
@@ -109,24 +109,24 @@ describe("openai for Python", () => {
 describe("the OpenAI Agents SDK for Python", () => {
   const agent = (kind: string, at?: Endpoint) => shown("openai_agents.py", kind, at);
 
-  it.each(["plain", "streamed"])("answers with a tool at hand: %s", async (kind) => {
+  it.each(["plain", "streamed"])("answers a request that offers a tool: %s", async (kind) => {
     expect((await agent(kind)).text).toMatch(/\w+/);
     const seen = await proxy.seen();
     allAsBilled(seen, [responses]);
     expect(seen.charges).toMatchObject([{ source: "reported" }]);
   });
 
-  it.each(["plain", "streamed"])("sees once that the budget is exhausted, or the key wrong: %s", async (kind) => {
+  it.each(["plain", "streamed"])("reports an exhausted budget or a wrong key after one request: %s", async (kind) => {
     expect(await agent(kind, proxy.poor)).toMatchObject({ error: "APIStatusError", status: 402 });
-    refusedAtTheDoor(await proxy.seen(), [responses]);
+    refusedByFarebox(await proxy.seen(), [responses]);
     expect(await agent(kind, proxy.unknown)).toMatchObject({ error: "AuthenticationError", status: 401 });
-    refusedAtTheDoor(await proxy.seen(), [responses]);
+    refusedByFarebox(await proxy.seen(), [responses]);
   });
 
   it.each(statuses)("raises at the gateway's status %d", async (status, error, requests) => {
     proxy.gatewayWill(`status:${status}`);
     expect(await agent("plain")).toMatchObject({ error, status });
-    // By default it tries twice more.
+    // This SDK retries twice by default.
     expect((await proxy.seen()).atFarebox).toHaveLength(requests === 1 ? 1 : 3);
   });
 
@@ -145,7 +145,7 @@ describe("the OpenAI Agents SDK for Python", () => {
 describe("llm", () => {
   const ask = (at = proxy.rich) => run("llm", ["-m", "gpt-4o", "Say hello."], at);
 
-  it("prints the answer as it comes, and asks for the usage", async () => {
+  it("streams the answer and requests the usage", async () => {
     const { code, stdout, outside } = await ask();
     expect({ code, outside }).toEqual({ code: 0, outside: [] });
     expect(stdout).toMatch(/\w+/);
@@ -157,20 +157,20 @@ describe("llm", () => {
     });
   });
 
-  it("says once that the budget is exhausted, or the key wrong", async () => {
+  it("reports an exhausted budget or a wrong key after one request", async () => {
     expect(await ask(proxy.poor)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/402.*The budget of key poor/s) as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
     expect(await ask(proxy.unknown)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/401.*not a Farebox key/s) as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
   });
 
-  it("fails when its stream is cut, after what was delivered", async () => {
+  it("fails when its stream is cut, and is charged for what was delivered", async () => {
     proxy.gatewayWill("cut:5");
     const { code, stderr } = await ask();
     expect(code).toBe(1);

@@ -1,4 +1,4 @@
-/** Installs the clients, checks the types of their tests and runs these: `npm run test:clients`, with `-- --all` for every client. */
+/** Installs the clients, type-checks their tests and runs them: `npm run test:clients`, with `-- --all` for every client. */
 import { spawnSync } from "node:child_process";
 import { installClients } from "./install.ts";
 

@@ -1,10 +1,12 @@
 import Database from "better-sqlite3";
+import { Client } from "pg";
 import type { BilledCall, Sandbox } from "../../../src/sandbox/options.ts";
 
-/** A charge as it is in the file, read past the program under test. */
+/** A charge read directly from the file, not through the program under test. */
 export interface Row {
   readonly seq: bigint;
   readonly id: string;
+  /** The tag by which its client numbers it. */
   readonly number: string | null;
   readonly state: "pending" | "posted" | "voided";
   readonly source: string | null;
@@ -28,25 +30,25 @@ export interface Window {
 export interface FileBooks {
   readonly rows: readonly Row[];
   readonly windows: readonly Window[];
-  /** Sum that known, unfinished tasks hold. */
+  /** Sum of the holds of known, unfinished tasks. */
   readonly heldByTasks: bigint;
 }
 
-const rowsSql = `select c.seq, c.id, json_extract(c.tags, '$.number') number, c.state, c.source, c.reason, c.hold, c.cost,
+const rowsSql = (tags: string) => `select c.seq, c.id, ${tags} number, c.state, c.source, c.reason, c.hold, c.cost,
   c.input + c.cached_input + c.cache_write + c.cache_write_1h prompt, c.output + c.reasoning completion, t.task_id task
-  from charges c left join tasks t on t.charge = c.id where c.seq > ? order by c.seq`;
+  from charges c left join tasks t on t.charge = c.id where c.seq > $1 order by c.seq`;
 const windowsSql = `select scope budget, mode, amount_limit "limit", spent, held from windows w join budgets b on b.seq = w.budget`;
 
 const tasksSql =
   "select coalesce(sum(c.hold), 0) from charges c join tasks t on t.charge = c.id where c.state = 'pending'";
 
-/** The charges after the given one, and all windows. */
+/** Reads the charges after the given one, all windows, and the holds of tasks. */
 export function readFile(database: string, afterSeq = 0n): FileBooks {
   const db = new Database(database, { readonly: true });
   try {
-    // From one snapshot: a running process goes on writing.
+    // One snapshot, because a running process continues to write.
     return db.transaction(() => ({
-      rows: db.prepare(rowsSql).safeIntegers().all(afterSeq) as Row[],
+      rows: db.prepare(rowsSql("json_extract(c.tags, '$.number')")).safeIntegers().all({ 1: afterSeq }) as Row[],
       windows: db.prepare(windowsSql).safeIntegers().all() as Window[],
       heldByTasks: db.prepare(tasksSql).safeIntegers().pluck().get() as bigint,
     }))();
@@ -55,14 +57,39 @@ export function readFile(database: string, afterSeq = 0n): FileBooks {
   }
 }
 
+/** Reads the same from a ledger in PostgreSQL. */
+export function readDatabase(url: string): Promise<FileBooks> {
+  return withClient(url, async (client) => {
+    const integers = new Set([20, 1700]);
+    const types = { getTypeParser: (type: number) => (text: string) => (integers.has(type) ? BigInt(text) : text) };
+    const all = async (text: string, values: unknown[] = []) => (await client.query({ text, values, types })).rows;
+    await client.query("begin isolation level repeatable read read only");
+    return {
+      rows: (await all(rowsSql("c.tags::jsonb->>'number'"), [0])) as Row[],
+      windows: (await all(windowsSql)) as Window[],
+      heldByTasks: ((await all(tasksSql))[0] as { readonly coalesce: bigint }).coalesce,
+    };
+  });
+}
+
+async function withClient<T>(url: string, read: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client(url);
+  await client.connect();
+  try {
+    return await read(client);
+  } finally {
+    await client.end();
+  }
+}
+
 /** One request at the gateway. */
 export interface AtGateway {
   readonly number: string;
-  /** Null where it was billed nothing. */
+  /** Null if it was not billed. */
   readonly bill: BilledCall | null;
 }
 
-/** Chat requests and creations of tasks that the gateway has read, from its so many-th request of any kind on, with what it billed for each. */
+/** Returns the chat requests and task creations that the gateway has read since `from`, with its bill for each. */
 export function gatewayBooks(sandbox: Sandbox, from: { readonly request: number; readonly call: number }): AtGateway[] {
   // A request's id ends with its number in hexadecimal, counted from 1.
   const bills = new Map(

@@ -3,13 +3,13 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { setBudget } from "../../../src/admin/budgets.ts";
 import { createKey } from "../../../src/admin/keys.ts";
-import { formatScope } from "../../../src/core/budget.ts";
+import { formatScope } from "../../../src/core/scope.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { digest, pick, randomFrom, type Random } from "../../../src/sandbox/random.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
-import type { Store } from "../../../src/ledger/store.ts";
+import type { Store } from "../../../src/ports/store.ts";
 import { calendarOf, systemClock } from "../../../src/platform/clock.ts";
 import { startFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { gatewayBooks, readFile } from "./books.ts";
@@ -17,10 +17,10 @@ import { startLoad } from "./load.ts";
 import { brokenPromises, type Death } from "./promises.ts";
 
 /*
- * The real process on a real file before a real gateway, ended again and again while clients send all kinds of requests:
- * by kill -9, by SIGTERM, by kill -9 while it drains, and by kill -9 while it starts. After each end it is started again, and
- * what its clients saw and what the gateway billed is held against the file. The seed chooses who asks for what, and
- * the ends and their moments; what has happened by then is up to the machine.
+ * Runs the real process on a real file with a real gateway, and ends it repeatedly while clients send all kinds of requests:
+ * by kill -9, by SIGTERM, by kill -9 while it drains, and by kill -9 while it starts. After each end it is started again,
+ * and the file is compared with what clients saw and the gateway billed. The seed determines the requests, the ends and
+ * their moments; how far each request has come by then depends on the machine.
  */
 
 export interface CampaignOptions {
@@ -28,8 +28,8 @@ export interface CampaignOptions {
   readonly seed: number;
   /** Clients that send one request after the other. */
   readonly clients: number;
-  /** Told of each round. */
-  readonly tell?: (line: string) => void;
+  /** Receives a line for each round. */
+  readonly onRound?: (line: string) => void;
 }
 
 export interface Campaign {
@@ -37,7 +37,9 @@ export interface Campaign {
   /** Rounds by how they ended. */
   readonly ends: Readonly<Record<string, number>>;
   readonly requests: number;
-  /** Rows that a dead process had left pending. */
+  /** Requests that a budget refused. */
+  readonly refused: number;
+  /** Rows that an ended process left pending. */
   readonly recovered: number;
   readonly answeredWhole: number;
   readonly billedUsd: string;
@@ -58,7 +60,7 @@ const ends = [
 ] as const;
 type End = (typeof ends)[number];
 
-/** FAREBOX_DRAIN of a round, in seconds. It ends with the last request: so long takes it on a machine that stands still only. */
+/** FAREBOX_DRAIN of a round, in seconds. A drain usually ends earlier, with the last request. */
 const drains: Readonly<Record<End, number>> = {
   kill: 30,
   terminate: 30,
@@ -68,16 +70,28 @@ const drains: Readonly<Record<End, number>> = {
 };
 /** Approximate duration of a drain, in milliseconds. */
 const drainMs = 3_000;
-/** For what comes after the drain: last words, settlements, and a busy machine. Milliseconds. */
+/** Time after the drain for last log lines and settlements on a busy machine, in milliseconds. */
 const afterDrainMs = 8_000;
-/** A round ends when the gateway has seen so many requests at most. */
+/** Most requests that the gateway sees before a round ends. */
 const requestsMax = 250;
-/** All tasks have ended by then. Milliseconds. */
+/** Time in which all tasks end, in milliseconds. */
 const settlingMs = 30_000;
 /** Approximate duration of a process's start, in milliseconds. */
 const startMs = 900;
-/** A budget that is used up again and again is raised by so much, in pico-USD. */
+/** Scopes of Bob's budgets, one of each kind. Each round exhausts the next of them. */
+const tightScopes = [
+  "key:bob",
+  "team:red",
+  "label:env=prod",
+  "user:vip",
+  "tag:feature=search",
+  "key:bob model:gpt-4o*",
+] as const;
+/** Most room of the exhausted budget when a round starts, and its room after the raise, in pico-USD. */
 const tightRoom = 20_000_000_000;
+/** Budgets that no round uses up. */
+const wideScopes = ["all", "key:alice", "key:carol", "model:gpt-4o", "each-key", "each-model each-user"] as const;
+const wideLimit = 1_000_000_000_000_000n;
 
 export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   await using scene = await openScene(options);
@@ -85,17 +99,20 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   const counts: Record<string, number> = {};
   for (let round = 1; round <= options.times; round++) {
     const end = round <= ends.length ? (ends[round - 1] ?? "kill") : pick(scene.random, ends);
-    const found = await playRound(scene, `r${round}`, end);
+    const found = await playRound(scene, round, end);
     counts[end] = (counts[end] ?? 0) + 1;
     broken.push(...found.map((what) => `round ${round}, ${end}: ${what}`));
-    options.tell?.(`round ${round}: ${end}, ${scene.sums.requests} requests so far, ${broken.length} broken promises`);
+    options.onRound?.(
+      `round ${round}: ${end}, ${scene.sums.requests} requests so far, ${broken.length} broken promises`,
+    );
   }
   broken.push(...(await settleTasks(scene)));
-  const { requests, recovered, answeredWhole, booked } = scene.sums;
+  const { requests, refused, recovered, answeredWhole, booked } = scene.sums;
   return {
     rounds: options.times,
     ends: counts,
     requests,
+    refused,
     recovered,
     answeredWhole,
     billedUsd: formatUsd(scene.sandbox.billed.cost),
@@ -104,7 +121,8 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   };
 }
 
-const taskPrices = `provider: sandbox
+/** Prices of tasks: what the sandbox bills for one. */
+export const taskPrices = `provider: sandbox
 models:
   kling:
     tasks:
@@ -116,15 +134,17 @@ interface Scene extends AsyncDisposable {
   readonly clients: number;
   readonly sandbox: Sandbox;
   readonly database: string;
-  /** Another process's view of the file: what a command would write. */
-  readonly beside: Store;
+  /** A second store on the file, as a command opens it. */
+  readonly commandStore: Store;
   readonly keys: readonly string[];
   readonly taskKey: string;
-  /** With a price of tasks: what the sandbox bills for one. */
+  /** Folder with the prices of tasks. */
   readonly pricing: string;
-  /** Acknowledged limits by scope. */
+  /** Acknowledged limits by stored scope. */
   readonly limits: Map<string, bigint>;
-  readonly sums: { requests: number; recovered: number; answeredWhole: number; booked: bigint };
+  /** Stored scopes by their text. */
+  readonly stored: Map<string, string>;
+  readonly sums: { requests: number; refused: number; recovered: number; answeredWhole: number; booked: bigint };
   running: { readonly serve: ServeProcess; readonly drainSeconds: number } | null;
 }
 
@@ -143,10 +163,11 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
     access: "command",
   });
   if (!opened.ok) throw new Error(opened.failure.kind);
-  const beside = owned.use(opened.store);
+  const commandStore = owned.use(opened.store);
   const keys: string[] = [];
-  for (const name of ["alice", "bob", "carol"]) {
-    const created = await createKey({ keys: beside.keys, clock: systemClock(), by: "crash" }, { name });
+  const limited = { team: "red", labels: { env: "prod" }, user: "vip", tags: { feature: "search" } };
+  for (const key of [{ name: "alice" }, { name: "bob", ...limited }, { name: "carol" }]) {
+    const created = await createKey({ keys: commandStore.keys, clock: systemClock(), by: "crash" }, key);
     if (!created.ok) throw new Error(JSON.stringify(created));
     keys.push(created.text);
   }
@@ -157,28 +178,30 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
     clients,
     sandbox,
     database,
-    beside,
+    commandStore,
     keys,
     taskKey,
     pricing,
     limits: new Map(),
-    sums: { requests: 0, recovered: 0, answeredWhole: 0, booked: 0n },
+    stored: new Map(),
+    sums: { requests: 0, refused: 0, recovered: 0, answeredWhole: 0, booked: 0n },
     running: null,
     async [Symbol.asyncDispose]() {
       await scene.running?.serve[Symbol.asyncDispose]();
       await kept.disposeAsync();
     },
   };
-  await raise(scene, "key:alice", 1_000_000_000_000_000n);
-  await raise(scene, "key:carol", 1_000_000_000_000_000n);
+  for (const scope of [...wideScopes, ...tightScopes]) await raise(scene, scope, wideLimit);
   return scene;
 }
 
-/** One life of the process and its end, and the start after it; what it broke. */
-async function playRound(scene: Scene, name: string, end: End): Promise<string[]> {
+/** Runs the process, ends it and starts it again; returns the broken promises. */
+async function playRound(scene: Scene, round: number, end: End): Promise<string[]> {
   const { random, sandbox, database } = scene;
-  const spent = readFile(database).windows.reduce((most, { spent }) => (spent > most ? spent : most), 0n);
-  await raise(scene, "key:bob", spent + BigInt(Math.ceil(random() * tightRoom)));
+  const tight = tightScopes[round % tightScopes.length] ?? "key:bob";
+  const spent = readFile(database).windows.find(({ budget }) => budget === scene.stored.get(tight))?.spent ?? 0n;
+  for (const scope of tightScopes)
+    await raise(scene, scope, scope === tight ? spent + BigInt(Math.ceil(random() * tightRoom)) : wideLimit);
   const serve = await start(scene, drains[end]);
   const from = { request: sandbox.requests.length, call: sandbox.ledger.length };
   const lastSeq = readFile(database).rows.at(-1)?.seq ?? 0n;
@@ -186,14 +209,14 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
     url: serve.url,
     keys: scene.keys,
     taskKey: scene.taskKey,
-    name,
+    name: `r${round}`,
     clients: scene.clients,
     random,
   });
   const moment = Math.ceil(random() * requestsMax);
-  await sandbox.waitFor(({ requests }) => requests.length - from.request >= moment, 30_000);
-  const raising = raise(scene, "key:bob", spent + BigInt(tightRoom));
-  // Away from the gateway's own events.
+  await sandbox.waitFor(({ requests }) => requests.length - from.request >= moment);
+  const raising = raise(scene, tight, spent + BigInt(tightRoom));
+  // A random delay, so that the end does not coincide with an event of the gateway.
   await pause(random() * 20);
   const wrong = await endProcess(scene, serve, end);
   await Promise.all([load.stop(), raising]);
@@ -205,17 +228,19 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
   const file = readFile(database, lastSeq);
   scene.sums.requests += load.sent.length;
   scene.sums.recovered += pending;
+  scene.sums.refused += load.sent.filter(({ code, end }) => end === "refused" && code?.startsWith("budget_")).length;
   scene.sums.answeredWhole += load.sent.filter(({ end }) => end === "whole").length;
   scene.sums.booked += file.rows.reduce((sum, { cost, task }) => sum + (task === null ? (cost ?? 0n) : 0n), 0n);
-  const said = Number(/"recovered":(\d+)/.exec(next.stderr)?.[1] ?? 0);
-  if (end !== "kill twice" && said !== pending) wrong.push(`${pending} were pending, and ${said} were recovered`);
-  const verification = await scene.beside.ledger.verify();
+  const recovered = Number(/"recovered":(\d+)/.exec(next.stderr)?.[1] ?? 0);
+  if (end !== "kill twice" && recovered !== pending)
+    wrong.push(`${pending} were pending, and ${recovered} were recovered`);
+  const verification = await scene.commandStore.ledger.verify();
   const death: Death = end === "terminate" ? "inPeace" : end === "terminate in a hurry" ? "hurried" : "killed";
   const gateway = gatewayBooks(sandbox, from);
   return [...wrong, ...brokenPromises({ death, sent: load.sent, file, gateway, verification, limits: scene.limits })];
 }
 
-/** Every task that any of the processes has left is asked for and charged as it was billed; what is wrong with that. */
+/** Polls every task of all rounds until it is settled; returns those not charged as they were billed. */
 async function settleTasks(scene: Scene): Promise<string[]> {
   const { sandbox, database } = scene;
   const { url } = await start(scene, drains.terminate);
@@ -235,7 +260,7 @@ async function settleTasks(scene: Scene): Promise<string[]> {
   );
 }
 
-/** Ends the process in the given way; what is wrong with how it ended. */
+/** Ends the process in the given way; returns what went wrong. */
 async function endProcess(scene: Scene, serve: ServeProcess, end: End): Promise<string[]> {
   if (end === "kill" || end === "kill twice") {
     serve.signal("SIGKILL");
@@ -258,7 +283,7 @@ async function endProcess(scene: Scene, serve: ServeProcess, end: End): Promise<
   return wrong;
 }
 
-/** The process that runs, where it has this time to drain; else a new one. */
+/** Returns the running process if it has this drain time, otherwise a new one. */
 async function start(scene: Scene, drainSeconds: number): Promise<ServeProcess> {
   const { running } = scene;
   if (running?.drainSeconds === drainSeconds && !running.serve.hasEnded) return running.serve;
@@ -269,7 +294,7 @@ async function start(scene: Scene, drainSeconds: number): Promise<ServeProcess> 
   return serve;
 }
 
-/** A process that dies somewhere between its first line and its readiness: while it takes the lock, migrates or recovers. */
+/** Kills a process during its start: while it takes the lock, migrates or recovers. */
 async function killWhileStarting({ random, sandbox, database }: Scene): Promise<void> {
   const env = {
     FAREBOX_GATEWAY_URL: sandbox.url,
@@ -281,10 +306,11 @@ async function killWhileStarting({ random, sandbox, database }: Scene): Promise<
   await Promise.race([serve.ended, pause(startMs * (0.4 + 0.6 * random()))]);
 }
 
-/** Sets a limit as a command beside the proxy does, and remembers that it was acknowledged. */
-async function raise({ beside, limits }: Scene, scope: string, limit: bigint): Promise<void> {
-  const tools = { ledger: beside.ledger, keys: beside.keys, clock: systemClock(), by: "crash" };
-  const set = await setBudget(tools, { scope, limit: formatUsd(limit as PicoUsd), period: "total" });
+/** Sets a limit as a command next to the proxy does, and records that it was acknowledged. */
+async function raise({ commandStore, limits, stored }: Scene, scope: string, limit: bigint): Promise<void> {
+  const tools = { ledger: commandStore.ledger, keys: commandStore.keys, clock: systemClock(), by: "crash" };
+  const set = await setBudget(tools, { scope, limit: formatUsd(limit as PicoUsd), period: "total", shared: true });
   if (!set.ok) throw new Error(JSON.stringify(set));
+  stored.set(scope, formatScope(set.budget.scope));
   limits.set(formatScope(set.budget.scope), limit);
 }

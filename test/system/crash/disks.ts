@@ -3,14 +3,17 @@ import { closeSync, mkdtempSync, openSync, rmdirSync, rmSync, writeSync } from "
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A disk of its own in memory; needs root. Disposing of it takes it away. */
+/** A small disk in memory; needs root. Disposing of it unmounts it. */
 export interface SmallDisk extends Disposable {
   readonly path: string;
-  /** Leaves not a byte; again, takes what has become free since. */
+  /** Fills the disk to the last byte; a second call fills what has become free. */
   fill(): void;
-  /** Gives the space back that `fill` took. */
+  /** Frees the space that `fill` took. */
   free(): void;
-  /** Remounts the disk as the kernel does when it has failed. Refused while a file on it is open for writing. */
+  /**
+   * Remounts the disk: read-only, as the kernel does after a failure, or writable. Fails while a file on it is open for
+   * writing.
+   */
   remount(access: "ro" | "rw"): void;
 }
 
@@ -19,7 +22,7 @@ function run(program: string, ...args: readonly string[]): void {
   if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${error?.message ?? stderr}`);
 }
 
-/** Throws where this user may not mount. */
+/** Throws if this user may not mount. */
 export function mountSmallDisk(bytes: number): SmallDisk {
   const path = mkdtempSync(join(tmpdir(), "farebox-disk-"));
   try {
@@ -51,12 +54,12 @@ export function mountSmallDisk(bytes: number): SmallDisk {
   };
 }
 
-/** No file that the process writes may grow beyond so many bytes; "unlimited" ends that. What a quota does. */
+/** Limits the size of the files that a process writes, as a quota does; "unlimited" removes the limit. */
 export function limitFileSize(pid: number, bytes: number | "unlimited"): void {
   run("prlimit", "--pid", String(pid), `--fsize=${bytes}:`);
 }
 
-/** Makes the files immutable even for root and for processes that have them open; on file systems that support it, and as root. */
+/** Makes files immutable even for root and processes that have them open. Needs root and a file system that supports it. */
 export function makeImmutable(files: readonly string[]): void {
   run("chattr", "+i", ...files);
 }
@@ -65,7 +68,7 @@ export function makeMutable(files: readonly string[]): void {
   run("chattr", "-i", ...files);
 }
 
-/** Why this machine cannot do it; null where it can. What it does is undone. */
+/** Returns why the attempt fails on this machine, or null if it succeeds. It must undo itself. */
 export function whyNot(attempt: () => void): string | null {
   try {
     attempt();
@@ -75,7 +78,7 @@ export function whyNot(attempt: () => void): string | null {
   }
 }
 
-/** True if a test is to be skipped, which is said loudly. Where all ways to see a thing are out, and skipping is forbidden, it throws. */
+/** Returns true, and writes to stderr, if a test must be skipped. */
 export function skipIfImpossible(what: string, reason: string | null): boolean {
   if (reason !== null) process.stderr.write(`\nSKIPPED: ${what}: ${reason}\n`);
   return reason !== null;

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { parseUsd, type PicoUsd } from "../../../src/core/money.ts";
 import { pick, type Random } from "../../../src/sandbox/random.ts";
 
@@ -6,32 +7,37 @@ export interface Sent {
   /** Its tag, and its `user` at the gateway. */
   readonly number: string;
   readonly kind: Kind;
-  /** Id in our header; null where no answer began. */
+  /** Id in Farebox's header; null if no answer began. */
   id: string | null;
   status: number | null;
-  /** `left`: by the client itself. `unanswered`: not a byte came. */
+  /** Code of Farebox's own error, in the header of a refusal or in the event that ends a stream. */
+  code: string | null;
+  /** Monotonic times, in milliseconds. */
+  readonly startedAt: number;
+  endedAt: number;
+  /** `left`: the client ended it. `unanswered`: no byte arrived. */
   end: "open" | "whole" | "refused" | "cut" | "left" | "unanswered";
   /** Cost in the header of a plain answer. */
   cost: PicoUsd | null;
   /** Usage in the answer. */
   usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
-  /** Pieces of text that its client has read of a stream: each is a token or more. */
+  /** Pieces of text that the client read from a stream, each at least one token. */
   received: number;
   /** Task that the answer to a creation names. */
   task: string | null;
 }
 
-export type Kind = "plain" | "stream" | "growing" | "leaving" | "trouble" | "task";
+export type Kind = "plain" | "large" | "stream" | "growing" | "leaving" | "trouble" | "held" | "task";
 
 export interface Load {
   readonly sent: readonly Sent[];
-  /** The clients send nothing more; resolves when each has seen the end of its last request. */
+  /** Stops the clients; resolves when each has seen the end of its last request. */
   stop(): Promise<void>;
 }
 
 export interface LoadOptions {
   readonly url: string;
-  /** Each client begins with one of them, and takes the next one when it is refused. */
+  /** Each client begins with one of them and changes to the next one when it is refused. */
   readonly keys: readonly string[];
   /** Creates the tasks; null for none. */
   readonly taskKey: string | null;
@@ -39,11 +45,17 @@ export interface LoadOptions {
   readonly name: string;
   readonly clients: number;
   readonly random: Random;
+  /** Chooses from these kinds of requests. Default: all but `large` and `held`, most of them plain answers and streams. */
+  readonly kinds?: readonly [Kind, ...Kind[]];
+  /** Time over which the clients begin, in milliseconds. Default: 0. */
+  readonly overMs?: number;
+  /** Number of tokens in a `held` stream, two a second. */
+  readonly heldTokens?: number;
 }
 
-/** Faults of the gateway, chosen now and then. */
+/** Faults of the gateway for `trouble` requests. */
 const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
-/** Most are plain answers and streams; each of the others is some. */
+/** Kinds in proportion to how often they are listed. */
 const requestKinds = [
   "plain",
   "plain",
@@ -62,8 +74,9 @@ export function startLoad(options: LoadOptions): Load {
   const sent: Sent[] = [];
   const stopped = new AbortController();
   const { taskKey } = options;
-  const asked = taskKey === null ? requestKinds : kinds;
+  const asked = options.kinds ?? (taskKey === null ? requestKinds : kinds);
   const client = async (turn: number): Promise<void> => {
+    if (options.overMs !== undefined) await pause((turn / options.clients) * options.overMs);
     while (!stopped.signal.aborted) {
       const key = options.keys[turn % options.keys.length] ?? "";
       const one: Sent = {
@@ -71,6 +84,9 @@ export function startLoad(options: LoadOptions): Load {
         kind: pick(options.random, asked),
         id: null,
         status: null,
+        code: null,
+        startedAt: performance.now(),
+        endedAt: Infinity,
         end: "open",
         cost: null,
         usage: null,
@@ -78,7 +94,9 @@ export function startLoad(options: LoadOptions): Load {
         task: null,
       };
       sent.push(one);
-      await send(one, options.url, one.kind === "task" ? (taskKey ?? "") : key, bodyOf(one, options.random));
+      await send(one, options.url, one.kind === "task" ? (taskKey ?? "") : key, bodyOf(one, options));
+      one.endedAt = performance.now();
+      if (one.status === 503) await pause(retryMs);
       if (one.end === "unanswered") return;
       if (one.end === "refused" && one.kind !== "task") turn++;
     }
@@ -93,28 +111,35 @@ export function startLoad(options: LoadOptions): Load {
   };
 }
 
-function bodyOf({ kind, number }: Sent, random: Random): object {
+function bodyOf({ kind, number }: Sent, { random, heldTokens = 20 }: LoadOptions): object {
   const some = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
   if (kind === "task") {
     const input = { prompt: `#sandbox task-wait:${some(0, 20)}+task-run:${some(0, 80)}`, number };
     return { model: "kling", task_type: "video_generation", input };
   }
   const stream = { stream: true, stream_options: { include_usage: true } };
-  // A busy machine may stand still for longer than some of these tokens take.
+  // Slow enough for a busy machine, which may pause for the time of several tokens.
   const paced = `tokens:${some(10, 80)}+slow:${some(4, 8)}`;
   const asked = {
     plain: () => ({ scenario: `latency:${some(0, 60)}+tokens:${some(1, 80)}`, max_tokens: 100 }),
+    large: () => ({ prompt: largePrompt, scenario: `tokens:${some(1, 20)}`, max_tokens: 100 }),
     stream: () => ({ scenario: paced, max_tokens: 100, ...stream }),
     growing: () => ({ scenario: paced, ...stream }),
-    // Far longer than what a busy machine lets through before the gateway hears that its reader has left.
+    // Long enough that the gateway notices before the end that the client left, even on a busy machine.
     leaving: () => ({ scenario: `tokens:200+slow:${some(5, 10)}`, max_tokens: 250, ...stream }),
+    held: () => ({ scenario: `tokens:${heldTokens}+slow:500`, max_tokens: 100, ...stream }),
     trouble: () => ({ scenario: pick(random, troubles), max_tokens: 100, ...stream }),
   }[kind]();
-  const { scenario, ...rest } = asked;
-  return { model: "gpt-4o", user: number, messages: [{ role: "user", content: `#sandbox ${scenario}` }], ...rest };
+  const { scenario, prompt = "", ...rest }: { scenario: string; prompt?: string; max_tokens?: number } = asked;
+  const content = `${prompt}#sandbox ${scenario}`;
+  return { model: "gpt-4o", user: number, messages: [{ role: "user", content }], ...rest };
 }
 
-/** Never rejects: whatever becomes of the request is noted. */
+const largePrompt = "a word and another ".repeat(1_000);
+/** Pause of a client after a 503, in milliseconds. */
+const retryMs = 250;
+
+/** Sends a request and records how it ended. Never rejects. */
 async function send(one: Sent, url: string, key: string, body: object): Promise<void> {
   const leaving = new AbortController();
   try {
@@ -129,6 +154,7 @@ async function send(one: Sent, url: string, key: string, body: object): Promise<
       signal: leaving.signal,
     });
     one.status = response.status;
+    one.code = response.headers.get("x-farebox-error");
     one.id = response.headers.get("x-farebox-request-id");
     one.cost = parseUsd(response.headers.get("x-farebox-cost-usd") ?? "") ?? null;
     const text = await readBody(response, one, one.kind === "leaving" ? () => leaving.abort() : null);
@@ -139,10 +165,10 @@ async function send(one: Sent, url: string, key: string, body: object): Promise<
   }
 }
 
-/** Parts of a stream after which a leaving client leaves. */
+/** Parts of a stream that a leaving client reads. */
 const partsBeforeLeaving = 5;
 
-/** Also notes what was received, whatever comes after it. */
+/** Reads the body and records what was received, even if the stream breaks later. */
 async function readBody(response: Response, one: Sent, leave: (() => void) | null): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
@@ -159,18 +185,19 @@ async function readBody(response: Response, one: Sent, leave: (() => void) | nul
   return text;
 }
 
-/** Also notes the usage of a whole answer. */
+/** Returns how the answer ended, and records the usage of a whole one. */
 function endOf(one: Sent, text: string): Sent["end"] {
   if (one.status !== 200) return "refused";
   if (one.kind === "task") {
     one.task = JSON.parse(text).data.task_id;
     return "whole";
   }
-  if (one.kind === "plain") {
+  if (one.kind === "plain" || one.kind === "large") {
     one.usage = JSON.parse(text).usage;
     return "whole";
   }
-  if (!/data: \[DONE\]\s*$/.test(text) || text.includes('data: {"error"')) return "cut";
+  one.code = /data: \{"error".*"code":"(\w+)"/.exec(text)?.[1] ?? null;
+  if (!/data: \[DONE\]\s*$/.test(text) || one.code !== null || text.includes('data: {"error"')) return "cut";
   const usage = text.split("\n\n").findLast((event) => /"usage":\s*\{/.test(event));
   one.usage = usage === undefined ? null : JSON.parse(usage.slice("data: ".length)).usage;
   return "whole";

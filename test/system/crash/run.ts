@@ -11,7 +11,7 @@ const usage = `npm run crash -- [options]
 Ends with 0 when every promise held, else with 1 and each that did not. Everything is on loopback and in a folder that goes
 with it; 100 lives take about five minutes.`;
 
-/** Throws an error that a person can read. */
+/** Parses a number; throws an error that names the option and its range. */
 function numberOf(name: string, text: string | undefined, otherwise: number, most: number): number {
   const value = text === undefined ? otherwise : Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= most) return value;
@@ -32,7 +32,7 @@ try {
       clients: numberOf("clients", values.clients, 30, 500),
     };
     print(`seed ${options.seed}`);
-    const { broken, ...figures } = await runCampaign({ ...options, tell: print });
+    const { broken, ...figures } = await runCampaign({ ...options, onRound: print });
     for (const what of broken) print(`BROKEN: ${what}`);
     print(JSON.stringify(figures, null, 2));
     print(

@@ -14,10 +14,10 @@ const pin = (version: PriceVersion) => ({
   version,
 });
 
-/** Folder for the test's screenshots, which are reviewed by hand. */
+/** Folder for screenshots, which are reviewed by hand. */
 const pictures = process.env["FAREBOX_PICTURES"];
 
-/** A charge that another model answered, with two searches, in a service tier without a rate. */
+/** Posts a charge in doubt, of another model and a service tier without a rate, with two searches, and a plain one. */
 async function postDoubted({ serving: { ledger } }: RunningProxy): Promise<void> {
   const at = Date.now() - 5000;
   const fees = { web_search_call: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 } };
@@ -44,7 +44,7 @@ async function postDoubted({ serving: { ledger } }: RunningProxy): Promise<void>
   }
 }
 
-describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 }, () => {
+describe.skipIf(withoutChromium)("the dashboard", { timeout: 60_000 }, () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
     proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
@@ -53,7 +53,7 @@ describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 },
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   it.each(["light", "dark"] as const)(
-    "marks the charge, says why the bill may differ, and sums what is in doubt (%s)",
+    "marks a charge in doubt, shows why the bill may differ, and sums the amounts in doubt (%s)",
     async (colorScheme) => {
       await using visitor = await visit(proxy.url, { colorScheme });
       const { page } = visitor;
@@ -74,7 +74,7 @@ describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 },
       const drawer = page.getByRole("dialog", { name: "Request" });
       await drawer
         .getByText(
-          "The bill may differ: another model answered than was asked for; a service tier answered for which no rate is known.",
+          "The bill may differ: a model other than the requested one answered; the service tier that answered has no known rate.",
         )
         .waitFor();
       await drawer.getByRole("rowheader", { name: "Web search call" }).waitFor();

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { chown, chmod, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { globSync } from "node:fs";
 import { join } from "node:path";
@@ -16,11 +17,15 @@ import {
 import { environmentOf, inForce, stagesOf, withAncestors, type Instruction } from "../../support/dockerfile.ts";
 import { buildImage, filesBelow } from "../../support/docker-image.ts";
 
-/** No engine is needed: the Dockerfile's steps are done in folders, and what comes of them is started as it says. */
+/*
+ * Tests the image without a container engine: runs the Dockerfile's steps in folders, and starts the result with its
+ * entry point.
+ */
+
 const owned = new AsyncDisposableStack();
 let image: readonly Instruction[];
 let root: string;
-/** The image's user, where the test may become it; the root file system is then not writable for it. */
+/** User of the image; undefined if the test may not switch to it. In the image, this user can write only to /data. */
 let user: number | undefined;
 
 beforeAll(async () => {
@@ -39,10 +44,10 @@ beforeAll(async () => {
 
 afterAll(() => owned.disposeAsync());
 
-/** A word of the Dockerfile, its places put into the image's folder. */
+/** Replaces an absolute path of the Dockerfile by its place in the image's folder. */
 const placed = (word: string) => (/^\/(app|data)\b/.test(word) ? join(root, word) : word);
 
-/** The image's environment, but for where to listen, and with no other place to write to than /data. */
+/** Returns the image's environment, with a local address and with /data as the only writable folder. */
 function containerOptions(more: Readonly<Record<string, string>> = {}): RunOptions {
   const own = Object.entries(environmentOf(image)).map(([name, value]) => [name, placed(value)]);
   const unwritable = { HOME: "/proc", TMPDIR: "/proc", PATH: join(root, "usr/local/bin") };
@@ -57,18 +62,29 @@ const [entry, command] = [
 const node = () => join(root, "usr/local/bin", entry()[0]);
 const farebox = (...args: string[]) => runWell(node(), [...entry().slice(1), ...args], containerOptions());
 
-it("carries the runtime dependencies and not Node's own package, compilers or tests", async () => {
+it("the image contains the runtime dependencies, but no development packages, sources or tests", async () => {
   const { dependencies, devDependencies } = JSON.parse(await readFile(join(checkout, "package.json"), "utf8"));
-  const brought = new Set(globSync(["*", "@*/*"], { cwd: join(root, "app/node_modules") }));
-  expect(Object.keys(dependencies).filter((name) => !brought.has(name))).toEqual([]);
-  expect(Object.keys(devDependencies).filter((name) => brought.has(name))).toEqual([]);
+  const installed = new Set(globSync(["*", "@*/*"], { cwd: join(root, "app/node_modules") }));
+  expect(Object.keys(dependencies).filter((name) => !installed.has(name))).toEqual([]);
+  const { packages } = JSON.parse(await readFile(join(checkout, "package-lock.json"), "utf8"));
+  // Excludes packages that a runtime dependency needs as well.
+  const isForDevelopment = (name: string) => packages[`node_modules/${name}`]?.dev === true;
+  expect(Object.keys(devDependencies).filter((name) => installed.has(name) && isForDevelopment(name))).toEqual([]);
   expect(globSync("*", { cwd: join(root, "app") }).toSorted()).toEqual(
     ["LICENSE", "bin", "dist", "node_modules", "package-lock.json", "package.json", "pricing"].toSorted(),
   );
 });
 
+it("the image adds at most 20 MB to its base image, compressed", { timeout: 60_000 }, async () => {
+  const { stdout } = spawn("tar", ["-cz", "-C", root, "app"], { stdio: ["ignore", "pipe", "inherit"] });
+  const size = await stdout.reduce((sum, chunk: Buffer) => sum + chunk.length, 0);
+  expect(size).toBeLessThanOrEqual(20_000_000);
+  // Guards against a measurement of the wrong folder.
+  expect(size).toBeGreaterThan(10_000_000);
+});
+
 it(
-  "serves as its user, writes nowhere but to /data, is found healthy, and ends on SIGTERM",
+  "the image serves as its user, writes only to /data, passes its health check, and ends on SIGTERM",
   { timeout: 60_000 },
   async () => {
     await using sandbox = await startSandbox();
@@ -97,7 +113,7 @@ it(
   },
 );
 
-it("says what is wrong where /data cannot be written", { timeout: 60_000 }, async () => {
+it("the image reports a ledger that cannot be written", { timeout: 60_000 }, async () => {
   const options = containerOptions({
     FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
     FAREBOX_GATEWAY_API_KEY: "sk-x",
@@ -108,7 +124,7 @@ it("says what is wrong where /data cannot be written", { timeout: 60_000 }, asyn
   expect(stderr).toMatch(/^farebox: the ledger at \/proc\/farebox\.db cannot be opened: [^\n]+\n$/);
 });
 
-it("shows the demo with nothing set: does this image work on this machine?", { timeout: 60_000 }, async () => {
+it("the image runs the demo without any settings", { timeout: 60_000 }, async () => {
   await using temporary = await emptyFolder();
   if (user !== undefined) await chown(temporary.path, user, user);
   const shown = await runWell(

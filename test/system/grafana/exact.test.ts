@@ -5,7 +5,8 @@ import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { committedExact, type SqlPanelFile } from "../../../grafana/read.ts";
 import { correctCharge } from "../../../src/admin/corrections.ts";
-import { namedScope, type BudgetWindow } from "../../../src/core/budget.ts";
+import { type BudgetWindow } from "../../../src/core/budget.ts";
+import { namedScope } from "../../../src/core/scope.ts";
 import { parseSignedUsd, usd } from "../../../src/core/money.ts";
 import { keyNames } from "../../../src/reporting/names.ts";
 import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
@@ -26,7 +27,7 @@ const panelsOf = (source: "sqlite" | "postgres") =>
     .filter(({ name }) => name.startsWith(source))
     .flatMap(({ title, panels }) => panels.map((panel) => ({ name: `${title}: ${panel.title}`, panel })));
 
-/** Queries of the dashboards as of an earlier commit, which users have imported into their Grafana. */
+/** Queries of an earlier version of the dashboards, which users may have imported into Grafana. */
 const installed = JSON.parse(readFileSync(new URL("installed-dashboards.json", import.meta.url), "utf8")) as Record<
   "sqlite" | "postgres",
   readonly { readonly panel: string; readonly sql: string }[]
@@ -39,17 +40,20 @@ let until: number;
 let windows: readonly BudgetWindow[];
 let nameOf: (id: string) => string | null;
 
-/** A query as Grafana sends it: numbers instead of its own variables. */
-function substituted(sql: string): string {
+/** Replaces Grafana's variables in a query by values, as Grafana does. */
+function substituted(sql: string, chosen: Readonly<Record<string, readonly string[]>> = {}): string {
   const values: Readonly<Record<string, number>> = { $__from: since, $__to: until, $__interval_ms: 900_000 };
-  const asked = sql.replaceAll(/\$\w+/g, (variable) => String(values[variable] ?? variable));
+  const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;
+  const asked = sql
+    .replaceAll(/\$\w+/g, (variable) => String(values[variable] ?? variable))
+    .replaceAll(/\$\{(\w+):singlequote\}/g, (_, name: string) => chosen[name]?.map(quoted).join(",") ?? "'(all)'");
   expect(asked).not.toContain("$");
   return asked;
 }
 
 const sqlOf = ({ targets: [target] }: SqlPanelFile) => substituted(target?.queryText ?? target?.rawSql ?? "");
 
-/** Queries as the plugin does: whole numbers have 64 bits. */
+/** Runs a query with 64-bit integers, as the plugin does. */
 function ask(sql: string, path = database): Row[] {
   const db = new Database(path, { readonly: true });
   try {
@@ -59,7 +63,7 @@ function ask(sql: string, path = database): Row[] {
   }
 }
 
-/** Copies the ledger of mixed traffic while a stream runs, with a correction. */
+/** Sends mixed traffic, corrects a charge, and copies the ledger while a stream runs. */
 beforeAll(async () => {
   const folder = owned.use(await temporaryFolder());
   const proxy = owned.use(await startProxy());
@@ -67,12 +71,12 @@ beforeAll(async () => {
   since = Date.now() - 60_000;
   await traffic.round();
   const clock = systemClock();
-  const dear = (await proxy.charges()).find(({ source }) => source === "reported");
-  const made = await correctCharge(
+  const reported = (await proxy.charges()).find(({ source }) => source === "reported");
+  const corrected = await correctCharge(
     { ledger: proxy.serving.ledger, clock },
-    { id: dear?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" },
+    { id: reported?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" },
   );
-  expect(made.ok).toBe(true);
+  expect(corrected.ok).toBe(true);
   const hold = { ...holdOf("doubted", usd("0.000000000003")), at: Date.now(), caller: { key: "", team: null } };
   await proxy.serving.ledger.hold(hold);
   await proxy.serving.ledger.post(
@@ -127,13 +131,13 @@ describe("through the SQLite data source", () => {
   const rowsOf = (title: string) =>
     ask(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
 
-  it.each(panels)("$name is filled", ({ panel }) => {
+  it.each(panels)("$name has data", ({ panel }) => {
     const rows = ask(sqlOf(panel));
     expect(rows).not.toEqual([]);
     for (const time of panel.targets[0]?.timeColumns ?? []) expect(Object.keys(rows[0] ?? {})).toContain(time);
   });
 
-  it.each(installed.sqlite)("an imported $panel is filled", ({ sql }) => {
+  it.each(installed.sqlite)("the earlier version of $panel has data", ({ sql }) => {
     expect(ask(substituted(sql))).not.toEqual([]);
   });
 
@@ -141,7 +145,7 @@ describe("through the SQLite data source", () => {
     ["Spent (USD)", "cost_usd"],
     ["List price (USD)", "list_cost_usd"],
     ["Saving (USD)", "saving_usd"],
-  ] as const)("%s is the report's, to the last digit", async (title, field) => {
+  ] as const)("%s equals the report to the last digit", async (title, field) => {
     const { total } = await report("model");
     const [row] = rowsOf(title);
     expect(row?.["usd"]).toMatch(/^\d+\.\d{12}$/);
@@ -157,7 +161,7 @@ describe("through the SQLite data source", () => {
     ["By team (USD)", "Team", "team"],
     ["By key (USD)", "Key", "key"],
     ["By day (USD)", "Day", "day"],
-  ])("%s says what the report says", async (title, column, by) => {
+  ])("%s equals the report", async (title, column, by) => {
     const { rows } = await report(by);
     const shown = new Map(
       rowsOf(title).map((row) => [
@@ -168,7 +172,48 @@ describe("through the SQLite data source", () => {
     expect(shown).toEqual(new Map(rows.map((row) => [row[by] ?? `(no ${by})`, figuresOf(row)])));
   });
 
-  it("windows, holds, overages and corrections are the ledger's", async () => {
+  it.each([
+    ["team", "By team (USD)", "Team", ["research"]],
+    ["key", "By key (USD)", "Key", ["bob", "carol"]],
+    ["model", "By model (USD)", "Model", ["gpt-4o"]],
+  ])("panels filtered by %s equal the report", async (name, title, column, values) => {
+    const { rows } = await report(name);
+    const names: readonly string[] = values;
+    const wanted = rows.filter((row) => names.includes(row[name] ?? ""));
+    expect(wanted).toHaveLength(values.length);
+    const chosen = { [name]: values };
+    const shown = (panelTitle: string) => {
+      const { panel } = panels.find((each) => each.panel.title === panelTitle) ?? expect.fail(panelTitle);
+      return ask(substituted(panel.targets[0]?.queryText ?? "", chosen));
+    };
+    const sum = wanted.reduce((all, row) => all + (exactly(row.cost_usd) ?? 0n), 0n);
+    expect(shown("Spent (USD)").map((row) => exactly(row["usd"]))).toEqual([sum]);
+    expect(shown(title).map((row) => row[column])).toEqual(expect.arrayContaining([...values]));
+    expect(shown(title)).toHaveLength(values.length);
+    for (const panelTitle of ["By day (USD)", "By source (USD)", "By model (USD)", "By key (USD)"])
+      expect(
+        shown(panelTitle).reduce((all, row) => all + (exactly(row["Spent"]) ?? 0n), 0n),
+        panelTitle,
+      ).toBe(sum);
+    const newest = shown("Newest charges (USD)");
+    expect(newest.length).toBeGreaterThan(0);
+    if (name === "model") expect(newest.every((row) => row["Model"] === "gpt-4o")).toBe(true);
+    if (name === "key") expect(newest.every((row) => names.includes(String(row["Key"])))).toBe(true);
+  });
+
+  it("the filters offer the teams, keys and models of the ledger", () => {
+    const { templating } = dashboards.find(({ name }) => name === "sqlite/spend") ?? expect.fail();
+    const offered = Object.fromEntries(
+      templating.list
+        .filter(({ type }) => type === "query")
+        .map(({ name, query }) => [name, ask(String(query)).map((row) => Object.values(row)[0])]),
+    );
+    expect(offered["team"]).toEqual(["product", "research"]);
+    expect(offered["key"]).toEqual(["alice", "bob", "carol", "dave", "intern"]);
+    expect(offered["model"]).toContain("gpt-4o");
+  });
+
+  it("windows, holds, overages and corrections equal the ledger", async () => {
     const shown = rowsOf("Windows (USD)").map((row) => [
       row["Scope"],
       row["Period"],
@@ -190,7 +235,7 @@ describe("through the SQLite data source", () => {
     expect(rowsOf("Overages (USD)")).toMatchObject([{ Key: "dave", Overage: expect.stringMatching(/^0\.00\d*[1-9]/) }]);
   });
 
-  it("sums are the same where retention has left no quarter hours", async () => {
+  it("sums are the same after retention has deleted the quarter hours", async () => {
     const folder = owned.use(await temporaryFolder());
     const pruned = join(folder.path, "pruned.db");
     const source = new Database(database, { readonly: true });
@@ -208,7 +253,7 @@ describe("through the SQLite data source", () => {
 
 describe("through the PostgreSQL data source", () => {
   let client: Client;
-  /** The same ledger there, in the tables that a proxy works on. */
+  /** Copies the ledger into the tables that a proxy uses. */
   beforeAll(async () => {
     const { url } = owned.use(await newDatabase());
     client = new Client(url);
@@ -217,7 +262,7 @@ describe("through the PostgreSQL data source", () => {
     expect(await copyToPostgres({ path: database, client })).toMatchObject({ ok: true });
   }, 60_000);
 
-  /** A value as both say it; times in seconds since 1970. */
+  /** Converts a value to a form that both databases share; times in seconds since 1970. */
   const alike = (value: unknown) =>
     value instanceof Date ? value.getTime() / 1000 : typeof value === "bigint" ? String(value) : value;
   const pairs = panelsOf("postgres").map(({ name, panel }, index) => ({
@@ -226,11 +271,32 @@ describe("through the PostgreSQL data source", () => {
     other: panelsOf("sqlite")[index]?.panel ?? expect.fail(name),
   }));
 
-  it.each(installed.postgres)("an imported $panel is filled", async ({ sql }) => {
+  it.each(installed.postgres)("the earlier version of $panel has data", async ({ sql }) => {
     expect((await client.query<Row>(substituted(sql))).rows).not.toEqual([]);
   });
 
-  it.each(pairs)("$name shows what it shows through SQLite", async ({ panel, other }) => {
+  it("the filters offer the same values as through SQLite", async () => {
+    const lists = ["postgres/spend", "sqlite/spend"].map((name) =>
+      dashboards.find((each) => each.name === name)?.templating.list.filter(({ type }) => type === "query"),
+    );
+    expect(lists[0]?.map(({ name, query }) => [name, query])).toEqual(
+      lists[1]?.map(({ name, query }) => [name, query]),
+    );
+    for (const { query } of lists[0] ?? [])
+      expect((await client.query({ text: String(query), rowMode: "array" })).rows.flat()).toEqual(
+        ask(String(query)).map((row) => Object.values(row)[0]),
+      );
+  });
+
+  it.each(pairs)("$name, filtered by keys and models, shows the same as through SQLite", async ({ panel, other }) => {
+    const chosen = { key: ["bob", "carol"], model: ["gpt-5", "gemini-2.5-flash"] };
+    const { rows } = await client.query<Row>(substituted(panel.targets[0]?.rawSql ?? "", chosen));
+    const shown = (row: Row) =>
+      Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
+    expect(rows.map(shown)).toEqual(ask(substituted(other.targets[0]?.queryText ?? "", chosen)).map(shown));
+  });
+
+  it.each(pairs)("$name shows the same as through SQLite", async ({ panel, other }) => {
     expect(panel.title).toBe(other.title);
     const { rows } = await client.query<Row>(sqlOf(panel));
     const shown = (row: Row) =>

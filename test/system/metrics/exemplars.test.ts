@@ -3,8 +3,8 @@ import { skipWithout } from "../../support/programs.ts";
 import { startPrometheus } from "../../support/prometheus.ts";
 import { proxyWithEverything } from "../../support/proxy-with-everything.ts";
 
-describe.skipIf(skipWithout("prometheus", "prometheus"))("a real Prometheus", () => {
-  it("takes the page as OpenMetrics, and the exemplars lead to the charges", { timeout: 30_000 }, async () => {
+describe.skipIf(skipWithout("prometheus"))("a real Prometheus", () => {
+  it("scrapes the metrics page as OpenMetrics, with exemplars that name the charges", async () => {
     await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
     await using prometheus = await startPrometheus(proxy.url);
     await prometheus.scraped();

@@ -1,3 +1,4 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -11,11 +12,11 @@ import { until } from "../../support/until.ts";
 
 const dayMs = 86_400_000;
 
-/** Requests one after the other on some lanes, until `stop`; then how many were answered with 200. */
-function load({ url }: ServeProcess, key: string, lanes = 4) {
+/** Sends requests from parallel clients until `stop`, which returns how many were answered with 200. */
+function load({ url }: ServeProcess, key: string, clients = 4) {
   const ending = new AbortController();
   let answered = 0;
-  const lane = async () => {
+  const client = async () => {
     while (!ending.signal.aborted) {
       const answer = await fetch(`${url}/v1/chat/completions`, {
         method: "POST",
@@ -26,7 +27,7 @@ function load({ url }: ServeProcess, key: string, lanes = 4) {
       if (answer.status === 200) answered++;
     }
   };
-  const running = Promise.all(Array.from({ length: lanes }, lane));
+  const running = Promise.all(Array.from({ length: clients }, client));
   return {
     stop: async () => {
       ending.abort();
@@ -47,7 +48,7 @@ function commandsOn(database: string) {
 }
 
 it(
-  "a backup beside a writing serve restores to a verified ledger; restoring is refused until serve has ended",
+  "a backup made while serve writes can be restored after serve has ended, and passes verify",
   { timeout: 120_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -67,7 +68,7 @@ it(
     const refused = await farebox("db", "restore", backup);
     expect(refused).toMatchObject({
       code: 2,
-      stderr: `farebox: a farebox serve runs on the ledger at ${database}; stop it first\n`,
+      stderr: `farebox: farebox serve is using the ledger at ${database}; stop it first\n`,
     });
     const answered = await running.stop();
 
@@ -95,7 +96,7 @@ it(
   },
 );
 
-it("pruning next to a loaded serve keeps verify clean and every sum", { timeout: 120_000 }, async () => {
+it("pruning under load keeps every sum, and verify finds no difference", { timeout: 120_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
@@ -103,7 +104,7 @@ it("pruning next to a loaded serve keeps verify clean and every sum", { timeout:
   const old = Date.now() - 200 * dayMs;
   {
     await using store = await openStore({ path: database, calendar: utc, clock: systemClock(), access: "serve" });
-    await store.ledger.setBudget(budget({ kind: "all" }, "total", "9000"), old);
+    await store.ledger.setBudget(budget(everyRequest, "total", "9000"), old);
     await Promise.all(
       Array.from({ length: 3000 }, async (_, index) => {
         const at = old + index * 60_000 * 30;
@@ -129,14 +130,14 @@ it("pruning next to a loaded serve keeps verify clean and every sum", { timeout:
   await running.stop();
 
   expect([...verified, await json("verify")].filter(({ ok }) => !ok)).toEqual([]);
-  // The ends of the span are instants of now.
+  // The edges of the span depend on the current time.
   expect({ ...(await oldReport()), since: "", until: "" }).toEqual({ ...before, since: "", until: "" });
   const [window] = (await json("budgets", "list")).budgets;
   expect(window.spent_usd).toBe((await json("report", "--since", "300d", "--by", "team")).total.cost_usd);
 });
 
 it(
-  "repairs next to a loaded serve, which applies repairs and corrections at its next admission",
+  "a serve under load applies repairs and corrections of commands at its next admission",
   { timeout: 120_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -165,7 +166,7 @@ it(
     expect(new Set(repairs.map(({ kind }: { kind: string }) => kind))).toEqual(new Set(["rollup", "window"]));
     expect(await json("verify")).toMatchObject({ ok: true });
 
-    // A correction that uses the budget up is heeded by the very next request, and one that gives it back too.
+    // A correction that exhausts the budget applies to the next request, and so does one that frees it.
     const ask = async () => {
       const answer = await fetch(`${serve.url}/v1/chat/completions`, {
         method: "POST",
@@ -187,17 +188,13 @@ it(
   },
 );
 
-it(
-  "a backup that cannot be made, and a file that is no backup, are told in one line",
-  { timeout: 60_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    const database = join(folder.path, "farebox.db");
-    const { farebox } = commandsOn(database);
-    expect(await farebox("db", "backup", join(folder.path, "b.db"))).toMatchObject({
-      code: 2,
-      stderr: expect.stringMatching(/^farebox: there is no ledger at .* yet; [^\n]+\n$/),
-    });
-    expect(existsSync(database)).toBe(false);
-  },
-);
+it("a backup of a missing ledger is refused in one line and creates no file", { timeout: 60_000 }, async () => {
+  await using folder = await temporaryFolder();
+  const database = join(folder.path, "farebox.db");
+  const { farebox } = commandsOn(database);
+  expect(await farebox("db", "backup", join(folder.path, "b.db"))).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^farebox: there is no ledger at .*; [^\n]+\n$/),
+  });
+  expect(existsSync(database)).toBe(false);
+});

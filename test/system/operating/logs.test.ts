@@ -12,7 +12,7 @@ interface Line {
 const [debug, warn] = [20, 40];
 
 it(
-  "logs one line a request at debug, and problems at warn with the request's id; no prompt and no secret",
+  "serve logs each request at debug and problems at warn with the request's id, without prompts or secrets",
   { timeout: 180_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -50,21 +50,21 @@ it(
       .split("\n")
       .filter((line) => line.startsWith("{"))
       .map((line) => JSON.parse(line) as Line);
-    const of = ({ id }: { id: string }) =>
+    const linesOf = ({ id }: { id: string }) =>
       lines.filter(({ request_id }) => request_id === id).map(({ level, msg }) => [level, msg]);
 
-    expect(of(plain)).toEqual([[debug, "request"]]);
-    expect(of(failing)).toEqual([[warn, "request failed"]]);
-    expect(of(cut)).toEqual(
+    expect(linesOf(plain)).toEqual([[debug, "request"]]);
+    expect(linesOf(failing)).toEqual([[warn, "request failed"]]);
+    expect(linesOf(cut)).toEqual(
       expect.arrayContaining([
         [debug, "request"],
-        [warn, "settled without a plain report"],
+        [warn, "settled with an uncertain cost or an overage"],
       ]),
     );
-    expect(of(gone)).toEqual(
+    expect(linesOf(gone)).toEqual(
       expect.arrayContaining([
         [warn, "request failed"],
-        [warn, "settled without a plain report"],
+        [warn, "settled with an uncertain cost or an overage"],
       ]),
     );
     expect(lines.every(({ level, request_id }) => level < warn || request_id !== undefined)).toBe(true);

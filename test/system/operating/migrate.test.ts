@@ -15,7 +15,7 @@ const firstSchema = readFileSync(
 );
 const known = knownSchema();
 
-/** A ledger as the first release made it, with one key in it. */
+/** Creates a ledger of the first release with one key. */
 function firstLedger(path: string): void {
   const db = new Database(path);
   db.pragma("journal_mode = wal");
@@ -27,7 +27,7 @@ function firstLedger(path: string): void {
   chmodSync(path, 0o600);
 }
 
-/** A ledger of schema version 12, with charges. */
+/** Creates a ledger of schema version 12 with charges. */
 function oldLedger(path: string): void {
   const ledger = oldLedgers.find(({ name }) => name === "sqlite-12-callbacks");
   const db = new Database(path);
@@ -35,7 +35,7 @@ function oldLedger(path: string): void {
   db.close();
 }
 
-/** All that the ledger has, and how it is made. */
+/** Returns the version, tables and rows of a ledger. */
 function contentOf(path: string): string {
   const db = new Database(path, { readonly: true });
   const tables = db.prepare("select name, sql from sqlite_schema where type = 'table' order by name").all() as {
@@ -47,12 +47,12 @@ function contentOf(path: string): string {
   return JSON.stringify([version, content]);
 }
 
-/** The names of the backups beside a ledger. */
+/** Returns the names of the backups next to a ledger. */
 function backupsOf(path: string): string[] {
   return readdirSync(dirname(path)).filter((name) => name.startsWith(`${basename(path)}.`));
 }
 
-const stamp = /^farebox\.db\.schema-\d+-\d{4}-\d\d-\d\dT\d{6}Z$/;
+const backupName = /^farebox\.db\.schema-\d+-\d{4}-\d\d-\d\dT\d{6}Z$/;
 
 function schemaOf(path: string): unknown {
   const db = new Database(path, { readonly: true });
@@ -61,45 +61,42 @@ function schemaOf(path: string): unknown {
   return version;
 }
 
-it(
-  "serve brings the ledger of an earlier release forward, after a backup of its own",
-  { timeout: 60_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    await using sandbox = await startSandbox();
-    const database = join(folder.path, "farebox.db");
-    firstLedger(database);
-    const before = contentOf(database);
-    await using serve = await startServe({ database, gateway: sandbox });
-    const [name = ""] = backupsOf(database);
-    const backup = join(folder.path, name);
-    expect(name).toMatch(stamp);
-    expect(serve.stderr).toContain(
-      `migrated the ledger at ${database} from schema version 1 to ${known}\nas it was before: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
-    );
-    expect(statSync(backup).mode & 0o777).toBe(0o600);
-    expect([contentOf(backup), schemaOf(database)]).toEqual([before, known]);
-    serve.signal("SIGTERM");
-    await serve.ended;
+it("serve migrates the ledger of an earlier release after making a backup", { timeout: 60_000 }, async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const database = join(folder.path, "farebox.db");
+  firstLedger(database);
+  const before = contentOf(database);
+  await using serve = await startServe({ database, gateway: sandbox });
+  const [name = ""] = backupsOf(database);
+  const backup = join(folder.path, name);
+  expect(name).toMatch(backupName);
+  await serve.printed(/to go back, .*\n/);
+  expect(serve.stderr).toContain(
+    `migrated the ledger at ${database} from schema version 1 to ${known}\nbackup from before the migration: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
+  );
+  expect(statSync(backup).mode & 0o777).toBe(0o600);
+  expect([contentOf(backup), schemaOf(database)]).toEqual([before, known]);
+  serve.signal("SIGTERM");
+  await serve.ended;
 
-    // Nothing is to migrate any more, so no backup is made.
-    await using again = await startServe({ database, gateway: sandbox });
-    expect(again.stderr).not.toContain("migrated");
-    expect(backupsOf(database)).toEqual([name]);
-  },
-);
+  // Nothing is left to migrate, so no backup is made.
+  await using again = await startServe({ database, gateway: sandbox });
+  expect(again.stderr).not.toContain("migrated");
+  expect(backupsOf(database)).toEqual([name]);
+});
 
-it("a new ledger is not backed up", { timeout: 60_000 }, async () => {
+it("serve makes no backup of a new ledger", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
   await using serve = await startServe({ database, gateway: sandbox });
-  expect(serve.stderr).not.toContain("as it was before");
+  expect(serve.stderr).not.toContain("backup from before");
   expect(backupsOf(database)).toEqual([]);
 });
 
 it(
-  "commands leave it to db migrate, which says from where to where, keeps every backup, and how to go back",
+  "commands refuse an old ledger; db migrate reports the versions, the backup and how to go back",
   { timeout: 60_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -113,7 +110,7 @@ it(
     ]) {
       expect(await farebox(...args)).toMatchObject({
         code: 2,
-        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; farebox db migrate upgrades it, as the next serve does\n`,
+        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; upgrade it with farebox db migrate or farebox serve\n`,
       });
     }
     const migrated = await farebox("db", "migrate");
@@ -122,7 +119,7 @@ it(
     expect(migrated).toMatchObject({
       code: 0,
       stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
-as it was before: ${backup}
+backup from before the migration: ${backup}
 to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}
 `,
     });
@@ -134,7 +131,7 @@ to go back, install the earlier release and run: farebox db restore --database $
       restore: null,
     });
 
-    // The backup is of an earlier release: restoring it brings the copy forward and leaves the file as it is.
+    // Restoring migrates the copy and leaves the backup file unchanged.
     expect(await farebox("db", "restore", backup)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining("0 charges verified, no difference"),
@@ -143,7 +140,7 @@ to go back, install the earlier release and run: farebox db restore --database $
   },
 );
 
-it("makes no backup with --no-backup", { timeout: 60_000 }, async () => {
+it("db migrate makes no backup with --no-backup", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
@@ -154,7 +151,7 @@ it("makes no backup with --no-backup", { timeout: 60_000 }, async () => {
   expect([schemaOf(database), backupsOf(database)]).toEqual([known, []]);
 });
 
-it("of several that start together, one makes a backup and migrates", { timeout: 60_000 }, async () => {
+it("only one of several parallel db migrate makes a backup and migrates", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
@@ -163,19 +160,19 @@ it("of several that start together, one makes a backup and migrates", { timeout:
     [1, 2, 3, 4].map(() => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } })),
   );
   expect(ran.filter(({ stdout }) => stdout.startsWith("migrated"))).toHaveLength(1);
-  // The others found it done, or were refused while it was being done.
+  // The others find nothing to migrate, or are refused while the first one runs.
   for (const { code, stdout, stderr } of ran)
-    expect(code === 0 ? stdout : stderr).toMatch(/^migrated|nothing to migrate|a farebox serve runs on the ledger/);
+    expect(code === 0 ? stdout : stderr).toMatch(/^migrated|nothing to migrate|farebox serve is using the ledger/);
   const [name = "", ...more] = backupsOf(database);
   expect([contentOf(join(folder.path, name)), more, schemaOf(database)]).toEqual([before, [], known]);
 });
 
-it("a migration that fails leaves the ledger as it was, and no backup of it", { timeout: 60_000 }, async () => {
+it("a migration that fails leaves the ledger unchanged and no backup", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
   const spoiled = new Database(database);
-  // The last statement of 013 finds its column there.
+  // The last statement of migration 013 fails, because its column already exists.
   spoiled.exec("alter table rollup_day add column in_doubt integer");
   spoiled.close();
   const before = contentOf(database);
@@ -188,7 +185,7 @@ it("a migration that fails leaves the ledger as it was, and no backup of it", { 
 const noMount = whyNot(() => mountSmallDisk(4 * 1024 * 1024)[Symbol.dispose]());
 
 it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
-  "on a disk with too little room, the ledger stays as it was; with room it is migrated",
+  "db migrate leaves the ledger unchanged on a full disk, and migrates it when there is room",
   { timeout: 120_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -204,7 +201,7 @@ it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
     const filled = statSync(filler).size;
     const migrate = () => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } });
     const reasons = new Set<string>();
-    // From no room at all to room for the backup but not for SQLite's own files, or for the log of the migration.
+    // From no room at all to room for the backup, but not for SQLite's own files or the migration's log.
     for (const room of [0, 64 * 1024, needed, needed + 48 * 1024, needed + 80 * 1024]) {
       truncateSync(filler, filled - room);
       const ran = await migrate();

@@ -23,7 +23,7 @@ const columns = `select table_name, column_name, data_type, is_nullable from inf
 const indexes = `select indexname from pg_indexes where schemaname = 'public' and tablename = 'charges' order by 1`;
 
 it.each(ledgers)(
-  "the ledger $name is upgraded: it verifies, reports the same and takes new requests",
+  "the upgraded ledger $name passes verify, reports the same and accepts new requests",
   { timeout: 60_000 },
   async (ledger) => {
     await using database = await newDatabase("empty");
@@ -31,7 +31,7 @@ it.each(ledgers)(
     // The proxy that was killed with requests in flight has been dead for a day.
     await query(database.url, "update owners set beat_at = clock_timestamp() - interval '1 day'");
     await expectUpgrade(ledger, database.url, knownSchema());
-    // It is made of the same parts as a new one.
+    // The upgraded ledger has the same schema as a new one.
     await using fresh = await newDatabase();
     for (const parts of [functions, columns, indexes])
       expect(await query(database.url, parts)).toEqual(await query(fresh.url, parts));

@@ -1,17 +1,21 @@
 import { Client } from "pg";
 import { describe, expect, it } from "vitest";
-import type { PicoUsd } from "../../../src/core/money.ts";
+import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { parsePostgresUrl, type PostgresServer } from "../../../src/core/postgres-url.ts";
+import { connect } from "../../../src/ledger/postgres/connection.ts";
+import { runMigrations } from "../../../src/ledger/postgres/schema.ts";
+import { migrationsOf } from "../../../src/ledger/migrations.ts";
 import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { migrateServer } from "../../../src/ledger/postgres/maintenance.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
-import { holdOf } from "../../support/ledger-fixtures.ts";
+import { bob, holdOf, noon } from "../../support/ledger-fixtures.ts";
 import { oldLedgerSql } from "../../support/old-ledgers.ts";
 import { LedgerProxy } from "../../support/postgres-proxies.ts";
 import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 const known = knownSchema();
+const connectionOptions = { applicationName: "a test", max: 1, statementMs: 30_000, lockMs: 10_000 };
 
 async function query<R>(url: string, sql: string): Promise<R[]> {
   const client = new Client(url);
@@ -35,7 +39,7 @@ function on(url: string): Harness {
   return cli;
 }
 
-/** A ledger of schema version 3, with charges; no proxy runs on it. */
+/** Creates a ledger of schema version 3 with charges, on which no proxy runs. */
 async function oldDatabase(): Promise<TestDatabase> {
   const database = await newDatabase("empty");
   const ledger = oldLedgers.find(({ name }) => name === "postgres-03-plans");
@@ -44,7 +48,7 @@ async function oldDatabase(): Promise<TestDatabase> {
   return database;
 }
 
-/** Every row of every table, and every function, of a schema. */
+/** Returns every row, function and sequence of a schema. */
 async function contentOf(url: string, schema = "public"): Promise<unknown> {
   const within = `${url}?options=-c%20search_path%3D${schema}`;
   const tables = await query<{ name: string; sql: string }>(
@@ -75,8 +79,8 @@ async function backupsIn(url: string): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-describe("before the tables change", { timeout: 60_000 }, () => {
-  it("the ledger is copied into a schema of its own, as a whole ledger of the earlier version", async () => {
+describe("an upgrade of a PostgreSQL ledger", { timeout: 60_000 }, () => {
+  it("first copies the ledger into a separate schema as a complete ledger of the earlier version", async () => {
     await using database = await oldDatabase();
     const before = await contentOf(database.url);
     using cli = on(database.url);
@@ -85,11 +89,11 @@ describe("before the tables change", { timeout: 60_000 }, () => {
     const [backup = ""] = await backupsIn(database.url);
     expect(backup).toMatch(/^farebox_schema_3_\d{8}t\d{9}z$/);
     expect(stdout).toBe(`migrated the ledger at ${place} from schema version 3 to ${known}
-as it was before: ${backup}
-to go back, stop every farebox, install the earlier release and set its database to ${place}?options=-c%20search_path%3D${backup}, with the password and the other parameters of the present address
+backup from before the migration: ${backup}
+to go back, stop all proxies, install the earlier release and set its database to ${place}?options=-c%20search_path%3D${backup}; add the password and the other parameters of the current address
 `);
     expect(await contentOf(database.url, backup)).toEqual(before);
-    // It is a ledger by itself: it can be upgraded, and the other one does not change.
+    // The copy is an independent ledger: upgrading it does not change the other one.
     const after = await contentOf(database.url);
     using copy = on(`${database.url}?options=-c%20search_path%3D${backup}`);
     expect(await copy.json("db", "migrate")).toMatchObject({ from: 3, to: known });
@@ -97,7 +101,23 @@ to go back, stop every farebox, install the earlier release and set its database
     expect(await contentOf(database.url)).toEqual(after);
   });
 
-  it("of several that start together, one makes a copy and migrates; a new ledger is not copied", async () => {
+  it.each(migrationsOf("postgres").flatMap(({ version }) => (version < known ? [version] : [])))(
+    "keeps a copy when it starts from schema version %i",
+    async (version) => {
+      await using database = await newDatabase("empty");
+      await using connection = connect(serverOf(database.url), connectionOptions);
+      await connection.transaction((db) => runMigrations(db, 0, version));
+      const before = await contentOf(database.url);
+      const migrated = await migrateServer(serverOf(database.url), { create: false });
+      expect(migrated).toMatchObject({ ok: true, from: version, to: known });
+      const [backup = ""] = await backupsIn(database.url);
+      expect(await contentOf(database.url, backup)).toEqual(before);
+      using cli = on(database.url);
+      expect(await cli.json("verify")).toMatchObject({ differences: [] });
+    },
+  );
+
+  it("happens once when several start together, and copies no new ledger", async () => {
     await using database = await oldDatabase();
     const migrated = await Promise.all(
       [1, 2, 3, 4].map(() => migrateServer(serverOf(database.url), { create: false })),
@@ -115,7 +135,7 @@ to go back, stop every farebox, install the earlier release and set its database
     expect(await backupsIn(empty.url)).toEqual([]);
   });
 
-  it("a role that may not make a schema gets one sentence, unless no copy is wanted", async () => {
+  it("needs a role that may create a schema, unless --no-backup is given", async () => {
     await using database = await oldDatabase();
     const role = `small_${database.url.split("/").at(-1)}`;
     const name = new URL(database.url).pathname.slice(1);
@@ -137,7 +157,7 @@ to go back, stop every farebox, install the earlier release and set its database
     expect(await cli.run("db", "migrate")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
-        `its role may not create the schema that a backup before the upgrade needs (as an administrator: grant create on database "${name}" to "${role}"); or back it up with pg_dump and run farebox db migrate --no-backup\n`,
+        `its role may not create a schema for the backup before the upgrade; run grant create on database "${name}" to "${role}" as an administrator, or back up with pg_dump and run farebox db migrate --no-backup\n`,
       ),
     });
     expect(await contentOf(database.url)).toEqual(before);
@@ -145,9 +165,9 @@ to go back, stop every farebox, install the earlier release and set its database
     expect(await cli.json("verify")).toMatchObject({ differences: [] });
   });
 
-  it("a migration that fails leaves everything as it was", async () => {
+  it("leaves everything unchanged and no copy if a migration fails", async () => {
     await using database = await oldDatabase();
-    // The last statement of 004 finds its column there.
+    // The last statement of migration 004 fails, because its column already exists.
     await query(database.url, "alter table rollup_day add column in_doubt bigint");
     const before = await contentOf(database.url);
     await expect(migrateServer(serverOf(database.url), { create: false })).rejects.toThrow(
@@ -157,18 +177,67 @@ to go back, stop every farebox, install the earlier release and set its database
   });
 });
 
-/** Statement that leaves the ledger as a release with other functions on the same tables does. */
+/** Puts the ledger in the state of a release with other functions on the same tables. */
 const otherRelease = `update farebox_migrations set functions = 'those of another release' where functions is not null;
   drop function farebox_slice; create function farebox_slice(room bigint, more text) returns bigint language sql as 'select 0::bigint'`;
 
-describe("functions of another release on tables of this one", { timeout: 60_000 }, () => {
-  it("are replaced by db migrate, without a backup, while no proxy runs; commands that write wait for that", async () => {
+it.each([8, 9, 10])("upgraded windows of schema version %i contain all charges of the ledger", async (version) => {
+  await using database = await newDatabase("empty");
+  await using observer = connect(database.server, connectionOptions);
+  const [day, yesterday] = [Date.parse("2026-11-20"), Date.parse("2026-11-19")];
+  await observer.transaction(async (db) => {
+    await runMigrations(db, 0, version);
+    await db.run(
+      `create table charges_2026_11 partition of charges for values from (${Date.parse("2026-11-01")}) to (${Date.parse("2026-12-01")})`,
+    );
+    for (const [id, key, at] of [
+      ["a", "k-alice", noon],
+      ["b", "k-bob", yesterday],
+    ] as const)
+      await db.run(
+        `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, stream, cost, formula, source)
+         values ($1, 'request', 'posted', 0, $2, $2, $3, 'red', 'chat', 'model-a', 0, $4, 'tokens', 'reported')`,
+        [id, at, key, usd("2")],
+      );
+    const sums = `requests, unpriced, retries, input, cached_input, cache_write, cache_write_1h, audio_input, image_input,
+      output, reasoning, audio_output, image_output, list_cost, in_doubt`;
+    await db.run(
+      `insert into rollup_day (day, key, team, model, price_group, source, shard, ${sums}, cost)
+       select case key when 'k-bob' then '2026-11-19' else '2026-11-20' end, key, team, model, '', source, 0,
+         1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cost from charges`,
+    );
+    await db.run("insert into budgets (scope, period, mode, amount_limit) values ('each-key:red', '1d', 'hard', $1)", [
+      usd("3"),
+    ]);
+    await db.run(
+      "insert into budget_windows (budget, subject, starts_at, ends_at, spent, held) values (1, 'k-alice', $1, $2, $3, 0)",
+      [day, day + 86_400_000, usd("2")],
+    );
+  });
+  expect(await migrateServer(database.server, { create: false })).toMatchObject({ ok: true, from: version });
+  await using proxy = await LedgerProxy.open(database.server);
+  const refused = { ok: false, reason: "no_room" };
+  expect(await proxy.hold(holdOf("c", usd("1.5")))).toMatchObject(refused);
+  expect(await proxy.hold(holdOf("d", usd("3"), { caller: bob }))).toMatchObject({ ok: true });
+  // This window is missing, but the key has spent in it.
+  expect(await proxy.hold(holdOf("e", usd("1.5"), { caller: bob, at: yesterday }))).toMatchObject(refused);
+  expect(
+    await observer.rows("select subject, starts_at, spent, held from windows order by starts_at, subject"),
+  ).toEqual([
+    { subject: "k-bob", starts_at: BigInt(yesterday), spent: usd("2"), held: 0n },
+    { subject: "k-alice", starts_at: BigInt(day), spent: usd("2"), held: 0n },
+    { subject: "k-bob", starts_at: BigInt(day), spent: 0n, held: usd("3") },
+  ]);
+});
+
+describe("a ledger with the functions of another release", { timeout: 60_000 }, () => {
+  it("refuses commands that write until db migrate replaces the functions, without a backup", async () => {
     await using database = await newDatabase();
     const before = await contentOf(database.url);
     await query(database.url, otherRelease);
     using cli = on(database.url);
     expect((await cli.run("keys", "list")).code).toBe(0);
-    const said = "its functions are those of another release; farebox db migrate replaces them, as the next serve does";
+    const said = "its functions are those of another release; replace them with farebox db migrate or farebox serve";
     expect(await cli.run("keys", "create", "alice")).toMatchObject({ code: 2, stderr: expect.stringContaining(said) });
     expect((await cli.run("doctor")).stdout).toContain("has the functions of another release");
 
@@ -178,7 +247,7 @@ describe("functions of another release on tables of this one", { timeout: 60_000
     );
     expect(await cli.run("db", "migrate")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("a farebox serve runs on the ledger"),
+      stderr: expect.stringContaining("farebox serve is using the ledger"),
     });
     await query(database.url, "delete from owners");
 
@@ -191,7 +260,7 @@ describe("functions of another release on tables of this one", { timeout: 60_000
     expect(await backupsIn(database.url)).toEqual([]);
   });
 
-  it("never read what a proxy of this one writes, even where that slept during the upgrade", async () => {
+  it("accepts no writes from a proxy that started before they were replaced", async () => {
     await using database = await newDatabase();
     await using proxy = await LedgerProxy.open(serverOf(database.url));
     expect(await proxy.hold(holdOf("before", 5n as PicoUsd))).toMatchObject({ ok: true });

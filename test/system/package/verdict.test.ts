@@ -7,8 +7,8 @@ import { cleanEnvironment } from "../../support/farebox-process.ts";
 
 const checkout = fileURLToPath(new URL("../../../", import.meta.url));
 
-it("a run with a test that fails ends with 1, also after it has used the PostgreSQL of all", () => {
-  // Within the checkout, so that packages are found.
+it("a run with a failing test ends with 1, even after it used the shared PostgreSQL", () => {
+  // Inside the checkout, so that packages are found.
   const folder = mkdtempSync(join(checkout, "node_modules", ".verdict-"));
   try {
     const [setup, database] = ["shared-postgres.ts", "shared-postgres.ts"].map((name) =>

@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/** Verifies the signature as a receiver does, from the documents alone. */
+/** Verifies the signature as a receiver does, with only what the documentation says. */
 function isSigned({ headers, body }: Received): boolean {
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
   const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64"))
@@ -21,7 +21,7 @@ const bodyOf = ({ body }: Received) =>
   JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
 
 it(
-  "kill -9 before an alert is looked for, and before it is delivered: it is delivered, with one id",
+  "an alert survives kill -9 before its evaluation and before its delivery, and keeps one id",
   { timeout: 90_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -73,7 +73,7 @@ it(
     third.signal("SIGTERM");
     await third.ended;
 
-    // All of it is remembered: nothing is told twice by the next one.
+    // The next process must not send the delivered alert again.
     const fourth = await start();
     await using _fourth = fourth;
     await until(async () =>

@@ -12,7 +12,7 @@ interface Row {
 }
 
 it(
-  "an alert whose try failed before a kill -9 is tried again after the restart, once, and what came after it follows",
+  "an alert that failed before kill -9 is delivered once after the restart, before the next alert",
   { timeout: 90_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -46,7 +46,7 @@ it(
     const first = await serve();
     try {
       expect((await chat(first.url, 20)).status).toBe(200);
-      await until(([warning]) => warning?.tries === 1);
+      await until(([warning]) => (warning?.tries ?? 0) > 0);
       expect((await chat(first.url, 4000)).status).toBe(402);
       await until((found) => found.length === 2);
     } finally {

@@ -6,8 +6,8 @@ import { startProxy } from "../../support/running-proxy.ts";
 import { windowsOnDisk } from "../../support/window-watch.ts";
 import { until } from "../../support/until.ts";
 
-describe("a change by a command next to the proxy", { timeout: 60_000 }, () => {
-  it("of a limit is heeded by the very next request", async () => {
+describe("a running proxy applies a command that", { timeout: 60_000 }, () => {
+  it("changes a budget's limit from the very next request", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "1.00");
     await (await proxy.chat({ max_tokens: 10 })).text();
@@ -51,7 +51,7 @@ describe("a change by a command next to the proxy", { timeout: 60_000 }, () => {
     expect(free.headers.get("x-farebox-budget-remaining-usd")).toBeNull();
   });
 
-  it("to a hold that is running: a new budget finds it held, and its end is booked there", async () => {
+  it("adds a budget, also to a request in flight: first its hold, then its cost", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     const running = proxy.chat({ max_tokens: 100 });
@@ -66,7 +66,25 @@ describe("a change by a command next to the proxy", { timeout: 60_000 }, () => {
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it("that revokes a key is heeded", async () => {
+  it("suspends, labels or resumes a key", async () => {
+    await using proxy = await startProxy();
+    const bob = await proxy.addKey("bob");
+    const change = async (...argv: string[]) =>
+      expect(await runFarebox(["keys", ...argv, "--database", proxy.database])).toMatchObject({ code: 0 });
+    const status = async () => {
+      const response = await proxy.chat({ max_tokens: 5 }, { key: bob });
+      await response.arrayBuffer();
+      return response.status;
+    };
+    await change("suspend", "bob");
+    await until(async () => (await status()) === 401, "the suspension is known");
+    await change("update", "bob", "--label", "env=prod", "--user", "ci");
+    await change("resume", "bob");
+    await until(async () => (await status()) === 200, "the key is resumed");
+    expect((await proxy.charges()).at(-1)).toMatchObject({ labels: { env: "prod" }, user: "ci" });
+  });
+
+  it("revokes a key", async () => {
     await using proxy = await startProxy();
     const bob = await proxy.addKey("bob");
     expect((await proxy.chat({ max_tokens: 5 }, { key: bob })).status).toBe(200);

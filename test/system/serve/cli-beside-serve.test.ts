@@ -47,7 +47,7 @@ it(
     expect((await chat(key.trim(), { model: "claude-sonnet-4-6" })).status).toBe(403);
     const stream = await chat(key.trim(), { stream: true, model: "gpt-4o-mini" });
     await stream.text();
-    // The ledger is what the commands see; the stream's charge ends just after its last byte.
+    // Commands read the ledger, where a stream's charge settles just after its last byte.
     const posted = async () => (await json("charges", "--state", "posted")).charges as Record<string, unknown>[];
     let rows = await posted();
     await until(async () => (rows = await posted()).length === 2, "both charges are posted");
@@ -59,6 +59,8 @@ it(
     expect(rows[1]?.["request_id"]).toBe(first.headers.get("x-farebox-request-id"));
     expect(rows[1]?.["cost_usd"]).toBe(first.headers.get("x-farebox-cost-usd"));
 
+    // Refusals are written asynchronously.
+    await until(async () => (await json("report")).total.refused_requests === 1, "the refusal is recorded");
     const [{ budgets }, { total, rows: byModel }, csv, balance, verified] = await Promise.all([
       json("budgets", "list"),
       json("report", "--by", "key,model"),
@@ -66,13 +68,19 @@ it(
       json("balance"),
       json("verify"),
     ]);
-    expect(byModel).toHaveLength(2);
+    expect(
+      byModel.map((row: Record<string, unknown>) => [row["model"], row["requests"], row["refused_requests"]]),
+    ).toEqual([
+      ["gpt-4o", 1, 0],
+      ["gpt-4o-mini", 1, 0],
+      ["claude-sonnet-4-6", 0, 1],
+    ]);
     expect(total).toMatchObject({ requests: 2, unpriced_requests: 0 });
     expect(budgets).toMatchObject([
       { scope: "team:research", period: "1d", limit_usd: "1.00", spent_usd: total.cost_usd, held_usd: "0.00" },
       { scope: "each-key", key: "alice", period: "1mo", spent_usd: total.cost_usd },
     ]);
-    expect(csv).toMatch(/^model,requests,.*\r\ngpt-4o,1,.*\r\ngpt-4o-mini,1,.*\r\n$/);
+    expect(csv).toMatch(/^model,requests,.*\r\ngpt-4o,1,.*\r\ngpt-4o-mini,1,.*\r\nclaude-sonnet-4-6,0,.*\r\n$/);
 
     expect(balance).toMatchObject({ balance_usd: sandbox.balanceUsd(), stale: false });
     expect(verified).toEqual({ ok: true, charges: 2, differences: [], old_holds: [] });

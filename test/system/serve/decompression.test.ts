@@ -6,14 +6,14 @@ import { answeringGateway, type Answering } from "../../support/answering-gatewa
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { ask } from "../../support/wire-client.ts";
 
-/** The most memory that a process has had since it began, in MB. */
+/** Returns the peak memory of a process, in MB. */
 async function peakMegabytes(pid: number): Promise<number> {
   const [, kilobytes] = /^VmHWM:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
   return Math.round(Number(kilobytes) / 1024);
 }
 
 const size = 31 * 1024 * 1024;
-/** Just below what is unpacked: all of it is read. */
+/** Just below the limit for unpacked answers, so that all of it is read. */
 const text = Buffer.concat([Buffer.alloc(size / 2, '{"a":"b"},'), Buffer.alloc(size / 2, " ")]);
 const prompt = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100 };
 const asked: readonly (readonly [path: string, body: object])[] = [
@@ -26,11 +26,11 @@ const asked: readonly (readonly [path: string, body: object])[] = [
   ["/v1/moderations", { model: "gpt-4o" }],
   ["/api/v1/task", { model: "kling", input: { prompt: "a fox" } }],
 ];
-/** Requests at once to each path. */
+/** Parallel requests to each path. */
 const atOnce = 5;
 
 it.runIf(process.platform === "linux")(
-  "answers that unpack to 31 MB each, at once on every endpoint, leave memory bounded",
+  "memory stays bounded while parallel answers of every endpoint unpack to 31 MB each",
   { timeout: 180_000 },
   async () => {
     await using folder = await temporaryFolder();
@@ -49,10 +49,10 @@ it.runIf(process.platform === "linux")(
     const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
     await send("/v1/chat/completions", prompt);
     const before = await peakMegabytes(farebox.pid);
-    const answers = Array.from({ length: atOnce }, () => asked.map(([path, wish]) => send(path, wish))).flat();
+    const answers = Array.from({ length: atOnce }, () => asked.map(([path, request]) => send(path, request))).flat();
     for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
     const grownBy = (await peakMegabytes(farebox.pid)) - before;
-    // Unpacked they are more than 1 GB; how much of that waits for a collection depends on the machine.
+    // The unpacked answers exceed 1 GB; how much of that waits for garbage collection depends on the machine.
     expect(grownBy).toBeLessThan(700);
   },
 );

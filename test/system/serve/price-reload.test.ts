@@ -3,14 +3,14 @@ import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 
-it("a SIGHUP reads the price files, and serve lives on", { timeout: 60_000 }, async () => {
+it("serve reloads the price files on SIGHUP and keeps running", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
   await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } });
   await using serve = await startServe({ database, gateway: sandbox });
   serve.signal("SIGHUP");
-  await serve.printed(/prices read again, none has changed/);
+  await serve.printed(/price files reloaded; no price has changed/);
   expect((await fetch(`${serve.url}/readyz`)).status).toBe(200);
   serve.signal("SIGTERM");
   expect(await serve.ended).toMatchObject({ code: 0 });

@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 const small = { max_tokens: 5 };
 
 describe("requests per minute", () => {
-  it("of a team hold for its keys together, and heed a change at once, by another process soon", async () => {
+  it("are shared by a team's keys; changes apply at once, those of another process soon", async () => {
     await using proxy = await startProxy();
     const { keys, teams } = proxy.serving;
     const tools = { keys, teams, clock: systemClock(), by: "test" };
@@ -31,8 +31,8 @@ describe("requests per minute", () => {
   });
 });
 
-describe("under load", () => {
-  it("a key rotated by another process works with both secrets", async () => {
+describe("a rotated key", () => {
+  it("works with both secrets when another process rotated it", async () => {
     await using proxy = await startProxy();
     const old = await proxy.addKey("bob");
     await (await proxy.chat(small, { key: old })).text();

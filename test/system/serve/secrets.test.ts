@@ -5,7 +5,7 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { cleanEnvironment, runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 
-/** Each is told from all else by its mark, and has the length and letters of a real one. */
+/** Each has a unique mark, and the length and alphabet of a real secret. */
 const secrets = {
   gatewayKey: "sk-gateway-MARKED1-f81d4fae7dec11d0a76500a0c91e6bf6",
   adminToken: "admin-MARKED2-f81d4fae7dec11d0a76500a0c91e6bf6",
@@ -14,7 +14,7 @@ const secrets = {
   alertAddress: "hooks/MARKED5/f81d4fae7dec11d0a76500a0c91e6bf6",
   hookSecret: "hook-MARKED6-f81d4fae7dec11d0a76500a0c91e6bf6",
 };
-/** Private texts: a prompt or an answer, and the query of an address. */
+/** Texts that clients send, which must not be in the log or in files. */
 const privateWords = { prompt: "PROMPT-MARKED7", query: "QUERY-MARKED8" };
 
 const scenarios = [
@@ -47,7 +47,7 @@ const bodies: Readonly<Record<string, object>> = {
 const someBody = { model: "gpt-4o", prompt: privateWords.prompt, input: privateWords.prompt };
 
 describe("secrets", () => {
-  it("are in no answer, log line, metric, file, command's output or page, on any route and in any trouble", async () => {
+  it("appear in no response, log line, metric, file, page or command output, on any route and after any failure", async () => {
     await using folder = await temporaryFolder();
     let scenario: string | undefined;
     await using sandbox = await startSandbox({
@@ -129,7 +129,7 @@ describe("secrets", () => {
     for (const [path, methods] of Object.entries(document.paths)) {
       const target = `/admin/v1${path.replace(/^\/admin\/v1/, "")}`.replaceAll(/\{\w+\}/g, "alice");
       for (const method of Object.keys(methods).filter((name) => name !== "parameters")) {
-        // A key's new text is told once, to who asked for it: that is no leak, and is not made here.
+        // These answers show a new secret to the caller once, which is no leak.
         if (/\/rotate$|\/revoke$/.test(target) || (method === "post" && /\/(keys|admins)$/.test(target))) continue;
         const sends =
           method === "get" || method === "delete"
@@ -138,7 +138,7 @@ describe("secrets", () => {
         await ask(target, { method: method.toUpperCase(), ...sends }, secrets.adminToken);
       }
     }
-    // Few, for each is slower than the one before.
+    // Only two, because each failed sign-in is slower than the one before.
     for (const credential of [`${secrets.adminToken}x`, key]) await ask("/admin/v1/keys", {}, credential);
     for (const path of [
       "/healthz",
@@ -188,7 +188,7 @@ describe("secrets", () => {
     expect(refused.code).toBe(2);
     said.push(refused.stdout, refused.stderr);
 
-    // The last words of a process that crashes, and what it leaves on the disk.
+    // A crashing process also prints a report and leaves files.
     serving.signal("SIGABRT");
     const ended = await serving.ended;
     said.push(ended.stdout, ended.stderr);
@@ -216,15 +216,15 @@ describe("secrets", () => {
       expect([word, ended.stderr.includes(word) || ended.stdout.includes(word)]).toEqual([word, false]);
       expect([word, files.some((text) => text.includes(word))]).toEqual([word, false]);
     }
-    const upstream = [...sandbox.requests, ...sandbox.accountRequests]
+    const atGateway = [...sandbox.requests, ...sandbox.accountRequests]
       .map(({ path, headers, body }) => JSON.stringify([path, headers, body.toString("latin1")]))
       .join("\n");
     for (const secret of [keySecret, markOf(secrets.adminToken), markOf(secrets.metricsToken)])
-      expect(upstream).not.toContain(secret);
+      expect(atGateway).not.toContain(secret);
   }, 240_000);
 });
 
-/** The part of a secret that nothing else has. */
+/** Returns the unique mark of a secret. */
 function markOf(secret: string): string {
   return /MARKED\d/.exec(secret)?.[0] ?? "TUFSS0VENE1B";
 }

@@ -1,16 +1,17 @@
 import { existsSync } from "node:fs";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { connect, createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const nowhere = { url: "http://127.0.0.1:9", apiKey: "sk-sandbox" };
 
-/** Runs a `serve` that must not come up. */
+/** Runs a `serve` that must not start. */
 function refusedServe(database: string, env: Record<string, string> = {}) {
   const variables = {
     FAREBOX_GATEWAY_URL: nowhere.url,
@@ -22,7 +23,7 @@ function refusedServe(database: string, env: Record<string, string> = {}) {
 }
 
 describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
-  it("with wrong settings: one line a problem, and nothing is created", async () => {
+  it("with wrong settings; it prints one line for each and creates no file", async () => {
     await using folder = await temporaryFolder();
     const { code, stdout, stderr } = await refusedServe(join(folder.path, "farebox.db"), {
       FAREBOX_PORT: "seventy",
@@ -48,7 +49,7 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     expect(await readdir(folder.path)).toEqual([]);
   });
 
-  it("with a fault in a price file: its place, and nothing is created", async () => {
+  it("with an invalid price file; it names the file and creates no ledger", async () => {
     await using folder = await temporaryFolder();
     const pricing = join(folder.path, "pricing");
     await mkdir(pricing);
@@ -62,7 +63,7 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     expect(existsSync(join(folder.path, "farebox.db"))).toBe(false);
   });
 
-  it("on a port that is taken", async () => {
+  it("on a port that is taken: nothing is created", async () => {
     await using folder = await temporaryFolder();
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
@@ -73,9 +74,43 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     expect(stderr).toBe(
       `farebox: cannot listen on 127.0.0.1:${port}: another program listens there; choose another --port, or 0 for a free one\n`,
     );
+    expect(await readdir(folder.path)).toEqual([]);
   });
 
-  it("on a ledger of a later release, which stays as it is", async () => {
+  it("on an address that this machine does not have: nothing is created", async () => {
+    await using folder = await temporaryFolder();
+    const { code, stderr } = await refusedServe(join(folder.path, "farebox.db"), { FAREBOX_HOST: "192.0.2.1" });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^farebox: cannot listen on 192\.0\.2\.1:0: this machine has no such address; [^\n]+\n$/);
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
+  it("on a port that is taken: nothing is created in PostgreSQL either", async () => {
+    await using database = await newDatabase("empty");
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const { port } = other.address() as AddressInfo;
+    const { code, stderr } = await refusedServe(database.url, { FAREBOX_PORT: String(port) });
+    other.close();
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^farebox: cannot listen on [^\n]+\n$/);
+    const listed = await runFarebox(["keys", "list"], { env: { FAREBOX_DATABASE: database.url } });
+    expect(listed.stderr).toContain("there is no ledger");
+  });
+
+  it("next to one whose ledger file was deleted, and creates no empty file", async () => {
+    await using folder = await temporaryFolder();
+    await using sandbox = await startSandbox();
+    const database = join(folder.path, "farebox.db");
+    await using _serve = await startServe({ database, gateway: sandbox });
+    await rm(database);
+    const { code, stderr } = await refusedServe(database);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^farebox: [^\n]+ is in use by another farebox[^\n]*\n$/);
+    expect(existsSync(database)).toBe(false);
+  });
+
+  it("on a ledger of a later release", async () => {
     await using folder = await temporaryFolder();
     const database = join(folder.path, "farebox.db");
     expect((await runFarebox(["keys", "create", "alice", "--database", database])).code).toBe(0);
@@ -90,10 +125,10 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
   });
 
   it.each([
-    ["whose folder is missing", "no/such/folder/farebox.db"],
-    ["that is a folder", "folder"],
-    ["that is no database", "file"],
-  ])("on a ledger %s", async (_, place) => {
+    ["whose folder is missing", "no/such/folder/farebox.db", /./],
+    ["that is a folder", "folder", /it is a folder; name a file in it, such as \S+\/folder\/farebox\.db$/m],
+    ["that is not a database", "file", /./],
+  ])("on a ledger %s", async (_, place, why) => {
     await using folder = await temporaryFolder();
     await writeFile(
       join(folder.path, "file"),
@@ -103,12 +138,13 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     const { code, stdout, stderr } = await refusedServe(join(folder.path, place));
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^farebox: the ledger at \S+ cannot be opened: [^\n]+\n$/);
-    // The lock of a running proxy has a file of its own, made before the ledger is opened.
+    expect(stderr).toMatch(why);
+    // The lock file of a running proxy is created before the ledger is opened.
     expect((await readdir(folder.path)).filter((name) => !name.endsWith("-serve"))).toEqual(["file", "folder"]);
   });
 });
 
-it("port 0 picks a free one, several times over; the ledger is created where the settings say, with a log line", async () => {
+it("serve with port 0 picks a free port, and logs where it creates the ledger", async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const paths = ["one.db", "two.db"].map((name) => join(folder.path, name));
@@ -116,12 +152,16 @@ it("port 0 picks a free one, several times over; the ledger is created where the
   await using owned = new AsyncDisposableStack();
   for (const serve of [first, second]) if (serve !== undefined) owned.use(serve);
   expect(first?.url).not.toBe(second?.url);
-  expect(first?.stderr).toContain(`created the ledger at ${paths[0]}\n`);
-  expect(first?.stdout).toBe(`farebox listening on ${first?.url}\n`);
+  await first?.printed(new RegExp(`created the ledger at ${paths[0]}\n`));
+  await first?.printed(/^next step: .*$/m);
+  const next = "create a key for requests with farebox keys create NAME";
+  expect(first?.stdout).toBe(
+    `farebox listening on ${first?.url}\ndashboard: ${first?.url}/dashboard\nnext step: ${next}\n`,
+  );
   expect((await fetch(`${first?.url}/readyz`)).status).toBe(200);
 });
 
-it("answers what is no HTTP in the shape of its errors", async () => {
+it("serve answers input that is not HTTP with a JSON error", async () => {
   await using proxy = await startProxy();
   const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
   socket.end("GET / NONSENSE\r\n\r\n");

@@ -12,12 +12,12 @@ import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
 import { ask, open } from "../../support/wire-client.ts";
 
-/* What one process has seen of a model's streams, another one acts upon: docs/decisions/0013-a-burst-marks-a-model.md. */
+/* Processes share what they learn about a model's streams: docs/decisions/0013-a-burst-marks-a-model.md. */
 
 const adminToken = "from-the-settings-0123456789";
 const model = "gpt-4o";
 
-/** A process that answers requests, and the way to it. */
+/** A process that answers requests; `agent` keeps a connection to it. */
 interface Seat {
   readonly url: string;
   readonly agent?: Agent;
@@ -26,15 +26,15 @@ interface Seat {
 interface Scene {
   readonly gateway: ScriptedGateway;
   readonly seats: readonly [Seat, Seat];
-  /** Sets the time of each mark in the ledger back by an hour. */
+  /** Sets the time of each mark in the ledger back by more than an hour. */
   anHourPasses(): Promise<void>;
 }
 
 const piecesOf = {
-  // Less than what could be a burst: it shows how it was held for, and nothing of its model.
+  // Too short to be a burst or to prove the opposite.
   short: [" harbour"],
   burst: [" harbour".repeat(2000)],
-  // Only all four together are enough to tell.
+  // Only all four together prove a live stream.
   live: Array.from({ length: 4 }, () => " harbour".repeat(40)),
 };
 
@@ -46,7 +46,7 @@ const admin = async ({ url }: Seat, method: string, path: string, body?: object)
 const addKey = async (seat: Seat, name: string) =>
   ((await admin(seat, "POST", "/keys", { name })) as { readonly key: string }).key;
 
-/** Asks for a stream that the gateway writes in this way; returns the bound that decided its hold. */
+/** Requests a stream of the given kind; returns the bound that decided its hold. */
 async function stream({ gateway }: Scene, seat: Seat, key: string, kind: keyof typeof piecesOf): Promise<string> {
   const body = { model, stream: true, messages: [{ role: "user", content: "hello" }] };
   const opening = open({ url: seat.url, key }, body, seat.agent && { agent: seat.agent });
@@ -83,24 +83,24 @@ const marks = async (seat: Seat) => {
 const bursts = async ({ url }: Seat) =>
   valueOf(readPage(await (await fetch(`${url}/metrics`)).text()), "farebox_stream_bursts_total", { model });
 
-/** A mark from the first burst to its end, seen by two processes. */
+/** Follows a mark from the first burst to its end, at two processes. */
 async function playMark(scene: Scene): Promise<void> {
   const [one, two] = scene.seats;
   const [alice, bob, carol] = [await addKey(one, "alice"), await addKey(one, "bob"), await addKey(one, "carol")];
   await admin(one, "PUT", "/budgets", { scope: "all", period: "total", mode: "hard", limit_usd: "100" });
-  const isHeld = (seat: Seat, key: string, by: string) =>
-    until(async () => (await stream(scene, seat, key, "short")) === by, `it is held for by ${by}`);
+  const becomesHeldFor = (seat: Seat, key: string, by: string) =>
+    until(async () => (await stream(scene, seat, key, "short")) === by, `its hold is decided by the ${by}`);
   for (const seat of scene.seats) expect(await stream(scene, seat, alice, "short")).toBe("slice");
 
   expect(await stream(scene, one, alice, "burst")).toBe("slice");
-  await isHeld(two, alice, "model");
+  await becomesHeldFor(two, alice, "model");
   expect(await stream(scene, one, alice, "short")).toBe("model");
   expect(await stream(scene, two, bob, "burst")).toBe("slice");
-  await isHeld(one, carol, "model");
-  await isHeld(two, carol, "model");
+  await becomesHeldFor(one, carol, "model");
+  await becomesHeldFor(two, carol, "model");
   expect(await marks(two)).toEqual(["alice 0", "all 0", "bob 0"]);
 
-  // An hour alone ends nothing, nor does it with two live streams.
+  // An hour alone does not end a mark, nor does an hour with two live streams.
   await scene.anHourPasses();
   for (const seat of [two, one]) {
     expect(await stream(scene, seat, alice, "live")).toBe("model");
@@ -110,8 +110,8 @@ async function playMark(scene: Scene): Promise<void> {
   expect(await stream(scene, one, alice, "live")).toBe("model");
   await until(async () => (await marks(two)).join() === "bob 0", "the third one is noted");
   for (const seat of scene.seats) {
-    await isHeld(seat, alice, "slice");
-    await isHeld(seat, carol, "slice");
+    await becomesHeldFor(seat, alice, "slice");
+    await becomesHeldFor(seat, carol, "slice");
     expect(await stream(scene, seat, bob, "short")).toBe("model");
   }
 }
@@ -121,7 +121,7 @@ const workerOf = async (serve: ServeProcess, id: string): Promise<string> =>
   (await serve.printed(new RegExp(`"worker":(\\d).*"request_id":"${id}".*"msg":"request"`)))[1] ?? "";
 
 describe("a burst", { timeout: 180_000 }, () => {
-  it("that one worker sees marks its model at the other one too, until that ends at both", async () => {
+  it("marks its model at both workers, whichever saw it, until the mark ends at both", async () => {
     await using gateway = await scriptedGateway();
     await using folder = await temporaryFolder();
     const database = join(folder.path, "farebox.db");
@@ -151,7 +151,7 @@ describe("a burst", { timeout: 180_000 }, () => {
     expect(await bursts({ url })).toBe("2");
   });
 
-  it("that one proxy sees marks its model at another one on the same PostgreSQL ledger, until that ends at both", async () => {
+  it("marks its model at both proxies on a PostgreSQL ledger, whichever saw it, until the mark ends at both", async () => {
     await using gateway = await scriptedGateway();
     await using ledger = await newDatabase();
     const start = () =>

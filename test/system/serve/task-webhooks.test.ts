@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
-import { answeringGateway, type Answering, type AskedOf } from "../../support/answering-gateway.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
 
@@ -18,15 +18,16 @@ const record = (webhook: object, state: string) =>
     },
   });
 
-/** A real farebox that has made one task with a webhook, before a gateway that the test plays. */
+/** Starts a real farebox that has created one task with a webhook at a scripted gateway. */
 async function withTask() {
   const owned = new AsyncDisposableStack();
   const folder = owned.use(await temporaryFolder());
   const database = join(folder.path, "farebox.db");
   const receiver = owned.use(await startReceiver());
+  /** Farebox's own webhook, which it sends instead of the client's. */
   let ours = { endpoint: "", secret: "" };
   const gateway = owned.use(
-    await answeringGateway(({ method, body }: AskedOf): Answering => {
+    await answeringGateway(({ method, body }: ReceivedRequest): Answering => {
       if (method === "POST") ours = JSON.parse(body.toString()).config.webhook_config;
       return { body: record(ours, "processing") };
     }),
@@ -62,27 +63,27 @@ async function withTask() {
 }
 
 it(
-  "killed between a callback and its delivery, it delivers after the restart, under the same id",
+  "a proxy killed between a callback and its delivery delivers it after the restart, with the same id",
   { timeout: 60_000 },
   async () => {
-    await using home = await withTask();
-    const { receiver, first } = home;
+    await using scene = await withTask();
+    const { receiver, first } = scene;
     // The client receives it and does not answer: the proxy cannot know that it was delivered.
     receiver.answer(() => {});
-    expect((await home.callBack(first.url)).status).toBe(200);
+    expect((await scene.callBack(first.url)).status).toBe(200);
     await receiver.waitFor(1);
     first.signal("SIGKILL");
     await first.ended;
 
     receiver.answer(status(200));
-    await using second = await home.serve();
+    await using second = await scene.serve();
     const [before, after] = await receiver.waitFor(2);
     expect(after?.headers["webhook-id"]).toBe(before?.headers["webhook-id"]);
     expect([after?.headers["x-webhook-secret"], after?.body]).toEqual(["s1", before?.body]);
     expect(after?.body).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "completed"));
-    // Told again, it is known; asked for, it is the client's.
-    expect((await home.callBack(second.url)).status).toBe(200);
-    expect(await home.retrieve(second.url)).toBe(
+    // A repeated callback is not delivered again, and a poll shows the client's own webhook.
+    expect((await scene.callBack(second.url)).status).toBe(200);
+    expect(await scene.retrieve(second.url)).toBe(
       record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "processing"),
     );
     expect(receiver.received).toHaveLength(2);
@@ -90,28 +91,28 @@ it(
 );
 
 it(
-  "with another gateway key it stops retrying what the previous key sealed, says why, and reveals no secret of ours",
+  "a proxy with another gateway key abandons deliveries sealed with the previous key, and reveals no secret",
   { timeout: 60_000 },
   async () => {
-    await using home = await withTask();
-    const { receiver, first } = home;
+    await using scene = await withTask();
+    const { receiver, first } = scene;
     receiver.answer(() => {});
-    await home.callBack(first.url);
+    await scene.callBack(first.url);
     await receiver.waitFor(1);
     first.signal("SIGKILL");
     await first.ended;
 
-    await using second = await home.serve("another-key");
+    await using second = await scene.serve("another-key");
     await second.printed(
       /a message was abandoned.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was abandoned/,
     );
-    const db = new Database(home.database, { readonly: true });
+    const db = new Database(scene.database, { readonly: true });
     expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([
       { state: "given_up", last_error: "it was sealed with another gateway key", payload: "" },
     ]);
     db.close();
-    expect((await home.callBack(second.url)).status).toBe(404);
-    expect(await home.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
+    expect((await scene.callBack(second.url)).status).toBe(404);
+    expect(await scene.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
     expect(receiver.received).toHaveLength(1);
   },
 );

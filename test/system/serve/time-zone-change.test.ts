@@ -9,7 +9,7 @@ import { windowsOnDisk } from "../../support/window-watch.ts";
 
 const text = (amount: bigint) => formatUsd(amount as PicoUsd);
 
-/** One size of request, so that every hold is the same. */
+/** All requests are equal, so that every hold is the same. */
 const request = { max_tokens: 100 };
 
 async function holdOfOne(): Promise<bigint> {
@@ -18,8 +18,8 @@ async function holdOfOne(): Promise<bigint> {
   return (await proxy.onlyCharge()).hold ?? 0n;
 }
 
-describe("another time zone, at a restart under load", { timeout: 60_000 }, () => {
-  it("makes the windows again: no limit is passed, and every sum is right", async () => {
+describe("a restart under load in another time zone", { timeout: 180_000 }, () => {
+  it("rebuilds the windows without exceeding a limit, with correct sums", async () => {
     const hold = await holdOfOne();
     await using folder = await temporaryFolder();
     await using sandbox = await startSandbox();
@@ -39,7 +39,7 @@ describe("another time zone, at a restart under load", { timeout: 60_000 }, () =
     const answers = async (count: number) => {
       while (seen.length < count) await new Promise<void>((resolve) => (wake = resolve));
     };
-    /** Ten clients that go on until they have had an answer of this status, or no proxy to ask. */
+    /** Ten clients that send requests until they receive this status or the proxy is gone. */
     const load = (url: string, last: number) =>
       Array.from({ length: 10 }, async () => {
         for (let status = 0; status !== last; wake()) {
@@ -61,7 +61,7 @@ describe("another time zone, at a restart under load", { timeout: 60_000 }, () =
       const clients = load(running.url, 402);
       await answers(seen.length + 25);
       expect(overLimit()).toEqual([]);
-      // Killed in the middle of requests: the next one posts what they hold, and builds its own windows.
+      // Killed with requests in flight: the next start posts their holds and builds its own windows.
       running.signal("SIGKILL");
       await Promise.all([running.ended, ...clients]);
     }

@@ -4,10 +4,12 @@ import Database from "better-sqlite3";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
+import { refusalListSchema } from "../../../src/reporting/shapes/charges.ts";
 import type { Sandbox, SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { head, RawClient } from "../../support/raw-client.ts";
 import { askAdmin } from "../../support/admin-client.ts";
+import { csvRecords } from "../../support/csv.ts";
 import { answeringGateway } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { startPausedRelay, type PausedRelay } from "../../support/paused-relay.ts";
@@ -41,12 +43,13 @@ interface Scene extends AsyncDisposable {
 interface SceneOptions {
   readonly env?: Record<string, string>;
   readonly sandbox?: SandboxOptions;
-  /** In place of the sandbox' own address. */
+  /** Default: the sandbox's address. */
   readonly gatewayUrl?: string;
+  readonly fromSources?: boolean;
 }
 
-/** A proxy with two workers before a sandbox. */
-async function startScene({ env = {}, sandbox: options = {}, gatewayUrl }: SceneOptions = {}): Promise<Scene> {
+/** Starts a proxy with two workers in front of a sandbox. */
+async function startScene({ env = {}, sandbox: options = {}, gatewayUrl, ...from }: SceneOptions = {}): Promise<Scene> {
   await using owned = new AsyncDisposableStack();
   const folder = owned.use(await temporaryFolder());
   const sandbox = owned.use(await startSandbox({ keepRequests: 10_000, ...options }));
@@ -58,6 +61,7 @@ async function startScene({ env = {}, sandbox: options = {}, gatewayUrl }: Scene
       gateway,
       args: ["--workers", "2"],
       env: { FAREBOX_ADMIN_TOKEN: adminToken, FAREBOX_LOG_LEVEL: "debug", ...env },
+      ...from,
     }),
   );
   const change = async (method: string, path: string, body: object) => {
@@ -73,7 +77,7 @@ async function startScene({ env = {}, sandbox: options = {}, gatewayUrl }: Scene
     database,
     addKey: async (name, more = {}) => (await change("POST", "/keys", { name, ...more })).key,
     budget: async (scope, limit) =>
-      void (await change("PUT", "/budgets", { scope, period: "total", mode: "hard", limit_usd: limit })),
+      void (await change("PUT", "/budgets", { scope, period: "total", mode: "hard", limit_usd: limit, shared: true })),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
@@ -90,7 +94,7 @@ const sandboxed = (scenario: string, stream: boolean) => ({
   max_tokens: 5000,
   stream,
 });
-/** On a connection of its own: the next one comes to the other worker. */
+/** Sends a request on a new connection, which either worker may accept. */
 const chat = (
   { serve: { url } }: Scene,
   key: string,
@@ -106,7 +110,7 @@ const statuses = (answers: readonly WireAnswer[]) =>
       .map(([status, { length }]) => [status, length]),
   );
 
-/** Requests that each worker has logged. */
+/** Counts the requests that each worker has logged. */
 function answeredBy({ stderr }: ServeProcess, route: string): Record<string, number> {
   const lines = stderr
     .split("\n")
@@ -118,8 +122,23 @@ function answeredBy({ stderr }: ServeProcess, route: string): Record<string, num
   );
 }
 
+/** Sends requests with a key until each of the two workers has answered one of them. */
+async function askBothWorkers(scene: Scene, key: string): Promise<void> {
+  const ids: string[] = [];
+  const hasAnswered = (worker: number) =>
+    scene.serve.stderr
+      .split("\n")
+      .some((line) => line.includes(`"worker":${worker},`) && ids.some((id) => line.includes(`"request_id":"${id}"`)));
+  await until(async () => {
+    const { status, headers } = await chat(scene, key);
+    expect(status).toBe(200);
+    ids.push(String(headers["x-farebox-request-id"]));
+    return hasAnswered(1) && hasAnswered(2);
+  }, "both workers have answered");
+}
+
 function workerPid({ stderr }: ServeProcess, worker: number): number {
-  const pids = [...stderr.matchAll(new RegExp(`"worker":${worker},"pid":(\\d+),"msg":"a worker listens"`, "g"))];
+  const pids = [...stderr.matchAll(new RegExp(`"worker":${worker},"pid":(\\d+),"msg":"a worker is ready"`, "g"))];
   return Number(pids.at(-1)?.[1]);
 }
 
@@ -166,7 +185,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-describe("two workers are one proxy", { timeout: 180_000 }, () => {
+describe("a proxy with two workers", { timeout: 180_000 }, () => {
   let relay: PausedRelay;
   let scene: Scene;
   beforeAll(async () => {
@@ -181,68 +200,111 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     await relay[Symbol.asyncDispose]();
   });
 
-  it("admits of 500 parallel requests exactly what overlapping budgets pay for, and shows one page of all", async () => {
-    const keys: string[] = [];
-    for (const [name, team] of [
-      ["a", "red"],
-      ["b", "red"],
-      ["c", "blue"],
-      ["d", "blue"],
-    ])
-      keys.push(await scene.addKey(name ?? "", { team }));
-    const first = chat(scene, keys[0] ?? "");
+  it("admits exactly the requests that overlapping budgets allow, and shows the metrics of both workers", async () => {
+    const senders: { readonly key: string; readonly more: object }[] = [];
+    for (const [name, settings, more = {}] of [
+      ["a", { team: "red", labels: { env: "prod" } }],
+      ["b", { team: "red" }],
+      ["c", { user: "vip" }],
+      ["d", { tags: { feature: "search" } }],
+      ["e", {}],
+      ["f", {}, { model: "gpt-4o-mini" }],
+    ] as const)
+      senders.push({ key: await scene.addKey(name, settings), more });
+    const send = (sender = 0) => chat(scene, senders[sender]?.key ?? "", senders[sender]?.more);
+    const first = send();
     await relay.waitFor(1);
-    const hold = BigInt(rowsOf(scene.database)[0]?.hold ?? 0);
+    const firstMini = send(5);
+    await relay.waitFor(2);
+    const [hold = 0n, miniHold = 0n] = rowsOf(scene.database).map((row) => BigInt(row.hold));
+    // The budget for everything admits 37 of gpt-4o, however many of the other model are held.
+    expect(miniHold * 4n).toBeLessThan(hold / 2n);
     const text = (amount: bigint) => formatUsd(amount as PicoUsd);
-    // Red alone would come to 20, blue to 24: in any order, everything together ends at 37.
-    await scene.budget("all", text(hold * 37n + hold / 2n));
-    await scene.budget("team:red", text(hold * 20n));
-    await scene.budget("each-key", text(hold * 12n));
+    // Red alone would reach 20, and the user, the tag and the key 18; in any order, the budget for all stops gpt-4o at 37.
+    const most = {
+      all: 37n,
+      "team:red": 20n,
+      "each-key": 12n,
+      "label:env=prod": 9n,
+      "user:vip": 6n,
+      "tag:feature=search": 5n,
+      "key:e": 7n,
+    };
+    for (const [scope, count] of Object.entries(most)) await scene.budget(scope, text(hold * count + hold / 2n));
+    await scene.budget("model:gpt-4o-mini", text(miniHold * 4n));
 
     const refusals = Promise.withResolvers<void>();
     let refused = 0;
-    const others = Array.from({ length: 499 }, async (_, number) => {
-      const answer = await chat(scene, keys[number % 4] ?? "");
-      if (answer.status === 429 && ++refused === 463) refusals.resolve();
+    const others = Array.from({ length: 498 }, async (_, number) => {
+      const answer = await send(number % senders.length);
+      if (answer.status === 429 && ++refused === 459) refusals.resolve();
       return answer;
     });
-    await Promise.all([relay.waitFor(37), refusals.promise]);
-    const held = read<{ held: number }>(
-      scene.database,
-      "select held from windows join budgets on budgets.seq = windows.budget where scope = 'all'",
+    await Promise.all([relay.waitFor(41), refusals.promise]);
+    const held = new Map(
+      read<{ scope: string; held: number }>(
+        scene.database,
+        "select scope, max(held) held from windows join budgets on budgets.seq = windows.budget group by scope",
+      ).map((row) => [row.scope.startsWith("key:") ? "key:e" : row.scope, BigInt(row.held)]),
     );
-    expect(held).toEqual([{ held: Number(hold * 37n) }]);
+    expect(held.get("model:gpt-4o-mini")).toBe(miniHold * 4n);
+    expect(held.get("all")).toBe(hold * 37n + miniHold * 4n);
+    for (const [scope, count] of Object.entries(most).slice(1))
+      expect(held.get(scope), scope).toBeLessThanOrEqual(hold * count);
+    // These four would admit 38 requests; the budget for everything admits one fewer.
+    const disjoint = ["team:red", "user:vip", "tag:feature=search", "key:e"];
+    expect(disjoint.reduce((sum, scope) => sum + (held.get(scope) ?? 0n), 0n)).toBe(hold * 37n);
     relay.open(scene.sandbox.url);
-    expect(statuses(await Promise.all([first, ...others]))).toEqual({ 200: 37, 429: 463 });
+    expect(statuses(await Promise.all([first, firstMini, ...others]))).toEqual({ 200: 41, 429: 459 });
 
-    const requests = (status: number) =>
+    const requests = (model: string) =>
       metric(
         scene,
-        `farebox_requests_total{route="/v1/chat/completions",model="gpt-4o",status="${status}",stream="false"}`,
+        `farebox_requests_total{route="/v1/chat/completions",model="${model}",status="200",stream="false"}`,
       );
-    expect(await requests(200)).toBe(37);
-    expect(await metric(scene, 'farebox_refusals_total{code="budget_held"}')).toBe(463);
+    // The client receives its answer before the primary counts it.
+    await until(async () => (await requests("gpt-4o")) === 37, "37 requests are counted");
+    await until(async () => (await requests("gpt-4o-mini")) === 4, "4 requests are counted");
+    await until(
+      async () => (await metric(scene, 'farebox_refusals_total{code="budget_held"}')) === 459,
+      "459 refusals are counted",
+    );
+    const recorded = async () => {
+      const { json } = await askAdmin(scene.serve.url, "GET", "/refusals?code=budget_held", { token: adminToken });
+      return refusalListSchema.parse(json).refusals;
+    };
+    await until(async () => (await recorded()).reduce((sum, { count }) => sum + count, 0) === 459);
+    for (const row of await recorded())
+      expect(row).toMatchObject({
+        key: expect.stringMatching(/^[a-f]$/),
+        route: "/v1/chat/completions",
+        model: expect.stringMatching(/^gpt-4o(-mini)?$/),
+      });
     await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
     const key = 'key="a",team="red"';
     expect((await metric(scene, `farebox_key_requests_total{${key}}`)) ?? 0).toBeGreaterThan(0);
-    expect(await metric(scene, "farebox_active_requests")).toBe(1);
+    await until(async () => (await metric(scene, "farebox_active_requests")) === 1, "only the scrape is active");
     for (const process of ["primary", "1", "2"])
       expect(await metric(scene, `process_resident_memory_bytes{worker="${process}"}`)).toBeGreaterThan(1e6);
-    const shares = answeredBy(scene.serve, "/v1/chat/completions");
+    const sharesOf = () => answeredBy(scene.serve, "/v1/chat/completions");
+    await until(() => Object.values(sharesOf()).reduce((sum, count) => sum + count, 0) === 500, "500 lines are logged");
+    const shares = sharesOf();
     expect(Object.keys(shares)).toEqual(["1", "2"]);
-    expect(Object.values(shares).reduce((sum, count) => sum + count)).toBe(500);
 
     const odd = { model: "gpt-4o", messages: [{ role: "user", content: "x" }], wonder: 1, plugins: [] };
     for (let sent = 0; sent < 4; sent++)
-      expect((await ask({ url: scene.serve.url, key: keys[0] ?? "" }, odd)).status).toBe(400);
-    expect(await metric(scene, 'farebox_unknown_fields_total{route="/v1/chat/completions",field="wonder"}')).toBe(4);
+      expect((await ask({ url: scene.serve.url, key: senders[0]?.key ?? "" }, odd)).status).toBe(400);
+    const unknown = 'farebox_unknown_fields_total{route="/v1/chat/completions",field="wonder"}';
+    await until(async () => (await metric(scene, unknown)) === 4, "4 unknown fields are counted");
     expect(Math.min(...Object.values(shares))).toBeGreaterThan(100);
     expect((await runFarebox(["verify", "--database", scene.database])).code).toBe(0);
-    for (const scope of ["all", "team:red", "each-key"])
-      await askAdmin(scene.serve.url, "DELETE", `/budgets?scope=${scope}&period=total`, { token: adminToken });
+    for (const scope of [...Object.keys(most), "model:gpt-4o-mini"]) {
+      const path = `/budgets?scope=${encodeURIComponent(scope)}&period=total`;
+      expect((await askAdmin(scene.serve.url, "DELETE", path, { token: adminToken })).status).toBe(200);
+    }
   });
 
-  it("counts requests a minute, requests at once and tokens a minute over both", async () => {
+  it("counts requests per minute, parallel requests and tokens per minute over both", async () => {
     const often = await scene.addKey("often", { limits: { rpm: 10 } });
     const burst = await Promise.all(Array.from({ length: 40 }, () => chat(scene, often)));
     expect(statuses(burst)).toEqual({ 200: 10, 429: 30 });
@@ -251,8 +313,8 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     const streams = await Promise.all(
       Array.from({ length: 3 }, () => open(scene, narrow, sandboxed("endless:5", true))),
     );
-    const beside = await Promise.all(Array.from({ length: 6 }, () => chat(scene, narrow)));
-    expect(statuses(beside)).toEqual({ 429: 6 });
+    const extra = await Promise.all(Array.from({ length: 6 }, () => chat(scene, narrow)));
+    expect(statuses(extra)).toEqual({ 429: 6 });
     for (const { request } of streams) request.destroy();
     await until(async () => (await chat(scene, narrow)).status === 200);
 
@@ -270,7 +332,7 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     expect((await chat(scene, wordy)).headers["x-ratelimit-limit-tokens"]).toBe("5000");
   });
 
-  it("writes caps and what fits at both, and what one wrote under an idempotency key at the other as well", async () => {
+  it("writes the output cap at both, and the same fitted output for one idempotency key", async () => {
     const written = (answers: readonly WireAnswer[], header: string) => answers.map(({ headers }) => headers[header]);
     const capped = await scene.addKey("capped", { output_cap: 64 });
     const under = await Promise.all(Array.from({ length: 4 }, () => chat(scene, capped)));
@@ -288,7 +350,23 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     expect(written(tries, "x-farebox-fitted")).toEqual([first, first, first, first]);
   });
 
-  it("knows a session at both, and a revoked key at neither", async () => {
+  it("stores the same digest of a user at both, with the key's labels and pinned tags", async () => {
+    await using hashing = await startScene({ env: { FAREBOX_USERS: "hash" } });
+    const key = await hashing.addKey("labelled", { labels: { env: "prod" }, tags: { team: "x" } });
+    const answers = await Promise.all(Array.from({ length: 6 }, () => chat(hashing, key, { user: "u_1" })));
+    expect(statuses(answers)).toEqual({ 200: 6 });
+    let found: readonly { readonly user: string }[] = [];
+    await until(async () => {
+      const path = "/charges?state=posted&user=u_1&label=env%3Dprod&tag=team%3Dx";
+      const reply = await askAdmin(hashing.serve.url, "GET", path, { token: adminToken });
+      found = (reply.json as { charges: { user: string }[] }).charges;
+      return found.length === 6;
+    }, "all charges are posted");
+    const users = [...new Set(found.map(({ user }) => user))];
+    expect(users).toEqual([expect.stringMatching(/^hash_[0-9a-f]{32}$/)]);
+  });
+
+  it("accepts a dashboard session at both, and a revoked key at neither", async () => {
     const { url } = scene.serve;
     const key = await scene.addKey("leaver");
     const page = { origin: url, "x-farebox-dashboard": "1", "content-type": "application/json" };
@@ -308,10 +386,33 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     expect(statuses(await Promise.all(Array.from({ length: 6 }, () => chat(scene, key))))).toEqual({ 401: 6 });
   });
 
-  it("shares the memory for bodies, and gives back what a worker does not use", async () => {
+  it("redirects a browser from / to the dashboard, and answers other requests with 404", async () => {
+    const front = (accept: string) => fetch(scene.serve.url, { headers: { accept }, redirect: "manual" });
+    const browser = await front("text/html");
+    expect([browser.status, browser.headers.get("location")]).toEqual([302, "/dashboard"]);
+    expect((await front("application/json")).status).toBe(404);
+  });
+
+  it("answers a list of more than one page as CSV", async () => {
+    const names = Array.from({ length: 1_001 }, (_, index) => `csv-${index}`);
+    for (let from = 0; from < names.length; from += 50)
+      await Promise.all(names.slice(from, from + 50).map((name) => scene.addKey(name)));
+    const read = (method: string) =>
+      askAdmin(scene.serve.url, method, "/keys?q=csv-&format=csv", { token: adminToken });
+    const { status, headers, text } = await read("GET");
+    expect([status, headers["content-type"]]).toEqual([200, "text/csv; charset=utf-8"]);
+    expect(
+      csvRecords(text)
+        .records.map(({ key }) => String(key))
+        .sort(),
+    ).toEqual(names.sort());
+    expect(await read("HEAD")).toMatchObject({ status: 200, text: "" });
+  });
+
+  it("shares the memory for bodies, and returns what a worker no longer uses", async () => {
+    // For a key that both workers know, the worker requests memory as soon as the head arrives.
     const key = await scene.addKey("large");
-    // Of a key that both know, memory for a body is taken in the turn in which its head comes.
-    expect(statuses(await Promise.all(Array.from({ length: 4 }, () => chat(scene, key))))).toEqual({ 200: 4 });
+    await askBothWorkers(scene, key);
     const large = JSON.stringify(body()) + " ".repeat(560_000);
     using first = new RawClient(scene.serve.url);
     first.send(
@@ -324,7 +425,8 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
       ),
     );
     expect(await first.answer()).toMatchObject({ status: 100 });
-    await until(async () => (await ask({ url: scene.serve.url, key }, large)).status === 503);
+    // Workers' messages are answered in order, so the memory has been granted after this.
+    await askBothWorkers(scene, key);
     const refused = await Promise.all(Array.from({ length: 4 }, () => ask({ url: scene.serve.url, key }, large)));
     expect(statuses(refused)).toEqual({ 503: 4 });
     expect(statuses(await Promise.all([chat(scene, key), chat(scene, key)]))).toEqual({ 200: 2 });
@@ -335,7 +437,7 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
 });
 
 describe("two workers that listen on every address", { timeout: 180_000 }, () => {
-  it("answer /metrics without a token under a loopback name only, and accept a valid admin token while wrong ones wait", async () => {
+  it("show metrics without a token only on loopback names, and delay only wrong admin tokens", async () => {
     await using scene = await startScene({ env: { FAREBOX_HOST: "0.0.0.0" } });
     const url = `http://127.0.0.1:${new URL(scene.serve.url).port}`;
     for (const [host, status] of [
@@ -357,7 +459,7 @@ describe("two workers that listen on every address", { timeout: 180_000 }, () =>
 });
 
 describe("a worker that dies", { timeout: 180_000 }, () => {
-  it("leaves the tasks that were made through it to their key, on routes and on passed paths: they end their own holds", async () => {
+  it("leaves its tasks on passed-through paths pending and readable by their key only", async () => {
     let made = 0;
     await using gateway = await answeringGateway(({ method, path }) =>
       method === "POST"
@@ -387,7 +489,7 @@ describe("a worker that dies", { timeout: 180_000 }, () => {
     expect(rowsOf(database).map(({ state }) => state)).toEqual(paths.map(() => "pending"));
   });
 
-  it("leaves nothing open: its holds are posted at once, others go on, another one comes; and none outlives the primary", async () => {
+  it("has its holds posted at once and is replaced while the other continues; no worker outlives the primary", async () => {
     await using scene = await startScene();
     const { serve, sandbox, database } = scene;
     const key = await scene.addKey("alice");
@@ -396,7 +498,7 @@ describe("a worker that dies", { timeout: 180_000 }, () => {
     await sandbox.waitFor(({ requests }) => requests.filter(({ deltas }) => deltas > 3).length === 8);
     const dying = workerPid(serve, 1);
     process.kill(dying, "SIGKILL");
-    await serve.printed(/requests ended with their worker/);
+    await serve.printed(/a worker ended with requests in flight/);
 
     const ended = rowsOf(database).filter(({ state }) => state === "posted");
     const left = streams.length - ended.length;
@@ -427,14 +529,14 @@ describe("a worker that dies", { timeout: 180_000 }, () => {
     await until(() => !workers.some(isRunning));
     for (const { request } of streams) request.destroy();
     await using again = await startServe({ database, gateway: sandbox });
-    expect(again.stderr).toContain(`"recovered":${left}`);
+    await again.printed(new RegExp(`"recovered":${left}\\b`));
     expect(rowsOf(database).filter(({ state }) => state === "pending")).toEqual([]);
     expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
   });
 });
 
 describe("two workers on PostgreSQL", { timeout: 180_000 }, () => {
-  it("hold one budget to the last request, and leave nothing open where one of them dies", async () => {
+  it("admit exactly what one budget allows, and leave no hold pending when one of them dies", async () => {
     await using ledger = await newDatabase();
     await using relay = await startPausedRelay();
     await using scene = await startScene({ gatewayUrl: relay.url, env: { FAREBOX_DATABASE: ledger.url } });
@@ -459,23 +561,24 @@ describe("two workers on PostgreSQL", { timeout: 180_000 }, () => {
     await Promise.all([relay.waitFor(37), refusals.promise]);
     expect(await sums()).toEqual([{ spent: "0", held: String(hold * 37n) }]);
     process.kill(workerPid(scene.serve, 1), "SIGKILL");
-    await scene.serve.printed(/requests ended with their worker/);
+    await scene.serve.printed(/a worker ended with requests in flight/);
     relay.open(scene.sandbox.url);
     const answered = (await ends).filter((end) => end.status === "fulfilled" && end.value.status === 200).length;
     await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
     const { rows } = await database.client.query(
       "select source, count(*)::int as count from charges group by source order by source",
     );
-    expect(rows).toEqual([
+    const expected = [
       { source: "assumed", count: 37 - answered },
       { source: "reported", count: answered },
-    ]);
+    ];
+    expect(rows).toEqual(expected.filter(({ count }) => count > 0));
     expect((await runFarebox(["verify"], { env: { FAREBOX_DATABASE: ledger.url } })).code).toBe(0);
   });
 });
 
-describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () => {
-  it("loses no request that reached the gateway, and ends every one", async () => {
+describe("a burst of 200 requests in which a worker is killed", { timeout: 180_000 }, () => {
+  it("loses no request that reached the gateway, and settles every one", async () => {
     await using scene = await startScene();
     const { serve, sandbox, database } = scene;
     const key = await scene.addKey("alice");
@@ -523,9 +626,9 @@ describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () 
   });
 });
 
-describe("signals", { timeout: 180_000 }, () => {
+describe("two workers", { timeout: 180_000 }, () => {
   it.each([true, false])(
-    "requests and tasks in flight over many changes of the prices are each charged at their own (with SIGHUP: %s)",
+    "charge each request and task at its own version of the prices while prices change (with SIGHUP: %s)",
     async (hangsUp) => {
       await using folder = await temporaryFolder();
       await using prices = await openChangingPrices(folder.path);
@@ -541,11 +644,15 @@ describe("signals", { timeout: 180_000 }, () => {
     },
   );
 
-  it("SIGHUP has every worker take other prices; SIGTERM lets every worker finish what it runs", async () => {
+  it("load new prices on SIGHUP, and finish their requests on SIGTERM", async () => {
     await using folder = await temporaryFolder();
     const price = (input: string) => oneModelFile("mine", [{ from: "2026-01-01", input, output: "0" }]);
     await writeFile(join(folder.path, "mine.yaml"), price("1"));
-    await using scene = await startScene({ env: { FAREBOX_PRICING: folder.path, FAREBOX_DRAIN: "20s" } });
+    await using scene = await startScene({
+      env: { FAREBOX_PRICING: folder.path, FAREBOX_DRAIN: "20s" },
+      // From sources, workers and the price thread are TypeScript files.
+      fromSources: true,
+    });
     const { serve, sandbox, database } = scene;
     const key = await scene.addKey("alice");
     const costs = async () => {
@@ -556,7 +663,7 @@ describe("signals", { timeout: 180_000 }, () => {
     expect(Number(cheap)).toBeGreaterThan(0);
     await replaceFile(folder.path, "mine.yaml", price("3"));
     serve.signal("SIGHUP");
-    await serve.printed(/prices taken over/);
+    await serve.printed(/new prices are in force/);
     await until(async () => {
       const found = [...(await costs())];
       return found.length === 1 && Number(found[0]) === 3 * Number(cheap);
@@ -583,7 +690,7 @@ describe("signals", { timeout: 180_000 }, () => {
 });
 
 it(
-  "workers forward the idempotency key that the primary forwards, and show no task of another key",
+  "workers rewrite an idempotency key as the primary does, and show no task of another key",
   { timeout: 180_000 },
   async () => {
     await using gateway = await answeringGateway(() => ({
@@ -608,14 +715,14 @@ it(
   },
 );
 
-describe.concurrent("a start that cannot be", { timeout: 180_000 }, () => {
+describe.concurrent("a failing start with workers", { timeout: 180_000 }, () => {
   const variables = (folder: string) => ({
     FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
     FAREBOX_GATEWAY_API_KEY: "x",
     FAREBOX_DATABASE: join(folder, "farebox.db"),
   });
 
-  it("ends with exit code 2 and a sentence where its workers do not live", async () => {
+  it("ends with exit code 2 and one sentence when the workers exit at once", async () => {
     await using folder = await temporaryFolder();
     const bomb = join(folder.path, "bomb.mjs");
     await writeFile(bomb, 'import cluster from "node:cluster";\nif (cluster.isWorker) process.exit(7);\n');
@@ -623,11 +730,11 @@ describe.concurrent("a start that cannot be", { timeout: 180_000 }, () => {
     const { code, stdout, stderr } = await runFarebox(["serve", "--workers", "2", "--port", "0"], { env });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain(
-      "farebox: no worker can be started: 3 in a row ended before they were ready, the last with exit code 7\n",
+      "farebox: no worker can start: 3 in a row ended before they were ready, the last with exit code 7\n",
     );
   });
 
-  it("ends with exit code 2 and a sentence where another program listens", async () => {
+  it("ends with exit code 2 and one sentence when another program uses the port", async () => {
     await using folder = await temporaryFolder();
     await using relay = await startPausedRelay();
     const { code, stderr } = await runFarebox(["serve", "--workers", "2", "--port", new URL(relay.url).port], {

@@ -5,18 +5,22 @@ import { reportDimensions } from "../../../src/ports/ledger.ts";
 import type { RepairedRow } from "../../../src/ledger/audit/repair-row.ts";
 import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
-import { longQueries } from "../../../src/ledger/postgres/long-queries.ts";
-import { prune, pruneServer } from "../../../src/ledger/postgres/prune.ts";
-import { PostgresQueries } from "../../../src/ledger/postgres/short-queries.ts";
-import { repairServer } from "../../../src/ledger/postgres/repair.ts";
+import { answer } from "../../../src/ledger/postgres/answer.ts";
+import { longQueries, postgresShortQueries } from "../../../src/ledger/postgres/queries.ts";
+import { applyBudgetStep } from "../../../src/ledger/postgres/budgets.ts";
+import { readBudgets } from "../../../src/ledger/queries/windows.ts";
+import { prune, repair } from "../../../src/ledger/maintenance.ts";
+import { pruneLedger } from "../../../src/ledger/pruning.ts";
+import { ledgerOn, maintained } from "../../../src/ledger/postgres/maintenance.ts";
 import { verify } from "../../../src/ledger/postgres/verify.ts";
+import { fillEveryScope } from "../../support/every-scope.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
-import { noon, tempFolder, utc } from "../../support/ledger-fixtures.ts";
+import { noon, openStore, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 /*
- * Verification, repair and retention of a ledger on a server, which came from a file and was pruned there once.
+ * Verification, repair and retention of a PostgreSQL ledger that was copied from a SQLite ledger after pruning.
  */
 
 const dayMs = 86_400_000;
@@ -27,12 +31,16 @@ let sound: TestDatabase;
 beforeAll(async () => {
   const folder = owned.use(tempFolder());
   await fillLedger(folder.database, 400);
+  {
+    await using store = await openStore({ path: folder.database, calendar: utc, clock, access: "command" });
+    await fillEveryScope(store.ledger, ["1d", "1mo"]);
+  }
   sound = owned.use(await newDatabase());
   {
     await using database = connect(sound.server, { applicationName: "test", max: 2, statementMs: null });
     await using session = await database.session();
     expect(await copyToPostgres({ path: folder.database, client: session.client })).toMatchObject({ ok: true });
-    // What stands in leases of two proxies, one of a hard budget, one of a soft one.
+    // Adds leases of a hard and of a soft budget.
     await database.run(`
       update budgets set mode = 'hard' where scope = 'each-key';
       insert into window_leases (win, owner, granted, held, spent)
@@ -47,7 +55,7 @@ interface Copy extends AsyncDisposable {
   readonly server: PostgresServer;
 }
 
-/** A database like the sound one, of its own. */
+/** Returns a copy of the sound database. */
 async function copied(): Promise<Copy> {
   await using here = new AsyncDisposableStack();
   const { server } = here.use(await newDatabase({ like: sound }));
@@ -73,8 +81,7 @@ async function derivedRows(database: Database) {
 
 async function repaired(server: PostgresServer) {
   const rows: RepairedRow[] = [];
-  const result = await repairServer({
-    server,
+  const result = await repair(ledgerOn(server), {
     calendar: utc,
     clock,
     pause: () => nextTurn(),
@@ -84,7 +91,7 @@ async function repaired(server: PostgresServer) {
   return { rows, verification: result.verification };
 }
 
-it("a ledger that was copied is sound, and is not changed by a repair", async () => {
+it("a copied ledger has no differences, and repair does not change it", async () => {
   await using copy = await copied();
   const shares: number[] = [];
   expect(await verify(copy.database, { calendar: utc, onProgress: (share) => shares.push(share) })).toMatchObject({
@@ -101,19 +108,30 @@ const pending = "(select seq from charges where state = 'pending' order by seq l
 const lastWindow = "seq = (select max(seq) from budget_windows)";
 
 it.each<[string, string, string]>([
-  ["spent of every window", "update budget_windows set spent = spent * 2 + 1", "window"],
+  ["a wrong spent amount in every window", "update budget_windows set spent = spent * 2 + 1", "window"],
+  ["a wrong held amount in every window", "update budget_windows set held = held * 2 + 1", "window"],
   ["a moved window", `update budget_windows set starts_at = starts_at + 1 where ${lastWindow}`, "window"],
-  ["what is spent in a lease", "update window_leases set spent = spent + 3", "window"],
-  ["what is held in a lease", "update window_leases set held = held + 3", "window"],
-  ["what was leased", "update budget_windows set leased = leased + 3 where leased > 0", "window"],
-  ["a changed day", `update rollup_day set cost = cost - 1 where ${oneDay}`, "rollup"],
-  ["a lost day", `delete from rollup_day where ${oneDay}`, "rollup"],
-  ["a day of carried sums", "update rollup_day set requests = requests + 1 where day < '2026-08-15'", "rollup"],
-  ["every quarter hour lost", "delete from rollup_quarter", "rollup"],
-  ["lost links", `update charges set windows = '{}' where seq = ${pending}`, "link"],
-  ["a link to nothing", `update charges set windows = windows || 999::bigint where seq = ${pending}`, "link"],
-  ["lost counts of carried sums", "delete from carried", "carried"],
-  ["counts of no carried sum", "insert into carried values (99999, 1, 0, 0)", "carried"],
+  ["a wrong spent amount in a lease", "update window_leases set spent = spent + 3", "window"],
+  ["a wrong held amount in a lease", "update window_leases set held = held + 3", "window"],
+  ["a wrong leased amount", "update budget_windows set leased = leased + 3 where leased > 0", "window"],
+  ["a changed daily sum", `update rollup_day set cost = cost - 1 where ${oneDay}`, "rollup"],
+  ["a missing daily sum", `delete from rollup_day where ${oneDay}`, "rollup"],
+  [
+    "changed daily sums, also of pruned days",
+    "update rollup_day set requests = requests + 1 where day < '2026-08-15'",
+    "rollup",
+  ],
+  ["missing quarter hours", "delete from rollup_quarter", "rollup"],
+  ["missing links", `update charges set windows = '{}' where seq = ${pending}`, "link"],
+  [
+    "links to windows of other subjects",
+    `update charges set windows = array(select coalesce((select max(other.seq) from budget_windows other join budget_windows mine using (budget, starts_at)
+      where mine.seq = linked and other.subject <> mine.subject), linked) from unnest(windows) linked) where state = 'pending'`,
+    "link",
+  ],
+  ["a link to a missing window", `update charges set windows = windows || 999::bigint where seq = ${pending}`, "link"],
+  ["missing counts of carried sums", "delete from carried", "carried"],
+  ["counts of a missing carried sum", "insert into carried values (99999, 1, 0, 0)", "carried"],
 ])("finds and repairs %s", async (_name, sql, kind) => {
   await using copy = await copied();
   const before = await derivedRows(copy.database);
@@ -133,10 +151,10 @@ it.each<[string, string, string]>([
   expect((await repaired(copy.server)).rows).toEqual([]);
 });
 
-it("sums that stand in several shards are one, and repair makes one row of them", async () => {
+it("verify adds up sums in several shards, and repair merges them into one row", async () => {
   await using copy = await copied();
   await copy.database.run(`
-    insert into rollup_day select day, key, team, model, price_group, source, 3, 1, ${Array.from({ length: 11 }, () => 0).join(", ")}, 5, 0 from rollup_day where ${oneDay};
+    insert into rollup_day select day, key, team, model, price_group, source, 3, 1, ${Array.from({ length: 11 }, () => 0).join(", ")}, 5, 0, 0, 0, entry from rollup_day where ${oneDay};
     update rollup_day set requests = requests - 1, cost = cost - 5 where shard = 0 and ${oneDay}`);
   expect((await verify(copy.database, { calendar: utc })).differences).toEqual([]);
   await copy.database.run(`update rollup_day set cost = cost + 1 where shard = 3`);
@@ -145,18 +163,22 @@ it("sums that stand in several shards are one, and repair makes one row of them"
 });
 
 it.each<[string, string, string]>([
-  ["a charge's cost", "update charges set cost = cost + 1 where id = 'r398'", "charge"],
-  ["a price", "update price_versions set canonical = canonical || ' '", "price"],
-  ["what a task was charged by", "delete from tasks where settled_at is not null", "charge"],
+  ["a changed cost of a charge", "update charges set cost = cost + 1 where id = 'r398'", "charge"],
+  ["a changed price", "update price_versions set canonical = canonical || ' '", "price"],
+  ["a missing task of a settled charge", "delete from tasks where settled_at is not null", "charge"],
   [
-    "a task that is settled without its charge",
+    "a settled task whose charge is pending",
     "update tasks set settled_at = 1, next_poll_at = null where settled_at is null",
     "task",
   ],
   ["a carried sum of another key", "update charges set key = 'k-missing' where route = 'carried'", "carried"],
-  ["a budget", "update budgets set scope = 'everybody' where period = '1mo'", "budget"],
-  ["a correction of nothing", "update charges set adjusts = 'missing' where adjusts is not null", "charge"],
-])("finds, names and leaves %s, and makes the sums agree with it", async (_name, sql, kind) => {
+  [
+    "a budget with an invalid scope",
+    "update budgets set scope = 'everybody' where scope = 'all' and period = '1mo'",
+    "budget",
+  ],
+  ["a correction of a missing charge", "update charges set adjusts = 'missing' where adjusts is not null", "charge"],
+])("reports %s, changes no charge, and makes the sums agree with the charges", async (_name, sql, kind) => {
   await using copy = await copied();
   await copy.database.run(sql);
   const { charges } = await derivedRows(copy.database);
@@ -165,7 +187,7 @@ it.each<[string, string, string]>([
   expect((await derivedRows(copy.database)).charges).toEqual(charges);
 });
 
-it("lists a thousand differences, and says how many more there are", async () => {
+it("verify lists 1,000 differences and counts the others", async () => {
   await using copy = await copied();
   await copy.database.run("insert into carried select 100000 + n, 1, 0, 0 from generate_series(1, 1500) n");
   expect(await verify(copy.database, { calendar: utc })).toMatchObject({
@@ -175,20 +197,21 @@ it("lists a thousand differences, and says how many more there are", async () =>
 });
 
 const span = { since: noon - 400 * dayMs, until: noon + dayMs };
-const byAll = reportDimensions.filter((name) => name !== "hour");
+/** Pruned charges have no hour and no user. */
+const byAll = reportDimensions.filter((name) => name !== "hour" && name !== "user");
 
 async function sums(database: Database) {
-  const { windows, report } = longQueries(database, utc);
+  const { windows, report } = longQueries(database, database, utc);
   return {
     windows: await windows(noon),
     parts: await report({ by: byAll, ...span }),
-    // Taken from the charges: as much as the rollups say.
+    // This report reads the charges; it must equal the rollups.
     untagged: await report({ by: [...byAll, "tag:none"], ...span }),
-    pending: await new PostgresQueries(database, utc).pending(),
+    pending: await postgresShortQueries(database, utc).pending(),
   };
 }
 
-it("months that are emptied by pruning are dropped, and large ones with a rest are made small while others read them", async () => {
+it("pruning drops empty months and compacts large ones, but not while another session reads them", async () => {
   await using copy = await copied();
   const { database, server } = copy;
   const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn(), dryRun: false };
@@ -213,13 +236,13 @@ it("months that are emptied by pruning are dropped, and large ones with a rest a
     await using reader = await database.session();
     await reader.run("begin");
     await reader.rows("select 1 from charges limit 1");
-    expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true });
+    expect(await prune(ledgerOn(server), rules)).toMatchObject({ ok: true });
     expect(await months()).toEqual([
       ["charges_2025_03", true],
       ["charges_2026_09", true],
     ]);
   }
-  expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true, pruned: { charges: 0 } });
+  expect(await prune(ledgerOn(server), rules)).toMatchObject({ ok: true, pruned: { charges: 0 } });
   expect(await months()).toEqual([["charges_2026_09", false]]);
   expect((await verify(database, { calendar: utc })).differences).toEqual([]);
   expect(await sums(database)).toEqual(before);
@@ -229,30 +252,39 @@ it("months that are emptied by pruning are dropped, and large ones with a rest a
   expect(new Set(indexes.map(({ count }) => count)).size).toBe(1);
 });
 
-it("pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending", async () => {
+it("pruning keeps every sum and all pending charges, and verify finds no difference after any step", async () => {
   await using copy = await copied();
   const { database, server } = copy;
+  await database.run(
+    `insert into budgets (scope, period, mode, amount_limit) values ('team:red each-user', 'total', 'soft', 9000), ('label:env=prod each-model', '1mo', 'soft', 9000)`,
+  );
+  await database.transaction(async (db) => {
+    for (const budget of (await answer(db, readBudgets())).slice(-2))
+      await applyBudgetStep(db, utc, { budgets: "open", budget, at: noon });
+  });
+  expect((await verify(database, { calendar: utc })).differences).toEqual([]);
   const before = await sums(database);
   expect(before.pending.count).toBeGreaterThan(1);
   const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn() };
-  const dry = await pruneServer({ server, ...rules, dryRun: true });
+  const dry = await prune(ledgerOn(server), { ...rules, dryRun: true });
   const unclean: unknown[] = [];
   const pause = async () => void unclean.push(...(await verify(database, { calendar: utc })).differences);
-  const pruned = await prune(database, { ...rules, pause });
+  const pruned = await pruneLedger(maintained(database, utc), { ...rules, pause });
   expect(unclean).toEqual([]);
   expect(dry).toEqual({ ok: true, pruned });
   expect(pruned.charges).toBeGreaterThan(30);
+  expect(await database.row("select sums_version > 0 as has_risen from meta")).toEqual({ has_risen: true });
   expect(pruned.windows).toBeGreaterThan(10);
   expect(await sums(database)).toEqual(before);
-  expect(await longQueries(database, utc).prunedUntil()).toBe(pruned.before);
+  expect(await longQueries(database, database, utc).prunedUntil()).toBe(pruned.before);
   const left = await database.rows(
     "select distinct session from charges where admitted_at < $1 and state <> 'pending' and route <> 'carried'",
     [pruned.before],
   );
-  // What a session did stays for as long as the session.
+  // Charges of a session are kept as long as the session.
   expect(left).toEqual([{ session: "run_full" }]);
   const shares: number[] = [];
   expect(
-    await pruneServer({ server, ...rules, dryRun: false, onProgress: (share) => shares.push(share) }),
+    await prune(ledgerOn(server), { ...rules, dryRun: false, onProgress: (share) => shares.push(share) }),
   ).toMatchObject({ ok: true, pruned: { charges: 0, windows: 0, quarters: 0 } });
 });

@@ -7,21 +7,25 @@ import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import type { LongQueries, LongQuery } from "../../../src/ledger/queries/interfaces.ts";
 import { answer } from "../../../src/ledger/postgres/answer.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
-import { longQueries as longQueriesOfServer } from "../../../src/ledger/postgres/long-queries.ts";
-import { PostgresQueries } from "../../../src/ledger/postgres/short-queries.ts";
-import { streamCharges as streamFromPostgres } from "../../../src/ledger/postgres/stream.ts";
+import {
+  postgresShortQueries,
+  longQueries as longQueriesOfServer,
+  streamCharges as streamFromPostgres,
+} from "../../../src/ledger/postgres/queries.ts";
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";
 import { connectToRead, type Connection } from "../../../src/ledger/sqlite/connection.ts";
-import { longQueries as longQueriesOfFile } from "../../../src/ledger/sqlite/long-queries.ts";
-import { SqliteQueries } from "../../../src/ledger/sqlite/short-queries.ts";
-import { streamCharges } from "../../../src/ledger/sqlite/stream.ts";
+import {
+  longQueries as longQueriesOfFile,
+  sqliteShortQueries,
+  streamCharges,
+} from "../../../src/ledger/sqlite/queries.ts";
 import { samples } from "../../../src/ledger/tables/account-samples.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
 import { alice, bob, noon, priceId, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 
 /*
- * One ledger, pruned and with something of everything, in both databases: every read answers the same.
+ * The same pruned ledger, with rows of every kind, in both databases: every query must return the same.
  */
 
 const dayMs = 86_400_000;
@@ -29,8 +33,8 @@ const owned = new AsyncDisposableStack();
 let path: string;
 let sqlite: Connection;
 let database: Database;
-let ofFile: LongQueries;
-let ofServer: LongQueries;
+let sqliteLong: LongQueries;
+let postgresLong: LongQueries;
 
 beforeAll(async () => {
   const folder = owned.use(tempFolder());
@@ -43,14 +47,14 @@ beforeAll(async () => {
     await using session = await database.session();
     expect(await copyToPostgres({ path, client: session.client })).toMatchObject({ ok: true });
   }
-  ofFile = longQueriesOfFile(sqlite, utc);
-  ofServer = longQueriesOfServer(database, utc);
+  sqliteLong = longQueriesOfFile(sqlite, utc);
+  postgresLong = longQueriesOfServer(database, database, utc);
 }, 60_000);
 afterAll(() => owned.disposeAsync());
 
-async function same([name, ...args]: LongQuery): Promise<void> {
+async function expectSame([name, ...args]: LongQuery): Promise<void> {
   const answer = (queries: LongQueries) => (queries[name] as (...all: unknown[]) => Promise<unknown>)(...args);
-  expect(await answer(ofServer), JSON.stringify([name, ...args])).toEqual(await answer(ofFile));
+  expect(await answer(postgresLong), JSON.stringify([name, ...args])).toEqual(await answer(sqliteLong));
 }
 
 const instant = fc.integer({ min: noon - 210 * dayMs, max: noon + 3 * dayMs });
@@ -100,6 +104,7 @@ const charges: fc.Arbitrary<LongQuery> = fc
 
 const others: readonly LongQuery[] = [
   ["prunedUntil"],
+  ["firstDay"],
   ["corrections", noon - 30 * dayMs, noon],
   ["corrections", 0, noon + 9 * dayMs],
   ["samples", 0, noon + 1],
@@ -109,7 +114,7 @@ const others: readonly LongQuery[] = [
   ["windowsToAlert", noon, 10],
 ];
 
-it("of a report, what was spent, and pages of charges and postings, whatever is asked", async () => {
+it("PostgreSQL and SQLite return the same reports, spending, charges and postings for any query", async () => {
   const postings: fc.Arbitrary<LongQuery> = fc
     .tuple(
       reportQuery,
@@ -125,40 +130,47 @@ it("of a report, what was spent, and pages of charges and postings, whatever is 
     charges,
     postings,
   );
-  await fc.assert(fc.asyncProperty(reads, same), { numRuns: 300 });
+  await fc.assert(fc.asyncProperty(reads, expectSame), { numRuns: 300 });
 }, 60_000);
 
-it.each(others.map((query) => ({ name: query[0], query })))("of $name", ({ query }) => same(query));
+it.each(others.map((query) => ({ name: query[0], query })))(
+  "PostgreSQL and SQLite return the same $name",
+  ({ query }) => expectSame(query),
+);
 
-it("of the totals; how many rows were ever written is counted in another way that moves with each of them", async () => {
-  const { written, ...totals } = await ofServer.totals();
+it("PostgreSQL and SQLite return the same totals, except that each counts written rows in its own way", async () => {
+  const { written, ...totals } = await postgresLong.totals();
   expect({ ...totals, written: null }).toEqual({
-    ...(await ofFile.totals()),
+    ...(await sqliteLong.totals()),
     written: null,
   });
   expect(written).toBeGreaterThan(500);
 });
 
-it("of a single charge, a price, what is pending, old holds, budgets and windows", async () => {
-  const [here, there] = [new SqliteQueries(sqlite, utc, () => null), new PostgresQueries(database, utc)];
-  for (const id of ["r0", "r496", "r451-a", "unknown"]) expect(await there.charge(id)).toEqual(here.charge(id));
-  // PostgreSQL has no character of code 0.
-  expect(here.charge("r1")).toMatchObject({ servedModel: "a\0b" });
-  expect(await there.charge("r1")).toEqual({ ...here.charge("r1"), servedModel: "a\u{FFFD}b" });
-  for (const id of [priceId, "unknown"]) expect(await there.price(id)).toEqual(here.price(id));
-  expect(await there.pending()).toEqual(here.pending());
-  expect((await there.oldHolds(noon + dayMs)).length).toBeGreaterThan(0);
-  expect(await there.oldHolds(noon + dayMs)).toEqual(here.oldHolds(noon + dayMs));
+it("PostgreSQL and SQLite return the same single charges, prices, pending charges, old holds, budgets and windows", async () => {
+  const [sqliteShort, postgresShort] = [
+    sqliteShortQueries(sqlite, utc, () => null),
+    postgresShortQueries(database, utc),
+  ];
+  for (const id of ["r0", "r496", "r451-a", "unknown"])
+    expect(await postgresShort.charge(id)).toEqual(await sqliteShort.charge(id));
+  // PostgreSQL cannot store the character U+0000.
+  expect(await sqliteShort.charge("r1")).toMatchObject({ servedModel: "a\0b" });
+  expect(await postgresShort.charge("r1")).toEqual({ ...(await sqliteShort.charge("r1")), servedModel: "a\u{FFFD}b" });
+  for (const id of [priceId, "unknown"]) expect(await postgresShort.price(id)).toEqual(await sqliteShort.price(id));
+  expect(await postgresShort.pending()).toEqual(await sqliteShort.pending());
+  expect((await postgresShort.oldHolds(noon + dayMs)).length).toBeGreaterThan(0);
+  expect(await postgresShort.oldHolds(noon + dayMs)).toEqual(await sqliteShort.oldHolds(noon + dayMs));
   expect(await answer(database, samples.queries.latest())).toEqual(answerEach(sqlite, samples.queries.latest()));
-  expect(await there.budgets()).toEqual(here.budgets());
+  expect(await postgresShort.budgets()).toEqual(await sqliteShort.budgets());
   for (const at of [noon, noon - 3 * dayMs, noon - 300 * dayMs, noon + 40 * dayMs]) {
-    await same(["windows", at]);
+    await expectSame(["windows", at]);
     for (const caller of [alice, bob, { key: "k-new", team: "red" }, { key: "", team: null }])
-      expect(await there.windowsOf(caller, at)).toEqual(here.windowsOf(caller, at));
+      expect(await postgresShort.windowsOf(caller, at)).toEqual(await sqliteShort.windowsOf(caller, at));
   }
 });
 
-it("of a stream of charges", async () => {
+it("PostgreSQL and SQLite stream the same charges", async () => {
   const whole = async (parts: AsyncIterable<readonly Charge[]>) => {
     const all: Charge[] = [];
     for await (const part of parts) all.push(...part);

@@ -1,9 +1,15 @@
-import { describe, expect, it } from "vitest";
+import { eachKeyScope, everyRequest, parseScope, teamScope } from "../../../src/core/scope.ts";
+import { once } from "node:events";
+import { connect as connectSocket, createServer, type AddressInfo } from "node:net";
+import { describe, expect, it, vi } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
-import { adjust } from "../../../src/ledger/postgres/adjustments.ts";
-import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
+import { adjust } from "../../../src/ledger/adjustments.ts";
+import { answer } from "../../../src/ledger/postgres/answer.ts";
+import { applyBudgetStep } from "../../../src/ledger/postgres/budgets.ts";
+import { connect, isConnectionLost, type Database } from "../../../src/ledger/postgres/connection.ts";
+import { postgresDialect } from "../../../src/ledger/queries/dialects.ts";
 import { PostgresProxies } from "../../../src/ledger/postgres/proxies.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import {
@@ -22,28 +28,28 @@ import { manualClock } from "../../support/manual-clock.ts";
 import { differencesIn, LedgerProxy, type ProxyOptions } from "../../support/postgres-proxies.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 
-/** Proxies on one new ledger, and a look into it beside them. */
+/** Opens proxies on a new ledger, and a connection to read it. */
 async function opened(count: number, options: ProxyOptions = {}) {
   await using owned = new AsyncDisposableStack();
   const { server } = owned.use(await newDatabase());
   const proxies: LedgerProxy[] = [];
   for (let n = 0; n < count; n++) proxies.push(owned.use(await LedgerProxy.open(server, options)));
-  // Each knows of all others.
+  // A heartbeat makes each proxy know all others.
   for (const proxy of proxies) await proxy.beat();
-  const look = owned.use(connect(server, { applicationName: "a look", max: 2, statementMs: null }));
+  const reader = owned.use(connect(server, { applicationName: "a look", max: 2, statementMs: null }));
   const kept = owned.move();
   const [first = never()] = proxies;
-  return { server, first, proxies, look, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { server, first, proxies, reader, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 function never(): never {
   throw new Error("there is a proxy");
 }
 
-const sums = (look: Database) =>
-  look.rows<{ spent: bigint; held: bigint }>("select spent, held from windows order by seq");
+const sums = (reader: Database) =>
+  reader.rows<{ spent: bigint; held: bigint }>("select spent, held from windows order by seq");
 
-/** A small generator of numbers that look random, the same in every run. */
+/** Returns a small pseudo-random generator with the same numbers in every run. */
 function numbersFrom(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -54,24 +60,24 @@ function numbersFrom(seed: number): (below: number) => number {
 
 describe("several proxies on one PostgreSQL", () => {
   it.each([
-    { ends: "are posted as they were held", costOf: () => 1_000_000 },
+    { ends: "are posted with the held amount", costOf: () => 1_000_000 },
     {
       ends: "are posted below and above their holds",
       costOf: (n: number) => 1_000_000 + ((n * 7919) % 3 === 0 ? 150_000 : -((n * 104_729) % 400_000)),
     },
   ])(
-    "pays for what a budget pays for, and for nothing beyond: 2,000 holds at once by four, that $ends",
+    "admit nearly all that a budget allows, and never more, of 2,000 parallel holds that $ends",
     { timeout: 60_000 },
     async ({ costOf }) => {
       await using ledger = await opened(4);
-      const { first, proxies, look } = ledger;
+      const { first, proxies, reader } = ledger;
       const limit = usd("500");
-      await first.setBudget(budget({ kind: "all" }, "total", "500"));
+      await first.setBudget(budget(everyRequest, "total", "500"));
       let highest = 0n;
       const over = new AbortController();
       const watching = (async () => {
         while (!over.signal.aborted) {
-          const [row] = await look.rows<{ out: bigint }>("select (w.spent + w.held)::bigint as out from windows w");
+          const [row] = await reader.rows<{ out: bigint }>("select (w.spent + w.held)::bigint as out from windows w");
           if (row !== undefined && row.out > highest) highest = row.out;
         }
       })();
@@ -93,22 +99,22 @@ describe("several proxies on one PostgreSQL", () => {
       const overage = overspent.reduce((total, each) => total + each, 0n);
       expect(highest - overage).toBeLessThanOrEqual(limit);
       if (exact) expect(admitted).toBeLessThanOrEqual(500);
-      // What is left is less than a few requests: nothing usable is stranded in anybody's lease.
-      const [left] = await sums(look);
+      // At most a few requests' worth is left: no usable room is stranded in a lease.
+      const [left] = await sums(reader);
       expect(left?.held).toBe(0n);
       expect(admitted).toBeGreaterThanOrEqual(495);
-      expect(await differencesIn(look)).toEqual([]);
+      expect(await differencesIn(reader)).toEqual([]);
     },
   );
 
-  it("never waits in a circle, whatever overlaps", { timeout: 60_000 }, async () => {
+  it("never deadlock, whatever budgets and charges overlap", { timeout: 60_000 }, async () => {
     await using ledger = await opened(4, { leases: "always" });
-    const { first, proxies, look } = ledger;
+    const { first, proxies, reader } = ledger;
     const callers = [alice, bob, { key: "k-carol", team: "blue" }, { key: "k-dave", team: null }];
     for (const period of ["total", "1d", "1h"] as const) {
-      await first.setBudget(budget({ kind: "all" }, period, "30"));
-      await first.setBudget(budget({ kind: "team", team: "red" }, period, "20", "soft"));
-      await first.setBudget(budget({ kind: "eachKey", team: null }, period, "15"));
+      await first.setBudget(budget(everyRequest, period, "30"));
+      await first.setBudget(budget(teamScope("red"), period, "20", "soft"));
+      await first.setBudget(budget(eachKeyScope(), period, "15"));
     }
     const random = numbersFrom(7);
     const storm = async (proxy: LedgerProxy, lane: number) => {
@@ -122,167 +128,244 @@ describe("several proxies on one PostgreSQL", () => {
             ),
           ),
         );
-        // Somebody else may end them, as after a crash.
-        const ender = proxies[random(4)] ?? proxy;
+        // Another proxy may settle them, as after a crash.
+        const settler = proxies[random(4)] ?? proxy;
         await Promise.all([
-          ...ids.slice(0, 2).map((id) => ender.extend(id, usd("0.5"), usd("0.01"))),
-          ...ids.slice(2).map((id) => (random(2) === 0 ? ender.post(id, posting(random(900_000), 0)) : ender.void(id))),
+          ...ids.slice(0, 2).map((id) => settler.extend(id, usd("0.5"), usd("0.01"))),
+          ...ids
+            .slice(2)
+            .map((id) => (random(2) === 0 ? settler.post(id, posting(random(900_000), 0)) : settler.void(id))),
         ]);
-        await Promise.all(ids.slice(0, 2).map((id) => ender.post(id, assumed(usd("1")))));
-        if (n === 6 && lane % 4 === 0) await proxy.setBudget(budget({ kind: "all" }, "1d", String(25 + lane)));
+        await Promise.all(ids.slice(0, 2).map((id) => settler.post(id, assumed(usd("1")))));
+        if (n === 6 && lane % 4 === 0) await proxy.setBudget(budget(everyRequest, "1d", String(25 + lane)));
       }
     };
     await Promise.all(proxies.flatMap((proxy, p) => [0, 1, 2].map((lane) => storm(proxy, p * 3 + lane))));
-    const [counted] = await look.rows<{ deadlocks: bigint }>(
+    const [counted] = await reader.rows<{ deadlocks: bigint }>(
       "select deadlocks from pg_stat_database where datname = current_database()",
     );
     expect(counted?.deadlocks).toBe(0n);
-    expect((await sums(look)).filter(({ held }) => held !== 0n)).toEqual([]);
-    expect(await differencesIn(look)).toEqual([]);
+    expect((await sums(reader)).filter(({ held }) => held !== 0n)).toEqual([]);
+    expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("takes back what another proxy has idle before it refuses", async () => {
+  it("take back the idle lease of another proxy before they refuse", async () => {
     await using ledger = await opened(2, { leases: "always" });
     const [a, b] = ledger.proxies;
-    await a?.setBudget(budget({ kind: "all" }, "total", "100"));
+    await a?.setBudget(budget(everyRequest, "total", "100"));
     await a?.hold(holdOf("small", usd("0.1")));
-    const [lease] = await ledger.look.rows<{ granted: bigint }>("select granted from window_leases");
+    const [lease] = await ledger.reader.rows<{ granted: bigint }>("select granted from window_leases");
     expect(lease?.granted).toBe(usd("12.5"));
-    // More than the window's own row has, less than the budget.
-    expect(await b?.hold(holdOf("large", usd("99")))).toEqual({ ok: true, room: usd("0.9") });
+    // More than the window has left outside of leases, less than the budget.
+    expect(await b?.hold(holdOf("large", usd("99")))).toMatchObject({ ok: true, room: usd("0.9") });
     expect(await b?.hold(holdOf("larger", usd("0.91")))).toMatchObject({
       ok: false,
       reason: "no_room",
       shortage: { exhausted: false, window: { spent: 0n, held: usd("99.1") } },
     });
-    expect(await a?.hold(holdOf("last", usd("0.9")))).toEqual({ ok: true, room: 0n });
+    expect(await a?.hold(holdOf("last", usd("0.9")))).toMatchObject({ ok: true, room: 0n });
     await a?.void("small");
     expect(await b?.extend("large", usd("3"), usd("0.01"))).toEqual({ ok: true, granted: usd("0.1") });
-    expect(await differencesIn(ledger.look)).toEqual([]);
+    expect(await differencesIn(ledger.reader)).toEqual([]);
   });
 
-  it("books what is posted beyond a lease in the lease and in its window", async () => {
+  it("apply a raise at once, and admit no more than the limit when it has ended", { timeout: 60_000 }, async () => {
+    await using ledger = await opened(4, { leases: "always" });
+    const { proxies, first, reader } = ledger;
+    await first.setBudget(budget(everyRequest, "total", "10"));
+    const each = (id: (n: number) => string, count: number, amount: string, at: number) =>
+      Promise.all(Array.from({ length: count }, (_, n) => proxies[n % 4]?.hold(holdOf(id(n), usd(amount), { at }))));
+    const admitted = (results: readonly ({ readonly ok: boolean } | undefined)[]) =>
+      results.filter((result) => result?.ok === true).length;
+    await each((n) => `warm${n}`, 4, "0.001", noon);
+    const raise = { scope: "all", period: "total", subject: "", amount: usd("90"), from: 0, until: noon + 1000 };
+    await first.submit(["run", "budgets.raiseBudget", [{ ...raise, why: "load test" }, noon, "test"]]);
+    expect(admitted(await each((n) => `raised${n}`, 520, "0.2", noon + 999))).toBe(499);
+    // The leases now have idle room far beyond the limit.
+    await Promise.all(Array.from({ length: 520 }, (_, n) => proxies[n % 4]?.void(`raised${n}`)));
+    const results = await Promise.all(
+      Array.from({ length: 5 }, (_, round) => each((n) => `ended${round}-${n}`, 40, "0.1", noon + 1000)),
+    );
+    expect(admitted(results.flat())).toBe(99);
+    expect(await sums(reader)).toMatchObject([{ held: usd("9.904") }]);
+    expect(await proxies[1]?.extend("warm1", usd("0.2"), usd("0.01"), noon + 1000)).toEqual({
+      ok: true,
+      granted: usd("0.096"),
+    });
+    expect(await differencesIn(reader)).toEqual([]);
+  });
+
+  it("record an amount posted beyond a lease in the lease and in its window", async () => {
     await using ledger = await opened(1, { leases: "always" });
-    const { first, look } = ledger;
-    await first.setBudget(budget({ kind: "all" }, "total", "100"));
-    await first.setBudget(budget({ kind: "all" }, "1d", "1", "soft"));
+    const { first, reader } = ledger;
+    await first.setBudget(budget(everyRequest, "total", "100"));
+    await first.setBudget(budget(everyRequest, "1d", "1", "soft"));
     await first.hold(holdOf("a", usd("1")));
     await first.post("a", posting(40_000_000, 0));
-    expect(await look.rows("select spent, held, leased from budget_windows order by seq")).toEqual([
+    expect(await reader.rows("select spent, held, leased from budget_windows order by seq")).toEqual([
       { spent: 0n, held: 0n, leased: usd("40") },
       { spent: 0n, held: 0n, leased: 0n },
     ]);
-    expect(await sums(look)).toEqual([
+    expect(await sums(reader)).toEqual([
       { spent: usd("40"), held: 0n },
       { spent: usd("40"), held: 0n },
     ]);
     expect(await first.hold(holdOf("b", usd("61")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
-    expect(await first.hold(holdOf("c", usd("60")))).toEqual({ ok: true, room: 0n });
-    // A soft budget that becomes a hard one knows what was held and spent while it was soft.
-    await first.setBudget(budget({ kind: "all" }, "1d", "101"));
+    expect(await first.hold(holdOf("c", usd("60")))).toMatchObject({ ok: true, room: 0n });
+    // A soft budget that becomes hard includes what was held and spent before.
+    await first.setBudget(budget(everyRequest, "1d", "101"));
     expect(await first.hold(holdOf("d", usd("0.01"), { caller: bob }))).toMatchObject({
       ok: false,
       shortage: { window: { budget: { period: "total" } } },
     });
-    expect(await differencesIn(look)).toEqual([]);
+    expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("posts the holds of a proxy that is gone, once it has been silent for as long as a request may live", async () => {
+  it("post the holds of a lost proxy once it has been silent for the longest life of a request", async () => {
     await using ledger = await opened(2, { leases: "always" });
     const [lost = never(), other = never()] = ledger.proxies;
-    await other.setBudget(budget({ kind: "all" }, "total", "100"));
+    await other.setBudget(budget(everyRequest, "total", "100"));
     await lost.hold(holdOf("a", usd("1")));
     await lost.hold(holdOf("b", null, { caller: bob, bounded: true }));
     expect(await other.recover()).toBe(0);
-    await ledger.look.run("update owners set beat_at = beat_at - interval '61 seconds' where epoch = $1", [
-      lost.owner.known(),
+    await ledger.reader.run("update owners set beat_at = beat_at - interval '61 seconds' where epoch = $1", [
+      lost.owner.knownEpoch(),
     ]);
     expect(await other.recover()).toBe(1);
-    expect(await sums(ledger.look)).toEqual([{ spent: usd("1"), held: 0n }]);
-    expect(await ledger.look.rows("select * from window_leases where owner = $1", [lost.owner.known()])).toEqual([]);
+    expect(await sums(ledger.reader)).toEqual([{ spent: usd("1"), held: 0n }]);
+    expect(await ledger.reader.rows("select * from window_leases where owner = $1", [lost.owner.knownEpoch()])).toEqual(
+      [],
+    );
 
-    // It wakes: what it held is answered as it ended and corrected, and it holds under another epoch only.
-    const before = lost.owner.known();
+    // The lost proxy wakes: its settlement becomes a correction, and new holds get another epoch.
+    const before = lost.owner.knownEpoch();
     expect(await lost.post("a", posting(10, 0))).toMatchObject({ first: false, cost: usd("1") });
     expect(await lost.hold(holdOf("c", usd("1")))).toMatchObject({ ok: true });
-    expect(lost.owner.known()).not.toBe(before);
-    expect(await sums(ledger.look)).toEqual([{ spent: usd("0.00001"), held: usd("1") }]);
+    expect(lost.owner.knownEpoch()).not.toBe(before);
+    expect(await sums(ledger.reader)).toEqual([{ spent: usd("0.00001"), held: usd("1") }]);
     expect(
-      await ledger.look.rows("select id from charges where state = 'pending' and owner = $1", [lost.owner.known()]),
+      await ledger.reader.rows("select id from charges where state = 'pending' and owner = $1", [
+        lost.owner.knownEpoch(),
+      ]),
     ).toEqual([{ id: "c" }]);
     expect(await other.recover()).toBe(0);
-    expect(await differencesIn(ledger.look)).toEqual([]);
+    expect(await differencesIn(ledger.reader)).toEqual([]);
   });
 
-  describe("ends a silent proxy on command", () => {
-    const silence = (look: Database, { owner }: LedgerProxy, seconds = 6) =>
-      look.run("update owners set beat_at = clock_timestamp() - $2::integer * interval '1 second' where epoch = $1", [
-        owner.known(),
+  it("refuse only new subjects of a key beyond the daily maximum", async () => {
+    await using ledger = await opened(2, { leases: "always", subjectsMax: 3 });
+    const { reader, proxies } = ledger;
+    const [first = never(), other = never()] = proxies;
+    const scopeOf = (text: string) => parseScope(text) ?? never();
+    for (const [text, period] of [
+      ["team:red each-user", "1d"],
+      ["team:red each-user", "1h"],
+      ["each-key each-tag:session", "total"],
+    ] as const)
+      await first.setBudget(budget(scopeOf(text), period, "100"));
+    const by = (user: string, tags = {}, caller = alice, at = noon) => ({ caller: { ...caller, user }, tags, at });
+    const refused = { ok: false, reason: "too_many_subjects" };
+    const taken = await Promise.all([
+      first.hold(holdOf("a", usd("1"), by("u1"))),
+      other.hold(holdOf("b", usd("1"), by("u1", { session: "s" }))),
+      first.hold(holdOf("none", usd("1"), { caller: { key: "k-blue", team: "blue", user: "u9" } })),
+    ]);
+    expect(taken).toMatchObject([{ ok: true }, { ok: true }, { ok: true }]);
+    // The user, and the sessions "s" and "" of the key, are three. Both proxies count them together.
+    const batch = await Promise.all([
+      other.hold(holdOf("c", usd("1"), by("u2"))),
+      other.hold(holdOf("d", usd("1"), by("u1"))),
+      other.hold(holdOf("e", usd("1"), by("u2", {}, bob))),
+      first.hold(holdOf("f", usd("1"), by("u3"))),
+    ]);
+    expect(batch).toMatchObject([refused, { ok: true }, { ok: true }, refused]);
+    expect(await reader.rows("select subject from budget_windows where subject = 'u3'")).toEqual([]);
+    // A known user may open the window of another hour, and the next day starts a new count.
+    expect(await first.hold(holdOf("g", usd("1"), by("u1", {}, alice, noon + 3_600_000)))).toMatchObject({ ok: true });
+    expect(await first.hold(holdOf("h", usd("1"), by("u3", {}, alice, noon + 86_400_000)))).toMatchObject({ ok: true });
+    expect(await differencesIn(reader)).toEqual([]);
+  });
+
+  describe("ending a silent proxy", () => {
+    const silence = (reader: Database, { owner }: LedgerProxy, seconds = 6) =>
+      reader.run("update owners set beat_at = clock_timestamp() - $2::integer * interval '1 second' where epoch = $1", [
+        owner.knownEpoch(),
         seconds,
       ]);
-    const correctionsIn = (look: Database) =>
-      look.rows<{ adjusts: string; cost: bigint; adjusted_by: string; reason: string }>(
+    const correctionsIn = (reader: Database) =>
+      reader.rows<{ adjusts: string; cost: bigint; adjusted_by: string; reason: string }>(
         "select adjusts, cost, adjusted_by, reason from charges where adjusts is not null order by adjusts",
       );
 
     it.each(["always", "never"] as const)(
-      "posts its holds, gives back its leases and writes an audit entry, in one step; leases: %s",
+      "posts its holds, returns its leases and writes an audit entry in one step (leases: %s)",
       async (leases) => {
         await using ledger = await opened(2, { leases });
         const {
-          look,
+          reader,
           proxies: [lost = never(), other = never()],
         } = ledger;
-        const runs = new PostgresProxies(look, utc);
-        await other.setBudget(budget({ kind: "all" }, "total", "10"));
+        const runs = new PostgresProxies(reader, utc);
+        await other.setBudget(budget(everyRequest, "total", "10"));
         for (let n = 0; n < 5; n++) await lost.hold(holdOf(`lost-${n}`, usd("1")));
         await lost.hold(holdOf("unpriced", null, { caller: bob, bounded: true }));
         await other.hold(holdOf("other", usd("1")));
-        expect(await runs.end(String(lost.owner.known()), noon, "os:ops")).toMatchObject({ ok: false, reason: "live" });
+        expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toMatchObject({
+          ok: false,
+          reason: "live",
+        });
         expect(await runs.end("nowhere/1", noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
-        expect(await sums(look)).toEqual([{ spent: 0n, held: usd("6") }]);
+        expect(await sums(reader)).toEqual([{ spent: 0n, held: usd("6") }]);
 
-        await silence(look, lost);
+        await silence(reader, lost);
         const before = await runs.list();
         expect(before).toMatchObject([
-          { run: lost.owner.known(), state: "silent", holds: 5, held: usd("5") },
-          { run: other.owner.known(), state: "live", holds: 1 },
+          { run: lost.owner.knownEpoch(), state: "silent", holds: 5, held: usd("5") },
+          { run: other.owner.knownEpoch(), state: "live", holds: 1 },
         ]);
         expect(await runs.end("test", noon, "os:ops")).toMatchObject({
           ok: true,
-          ended: [{ run: lost.owner.known(), holds: 5, held: usd("5") }],
+          ended: [{ run: lost.owner.knownEpoch(), holds: 5, held: usd("5") }],
         });
-        expect(await sums(look)).toEqual([{ spent: usd("5"), held: usd("1") }]);
-        expect(await look.rows("select * from window_leases where owner = $1", [lost.owner.known()])).toEqual([]);
+        expect(await sums(reader)).toEqual([{ spent: usd("5"), held: usd("1") }]);
+        expect(await reader.rows("select * from window_leases where owner = $1", [lost.owner.knownEpoch()])).toEqual(
+          [],
+        );
         expect(
-          await look.rows("select made_by, action, object from audit_entries where action = 'proxies.end'"),
+          await reader.rows("select made_by, action, object from audit_entries where action = 'proxies.end'"),
         ).toEqual([{ made_by: "os:ops", action: "proxies.end", object: "proxy:test" }]);
-        expect((await runs.list()).map(({ run }) => run)).toEqual([other.owner.known()]);
-        expect(await runs.end(String(lost.owner.known()), noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
-        expect(await other.hold(holdOf("next", usd("4")))).toEqual({ ok: true, room: 0n });
-        expect(await differencesIn(look)).toEqual([]);
+        expect((await runs.list()).map(({ run }) => run)).toEqual([other.owner.knownEpoch()]);
+        expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toEqual({
+          ok: false,
+          reason: "unknown",
+        });
+        expect(await other.hold(holdOf("next", usd("4")))).toMatchObject({ ok: true, room: 0n });
+        expect(await differencesIn(reader)).toEqual([]);
       },
     );
 
-    it("has what it settles later become one correction each, up or down to the true amount", async () => {
+    it("turns each of its later settlements into one correction to the true amount", async () => {
       await using ledger = await opened(2, { leases: "always" });
       const {
-        look,
+        reader,
         proxies: [asleep = never(), other = never()],
       } = ledger;
-      await other.setBudget(budget({ kind: "all" }, "total", "100"));
+      await other.setBudget(budget(everyRequest, "total", "100"));
       for (const id of ["down", "up", "void", "same", "unknown", "by-hand"]) await asleep.hold(holdOf(id, usd("1")));
-      await silence(look, asleep);
-      expect(await new PostgresProxies(look, utc).end("test", noon, "os:ops")).toMatchObject({
+      await silence(reader, asleep);
+      expect(await new PostgresProxies(reader, utc).end("test", noon, "os:ops")).toMatchObject({
         ok: true,
         ended: [{ holds: 6 }],
       });
-      await look.transaction((db) =>
-        adjust(db, utc, [
-          "adjust",
-          "by-hand",
-          { id: "adj-by-hand", at: noon, amount: -usd("0.5") as PicoUsd, why: "it was half", by: "os:ops" },
-        ]),
+      const correction = {
+        id: "adj-by-hand",
+        at: noon,
+        amount: -usd("0.5") as PicoUsd,
+        why: "it was half",
+        by: "os:ops",
+      };
+      await reader.transaction((db) =>
+        answer(db, adjust(postgresDialect, utc, "by-hand", correction), (step) => applyBudgetStep(db, utc, step)),
       );
 
       for (let time = 0; time < 2; time++) {
@@ -297,112 +380,112 @@ describe("several proxies on one PostgreSQL", () => {
         await asleep.post("unknown", assumed(usd("1")));
         await asleep.post("by-hand", posting(250_000, 0));
       }
-      expect(await correctionsIn(look)).toMatchObject([
+      expect(await correctionsIn(reader)).toMatchObject([
         { adjusts: "by-hand", cost: -usd("0.5"), adjusted_by: "os:ops" },
         { adjusts: "by-hand", cost: -usd("0.25"), adjusted_by: "farebox" },
         {
           adjusts: "down",
           cost: -usd("0.75"),
           adjusted_by: "farebox",
-          reason: "settled after its proxy was ended: reported",
+          reason: "settled after its proxy was considered dead: reported",
         },
         { adjusts: "up", cost: usd("2"), adjusted_by: "farebox" },
         { adjusts: "void", cost: -usd("1"), adjusted_by: "farebox" },
       ]);
-      expect(await sums(look)).toEqual([{ spent: usd("5.5"), held: 0n }]);
-      // The list cost of each is that of its settlement, twice its cost; of what is not corrected, the hold.
+      expect(await sums(reader)).toEqual([{ spent: usd("5.5"), held: 0n }]);
+      // A settlement's list cost is twice its cost; a charge without a correction has its hold as list cost.
       const total = { cost: usd("5.5"), list_cost: usd("9") };
       expect(
-        await look.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from charges"),
+        await reader.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from charges"),
       ).toEqual([total]);
       expect(
-        await look.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from rollup_day"),
+        await reader.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from rollup_day"),
       ).toEqual([total]);
       expect(
-        await look.rows("select count(*)::integer as n from audit_entries where action = 'charges.adjust'"),
+        await reader.rows("select count(*)::integer as n from audit_entries where action = 'charges.adjust'"),
       ).toEqual([{ n: 5 }]);
-      expect(await differencesIn(look)).toEqual([]);
+      expect(await differencesIn(reader)).toEqual([]);
     });
 
-    it("ends a settlement that was merely sent twice as before, without a correction", async () => {
+    it("is what leads to corrections: a live proxy that settles twice makes none", async () => {
       await using ledger = await opened(1);
       await ledger.first.hold(holdOf("a", usd("1")));
       await ledger.first.post("a", posting(250_000, 0));
       await ledger.first.post("a", posting(750_000, 0));
-      expect(await correctionsIn(ledger.look)).toEqual([]);
+      expect(await correctionsIn(ledger.reader)).toEqual([]);
     });
 
-    it("takes no live proxy for it, though it has the name of a dead one", async () => {
+    it("spares a live proxy with the same name", async () => {
       await using ledger = await opened(2);
       const {
-        look,
+        reader,
         proxies: [old = never(), restarted = never()],
       } = ledger;
       await old.hold(holdOf("old", usd("1")));
       await restarted.hold(holdOf("new", usd("1")));
-      await silence(look, old);
-      expect(await new PostgresProxies(look, utc).end("test", noon, "os:ops")).toMatchObject({
+      await silence(reader, old);
+      expect(await new PostgresProxies(reader, utc).end("test", noon, "os:ops")).toMatchObject({
         ok: true,
-        ended: [{ run: old.owner.known() }],
+        ended: [{ run: old.owner.knownEpoch() }],
       });
-      expect(await look.rows("select id from charges where state = 'pending'")).toEqual([{ id: "new" }]);
+      expect(await reader.rows("select id from charges where state = 'pending'")).toEqual([{ id: "new" }]);
     });
 
-    it("fences it first: a hold that was on its way is placed under another run, or not at all", async () => {
+    it("places its late holds under another run or not at all", async () => {
       await using ledger = await opened(2, { leases: "always" });
       const {
-        look,
+        reader,
         proxies: [asleep = never(), other = never()],
       } = ledger;
-      await other.setBudget(budget({ kind: "all" }, "total", "100"));
+      await other.setBudget(budget(everyRequest, "total", "100"));
       await asleep.hold(holdOf("held", usd("1")));
-      const run = asleep.owner.known();
-      await silence(look, asleep);
+      const run = asleep.owner.knownEpoch();
+      await silence(reader, asleep);
       const [ending] = await Promise.all([
-        new PostgresProxies(look, utc).end("test", noon, "os:ops"),
+        new PostgresProxies(reader, utc).end("test", noon, "os:ops"),
         ...Array.from({ length: 50 }, (_, n) => asleep.hold(holdOf(`late-${n}`, usd("1")))),
       ]);
       expect(ending).toMatchObject({ ok: true });
-      expect(await look.rows("select id from charges where state = 'pending' and owner = $1", [run])).toEqual([]);
+      expect(await reader.rows("select id from charges where state = 'pending' and owner = $1", [run])).toEqual([]);
       expect(await asleep.extend("held", usd("1"))).toMatchObject({ ok: false, reason: "not_pending" });
-      expect(await differencesIn(look)).toEqual([]);
+      expect(await differencesIn(reader)).toEqual([]);
     });
   });
 
-  it("gives its leases back when it closes", async () => {
+  it("return their leases when they close", async () => {
     await using ledger = await opened(2, { leases: "always" });
     const [leaving = never(), staying = never()] = ledger.proxies;
-    await staying.setBudget(budget({ kind: "all" }, "total", "100"));
+    await staying.setBudget(budget(everyRequest, "total", "100"));
     await leaving.hold(holdOf("a", usd("1")));
     await leaving.post("a", posting(2_000_000, 0));
     await leaving[Symbol.asyncDispose]();
-    expect(await ledger.look.rows("select spent, held, leased from budget_windows")).toEqual([
+    expect(await ledger.reader.rows("select spent, held, leased from budget_windows")).toEqual([
       { spent: usd("2"), held: 0n, leased: 0n },
     ]);
-    expect(await staying.hold(holdOf("b", usd("98")))).toEqual({ ok: true, room: 0n });
-    expect(await differencesIn(ledger.look)).toEqual([]);
+    expect(await staying.hold(holdOf("b", usd("98")))).toMatchObject({ ok: true, room: 0n });
+    expect(await differencesIn(ledger.reader)).toEqual([]);
   });
 
-  it("clears its leases of windows that are over, and makes the months to come, while it runs", async () => {
+  it("clear leases of past windows and create the tables of the coming months while they run", async () => {
     await using ledger = await opened(1, { leases: "always" });
-    const { first, look } = ledger;
-    await first.setBudget(budget({ kind: "all" }, "1h", "100"));
+    const { first, reader } = ledger;
+    await first.setBudget(budget(everyRequest, "1h", "100"));
     await first.hold(holdOf("a", usd("1")));
     await first.post("a", posting(500_000, 0));
     first.clock.set(noon + 40 * 86_400_000);
     await first.beat();
-    // The next beat begins when what the one before had to do is done.
+    // The second heartbeat waits for the work of the first.
     await first.beat();
-    expect(await look.rows("select spent, held, leased from budget_windows")).toEqual([
+    expect(await reader.rows("select spent, held, leased from budget_windows")).toEqual([
       { spent: usd("0.5"), held: 0n, leased: 0n },
     ]);
-    expect(await look.rows("select to_regclass('charges_2027_02')::text as month")).toEqual([
+    expect(await reader.rows("select to_regclass('charges_2027_02')::text as month")).toEqual([
       { month: "charges_2027_02" },
     ]);
-    expect(await differencesIn(look)).toEqual([]);
+    expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("learns at once of another process's change: its time stands still, so that it neither beats nor polls", async () => {
+  it("receive another process's change at once, without a heartbeat or a poll", async () => {
     await using database = await newDatabase();
     const open = (access: "serve" | "command") =>
       openPostgresStore({ url: database.url, calendar: utc, clock: manualClock(noon), access });
@@ -410,40 +493,40 @@ describe("several proxies on one PostgreSQL", () => {
     await using beside = await open("command");
     await beside.keys.create(key("alice"));
     const revoked = async () => (await running.keys.findById("id-alice"))?.revokedAt === noon;
-    const heard = Promise.withResolvers<void>();
-    running.changes.onChange(() => void revoked().then((known) => known && heard.resolve()));
+    const received = Promise.withResolvers<void>();
+    running.changes.onChange(() => void revoked().then((known) => known && received.resolve()));
     await beside.keys.revoke("id-alice", noon);
-    await heard.promise;
+    await received.promise;
   });
 
-  it("heeds a budget that another proxy changes, from the next hold on", async () => {
+  it("apply another proxy's change of a budget from the next hold on", async () => {
     await using ledger = await opened(2);
     const [a = never(), b = never()] = ledger.proxies;
-    await a.setBudget(budget({ kind: "all" }, "total", "1000"));
+    await a.setBudget(budget(everyRequest, "total", "1000"));
     const holding = Promise.all(
       Array.from({ length: 300 }, (_, n) => (n % 2 === 0 ? a : b).hold(holdOf(`h${n}`, usd("1")))),
     );
     await Promise.all([
-      a.setBudget(budget({ kind: "team", team: "red" }, "1d", "40")),
-      b.setBudget(budget({ kind: "all" }, "total", "50")),
+      a.setBudget(budget(teamScope("red"), "1d", "40")),
+      b.setBudget(budget(everyRequest, "total", "50")),
     ]);
     await holding;
-    const before = (await ledger.look.rows("select 1 from charges")).length;
+    const before = (await ledger.reader.rows("select 1 from charges")).length;
     expect(await b.hold(holdOf("late", usd("50")))).toMatchObject({ ok: false, reason: "no_room" });
-    expect((await ledger.look.rows("select 1 from charges")).length).toBe(before);
-    expect(await differencesIn(ledger.look)).toEqual([]);
+    expect((await ledger.reader.rows("select 1 from charges")).length).toBe(before);
+    expect(await differencesIn(ledger.reader)).toEqual([]);
     await b.submit(["run", "budgets.removeBudget", ["all", "total", noon, "test"]]);
     await b.submit(["run", "budgets.removeBudget", ["team:red", "1d", noon, "test"]]);
-    expect(await a.hold(holdOf("free", usd("5000")))).toEqual({ ok: true, room: null });
+    expect(await a.hold(holdOf("free", usd("5000")))).toMatchObject({ ok: true, room: null });
   });
 });
 
 describe("a proxy on PostgreSQL", () => {
-  it("writes what arrives together in one transaction and one round trip", async () => {
+  it("writes commands that arrive together in one transaction and one round trip", async () => {
     await using ledger = await opened(1);
-    const { first, look } = ledger;
-    await first.setBudget(budget({ kind: "eachKey", team: null }, "1d", "100"));
-    await first.setBudget(budget({ kind: "all" }, "1d", "100"));
+    const { first, reader } = ledger;
+    await first.setBudget(budget(eachKeyScope(), "1d", "100"));
+    await first.setBudget(budget(everyRequest, "1d", "100"));
     await first.hold(holdOf("warm", usd("0.1")));
     const statements = await statementsOf(first, async () => {
       await Promise.all(
@@ -457,96 +540,177 @@ describe("a proxy on PostgreSQL", () => {
       ]);
     });
     expect(statements).toEqual(["farebox_apply", "farebox_apply"]);
-    const [row] = await look.rows<{ transactions: bigint }>(
+    const [row] = await reader.rows<{ transactions: bigint }>(
       "select count(distinct xmin::text) as transactions from charges where state = 'posted'",
     );
     expect(row?.transactions).toBe(1n);
-    expect(await differencesIn(look)).toEqual([]);
+    expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("fails a sum beyond 64 bits, and only that command of its batch", async () => {
+  it("rejects a sum beyond 64 bits without failing the rest of its batch", async () => {
     await using ledger = await opened(1);
     const { first } = ledger;
-    await first.setBudget(budget({ kind: "all" }, "total", "1", "soft"));
+    await first.setBudget(budget(everyRequest, "total", "1", "soft"));
     const large = usd("9000000");
     const results = await Promise.allSettled(
       ["a", "b", "c"].map((id, n) => first.hold(holdOf(id, n === 2 ? usd("1") : large))),
     );
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    expect(await sums(ledger.look)).toEqual([{ spent: 0n, held: large + usd("1") }]);
+    expect(await sums(ledger.reader)).toEqual([{ spent: 0n, held: large + usd("1") }]);
   });
 
-  it(
-    "loses and doubles nothing when its connection is killed in the middle of batches",
-    { timeout: 60_000 },
-    async () => {
-      await using ledger = await opened(2);
-      const [first = never(), other = never()] = ledger.proxies;
-      await first.setBudget(budget({ kind: "all" }, "total", "1000000"));
-      const over = new AbortController();
-      const killed = { connections: 0 };
-      const killing = (async () => {
-        while (!over.signal.aborted && killed.connections < 5) {
-          const [row] = await ledger.look.rows<{ count: bigint }>(
-            `select count(pg_terminate_backend(pid)) from pg_stat_activity
+  it("loses and duplicates nothing when its connections are killed during batches", { timeout: 60_000 }, async () => {
+    await using ledger = await opened(2);
+    const [first = never(), other = never()] = ledger.proxies;
+    await first.setBudget(budget(everyRequest, "total", "1000000"));
+    const over = new AbortController();
+    const killed = { connections: 0 };
+    const killing = (async () => {
+      while (!over.signal.aborted && killed.connections < 5) {
+        const [row] = await ledger.reader.rows<{ count: bigint }>(
+          `select count(pg_terminate_backend(pid)) from pg_stat_activity
            where datname = current_database() and application_name = 'a proxy under test' and state = 'active' and query like 'select farebox_apply%'`,
-          );
-          killed.connections += Number(row?.count ?? 0n);
+        );
+        killed.connections += Number(row?.count ?? 0n);
+      }
+    })();
+    const outcomes = await Promise.all(
+      Array.from({ length: 40 }, async (_, lane) => {
+        let placed = 0;
+        for (let n = 0; n < 10 || (killed.connections === 0 && n < 1_000); n++) {
+          const id = `k${lane}-${n}`;
+          const result = await (lane % 2 === 0 ? first : other).hold(holdOf(id, usd("1")));
+          if (!result.ok) continue;
+          placed++;
+          // Retried until it is acknowledged.
+          await (lane % 2 === 0 ? first : other).post(id, posting(1_000_000, 0));
         }
-      })();
-      const outcomes = await Promise.all(
-        Array.from({ length: 40 }, async (_, lane) => {
-          let placed = 0;
-          for (let n = 0; n < 10 || (killed.connections === 0 && n < 1_000); n++) {
-            const id = `k${lane}-${n}`;
-            const result = await (lane % 2 === 0 ? first : other).hold(holdOf(id, usd("1")));
-            if (!result.ok) continue;
-            placed++;
-            // TryResult until it is acknowledged.
-            await (lane % 2 === 0 ? first : other).post(id, posting(1_000_000, 0));
-          }
-          return placed;
-        }),
-      );
-      over.abort();
-      await killing;
-      expect(killed.connections).toBeGreaterThan(0);
-      const placed = outcomes.reduce((total, each) => total + each, 0);
-      await first.queue.close();
-      await other.queue.close();
-      // What was not acknowledged is voided, or was never there.
-      expect(await sums(ledger.look)).toEqual([{ spent: BigInt(placed) * usd("1"), held: 0n }]);
-      expect(await differencesIn(ledger.look)).toEqual([]);
-    },
-  );
+        return placed;
+      }),
+    );
+    over.abort();
+    await killing;
+    expect(killed.connections).toBeGreaterThan(0);
+    const placed = outcomes.reduce((total, each) => total + each, 0);
+    await first.queue.close();
+    await other.queue.close();
+    // An unacknowledged hold is voided or was never placed.
+    expect(await sums(ledger.reader)).toEqual([{ spent: BigInt(placed) * usd("1"), held: 0n }]);
+    expect(await differencesIn(ledger.reader)).toEqual([]);
+  });
 
-  it("makes the months of charges as they are needed", async () => {
+  it("creates the monthly tables of charges as they are needed", async () => {
     await using ledger = await opened(1);
-    const { first, look } = ledger;
+    const { first, reader } = ledger;
     const edge = Date.parse("2027-03-01T00:00:00Z");
     await Promise.all(
       [edge - 1, edge, edge + 40 * 86_400_000].map((at, n) => first.hold(holdOf(`m${n}`, usd("1"), { at }))),
     );
-    expect(await look.rows("select tableoid::regclass::text as month, id from charges order by id")).toEqual([
+    expect(await reader.rows("select tableoid::regclass::text as month, id from charges order by id")).toEqual([
       { month: "charges_2027_02", id: "m0" },
       { month: "charges_2027_03", id: "m1" },
       { month: "charges_2027_04", id: "m2" },
     ]);
-    // Retention may have been there in between.
-    await look.run("drop table charges_2027_04");
+    // Retention may drop a month in the meantime.
+    await reader.run("drop table charges_2027_04");
     expect(await first.hold(holdOf("again", usd("1"), { at: edge + 41 * 86_400_000 }))).toMatchObject({ ok: true });
   });
 });
 
-describe("a server that is away", () => {
+describe("a pool of long queries", () => {
+  it("waits without a limit for a free connection, but only a limited time for a silent server", async () => {
+    await using owned = new AsyncDisposableStack();
+    const { server } = owned.use(await newDatabase("empty"));
+    const options = { applicationName: "long", max: 1, statementMs: null };
+    const pool = owned.use(connect(server, options));
+    const silent = createServer().listen(0, "127.0.0.1");
+    owned.defer(() => void silent.close());
+    const accepted = once(silent, "connection");
+    await once(silent, "listening");
+    const { port } = silent.address() as AddressInfo;
+    const unanswered = owned.use(connect({ ...server, port }, options));
+
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    owned.defer(() => void vi.useRealTimers());
+    const long = await pool.session();
+    const next = pool.row<{ one: number }>("select 1 as one");
+    const failed = expect(unanswered.row("select 1")).rejects.toThrow(/timeout/);
+    await accepted;
+    vi.advanceTimersByTime(600_000);
+    await failed;
+    await long[Symbol.asyncDispose]();
+    expect(await next).toEqual({ one: 1 });
+  });
+});
+
+it("a batch waits for a lock only once, however many parts it has", async () => {
+  await using owned = new AsyncDisposableStack();
+  const { server } = owned.use(await newDatabase());
+  const proxy = owned.use(await LedgerProxy.open(server, { statementMs: 2_000 }));
+  await proxy.setBudget(budget(everyRequest, "total", "100"));
+  await proxy.hold(holdOf("a", usd("1")));
+  const other = owned.use(connect(server, { applicationName: "another session", max: 1, statementMs: null }));
+  const start = performance.now();
+  await other.transaction(async (db) => {
+    await db.run("lock table charges, budgets, meta in access exclusive mode");
+    const asked = [
+      proxy.hold(holdOf("b", usd("1"))),
+      ...Array.from({ length: 5 }, () => proxy.setBudget(budget(everyRequest, "1d", "100")).catch(() => null)),
+      proxy.hold(holdOf("c", usd("1"))),
+    ];
+    expect((await Promise.all(asked)).filter((answer) => answer !== null && answer !== undefined)).toEqual([
+      { ok: false, reason: "unavailable" },
+      { ok: false, reason: "unavailable" },
+    ]);
+  });
+  // Each of the six parts would have waited for 1.5 s.
+  expect(performance.now() - start).toBeLessThan(6_000);
+  expect(await proxy.post("a", posting(1_000_000, 0))).toMatchObject({ ok: true, state: "posted" });
+});
+
+it("a connection that the server ends as soon as it is ready fails its statement, not the process", async () => {
+  await using owned = new AsyncDisposableStack();
+  const { server } = owned.use(await newDatabase("empty"));
+  // The messages that end a connection may arrive together with the last one of its start.
+  const ready = Buffer.from("Z\0\0\0\x05I", "latin1");
+  const fields = ["S FATAL", "V FATAL", "C 57P01", "M terminating connection due to administrator command", "  "]
+    .map((field) => `${field.replace(" ", "").trim()}\0`)
+    .join("");
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(length.length + fields.length);
+  const ending = Buffer.concat([Buffer.from("E"), length, Buffer.from(fields, "latin1")]);
+  const relay = createServer((socket) => {
+    const onward = connectSocket(server.port, server.host);
+    socket.on("error", () => socket.destroy()).pipe(onward);
+    onward.on("error", () => onward.destroy());
+    onward.on("data", (data) => {
+      if (!data.includes(ready)) return void socket.write(data);
+      socket.end(Buffer.concat([data, ending]));
+      onward.destroy();
+    });
+  }).listen(0, "127.0.0.1");
+  owned.defer(() => void relay.close());
+  await once(relay, "listening");
+  const { port } = relay.address() as AddressInfo;
+  for (const statementMs of [5_000, null]) {
+    const options = { applicationName: "ended", max: 1, statementMs };
+    const database = owned.use(connect({ ...server, port }, options));
+    const failure: unknown = await database.row("select 1").catch((error: unknown) => error);
+    expect(isConnectionLost(failure)).toBe(true);
+    // The next statement gets a new connection.
+    expect(isConnectionLost(await database.row("select 1").catch((error: unknown) => error))).toBe(true);
+  }
+});
+
+describe("a proxy whose database server is away", () => {
   it(
-    "refuses while the server is stopped, writes what waits when it is back, and is bounded by a server that hangs",
+    "refuses holds, writes waiting settlements when the server is back, and does not wait long for a hanging server",
     { timeout: 60_000 },
     async () => {
       await using server = await startPostgres();
       const at: PostgresServer = await server.newDatabase();
       await using proxy = await LedgerProxy.open(at, { statementMs: 1_500 });
-      await proxy.setBudget(budget({ kind: "all" }, "total", "100"));
+      await proxy.setBudget(budget(everyRequest, "total", "100"));
       await proxy.hold(holdOf("a", usd("1")));
       await server.stop();
       expect(await proxy.hold(holdOf("b", usd("1")))).toEqual({ ok: false, reason: "unavailable" });
@@ -555,27 +719,27 @@ describe("a server that is away", () => {
       expect(await settled).toMatchObject({ ok: true, state: "posted", cost: usd("1") });
       expect(await proxy.hold(holdOf("c", usd("1")))).toMatchObject({ ok: true });
 
-      await using look = connect(at, { applicationName: "a look", max: 1, statementMs: null });
-      const processes = await look.rows<{ pid: number }>(
+      await using reader = connect(at, { applicationName: "a look", max: 1, statementMs: null });
+      const processes = await reader.rows<{ pid: number }>(
         "select pid from pg_stat_activity where application_name = 'a proxy under test'",
       );
       for (const { pid } of processes) process.kill(pid, "SIGSTOP");
       try {
         const start = performance.now();
         expect(await proxy.hold(holdOf("d", usd("1")))).toEqual({ ok: false, reason: "unavailable" });
-        expect(performance.now() - start).toBeLessThan(5_000);
+        expect(performance.now() - start).toBeLessThan(30_000);
       } finally {
         for (const { pid } of processes) process.kill(pid, "SIGCONT");
       }
       await proxy.post("c", posting(1_000_000, 0));
       await proxy.queue.close();
-      expect(await look.rows("select id from charges where state = 'pending'")).toEqual([]);
-      expect(await differencesIn(look)).toEqual([]);
+      expect(await reader.rows("select id from charges where state = 'pending'")).toEqual([]);
+      expect(await differencesIn(reader)).toEqual([]);
     },
   );
 });
 
-/** The statements that a proxy sends while the work is done, as the server has counted them. */
+/** Returns the statements that a proxy sends during the work, without heartbeats. */
 async function statementsOf(proxy: LedgerProxy, work: () => Promise<void>): Promise<string[]> {
   const sent: string[] = [];
   const watched = new Set<object>();

@@ -37,17 +37,20 @@ describe("opening a database", () => {
   it.each([
     ["a hard link", linkSync],
     ["the name that it was moved to", renameSync],
-  ])("refuses all work through %s while it is open", async (_way, give) => {
+  ])("is refused through %s while another process has it open", async (_way, addName) => {
     using folder = tempFolder();
     using owned = new DisposableStack();
     const { process: running } = await startChild(folder.database, 0);
     owned.defer(() => running.kill("SIGKILL"));
     mkdirSync(join(folder.path, "other"));
     const other = join(folder.path, "other", "ledger.db");
-    give(folder.database, other);
+    addName(folder.database, other);
     const refused = {
       ok: false,
-      failure: { kind: "unusable", message: expect.stringContaining("another process has it open under another name") },
+      failure: {
+        kind: "unusable",
+        message: expect.stringContaining("another process has the file open under another name"),
+      },
     };
     for (const access of ["serve", "command", "read"] as const) {
       expect(await openSqlite({ path: other, calendar: utc, clock, access })).toEqual(refused);
@@ -60,7 +63,7 @@ describe("opening a database", () => {
     expect(await store.ledger.verify()).toMatchObject({ differences: [] });
   });
 
-  it("refuses a second serve of another process through a hard link, which takes the ledger once that one has ended", async () => {
+  it("is refused to a serve of another process through a hard link until the first serve has ended", async () => {
     using folder = tempFolder();
     const link = join(folder.path, "link.db");
     {
@@ -72,7 +75,7 @@ describe("opening a database", () => {
       expect(second).toMatchObject({ code: 2, stdout: "" });
       expect(second.stderr).toMatch(
         new RegExp(
-          `^farebox: the ledger at ${link} cannot be opened: another process has it open under another name .+\n$`,
+          `^farebox: the ledger at ${link} cannot be opened: another process has the file open under another name .+\n$`,
         ),
       );
       expect(await runFarebox(["keys", "create", "linked", "--database", link])).toMatchObject({ code: 2, stdout: "" });
@@ -84,7 +87,7 @@ describe("opening a database", () => {
     expect(await third.ledger.verify()).toMatchObject({ differences: [] });
   });
 
-  it("opens for several processes at once, the first time too", async () => {
+  it("works for several processes at once, even if they create it", async () => {
     using folder = tempFolder();
     const names = ["a", "b", "c", "d"];
     const created = await Promise.all(
@@ -95,7 +98,7 @@ describe("opening a database", () => {
     );
   });
 
-  it("refuses a second serve of another process until that one is killed", async () => {
+  it("is refused to a second serve until the first process is killed", async () => {
     using folder = tempFolder();
     const { process: running } = await startChild(folder.database, 0);
     expect(await openSqlite({ path: folder.database, calendar: utc, clock, access: "serve" })).toEqual({
@@ -109,7 +112,7 @@ describe("opening a database", () => {
 });
 
 describe("a killed process", () => {
-  it("loses nothing that it acknowledged, and its orphans are posted", async () => {
+  it("loses nothing that it acknowledged, and recovery posts its pending holds", async () => {
     using folder = tempFolder();
     const { process: running, lines } = await startChild(folder.database, 16);
     const acknowledged: string[] = [];

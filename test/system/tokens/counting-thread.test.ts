@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 
-describe("the worker", () => {
+describe("the token counter's thread", () => {
   it("keeps a process alive until its calls are answered, and no longer", async () => {
     const module = new URL("../../../src/platform/tokens/token-counter.ts", import.meta.url).href;
     const program = `

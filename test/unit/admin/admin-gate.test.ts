@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createAdmin, revokeAdmin } from "../../../src/admin/admins.ts";
 import { createAdminGate, type Admission } from "../../../src/admin/admin-gate.ts";
 import type { AdminFailure } from "../../../src/core/keys.ts";
-import { FailedTries, waitMsAfter } from "../../../src/admin/failed-tries.ts";
+import { FailedAttempts, waitMsAfter } from "../../../src/admin/failed-attempts.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
@@ -28,23 +28,23 @@ async function gateWith({ settings = settingsToken as string | null } = {}) {
   };
 }
 
-/** Returns a promise's result so far; "waits" where it has none. */
+/** Returns the result of a promise that has one already, otherwise "waits". */
 async function soFar(asked: Promise<Admission>): Promise<Admission | "waits"> {
   return Promise.race([asked, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
 }
 
-const opened = (name: string, role: string) =>
+const admitted = (name: string, role: string) =>
   expect.objectContaining({ ok: true, caller: expect.objectContaining({ name, role }) });
 
 describe("the admin gate", () => {
-  it("opens to named tokens in their role, and to the settings' token as an editor named env", async () => {
+  it("accepts named tokens in their role, and the token from the settings as an editor named env", async () => {
     const { ask, add } = await gateWith();
-    expect(await ask(await add("vera", "viewer"))).toEqual(opened("vera", "viewer"));
-    expect(await ask(await add("edward", "editor"))).toEqual(opened("edward", "editor"));
-    expect(await ask(settingsToken)).toEqual(opened("env", "editor"));
+    expect(await ask(await add("vera", "viewer"))).toEqual(admitted("vera", "viewer"));
+    expect(await ask(await add("edward", "editor"))).toEqual(admitted("edward", "editor"));
+    expect(await ask(settingsToken)).toEqual(admitted("env", "editor"));
   });
 
-  it("closes to a token that is revoked or has expired, at its next request", async () => {
+  it("refuses a revoked or expired token at its next request", async () => {
     const { ask, add, clock, admins, failures } = await gateWith();
     const [short, long] = [await add("short", "viewer", 60_000), await add("long", "viewer")];
     expect([await ask(short), await ask(long)]).toMatchObject([{ ok: true }, { ok: true }]);
@@ -55,7 +55,7 @@ describe("the admin gate", () => {
     expect(failures).toEqual(["expired", "revoked"]);
   });
 
-  it("says what is missing where there is no token", async () => {
+  it("explains what is missing if no token was sent", async () => {
     const { gate, add } = await gateWith({ settings: null });
     expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({
       ok: false,
@@ -68,14 +68,17 @@ describe("the admin gate", () => {
     });
   });
 
-  it.each(["", "Basic abc", "Bearer", "Bearer a b", "bearer", "sk-fba-x"])("takes %j for no token", async (header) => {
-    const { gate } = await gateWith();
-    expect(await gate.admit(header, "10.0.0.1")).toMatchObject({ ok: false, why: "missing" });
-  });
+  it.each(["", "Basic abc", "Bearer", "Bearer a b", "bearer", "sk-fba-x"])(
+    "treats the header %j as a missing token",
+    async (header) => {
+      const { gate } = await gateWith();
+      expect(await gate.admit(header, "10.0.0.1")).toMatchObject({ ok: false, why: "missing" });
+    },
+  );
 
-  it("slows failed tries of one address down, one after the other, also when they come at once", async () => {
+  it("answers failed attempts from one address one after another, with growing delays", async () => {
     const { ask, clock } = await gateWith();
-    for (let slip = 0; slip < 3; slip++) expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
+    for (let attempt = 0; attempt < 3; attempt++) expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
     const asked = [ask("wrong-4"), ask("wrong-5"), ask("wrong-6")];
     const states = async () =>
       (await Promise.all(asked.map(soFar))).map((each) => (each === "waits" ? "waits" : "answered"));
@@ -88,32 +91,32 @@ describe("the admin gate", () => {
     expect(await states()).toEqual(["answered", "answered", "answered"]);
   });
 
-  it("accepts a valid token at once, also one that was never used, whatever wrong ones came and wait from its address", async () => {
+  it("accepts a valid token at once, however many failed attempts from its address wait", async () => {
     const { ask, add, clock, admins } = await gateWith();
     const fresh = await add("fresh", "viewer");
     const guesses = Array.from({ length: 40 }, (_, index) => ask(`wrong-${index}`));
-    expect(await soFar(ask(fresh))).toEqual(opened("fresh", "viewer"));
-    expect(await soFar(ask(settingsToken))).toEqual(opened("env", "editor"));
+    expect(await soFar(ask(fresh))).toEqual(admitted("fresh", "viewer"));
+    expect(await soFar(ask(settingsToken))).toEqual(admitted("env", "editor"));
     await revokeAdmin({ admins, clock, by: "test" }, "fresh");
     expect(await soFar(ask(fresh, "10.0.0.2"))).toMatchObject({ ok: false, why: "revoked" });
     clock.advance(200_000);
     expect((await Promise.all(guesses)).every(({ ok }) => !ok)).toBe(true);
   });
 
-  it("slows revoked and expired tokens as it does unknown ones, and says nothing of them before", async () => {
+  it("delays the answer to an expired token as for an unknown one", async () => {
     const { ask, add, clock } = await gateWith();
     const short = await add("short", "viewer", 60_000);
     clock.advance(60_000);
-    for (let slip = 0; slip < 3; slip++) await ask("wrong");
+    for (let attempt = 0; attempt < 3; attempt++) await ask("wrong");
     const asked = ask(short);
     expect(await soFar(asked)).toBe("waits");
     clock.advance(250);
     expect(await asked).toMatchObject({ ok: false, why: "expired" });
   });
 
-  it("answers wrong ones at once where too many wait, and says when to come again", async () => {
+  it("refuses further attempts at once if too many wait, and states when to try again", async () => {
     const { ask, clock, failures } = await gateWith();
-    for (let slip = 0; slip < 3; slip++) await ask("wrong");
+    for (let attempt = 0; attempt < 3; attempt++) await ask("wrong");
     const waiting = Array.from({ length: 20 }, (_, index) => ask(`wrong-${index}`));
     expect(await soFar(ask("wrong-20"))).toMatchObject({
       ok: false,
@@ -129,26 +132,26 @@ describe("the admin gate", () => {
   });
 });
 
-describe("failed tries", () => {
+describe("failed attempts", () => {
   it("wait longer each time, up to eight seconds", () => {
     expect([0, 2, 3, 4, 5, 8, 9, 500].map(waitMsAfter)).toEqual([0, 0, 250, 500, 1000, 8000, 8000, 8000]);
   });
 
-  it("are remembered for a bounded number of addresses, those of one IPv6 network as one", async () => {
-    const tries = new FailedTries(manualClock());
-    for (let index = 0; index < 300; index++) void tries.slow(`2001:db8:1:2::${index.toString(16)}`);
-    void tries.slow("2001:db8:1:2:3:4:5:6");
-    expect(tries.size).toBe(1);
+  it("are remembered for at most 10,000 addresses, with an IPv6 network counted as one", async () => {
+    const attempts = new FailedAttempts(manualClock());
+    for (let index = 0; index < 300; index++) void attempts.delay(`2001:db8:1:2::${index.toString(16)}`);
+    void attempts.delay("2001:db8:1:2:3:4:5:6");
+    expect(attempts.size).toBe(1);
     for (let index = 0; index < 20_000; index++)
-      await tries.slow(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
-    expect(tries.size).toBe(10_000);
+      await attempts.delay(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
+    expect(attempts.size).toBe(10_000);
   });
 
-  it("wait in a bounded number, from however many addresses they come", async () => {
+  it("wait in a limited number, whatever the number of addresses", async () => {
     const clock = manualClock();
-    const tries = new FailedTries(clock);
+    const attempts = new FailedAttempts(clock);
     const asked = Array.from({ length: 100 }, (_, index) =>
-      Array.from({ length: 23 }, () => tries.slow(`10.0.0.${index}`)),
+      Array.from({ length: 23 }, () => attempts.delay(`10.0.0.${index}`)),
     ).flat();
     const atOnce = await Promise.all(
       asked.map((each) =>
@@ -159,7 +162,7 @@ describe("failed tries", () => {
     expect(atOnce.filter((each) => each !== "waits" && !each.ok)).toHaveLength(2_300 - 300 - 1_000);
     clock.advance(200_000);
     expect((await Promise.all(asked)).filter(({ ok }) => ok)).toHaveLength(1_300);
-    const again = tries.slow("10.0.0.0");
+    const again = attempts.delay("10.0.0.0");
     clock.advance(8_000);
     expect(await again).toEqual({ ok: true });
   });

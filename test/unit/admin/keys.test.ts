@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { createHash } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createKey, revokeKey, showKey, type NewKey } from "../../../src/admin/keys.ts";
+import { createKey, revokeKey, showKey, updateKey, type NewKey } from "../../../src/admin/keys.ts";
 import type { KeyStore } from "../../../src/ports/key-store.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -29,7 +29,7 @@ describe("keys", () => {
     expect(JSON.stringify(await tools.keys.list())).not.toContain(secret);
   });
 
-  it("are made from the randomness that is handed in", async () => {
+  it("are made from the given source of randomness", async () => {
     const random = (count: number) => new Uint8Array(count).fill(1);
     const created = await createKey({ ...tools, random }, { name: "alice" });
     expect(created).toMatchObject({
@@ -43,7 +43,7 @@ describe("keys", () => {
     expect(key.expiresAt).toBe(key.createdAt + 1000);
   });
 
-  it("need a name that is free", async () => {
+  it("must have a name that is not taken", async () => {
     await create({ name: "alice" });
     expect(await createKey(tools, { name: "alice" })).toMatchObject({ ok: false, kind: "name_taken" });
   });
@@ -57,15 +57,32 @@ describe("keys", () => {
     [{ name: "a", models: [] }, "models must be model names"],
     [{ name: "a", models: ["gpt 4o"] }, "models must be model names"],
     [{ name: "a", models: [""] }, "models must be model names"],
-    [{ name: "a", lifetimeMs: 0 }, "lifetimeMs must be longer than nothing"],
+    [{ name: "a", labels: { Env: "prod" } }, "labels must have at most 8 names"],
+    [{ name: "a", labels: { env: "" } }, "labels must have"],
+    [{ name: "a", labels: { env: "a,b" } }, "without a comma"],
+    [{ name: "a", labels: { env: 5 } }, "must have at most 8 names"],
+    [
+      { name: "a", labels: Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`l${n}`, "1"])) },
+      "labels must have",
+    ],
+    [{ name: "a", tags: { session: "x" } }, "tags must have at most 7 names"],
+    [
+      { name: "a", tags: Object.fromEntries(Array.from({ length: 8 }, (_, n) => [`t${n}`, "1"])) },
+      "other than session",
+    ],
+    [{ name: "a", user: "" }, "user must be 1 to 128 characters"],
+    [{ name: "a", user: "u".repeat(129) }, "user must be 1 to 128 characters"],
+    [{ name: "a", requires: ["session"] }, "must be at most 8 entries, each user or tag:NAME"],
+    [{ name: "a", requires: "user" }, "requires must be"],
+    [{ name: "a", lifetimeMs: 0 }, "lifetimeMs must be above 0"],
     [{ name: "a", lifetimeMs: 1e15 }, "lifetimeMs must be at most 100 years"],
     [{ name: "a", colour: "red" }, "Unrecognized key"],
-  ])("%j is refused: %s", async (input, message) => {
+  ])("created from %j are refused: %s", async (input, message) => {
     const refused = await createKey(tools, input as NewKey);
     expect(refused).toMatchObject({ ok: false, kind: "invalid", message: expect.stringContaining(message) });
   });
 
-  it("refuse whatever is no name, and never throw", async () => {
+  it("are created with any valid name, and refused without an exception with any other", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string(), async (name) => {
         const created = await createKey({ ...tools, keys: keysInMemory() }, { name });
@@ -86,7 +103,22 @@ describe("keys", () => {
     expect(second).toMatchObject({ key: { revokedAt: first.ok ? first.key.revokedAt : null } });
   });
 
-  it("are not repeated in an error when given whole by mistake", async () => {
+  it("have at most eight labels and seven pinned tags after a change", async () => {
+    const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`v${n}`, "1"]));
+    await create({ name: "alice", labels: many(8), tags: many(7) });
+    expect(await updateKey(tools, "alice", { labels: { env: "prod" } })).toMatchObject({
+      ok: false,
+      message: "a key may have at most 8 labels; alice would have 9",
+    });
+    expect(await updateKey(tools, "alice", { tags: { env: "prod" } })).toMatchObject({
+      ok: false,
+      message: "a key may pin at most 7 tags; alice would have 8",
+    });
+    const swapped = await updateKey(tools, "alice", { labels: { v0: null, env: "prod" } });
+    expect(swapped.ok && Object.keys(swapped.key.labels)).toHaveLength(8);
+  });
+
+  it("do not appear in the error if given instead of a name", async () => {
     const { text } = await create({ name: "alice" });
     const shown = await showKey(tools.keys, text);
     expect(shown).toEqual({ ok: false, kind: "not_found", message: "give the key's name or id, not the key itself" });

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createKey, revokeKey, rotateKey, updateKey } from "../../../src/admin/keys.ts";
 import {
   createTeam,
-  deleteTeam,
+  removeTeam,
   showTeam,
   updateTeam,
   type NewTeam,
@@ -40,55 +40,57 @@ describe("a team", () => {
     [{ name: "red", limits: { rpm: Number.NaN } }, "limits.rpm must be a whole number"],
     [{ name: "red", limits: { rps: 5 } }, "limits Unrecognized key"],
     [{ name: "red", rpm: 5 }, "Unrecognized key"],
-  ])("%j is refused: %s", async (input, message) => {
+  ])("created from %j is refused: %s", async (input, message) => {
     const refused = { ok: false, kind: "invalid", message: expect.stringContaining(message) };
     expect(await createTeam(tools, input as NewTeam)).toMatchObject(refused);
     expect(await tools.teams.list()).toEqual([]);
   });
 
-  it("is returned with its previous value, at each change", async () => {
+  it("is returned in its new state after each change", async () => {
     const made = await createTeam(tools, { name: "red", limits: { rpm: 5 } });
     expect(made).toMatchObject({
       ok: true,
-      before: null,
       team: { name: "red", models: null, limits: { ...noLimits, rpm: 5 } },
     });
     const updated = await updateTeam(tools, "red", { limits: { rpm: null, parallel: 2 } });
-    expect(updated).toMatchObject({ before: made.ok && made.team, team: { limits: { ...noLimits, parallel: 2 } } });
-    expect(await deleteTeam(tools, "red")).toEqual({ ok: true, before: updated.ok && updated.team, team: null });
+    expect(updated).toEqual({
+      ok: true,
+      team: { ...(made.ok && made.team), limits: { ...noLimits, parallel: 2 } },
+    });
+    expect(await removeTeam(tools, "red")).toEqual({ ok: true });
     expect(await showTeam(tools.teams, "red")).toMatchObject({ ok: false, kind: "not_found" });
   });
 
   it.each<[object, string]>([
-    [{}, "nothing to change was given"],
-    [{ limits: {} }, "nothing to change was given"],
-    [{ models: undefined, limits: { rpm: undefined } }, "nothing to change was given"],
+    [{}, "no change was given; name at least one setting"],
+    [{ limits: {} }, "no change was given; name at least one setting"],
+    [{ models: undefined, limits: { rpm: undefined } }, "no change was given; name at least one setting"],
     [{ name: "blue" }, "Unrecognized key"],
     [{ limits: { tpm: 0 } }, "limits.tpm must be a whole number"],
-  ])("is not changed by %j: %s", async (wish, message) => {
+  ])("is not changed by %j: %s", async (change, message) => {
     await createTeam(tools, { name: "red" });
-    expect(await updateTeam(tools, "red", wish as TeamUpdate)).toMatchObject({
+    expect(await updateTeam(tools, "red", change as TeamUpdate)).toMatchObject({
       ok: false,
       kind: "invalid",
       message: expect.stringContaining(message),
     });
   });
 
-  it("is not deleted under its keys, of which three are named", async () => {
+  it("is not deleted while keys use it, of which the error names three", async () => {
     for (const name of ["a", "b", "c", "d", "e"]) await createKey(tools, { name, team: "red" });
-    expect(await deleteTeam(tools, "red")).toEqual({
+    expect(await removeTeam(tools, "red")).toEqual({
       ok: false,
       kind: "refused",
-      message: "team red is still named by keys a, b, c and 2 more; move, revoke or remove them first",
+      message: "team red is still used by keys a, b, c and 2 more; move, revoke or remove them first",
     });
     await updateKey(tools, "a", { team: "blue" });
     for (const name of ["b", "c", "d", "e"]) await revokeKey(tools, name);
-    expect(await deleteTeam(tools, "red")).toMatchObject({ ok: true });
+    expect(await removeTeam(tools, "red")).toMatchObject({ ok: true });
   });
 });
 
 describe("a key", () => {
-  it("takes every limit in its bounds, and no other number", async () => {
+  it("accepts a limit only if it is a whole number within the bounds", async () => {
     const fields = fc.constantFrom("rpm", "tpm", "parallel");
     await fc.assert(
       fc.asyncProperty(
@@ -103,20 +105,18 @@ describe("a key", () => {
     );
   });
 
-  it("is returned with its previous value, at each change", async () => {
+  it("is returned in its new state after each change", async () => {
     const made = await createKey(tools, { name: "a", team: "red" });
     if (!made.ok) throw new Error(made.message);
     const updated = await updateKey(tools, made.key.id, { lifetimeMs: 1000, limits: { rpm: 5 } });
     expect(updated).toEqual({
       ok: true,
-      before: made.key,
       key: { ...made.key, expiresAt: made.key.createdAt + 1000, limits: { ...noLimits, rpm: 5 } },
     });
     const rotated = await rotateKey(tools, "a", { overlapMs: 0 });
     expect(rotated).toMatchObject({
       ok: true,
-      before: updated.ok && updated.key,
-      key: { id: made.key.id, previous: null },
+      key: { id: made.key.id, limits: { ...noLimits, rpm: 5 }, previous: null },
     });
     expect(rotated.ok && rotated.text.startsWith(`sk-fb-${made.key.id}-`)).toBe(true);
   });

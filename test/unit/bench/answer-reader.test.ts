@@ -17,7 +17,7 @@ function read(text: string, pieceLength: number): { reader: AnswerReader; body: 
 describe.each([
   { framing: "a length", text: sized, status: 200 },
   { framing: "chunks", text: chunked, status: 502 },
-])("an answer framed by $framing", ({ text, status }) => {
+])("an answer with $framing", ({ text, status }) => {
   it.each([1, 2, 3, 7, 1000])("is read from pieces of %i bytes", (pieceLength) => {
     const { reader, body, complete } = read(text, pieceLength);
     expect([reader.status, body, reader.bodyBytes]).toEqual([status, "hello", 5]);
@@ -25,11 +25,11 @@ describe.each([
     expect(complete).not.toContain(true);
   });
 
-  it("takes nothing after its end", () => {
+  it("must not be followed by more bytes", () => {
     expect(() => read(`${text}HTTP/1.1 200 OK`, 1000)).toThrow("bytes after the end");
   });
 });
 
-it("does not take an answer without framing", () => {
-  expect(() => read("HTTP/1.1 200 OK\r\n\r\nhello", 1000)).toThrow("no framing");
+it("rejects an answer with neither a length nor chunks", () => {
+  expect(() => read("HTTP/1.1 200 OK\r\n\r\nhello", 1000)).toThrow("neither content-length nor chunks");
 });

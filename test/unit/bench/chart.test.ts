@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { fileURLToPath } from "node:url";
-import { described, panelsOf, readResults, resultFiles } from "../../../bench/chart.ts";
+import { descriptionOf, panelsOf, readResults, resultFiles } from "../../../bench/chart.ts";
 
 const results = resultFiles.map((file) => fileURLToPath(new URL(file, new URL("../../../bench/", import.meta.url))));
 
@@ -12,13 +12,13 @@ describe("the chart of the benchmarks", () => {
     expect(panels.map(({ bars }) => bars.length)).toEqual([6, 6, 6, 6]);
   });
 
-  it.each(["light", "dark"])("is drawn from the figures that are committed: %s", (theme) => {
+  it.each(["light", "dark"])("is drawn from the committed figures: %s", (theme) => {
     const file = new URL(`../../../docs/images/bench-${theme}.svg`, import.meta.url);
     expect(existsSync(file)).toBe(true);
-    expect(readFileSync(file, "utf8")).toContain(`<desc id="desc">${described(panels)}</desc>`);
+    expect(readFileSync(file, "utf8")).toContain(`<desc id="desc">${descriptionOf(panels)}</desc>`);
   });
 
-  it("leaves out what was not measured", () => {
+  it("omits targets that were not measured", () => {
     expect(
       panelsOf({ workloads: [{ name: "plain", figures: { farebox: { cpuUs: { median: 1, min: 1, max: 1 } } } }] })[0]
         ?.bars,

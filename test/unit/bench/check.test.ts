@@ -15,19 +15,19 @@ const check = (lines: readonly string[], status = 200, type = contentType) =>
     { status, contentType: type, body: Buffer.from(lines.map((line) => `${line}\n\n`).join("")) },
   );
 
-describe("the check of a stream before it is timed", () => {
-  it("takes a whole one", () => {
+describe("the check of the gateway's stream", () => {
+  it("accepts a complete stream", () => {
     expect(() => check(events)).not.toThrow();
   });
 
   it.each([
     ["status 200", () => check(events, 500)],
-    ["the type of an event stream", () => check(events, 200, "application/json")],
+    ["the content type text/event-stream", () => check(events, 200, "application/json")],
     ["2 deltas", () => check(events.slice(1))],
-    ["events alone", () => check([...events.slice(0, 2), ": comment", ...events.slice(2)])],
+    ["only data events", () => check([...events.slice(0, 2), ": comment", ...events.slice(2)])],
     ["its usage in the last chunk", () => check(events.filter((line) => !line.includes("usage")))],
     ["[DONE] at its end", () => check([...events.slice(0, -1), "data: [done]"])],
-  ])("misses %s", (what, attempt) => {
+  ])("requires %s", (what, attempt) => {
     expect(attempt).toThrow(what);
   });
 });
@@ -36,7 +36,7 @@ describe("the meaning of an answer that a proxy rewrote", () => {
   const stream = (lines: readonly string[]) =>
     meaningOf({ deltas: 2 }, Buffer.from(lines.map((line) => `${line}\n\n`).join("")));
 
-  it("is the same with other fields and other spaces", () => {
+  it("is the same with additional fields and other spaces", () => {
     const rewritten = events.map((line) =>
       line.startsWith("data: {")
         ? `data: ${JSON.stringify({ ...(JSON.parse(line.slice(6)) as object), service_tier: null })}`
@@ -53,8 +53,8 @@ describe("the meaning of an answer that a proxy rewrote", () => {
     ["a delta", events.slice(1)],
     ["its usage", events.filter((line) => !line.includes("usage"))],
     ["its end", events.slice(0, -1)],
-    ["another text", events.map((line) => line.replace('"b"', '"c"'))],
-  ])("is another without %s", (_, lines) => {
+    ["the same text", events.map((line) => line.replace('"b"', '"c"'))],
+  ])("differs without %s", (_, lines) => {
     expect(stream(lines)).not.toBe(stream(events));
   });
 });

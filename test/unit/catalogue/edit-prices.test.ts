@@ -14,7 +14,7 @@ const table = {
   ]),
 };
 
-/** A user's file with a model of these lines of prices. */
+/** Returns a user's file with a model that has the given price lines. */
 const file = (prices: string, after = "") => `# ours
 groups: { official: { fraction: "1" } }
 provider: openai
@@ -59,23 +59,23 @@ const another = `
   model-b: { group: official, context_tokens: 1000, max_output_tokens: 100 }
 `;
 
-describe("new entries of a model that the user's own file states", () => {
+describe("imported entries of a model in the user's own file", () => {
   it.each([
     ["at the end of the file", file(first), file(first + added)],
     ["at the end of a file without a last line break", file(first).trimEnd(), file(first + added)],
     ["before another model", file(first, another), file(first + added, another)],
-    ["before an announced price and its remark", file(first + announced), file(first + added + announced)],
+    ["before an announced price and its comment", file(first + announced), file(first + added + announced)],
     [
       "in a list that is not indented",
       file(first).replaceAll(/^ {6}(?=[- ])/gm, "    "),
       file(first + added).replaceAll(/^ {6}(?=[- ])/gm, "    "),
     ],
     [
-      "where an earlier entry is an anchor",
+      "after an entry with a YAML anchor",
       file(first.replace('"a list"', '&list "a list"') + announced.replace('"a list"', "*list")),
       file(first.replace('"a list"', '&list "a list"') + added + announced.replace('"a list"', "*list")),
     ],
-  ])("are put %s, and nothing else is changed", (_, before, after) => {
+  ])("are inserted %s, and nothing else changes", (_, before, after) => {
     const found = imported(before);
     expect(found.edited).toEqual([{ path: "mine/own.yaml", before, after }]);
     expect(found).toMatchObject({
@@ -90,18 +90,18 @@ describe("new entries of a model that the user's own file states", () => {
       "a list in brackets",
       file('      [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "8.00" } }]\n'),
     ],
-    ["other line ends", file(first).replaceAll("\n", "\r\n")],
+    ["CRLF line ends", file(first).replaceAll("\n", "\r\n")],
     [
       "a price that ends later, whose end must move",
       file(first.replace("        source", "        until: 2027-05-01\n        source")),
     ],
-  ])("are left for a person where there is %s", (_, text) => {
+  ])("are left to be added by hand with %s", (_, text) => {
     const found = imported(text);
     expect(found).toMatchObject({
       edited: [],
       proposed: [{ added_to: null, by_hand: { file: "mine/own.yaml", line: 5 } }],
     });
-    expect(found.yaml).toContain("# mine/own.yaml:5 states model-a itself: add this to its prices there");
+    expect(found.yaml).toContain("# mine/own.yaml:5 states the model model-a: add these prices there");
     expect(found.yaml).not.toMatch(/^models:/m);
   });
 });

@@ -12,7 +12,7 @@ import { expectCatalogue, layer, oneModel, pricing } from "../../support/example
 const shipped = readdirSync(pricing)
   .filter((name) => name.endsWith(".yaml"))
   .map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
-const order = (
+const paramsOf = (
   from: PriceImportParams["from"],
   text: string,
   more: Partial<PriceImportParams> = {},
@@ -28,18 +28,18 @@ const order = (
   ...more,
 });
 
-function imported(wish: PriceImportParams, layers = [shipped]): PriceImport {
-  const result = importPrices(layers, wish, buildOnce);
+function imported(params: PriceImportParams, layers = [shipped]): PriceImport {
+  const result = importPrices(layers, params, buildOnce);
   if (!result.ok) throw new Error(result.problems.join("\n"));
   return result.imported;
 }
 
-/** The catalogue with the proposal beside the shipped files: it must be sound there. */
-function beside(proposal: PriceImport) {
+/** Builds a catalogue of the shipped files and the proposal. */
+function withShipped(proposal: PriceImport) {
   return expectCatalogue(buildCatalogue([shipped, [{ name: proposal.name, text: proposal.yaml }]]));
 }
 
-function inputAt(catalogue: ReturnType<typeof beside>, model: string, day: string) {
+function inputAt(catalogue: ReturnType<typeof withShipped>, model: string, day: string) {
   const tiers = catalogue.find(model, Date.parse(`${day}T00:00:00Z`))?.price?.version.tiers;
   return tiers?.map(({ fromPromptTokens, list }) => `${fromPromptTokens}: ${formatRate(list.input)}`);
 }
@@ -80,7 +80,7 @@ describe("a number of a table", () => {
     expect(rateOf(text, unit)).toBe(expected);
   });
 
-  it("is read exactly, however it is written", () => {
+  it("is read exactly in any notation", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 10n }), fc.integer({ min: 0, max: 12 }), (rate, places) => {
         const expected = formatRate(rate as PicoUsdPerToken);
@@ -92,23 +92,23 @@ describe("a number of a table", () => {
     );
   });
 
-  it("of a thousand requests is one of a request", () => {
+  it("for a thousand requests is divided by 1,000", () => {
     expect(usdOfThousand("12.5")).toBe("0.0125");
     expect(usdOfThousand("1e-10")).toBeUndefined();
   });
 });
 
-describe("genai-prices", () => {
-  const proposal = imported(order("genai-prices", anthropic));
+describe("an import from genai-prices", () => {
+  const proposal = imported(paramsOf("genai-prices", anthropic));
   const entry = (model: string) => proposal.proposed.find((each) => each.model === model);
 
-  it("is valid with the shipped files", () => {
-    expect(() => beside(proposal)).not.toThrow();
+  it("is a valid price file next to the shipped files", () => {
+    expect(() => withShipped(proposal)).not.toThrow();
     expect(proposal.name).toBe("imported-genai-prices-2026-11-21.yaml");
   });
 
-  it("proposes a changed price from the day that was asked for, and keeps what was before", () => {
-    const catalogue = beside(proposal);
+  it("proposes a changed price from the given day, and keeps the earlier price and traits", () => {
+    const catalogue = withShipped(proposal);
     expect(entry("claude-haiku-4-5")).toMatchObject({
       kind: "changed",
       entries: [
@@ -123,7 +123,9 @@ describe("genai-prices", () => {
     });
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-20")).toEqual(["0: 1.00"]);
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-21")).toEqual(["0: 0.90"]);
-    expect(proposal.yaml).toContain("# the table does not state cached_input, cache_write: kept from the price before");
+    expect(proposal.yaml).toContain(
+      "# the table does not state cached_input, cache_write: kept from the previous price",
+    );
     const before = expectCatalogue(buildCatalogue([shipped]));
     const traits = (from: typeof catalogue) => ({
       ...from.find("claude-haiku-4-5", Date.parse("2026-11-20")),
@@ -132,20 +134,20 @@ describe("genai-prices", () => {
     expect(traits(catalogue)).toEqual(traits(before));
   });
 
-  it("proposes what the table announces from its own day, tiers and all; the gateway's own rates stay", () => {
-    const catalogue = beside(proposal);
+  it("proposes an announced price with its tiers from its day, and keeps the gateway's own rates", () => {
+    const catalogue = withShipped(proposal);
     expect(entry("claude-sonnet-4-6")?.entries.map(({ from }) => from)).toEqual(["2027-01-01"]);
     expect(inputAt(catalogue, "claude-sonnet-4-6", "2026-12-31")).toEqual(["0: 3.00"]);
     expect(inputAt(catalogue, "claude-sonnet-4-6", "2027-01-01")).toEqual(["0: 2.40", "200001: 4.80"]);
     const charged = catalogue.find("claude-sonnet-4-6", Date.parse("2027-01-02"))?.price?.version.tiers[0].charged;
     expect(charged && formatRate(charged.input)).toBe("2.25");
     expect(proposal.yaml).toContain(
-      "# the gateway's own rates are kept from the price before: check whether they still apply",
+      "# the gateway's rates are kept from the previous price: check that they still apply",
     );
   });
 
-  it("proposes new models with the names that are free, and prices of requests", () => {
-    const catalogue = beside(proposal);
+  it("proposes new models with unused aliases, and prices per request", () => {
+    const catalogue = withShipped(proposal);
     expect(entry("claude-nova-1")).toMatchObject({ kind: "new", provider: "anthropic" });
     expect(catalogue.find("claude-nova", Date.parse("2026-11-21"))).toMatchObject({
       id: "claude-nova-1",
@@ -160,16 +162,16 @@ describe("genai-prices", () => {
     });
   });
 
-  it("takes one-hour cache writes and fees of searches over, and keeps the rates of service tiers", () => {
+  it("proposes one-hour cache writes and search fees, and keeps the rates of service tiers", () => {
     const table = `[{"id":"openai","models":[{"id":"gpt-5","match":{"equals":"gpt-5"},"prices":{"input_mtok":1.5,"cache_write_1h_mtok":3,"output_mtok":10,"web_searches_kcount":12,"storage_searches_kcount":2.5}}]}]`;
-    const proposed = imported(order("genai-prices", table, { fromDate: "2026-11-23" }));
+    const proposed = imported(paramsOf("genai-prices", table, { fromDate: "2026-11-23" }));
     expect(proposed.left_out).toEqual([]);
     expect(proposed.proposed[0]?.entries[0]?.changes).toEqual([
       { class: "input", before: "1.25", after: "1.50" },
       { class: "cache_write_1h", before: "1.25", after: "3.00" },
       { class: "web_search_call", before: "0.01", after: "0.012" },
     ]);
-    const model = beside(proposed).find("gpt-5", Date.parse("2026-11-23"));
+    const model = withShipped(proposed).find("gpt-5", Date.parse("2026-11-23"));
     expect(model?.price?.version).toMatchObject({
       fees: {
         web_search_call: { list: 12_000_000_000n, inputTokens: 16_000 },
@@ -178,50 +180,50 @@ describe("genai-prices", () => {
       serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
     });
     expect(proposed.yaml).toContain(
-      "# rates of service tiers that no table states are kept from the price before: check whether they still apply",
+      "# rates of service tiers that no table states are kept from the previous price: check that they still apply",
     );
-    const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [
+    const again = imported(paramsOf("genai-prices", table, { fromDate: "2026-11-24" }), [
       shipped,
       [{ name: proposed.name, text: proposed.yaml }],
     ]);
     expect(again.proposed).toEqual([]);
   });
 
-  it("says what it leaves out, and why; what has not changed is not proposed", () => {
+  it("reports what it leaves out and why, and does not propose unchanged prices", () => {
     expect(proposal.left_out.map(({ model, why }) => `${model}: ${why}`)).toEqual([
       "claude-night: its price depends on the time of day",
-      "claude-fine: input_mtok 0.0000001 cannot be held exactly",
-      "claude-free: a price of 0 may be a missing one; state it yourself if it is free",
+      "claude-fine: input_mtok 0.0000001 cannot be represented exactly",
+      "claude-free: a price of 0 may mean that the price is unknown; if the model is free, state its price yourself",
       "claude-embed: no price of output tokens: not a chat model",
-      "claude-speech: its price has input_kchars, which has no class here",
+      "claude-speech: its price has input_kchars, for which Farebox has no token class",
     ]);
     expect(proposal.unchanged).toBe(1);
     expect(proposal.yaml).not.toContain("claude-opus-5:");
     expect(proposal.yaml).not.toContain("other");
   });
 
-  it("proposes nothing a second time", () => {
-    const again = imported(order("genai-prices", anthropic, { fromDate: "2026-11-22" }), [
+  it("proposes nothing when it is repeated", () => {
+    const again = imported(paramsOf("genai-prices", anthropic, { fromDate: "2026-11-22" }), [
       shipped,
       [{ name: proposal.name, text: proposal.yaml }],
     ]);
     expect(again).toMatchObject({ proposed: [], yaml: "" });
   });
 
-  it("may be asked for some models, or known ones only", () => {
+  it("can be limited to some models, providers or known models", () => {
     expect(
-      imported(order("genai-prices", anthropic, { models: ["claude-h*"] })).proposed.map(({ model }) => model),
+      imported(paramsOf("genai-prices", anthropic, { models: ["claude-h*"] })).proposed.map(({ model }) => model),
     ).toEqual(["claude-haiku-4-5"]);
-    expect(imported(order("genai-prices", anthropic, { withNew: false })).proposed.map(({ kind }) => kind)).toEqual([
+    expect(imported(paramsOf("genai-prices", anthropic, { withNew: false })).proposed.map(({ kind }) => kind)).toEqual([
       "changed",
       "changed",
     ]);
     expect(
-      imported(order("genai-prices", anthropic, { providers: ["elsewhere"] })).proposed.map(({ model }) => model),
+      imported(paramsOf("genai-prices", anthropic, { providers: ["elsewhere"] })).proposed.map(({ model }) => model),
     ).toEqual(["other"]);
   });
 
-  it("is read from a provider's YAML too", () => {
+  it("also reads a provider's YAML", () => {
     const yaml = `# yaml-language-server: $schema=.schema.json
 name: Google
 id: google
@@ -239,29 +241,29 @@ models:
       cache_read_mtok: 0.11
       output_mtok: 10
 `;
-    const catalogue = beside(imported(order("genai-prices", yaml)));
+    const catalogue = withShipped(imported(paramsOf("genai-prices", yaml)));
     expect(inputAt(catalogue, "gemini-2.5-pro", "2026-11-21")).toEqual(["0: 1.10", "200001: 2.20"]);
   });
 
-  it("leaves out what would be a fault: a share that cannot be held, a day that is taken", () => {
+  it("leaves out a share that is not exact, and a day that already has a price", () => {
     const table = (rate: string) =>
       `[{"id":"openai","models":[{"id":"gpt-4o","match":{"equals":"gpt-4o"},"prices":{"input_mtok":${rate},"output_mtok":10}}]}]`;
-    expect(imported(order("genai-prices", table("2.000001"))).left_out).toEqual([
+    expect(imported(paramsOf("genai-prices", table("2.000001"))).left_out).toEqual([
       {
         model: "gpt-4o",
-        why: '0.50 of 2.000001 (group "large-general") cannot be held exactly; state the rate under gateway',
+        why: '0.50 of 2.000001 (group "large-general") cannot be represented exactly; state the rate under gateway',
       },
     ]);
-    expect(imported(order("genai-prices", table("2.4"), { fromDate: "2024-10-02" })).left_out).toEqual([
+    expect(imported(paramsOf("genai-prices", table("2.4"), { fromDate: "2024-10-02" })).left_out).toEqual([
       {
         model: "gpt-4o",
-        why: "another price from 2024-10-02 is stated already; give a later --from-date, or change it by hand",
+        why: "the price files already state a price from 2024-10-02; give a later --from-date, or change that price by hand",
       },
     ]);
   });
 });
 
-describe("litellm", () => {
+describe("an import from litellm", () => {
   const table = `{
     "sample_spec": { "input_cost_per_token": 0.0, "litellm_provider": "one of the providers", "mode": "one of: chat, embedding" },
     "gpt-4o": { "input_cost_per_token": 2.4e-06, "input_cost_per_token_priority": 4.25e-06, "input_cost_per_token_batches": 1.25e-06, "cache_read_input_token_cost": 1.2e-06, "output_cost_per_token": 1e-05, "litellm_provider": "openai", "max_input_tokens": 128000, "max_output_tokens": 16384, "max_tokens": 16384, "mode": "chat" },
@@ -271,10 +273,10 @@ describe("litellm", () => {
     "gemini/gemini-9-pro": { "input_cost_per_token": 1.25e-06, "input_cost_per_token_above_200k_tokens": 2.5e-06, "output_cost_per_token": 1e-05, "output_cost_per_token_above_200k_tokens": 1.5e-05, "cache_read_input_token_cost": 3.125e-07, "cache_creation_input_token_cost_above_1hr": 2.25e-06, "input_cost_per_audio_token": 7e-07, "output_cost_per_reasoning_token": 1.1e-05, "litellm_provider": "gemini", "max_input_tokens": 1048576, "max_output_tokens": 65535, "mode": "chat", "supports_vision": true },
     "bedrock/other": { "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06, "litellm_provider": "bedrock", "max_tokens": 10, "mode": "chat" }
   }`;
-  const proposal = imported(order("litellm", table));
+  const proposal = imported(paramsOf("litellm", table));
 
-  it("is read exactly and is valid with the shipped files", () => {
-    const catalogue = beside(proposal);
+  it("reads rates exactly, and is valid next to the shipped files", () => {
+    const catalogue = withShipped(proposal);
     expect(proposal.proposed.map(({ model, kind, provider }) => `${kind} ${model} of ${provider}`)).toEqual([
       "changed gpt-4o of openai",
       "new gemini-9-pro of google",
@@ -301,31 +303,27 @@ describe("litellm", () => {
     });
   });
 
-  it("says what it leaves out", () => {
+  it("reports what it leaves out", () => {
     expect(proposal).toMatchObject({
       unchanged: 1,
       left_out: [
-        { model: "gpt-noisy", why: "input_cost_per_token 1.5000000000000002e-06 cannot be held exactly" },
-        { model: "1 of mode embedding", why: "only models that answer in text are read" },
+        { model: "gpt-noisy", why: "input_cost_per_token 1.5000000000000002e-06 cannot be represented exactly" },
+        { model: "1 of mode embedding", why: "only models that answer with text are imported" },
       ],
     });
   });
 });
 
-describe("what cannot be imported", () => {
+describe("an import", () => {
   const problem = (from: PriceImportParams["from"], text: string, more: Partial<PriceImportParams> = {}) => {
-    const result = importPrices([shipped], order(from, text, more));
+    const result = importPrices([shipped], paramsOf(from, text, more));
     return result.ok ? [] : [...result.problems];
   };
 
   it.each<[string, string[], RegExp]>([
-    ["no JSON", problem("litellm", '{"a": '), /^table\.json is neither JSON nor YAML: /],
-    ["the other table", problem("litellm", anthropic), /^table\.json is not litellm's table: /],
-    [
-      "a table of something else",
-      problem("genai-prices", '{"gpt-4o": 1}'),
-      /^table\.json is not a genai-prices table: /,
-    ],
+    ["text that is not JSON", problem("litellm", '{"a": '), /^table\.json is neither JSON nor YAML: /],
+    ["a table of the other format", problem("litellm", anthropic), /^table\.json is not litellm's table: /],
+    ["an unrelated table", problem("genai-prices", '{"gpt-4o": 1}'), /^table\.json is not a genai-prices table: /],
     [
       "an unknown provider",
       problem("genai-prices", anthropic, { providers: ["antropic"] }),
@@ -334,13 +332,13 @@ describe("what cannot be imported", () => {
     [
       "an unknown group",
       problem("genai-prices", anthropic, { group: "offical" }),
-      /there is no "offical"; give --group: did you mean "official"\?$/,
+      /there is no group "offical"; give --group: did you mean "official"\?$/,
     ],
-  ])("%s is told in a sentence", (_, problems, expected) => {
+  ])("refuses %s in one sentence", (_, problems, expected) => {
     expect(problems).toEqual([expect.stringMatching(expected)]);
   });
 
-  it("leaves a model of the user's own folder to its owner where its prices are not one below the other", () => {
+  it("leaves a user's model to be edited by hand if its prices are a list in brackets", () => {
     const own = layer({
       "mine.yaml": oneModel
         .replace("half:", "halb:")
@@ -352,10 +350,10 @@ describe("what cannot be imported", () => {
     });
     const table =
       '[{"id":"example","models":[{"id":"big","match":{"equals":"big"},"prices":{"input_mtok":1.5,"output_mtok":10}}]}]';
-    const proposal = imported(order("genai-prices", table), [shipped, own]);
+    const proposal = imported(paramsOf("genai-prices", table), [shipped, own]);
     expect(proposal.proposed).toMatchObject([{ model: "big", by_hand: { file: "mine.yaml", line: 5 } }]);
     expect(proposal.yaml).toContain(
-      "# mine.yaml:5 states big itself: add this to its prices there, in the order of the days.\n#   - from: 2026-11-21\n",
+      "# mine.yaml:5 states the model big: add these prices there, in order of their days.\n#   - from: 2026-11-21\n",
     );
     expect(buildCatalogue([shipped, [...own, { name: proposal.name, text: proposal.yaml }]])).toMatchObject({
       ok: true,

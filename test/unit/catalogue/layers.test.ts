@@ -15,7 +15,7 @@ import {
   today,
 } from "../../support/example-catalogue.ts";
 
-const dear = `provider: mine
+const expensive = `provider: mine
 models:
   big:
     group: half
@@ -27,8 +27,11 @@ models:
 const shipped = { "a.yaml": oneModel.replace("  big:\n", "  big:\n    aliases: [large]\n") };
 
 describe("a user's layer", () => {
-  it("replaces all of a model, its aliases too, at its position in the list", () => {
-    const catalogue = catalogueOf({ ...shipped, "z.yaml": dear.replace("big:", "last:") }, { "mine.yaml": dear });
+  it("replaces a model completely, including its aliases, and keeps its position in the list", () => {
+    const catalogue = catalogueOf(
+      { ...shipped, "z.yaml": expensive.replace("big:", "last:") },
+      { "mine.yaml": expensive },
+    );
     expect(catalogue.list(today).map(({ id }) => id)).toEqual(["big", "last"]);
     const model = catalogue.find("big", today);
     expect(model).toMatchObject({ provider: "mine", contextTokens: 2000, tokenizerIsPublic: false });
@@ -36,15 +39,15 @@ describe("a user's layer", () => {
   });
 
   it("adds models and groups, and may use the shipped groups", () => {
-    const mine = `groups: { third: { fraction: "0.3" } }\n${dear.replace("big:", "own:").replace("half", "third")}`;
+    const mine = `groups: { third: { fraction: "0.3" } }\n${expensive.replace("big:", "own:").replace("half", "third")}`;
     const catalogue = catalogueOf(shipped, { "mine.yaml": mine });
     const charged = catalogue.find("own", today)?.price?.version.tiers[0].charged;
     expect(charged && formatRate(charged.input)).toBe("2.40");
-    expect(catalogueOf(shipped, { "mine.yaml": dear }).find("big", today)?.group).toBe("half");
+    expect(catalogueOf(shipped, { "mine.yaml": expensive }).find("big", today)?.group).toBe("half");
   });
 
-  it("may name a family for each model", () => {
-    const mine = `${dear.replace("provider: mine\n", "")}`.replace("big:", "own:\n    provider: theirs");
+  it("may name a provider for each model", () => {
+    const mine = `${expensive.replace("provider: mine\n", "")}`.replace("big:", "own:\n    provider: theirs");
     expect(catalogueOf(shipped, { "mine.yaml": mine }).find("own", today)?.provider).toBe("theirs");
     expect(catalogueOf(shipped, { "mine.yaml": `provider: ours\n${mine}` }).find("own", today)?.provider).toBe(
       "theirs",
@@ -56,20 +59,20 @@ describe("a user's layer", () => {
     expect(catalogue.find("big", today)?.price?.version).toMatchObject({ fraction: "0.45" });
   });
 
-  it("takes a shipped alias over for a model of its own", () => {
-    const catalogue = catalogueOf(shipped, { "mine.yaml": dear.replace("big:", "large:") });
+  it("may use a shipped alias as the id of its own model", () => {
+    const catalogue = catalogueOf(shipped, { "mine.yaml": expensive.replace("big:", "large:") });
     expect(catalogue.find("large", today)?.id).toBe("large");
     expect(catalogue.find("big", today)?.id).toBe("big");
   });
 
   it("may not hide a shipped model behind an alias", () => {
-    const mine = dear.replace("big:", "own:\n    aliases: [big]");
+    const mine = expensive.replace("big:", "own:\n    aliases: [big]");
     expect(faults(shipped, { "mine.yaml": mine })).toEqual([
       'mine.yaml:4:15: "big" already names model "big"; keep one of them',
     ]);
   });
 
-  it("adds task units and a ceiling price for what no file names", () => {
+  it("adds task units and a ceiling price for unknown models", () => {
     const mine = `task_units: { quota: "500000" }
 default:
   context_tokens: 5000
@@ -106,7 +109,7 @@ default:
 describe("the digest", () => {
   const digest = (...layers: Readonly<Record<string, string>>[]) => catalogueOf(...layers).digest;
 
-  it("is equal for equal prices, however they are spread over files", () => {
+  it("is equal for equal prices in different files", () => {
     const [groups, models] = [
       oneModel.slice(0, oneModel.indexOf("provider")),
       oneModel.slice(oneModel.indexOf("provider")),
@@ -131,7 +134,7 @@ describe("loadCatalogue", () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "farebox-pricing-"));
     await writeFile(join(folder, "10-big.yaml"), oneModel);
-    await writeFile(join(folder, "20-own.yml"), dear.replace("big:", "own:"));
+    await writeFile(join(folder, "20-own.yml"), expensive.replace("big:", "own:"));
     await writeFile(join(folder, "notes.txt"), "not a price file");
     await mkdir(join(folder, "bad"));
     await mkdir(join(folder, "bad", "broken.yaml"));
@@ -139,20 +142,20 @@ describe("loadCatalogue", () => {
   });
   afterAll(() => rm(folder, { recursive: true }));
 
-  it("reads yaml and yml over the shipped files", async () => {
+  it("reads .yaml and .yml files over the shipped files", async () => {
     const catalogue = expectCatalogue(await loadCatalogue({ shipped: pricing, user: folder }));
     expect(catalogue.find("own", today)?.provider).toBe("mine");
     expect(catalogue.find("gpt-4o", today)?.provider).toBe("openai");
   });
 
-  it("names the file that it cannot read, and checks the others", async () => {
+  it("names a file that it cannot read, and checks the others", async () => {
     expect(faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, "bad") }))).toEqual([
       `${join(folder, "bad", "broken.yaml")}:1:1: cannot be read: it is a folder; price files are plain files`,
-      `${join(folder, "bad", "wrong.yaml")}:1:9: "groups": write a block with one entry a name`,
+      `${join(folder, "bad", "wrong.yaml")}:1:9: "groups": write a block with one entry for each name`,
     ]);
   });
 
-  it("names a path that does not exist, or is not a folder", async () => {
+  it("reports a path that does not exist or is not a folder", async () => {
     for (const name of ["absent", "notes.txt"]) {
       const [fault, ...rest] = faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, name) }));
       expect(fault).toMatch(
@@ -162,12 +165,12 @@ describe("loadCatalogue", () => {
     }
   });
 
-  it("names shipped files by their folder's last name", async () => {
+  it("names shipped files by the last part of their folder", async () => {
     await mkdir(join(folder, "pricing"));
     await writeFile(join(folder, "pricing", "openai.yaml"), "groups: 1\n");
     const result = await loadCatalogue({ shipped: join(folder, "pricing") });
     expect(result.ok ? [] : result.faults.map(formatFault)).toEqual([
-      'pricing/openai.yaml:1:9: "groups": write a block with one entry a name',
+      'pricing/openai.yaml:1:9: "groups": write a block with one entry for each name',
     ]);
   });
 });

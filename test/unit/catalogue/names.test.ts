@@ -1,3 +1,6 @@
+import { shippedPrices } from "../../../src/server/package.ts";
+import { similarNames } from "../../../src/catalogue/explain.ts";
+import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { describe, expect, it } from "vitest";
 import { baseName } from "../../../src/catalogue/catalogue.ts";
 import { catalogueOf, oneModel, today } from "../../support/example-catalogue.ts";
@@ -11,7 +14,7 @@ describe("baseName", () => {
     ["gemini-2.5-flash-latest", "gemini-2.5-flash"],
     ["gpt-4-0613", "gpt-4"],
     ["m-latest-2024-11-20", "m-latest"],
-  ])("takes the revision off %s", (name, base) => {
+  ])("removes the revision from %s", (name, base) => {
     expect(baseName(name)).toBe(base);
   });
 
@@ -32,14 +35,14 @@ describe("baseName", () => {
     "-latest",
     "2024-11-20",
     `${"m".repeat(128)}-latest`,
-  ])("leaves %s alone", (name) => {
+  ])("finds no revision in %s", (name) => {
     expect(baseName(name)).toBeUndefined();
   });
 });
 
 describe("find", () => {
   const dated = oneModel.replace("  big:\n", "  big:\n    aliases: [large]\n");
-  const apart = `${dated}  big-2026-02-02:
+  const withOwnPrice = `${dated}  big-2026-02-02:
     group: half
     context_tokens: 1000
     max_output_tokens: 100
@@ -54,19 +57,26 @@ describe("find", () => {
     }
   });
 
-  it("does not resolve a revision that is priced apart, nor another model", () => {
-    const catalogue = catalogueOf({ "a.yaml": apart });
+  it("finds a revision with its own price as itself, and does not take another model for a revision", () => {
+    const catalogue = catalogueOf({ "a.yaml": withOwnPrice });
     expect(catalogue.find("big-2026-02-02", today)?.id).toBe("big-2026-02-02");
     expect(catalogue.find("big-2026-02-03", today)?.id).toBe("big");
     expect(catalogue.find("big-audio-preview", today)).toBeUndefined();
     expect(catalogue.find("big-preview-2026-02-02", today)).toBeUndefined();
   });
 
-  it("stays right when clients make up more names than it remembers", () => {
+  it("stays correct when clients use more names than it caches", () => {
     const catalogue = catalogueOf({ "a.yaml": dated });
     const names = Array.from({ length: 3000 }, (_, index) => `big-${20260101 + (index % 28)}`);
     for (const name of names) expect(catalogue.find(name, today)?.id).toBe("big");
     for (let index = 0; index < 3000; index += 1) expect(catalogue.find(`other-${index}`, today)).toBeUndefined();
     expect(catalogue.find("big-001", today)?.id).toBe("big");
   });
+});
+
+it("similarNames returns the most similar shipped names, or none if no name is similar", async () => {
+  const loaded = await loadCatalogue({ shipped: shippedPrices, user: undefined });
+  if (!loaded.ok) throw new Error("the shipped prices are faulty");
+  expect(similarNames(loaded, "gpt4o")).toEqual(["gpt-4o"]);
+  expect(similarNames(loaded, "nothing-of-the-kind")).toEqual([]);
 });

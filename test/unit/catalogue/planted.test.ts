@@ -58,7 +58,7 @@ models:
 
 type Edit = readonly [from: string, to: string];
 
-/** Faults that can stand beside each other, by what is done to the file; `¶` marks where each must be found. */
+/** Compatible faults with their edits of the file; `¶` marks the position at which each must be reported. */
 const plants: Readonly<Record<string, readonly Edit[]>> = {
   "a group's fraction as a number": [['"0.333333"', "¶0.333333"]],
   "units as a number": [['"10000000"', "¶10000000"]],
@@ -66,9 +66,9 @@ const plants: Readonly<Record<string, readonly Edit[]>> = {
     ["provider: example\n", ""],
     ["models:", "¶models:"],
   ],
-  "a factor that narrows": [['"1.5"', '¶"0.5"']],
-  "an unknown field at the top": [["task_units:", "¶zzz: 1\ntask_units:"]],
-  "an alias that is no text": [["[uno, een]", "[uno, een, ¶5]"]],
+  "a factor below 1": [['"1.5"', '¶"0.5"']],
+  "an unknown field at the top level": [["task_units:", "¶zzz: 1\ntask_units:"]],
+  "an alias that is not a string": [["[uno, een]", "[uno, een, ¶5]"]],
   "an unknown group": [["group: third # of two", "group: ¶thrid # of two"]],
   "a quoted count": [["context_tokens: 1000", 'context_tokens: ¶"1000"']],
   "an overlap": [
@@ -81,7 +81,7 @@ const plants: Readonly<Record<string, readonly Edit[]>> = {
     ["- from: 2026-05-03", "- ¶from: 2026-05-03"],
   ],
   "two shares that are not exact": [['input: "4.00", output: "14.00"', 'input: ¶"0.000001", output: ¶"0.000003"']],
-  "a mode that there is not": [["tier_mode: whole_request", "tier_mode: ¶sometimes"]],
+  "an unknown tier mode": [["tier_mode: whole_request", "tier_mode: ¶sometimes"]],
   "tiers out of order": [["from_prompt_tokens: 201", "from_prompt_tokens: ¶101"]],
   "a rate that is too fine": [['output: "15.00"', 'output: ¶"15.0000001"']],
   "an alias of another model": [["[dos]", "[dos, ¶uno]"]],
@@ -89,22 +89,22 @@ const plants: Readonly<Record<string, readonly Edit[]>> = {
     ["    max_output_tokens: 200\n", ""],
     ["  two:", "  ¶two:"],
   ],
-  "a flat price beside rates": [["per_request:", '¶gateway: { input: "1" }\n        per_request:']],
-  "a minimum of tokens beside a flat price": [["{ usd:", "{ tokens: ¶5, usd:"]],
+  "a flat price next to rates": [["per_request:", '¶gateway: { input: "1" }\n        per_request:']],
+  "a minimum of tokens next to a flat price": [["{ usd:", "{ tokens: ¶5, usd:"]],
   "a day that does not exist": [["from: 2026-02-03", "from: ¶2026-02-30"]],
   "a mistyped field": [['source: "the third list"', '¶sorce: "the third list"']],
   "a gateway rate in words": [['input: "3.10"', 'input: ¶"cheap"']],
-  "a price that is no block": [
+  "a price that is not a block": [
     [
       '        gateway: { input: "3.20", output: "8.20" }\n',
       '        gateway: { input: "3.20", output: "8.20" }\n      - ¶soon\n',
     ],
   ],
-  "a model that is no block": [["  # a place for more", "  four: ¶cheap"]],
+  "a model that is not a block": [["  # a place for more", "  four: ¶cheap"]],
   "a model stated twice": [["  # another place", "  ¶two: { group: nothing }"]],
 };
 
-/** The file with these faults in it, and the places where they stand. */
+/** Returns the file with these faults, and their positions. */
 function planted(names: readonly string[]): { text: string; places: string[] } {
   let text = sound;
   for (const [from, to] of names.flatMap((name) => plants[name] ?? [])) {
@@ -131,17 +131,17 @@ function planted(names: readonly string[]): { text: string; places: string[] } {
 const placesOf = (text: string) => faults({ "a.yaml": text }).map((fault) => fault.split(": ")[0]);
 
 describe("a planted fault", () => {
-  it("is in no sound file", () => {
+  it("is not reported in a sound file", () => {
     expect(placesOf(sound)).toEqual([]);
   });
 
-  it.each(Object.keys(plants))("is found where it is: %s", (name) => {
+  it.each(Object.keys(plants))("is reported at its position: %s", (name) => {
     const { text, places } = planted([name]);
     expect(places.length).toBeGreaterThan(0);
     expect(placesOf(text)).toEqual(places);
   });
 
-  it("is found with any others, all in one run and nothing else", () => {
+  it("is reported together with any others, and nothing else", () => {
     fc.assert(
       fc.property(fc.subarray(Object.keys(plants), { minLength: 2 }), (names) => {
         const { text, places } = planted(names);
@@ -151,10 +151,10 @@ describe("a planted fault", () => {
     );
   });
 
-  it("says what to write instead", () => {
+  it("is reported with what to write instead", () => {
     const { text } = planted(Object.keys(plants));
     for (const fault of faults({ "a.yaml": text })) {
-      expect(fault).toMatch(/write|did you mean|known are|keep one|leave|state|name a group/);
+      expect(fault).toMatch(/write|did you mean|valid names are|keep one|leave|state|name a group/);
     }
   });
 });

@@ -18,7 +18,7 @@ const fraction = fc
   .map((value) => formatRate(value as PicoUsdPerToken));
 
 describe("a group's share", () => {
-  it("is exact, or refused", () => {
+  it("of rates is exact or refused", () => {
     fc.assert(
       fc.property(decimal, decimal, fraction, (input, output, text) => {
         const share = readFraction("g", text);
@@ -31,7 +31,7 @@ describe("a group's share", () => {
     );
   });
 
-  it("of 1 is the official price in all classes but cached input", () => {
+  it("of 1 is the official price in all classes except cached input", () => {
     fc.assert(
       fc.property(decimal, decimal, decimal, (input, cached_input, output) => {
         const official = { input, cached_input, output };
@@ -44,7 +44,7 @@ describe("a group's share", () => {
     );
   });
 
-  it("of a flat price is exact, or refused", () => {
+  it("of a flat price is exact or refused", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 13n }), fraction, (amount, text) => {
         const share = readFraction("g", text);
@@ -53,7 +53,7 @@ describe("a group's share", () => {
         const reports: string[] = [];
         const block: Block = {
           at: () => block,
-          reliable: () => true,
+          isReliable: () => true,
           report: (message) => reports.push(message),
           line: () => 1,
         };
@@ -66,7 +66,7 @@ describe("a group's share", () => {
 });
 
 describe("the documented example", () => {
-  it("is a price file", () => {
+  it("is a valid price file", () => {
     const catalogue = catalogueOf({
       "gateway.yaml": `
 groups:

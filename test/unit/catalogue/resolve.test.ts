@@ -7,7 +7,7 @@ import { noTokens } from "../../../src/core/usage.ts";
 import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import { catalogueOf, oneModel, today } from "../../support/example-catalogue.ts";
 
-/** A catalogue of the model `big` with these lines in place of its prices. */
+/** Returns a catalogue of the model `big` with the given price lines. */
 function priced(prices: string, group = "half"): LoadedCatalogue {
   const start = oneModel.indexOf("      - from");
   return catalogueOf({ "a.yaml": oneModel.slice(0, start).replace("group: half", `group: ${group}`) + prices });
@@ -34,17 +34,17 @@ ${listed}        official: { input: "4", output: "20" }
     ["2026-03-01T00:00:00.000Z", "2.00"],
     ["2026-05-31T23:59:59.999Z", "2.00"],
     ["2026-06-01T00:00:00.000Z", undefined],
-  ])("at %s charges %s", (at, expected) => {
+  ])("gives %s the input rate %s", (at, expected) => {
     const version = versionAt(catalogue, at);
     expect(version && formatRate(version.tiers[0].charged.input)).toBe(expected);
   });
 
-  it("is written into the version, with the successor's start as its end", () => {
+  it("is part of the version, and ends at its successor's start", () => {
     expect(versionAt(catalogue, "2026-01-01T00:00:00Z")).toMatchObject({ from: "2026-01-01", until: "2026-03-01" });
     expect(versionAt(catalogue, "2026-03-01T00:00:00Z")).toMatchObject({ from: "2026-03-01", until: "2026-06-01" });
   });
 
-  it("leaves a known model without a price outside of it", () => {
+  it("leaves a known model without a price at other times", () => {
     expect(catalogue.find("big", Date.parse("2025-01-01"))).toMatchObject({
       id: "big",
       price: null,
@@ -53,14 +53,14 @@ ${listed}        official: { input: "4", output: "20" }
     expect(catalogue.list(Date.parse("2025-01-01")).map(({ price }) => price)).toEqual([null]);
   });
 
-  it("hands out the same object each time, so that a lookup allocates nothing", () => {
+  it("yields the same object for each lookup", () => {
     const at = Date.parse("2026-04-01");
     expect(catalogue.find("big", at)).toBe(catalogue.find("big", at + 1));
   });
 });
 
 describe("rates", () => {
-  it("are the group's share, class by class, cached input as input", () => {
+  it("are the group's share in each class, with cached input charged as input", () => {
     const catalogue = priced(`      - from: 2026-01-01
 ${listed}        official: { input: "2", cached_input: "0.2", cache_write: "2.5", output: "10", reasoning: "12" }
 `);
@@ -81,7 +81,7 @@ ${listed}        official: { input: "2", cached_input: "0.2", cache_write: "2.5"
     expect(versionAt(catalogue, "2026-04-01")?.fraction).toBe("0.5");
   });
 
-  it("are the gateway's own where it states them, and then no fraction is claimed", () => {
+  it("are the gateway's own if stated, and the version then has no fraction", () => {
     const catalogue = priced(`      - from: 2026-01-01
 ${listed}        official: { input: "2", cache_write: "4", output: "10" }
         gateway: { input: "1.1", cached_input: "0.3", output: "6" }
@@ -98,7 +98,7 @@ ${listed}        official: { input: "2", cache_write: "4", output: "10" }
     expect(version?.fraction).toBeNull();
   });
 
-  it("need no group where the gateway's are all stated", () => {
+  it("need no group if all of the gateway's are stated", () => {
     const catalogue = priced(
       `      - from: 2026-01-01
 ${listed}        official: { input: "2", output: "10" }
@@ -149,7 +149,7 @@ ${listed}        official: { input: "2", output: "10" }
   const cost = (input: number, serviceTier: string | null, calls: Record<string, number> = {}) =>
     version && formatUsd(costOf(version, { ...noTokens, input, output: 10 }, { serviceTier, calls }).charged);
 
-  it("are charged at the group's share, or as the gateway states them", () => {
+  it("are charged at the group's share or the gateway's own rate", () => {
     expect([cost(10, null), cost(10, "priority"), cost(10, "batch"), cost(11, "batch"), cost(10, "scale")]).toEqual([
       "0.00006",
       "0.00014",
@@ -160,13 +160,13 @@ ${listed}        official: { input: "2", output: "10" }
     expect(cost(10, null, { web_search_call: 2, file_search_call: 3, mcp_call: 9 })).toBe("0.01306");
   });
 
-  it("are in the pinned price", () => {
+  it("are part of the pinned price", () => {
     expect(version && parseCanonicalPrice(canonicalPrice(version))).toEqual(version);
   });
 });
 
 describe("minimums and flat prices", () => {
-  it("carry a minimum of tokens and of USD", () => {
+  it("apply a minimum of tokens and of USD", () => {
     const catalogue = priced(`      - from: 2026-01-01
 ${listed}        official: { input: "2", output: "10" }
         minimum: { tokens: 1000, usd: "0.005" }
@@ -177,7 +177,7 @@ ${listed}        official: { input: "2", output: "10" }
     expect(version && formatUsd(costOf(version, { ...noTokens, output: 2000 }).charged)).toBe("0.01");
   });
 
-  it("charge a flat price by the group's share, or as the gateway states it", () => {
+  it("charge a flat price at the group's share or the gateway's own price", () => {
     const share = priced(`      - from: 2026-01-01\n${listed}        per_request: { official: "0.25" }\n`);
     expect(versionAt(share, "2026-04-01")?.perRequest).toEqual({ charged: usd("0.125"), list: usd("0.25") });
     const stated = priced(
@@ -191,7 +191,7 @@ ${listed}        official: { input: "2", output: "10" }
 });
 
 describe("a pinned price", () => {
-  it("is addressed by its content and says all that a recount needs", () => {
+  it("has an id from its content, and can be parsed back to its version", () => {
     const pinned = catalogueOf({ "a.yaml": oneModel }).find("big", today)?.price;
     expect(pinned?.canonical).toBe(pinned && canonicalPrice(pinned.version));
     expect(pinned && parseCanonicalPrice(pinned.canonical)).toEqual(pinned?.version);
@@ -210,7 +210,7 @@ describe("traits", () => {
       "a.yaml": `provider: example\ndefaults: { context_tokens: 1000, max_output_tokens: 100${defaults} }\nmodels:\n  big: { ${lines} }\n`,
     }).find("big", today);
 
-  it("are the expensive ones where a file does not say", () => {
+  it("have the most expensive values by default", () => {
     expect(bare("")).toMatchObject({
       encoding: "o200k_base",
       tokenizerIsPublic: false,
@@ -231,7 +231,7 @@ describe("traits", () => {
     });
   });
 
-  it("name the field that limits the output, as a whole", () => {
+  it("replace a file's default output fields as a whole", () => {
     const fields = ", max_output_field: { chat: max_tokens, responses: max_output_tokens }";
     expect(bare("", fields)?.maxOutputField).toEqual({ chat: "max_tokens", responses: "max_output_tokens" });
     expect(bare("max_output_field: { chat: max_completion_tokens }", fields)?.maxOutputField).toEqual({
@@ -250,7 +250,7 @@ describe("traits", () => {
     });
   });
 
-  it("of a model win over its file's defaults, null included", () => {
+  it("of a model override its file's defaults, even with null", () => {
     const model = bare(
       'tokenizer: null, error_factor: "1.2", image_part_tokens: null',
       ", tokenizer: o200k_base, image_part_tokens: 7",
@@ -259,7 +259,7 @@ describe("traits", () => {
     expect(bare("", ", image_part_tokens: 7")).toMatchObject({ imagePartTokens: 7 });
   });
 
-  it("say how an image is counted, within the bound of a part", () => {
+  it("state how an image is counted, within the bound of a part", () => {
     const tiles = bare("image_tokens: { base: 85, tile: 170 }, image_part_tokens: 1445");
     expect(tiles?.imageRule).toEqual({ kind: "tiles", base: 85, tile: 170 });
     const patches = (rest: string) => bare(`image_tokens: { patch: 32, most: 1536${rest} }, image_part_tokens: 9000`);
@@ -273,7 +273,7 @@ describe("traits", () => {
     ).toBeNull();
   });
 
-  it("name the form of the prompt of models that reason", () => {
+  it("state the prompt form only of reasoning models", () => {
     expect(bare("", ", prompt_form: harmony")?.promptForm).toBe("harmony");
     expect(bare("reasoning: false", ", prompt_form: harmony")?.promptForm).toBe("chat");
     expect(bare("prompt_form: chat", ", prompt_form: harmony")?.promptForm).toBe("chat");

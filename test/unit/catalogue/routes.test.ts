@@ -14,20 +14,20 @@ function routesOf(...layers: readonly Files[]) {
   return built.catalogue;
 }
 
-describe("a route that cannot be", () => {
+describe("an invalid route", () => {
   it.each<[string, string]>([
     [
       "POST /v1/images: { does: upload, source: seen }",
-      '"/v1/images" is a path of Farebox\'s own; write one that does not begin with /admin',
+      '"/v1/images" is reserved for Farebox; write a path that does not begin with /admin',
     ],
-    ["POST /v1: { does: upload, source: seen }", "is a path of Farebox's own"],
-    ["POST /V1/Images: { does: upload, source: seen }", "is a path of Farebox's own"],
-    ["POST /chat/completions: { does: upload, source: seen }", "is a path of Farebox's own"],
-    ["GET /admin/v1/keys: { does: list, source: seen }", "is a path of Farebox's own"],
-    ["PUT /api/v1/task: { does: upload, source: seen }", "is a path of Farebox's own"],
-    ["DELETE /api/v1/tasks: { does: list, source: seen }", "is a path of Farebox's own"],
-    ["GET /account/info: { does: list, source: seen }", "is a path of Farebox's own"],
-    ['"GET /{task_id}/x": { does: retrieve, source: seen }', "is a path of Farebox's own"],
+    ["POST /v1: { does: upload, source: seen }", "is reserved for Farebox"],
+    ["POST /V1/Images: { does: upload, source: seen }", "is reserved for Farebox"],
+    ["POST /chat/completions: { does: upload, source: seen }", "is reserved for Farebox"],
+    ["GET /admin/v1/keys: { does: list, source: seen }", "is reserved for Farebox"],
+    ["PUT /api/v1/task: { does: upload, source: seen }", "is reserved for Farebox"],
+    ["DELETE /api/v1/tasks: { does: list, source: seen }", "is reserved for Farebox"],
+    ["GET /account/info: { does: list, source: seen }", "is reserved for Farebox"],
+    ['"GET /{task_id}/x": { does: retrieve, source: seen }', "is reserved for Farebox"],
     ['"GET /x/{task_id}/{task_id}": { does: retrieve, source: seen }', "names a task twice; write {task_id} once"],
     ["POST x: { does: upload, source: seen }", "a method (GET, POST, PUT, PATCH, DELETE) and a path of plain segments"],
     ["TRACE /x: { does: upload, source: seen }", "a method (GET, POST, PUT, PATCH, DELETE)"],
@@ -36,10 +36,10 @@ describe("a route that cannot be", () => {
     ['"POST /x/{id}": { does: upload, source: seen }', "{task_id} stands for a task's id"],
     ["POST /x: { does: create, source: seen }", '"model" is missing; write the model whose task prices apply'],
     ["POST /x: { does: make, source: seen }", "create, retrieve, cancel, list, upload, setting"],
-    ["POST /x: { does: retrieve, source: seen }", "names its task in one way"],
-    ['"GET /x/{task_id}": { does: retrieve, task_field: id, source: seen }', "names its task in one way"],
+    ["POST /x: { does: retrieve, source: seen }", "must name its task exactly once"],
+    ['"GET /x/{task_id}": { does: retrieve, task_field: id, source: seen }', "must name its task exactly once"],
     ["POST /x: { does: upload, model: m, source: seen }", 'has no meaning for does: upload; leave "model" out'],
-    ["POST /x: { does: setting, source: seen }", '"keys" is missing; a setting is of the whole account'],
+    ["POST /x: { does: setting, source: seen }", '"keys" is missing; a setting applies to the whole account'],
     ["POST /x: { does: upload }", "source"],
   ])("%s", (line, message) => {
     const built = build({ "a.yaml": `routes:\n  ${line}\n` });
@@ -49,7 +49,7 @@ describe("a route that cannot be", () => {
     expect(faults[0]).toMatchObject({ file: "a.yaml", line: 2 });
   });
 
-  it("is one of two that a request could be, each with its file and line", () => {
+  it("is reported with file and line if a request could match another route, too", () => {
     const twice = build({
       "a.yaml": `routes:\n  POST /x/y: { does: upload, ${source} }\n`,
       "b.yaml": `routes:\n\n  POST /X/y: { does: upload, ${source} }\n`,
@@ -67,7 +67,7 @@ describe("a route that cannot be", () => {
     expect(shadowed.ok ? [] : shadowed.faults).toEqual([
       expect.objectContaining({
         line: 3,
-        message: expect.stringContaining('a request can be both this and "GET /x/{task_id}" (a.yaml, line 2)'),
+        message: expect.stringContaining('a request can match both this route and "GET /x/{task_id}" (a.yaml, line 2)'),
       }),
     ]);
     const later = build(
@@ -81,19 +81,19 @@ describe("a route that cannot be", () => {
 });
 
 describe("routes of a later file", () => {
-  it("replace those of the same method and path, and take others away", () => {
+  it("replace routes with the same method and path, and remove others with null", () => {
     const first = {
       "a.yaml": `routes:\n  POST /x: { does: create, model: one, ${source} }\n  POST /y: { does: create, model: one, ${source} }\n  PUT /y: { does: upload, ${source} }\n`,
     };
     const catalogue = routesOf(first, {
       "b.yaml": `routes:\n  POST /x: { does: create, model: two, ${source} }\n  POST /y: null\n`,
     });
-    expect(catalogue.parts.routes.map(({ method, path, model }) => [method, path, model.fixed])).toEqual([
+    expect(catalogue.data.routes.map(({ method, path, model }) => [method, path, model.fixed])).toEqual([
       ["POST", "/x", "two"],
       ["PUT", "/y", null],
     ]);
     expect(catalogue.digest).not.toBe(routesOf(first).digest);
-    // The null may make room for what it would have shadowed.
+    // A removed route may make room for one that it would conflict with.
     expect(
       build(
         { "a.yaml": `routes:\n  GET /x/list: { does: list, ${source} }\n` },
@@ -108,7 +108,7 @@ describe("a path", () => {
     "a.yaml": `routes:\n  POST /mj/v2/imagine: { does: create, model: mj, ${source} }\n  "GET /luma/{task_id}/more": { does: retrieve, ${source} }\n`,
   });
 
-  it("is its route as it is written, and no other spelling of it is another path", () => {
+  it("matches its route only in the exact spelling; with another spelling or method it is misspelled, not unknown", () => {
     expect(catalogue.route("POST", "/mj/v2/imagine")).toMatchObject({ kind: "route", taskId: null });
     expect(catalogue.route("GET", "/luma/a%2Db/more")).toMatchObject({ kind: "route", taskId: "a%2Db" });
     const spellings = [
@@ -136,7 +136,7 @@ describe("a path", () => {
       expect(catalogue.route("POST", path), path).toBeUndefined();
   });
 
-  it("is below Farebox's own in every spelling", () => {
+  it("is recognized as Farebox's own in every spelling", () => {
     for (const path of [
       "/ADMIN",
       "/admin/",
@@ -152,7 +152,7 @@ describe("a path", () => {
       expect(isBelow(path, ownPaths), path).toBe(false);
   });
 
-  it("has one canonical form, whatever text it is", () => {
+  it("has canonical segments for any text", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (text) => {
         const once = canonicalSegments(text);

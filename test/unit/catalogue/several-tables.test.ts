@@ -31,8 +31,8 @@ const litellm = (fields: object, others: object = {}) => ({
   file: "https://tables.example/model_prices.json",
   text: JSON.stringify({ "model-a": { litellm_provider: "openai", mode: "chat", ...fields }, ...others }),
 });
-const asOurs = { input_mtok: 2, cache_read_mtok: 0.2, output_mtok: 8 };
-const asOursToo = { input_cost_per_token: 2e-6, cache_read_input_token_cost: 2e-7, output_cost_per_token: 8e-6 };
+const genaiAsOurs = { input_mtok: 2, cache_read_mtok: 0.2, output_mtok: 8 };
+const litellmAsOurs = { input_cost_per_token: 2e-6, cache_read_input_token_cost: 2e-7, output_cost_per_token: 8e-6 };
 
 function imported(
   tables: PriceImportParams["tables"],
@@ -54,15 +54,15 @@ function imported(
   return result.imported;
 }
 
-/** The changes of the first proposal, as "class before after". */
+/** Returns all proposed changes as "class before after". */
 const changes = ({ proposed }: PriceImport) =>
   proposed.flatMap(({ entries }) =>
     entries.flatMap((entry) => entry.changes.map((each) => `${each.class} ${each.before} ${each.after}`)),
   );
 
 describe("several tables", () => {
-  it("propose nothing where all say what is in force", () => {
-    expect(imported([genai(asOurs), litellm(asOursToo)])).toMatchObject({
+  it("propose nothing if all equal the prices in force", () => {
+    expect(imported([genai(genaiAsOurs), litellm(litellmAsOurs)])).toMatchObject({
       proposed: [],
       unchanged: 1,
       differing: [],
@@ -70,10 +70,10 @@ describe("several tables", () => {
     });
   });
 
-  it("propose what all of them state otherwise, with all as the source", () => {
+  it("propose a rate on which all agree, with all of them as the source", () => {
     const found = imported([
-      genai({ ...asOurs, input_mtok: 3 }),
-      litellm({ ...asOursToo, input_cost_per_token: 3e-6 }),
+      genai({ ...genaiAsOurs, input_mtok: 3 }),
+      litellm({ ...litellmAsOurs, input_cost_per_token: 3e-6 }),
     ]);
     expect(changes(found)).toEqual(["input 2.00 3.00"]);
     expect(found.yaml).toContain(
@@ -81,18 +81,18 @@ describe("several tables", () => {
     );
   });
 
-  it("propose what one of them alone states", () => {
+  it("propose a rate that only one of them states", () => {
     const found = imported([
-      genai({ ...asOurs, web_searches_kcount: 10 }),
-      litellm({ ...asOursToo, cache_creation_input_token_cost: 2.5e-6 }),
+      genai({ ...genaiAsOurs, web_searches_kcount: 10 }),
+      litellm({ ...litellmAsOurs, cache_creation_input_token_cost: 2.5e-6 }),
     ]);
     expect(changes(found)).toEqual(["cache_write 2.00 2.50", "web_search_call null 0.01"]);
   });
 
-  it("leave a rate on which they differ as it is, and name it", () => {
+  it("keep a rate on which they differ, and report it", () => {
     const found = imported([
-      genai({ ...asOurs, input_mtok: 3, cache_read_mtok: 0.3 }),
-      litellm({ ...asOursToo, input_cost_per_token: 3e-6 }),
+      genai({ ...genaiAsOurs, input_mtok: 3, cache_read_mtok: 0.3 }),
+      litellm({ ...litellmAsOurs, input_cost_per_token: 3e-6 }),
     ]);
     expect(changes(found)).toEqual(["input 2.00 3.00"]);
     expect(found.yaml).toContain('official: { input: "3.00", cached_input: "0.20", output: "8.00" }');
@@ -109,26 +109,26 @@ describe("several tables", () => {
   });
 
   it.each([
-    ["output", genai({ ...asOurs, output_mtok: 9 }), litellm(asOursToo)],
-    ["tiers", genai(asOurs), litellm({ ...asOursToo, input_cost_per_token_above_200k_tokens: 4e-6 })],
-    ["request", genai({ requests_kcount: 5 }), litellm(asOursToo)],
-  ])("leave a model out where they differ on %s", (name, one, other) => {
+    ["output", genai({ ...genaiAsOurs, output_mtok: 9 }), litellm(litellmAsOurs)],
+    ["tiers", genai(genaiAsOurs), litellm({ ...litellmAsOurs, input_cost_per_token_above_200k_tokens: 4e-6 })],
+    ["request", genai({ requests_kcount: 5 }), litellm(litellmAsOurs)],
+  ])("leave a model out if they differ on %s", (name, one, other) => {
     const found = imported([one, other]);
     expect(found.proposed).toEqual([]);
     if (name !== "request") expect(found.left_out).toEqual([{ model: "model-a", why: `the tables differ on ${name}` }]);
   });
 
-  it("take what one of them announces", () => {
+  it("propose a price that one of them announces", () => {
     const prices = [
-      { prices: asOurs },
-      { constraint: { start_date: "2027-01-01" }, prices: { ...asOurs, output_mtok: 16 } },
+      { prices: genaiAsOurs },
+      { constraint: { start_date: "2027-01-01" }, prices: { ...genaiAsOurs, output_mtok: 16 } },
     ];
-    const found = imported([genai(prices), litellm(asOursToo)]);
+    const found = imported([genai(prices), litellm(litellmAsOurs)]);
     expect(found.proposed[0]?.entries.map(({ from }) => from)).toEqual(["2027-01-01"]);
     expect(changes(found)).toEqual(["output 8.00 16.00"]);
   });
 
-  it("propose a new model once", () => {
+  it("propose a new model once if it has different names", () => {
     const fresh = {
       id: "model-b",
       match: { or: [{ equals: "model-b" }, { equals: "model-b-latest" }] },
@@ -136,8 +136,8 @@ describe("several tables", () => {
       prices: { input_mtok: 1, output_mtok: 2 },
     };
     const found = imported([
-      genai(asOurs, {}, [fresh]),
-      litellm(asOursToo, {
+      genai(genaiAsOurs, {}, [fresh]),
+      litellm(litellmAsOurs, {
         "model-b-latest": {
           litellm_provider: "openai",
           mode: "chat",
@@ -153,8 +153,10 @@ describe("several tables", () => {
     expect(buildCatalogue([[own()], [{ name: found.name, text: found.yaml }]])).toMatchObject({ ok: true });
   });
 
-  it("are recognised by their shape, each on its own", () => {
-    expect(imported([litellm(asOursToo), genai(asOurs)]).name).toBe("imported-litellm-genai-prices-2026-11-22.yaml");
+  it("are each recognized by their shape", () => {
+    expect(imported([litellm(litellmAsOurs), genai(genaiAsOurs)]).name).toBe(
+      "imported-litellm-genai-prices-2026-11-22.yaml",
+    );
     const result = importPrices([[own()]], {
       tables: [{ file: "odd.json", text: "[]" }],
       from: null,
@@ -189,8 +191,8 @@ describe("service tiers", () => {
     { when: { speed: "fast" }, prices: { input_mtok: 9, output_mtok: 9 } },
   ];
 
-  it("are read of both tables, by the day", () => {
-    const found = imported([genai(asOurs, { price_variants: variants })]);
+  it("are read from both formats, by their days", () => {
+    const found = imported([genai(genaiAsOurs, { price_variants: variants })]);
     expect(changes(found)).toEqual([
       "flex input null 1.00",
       "flex cached_input null 0.10",
@@ -201,7 +203,7 @@ describe("service tiers", () => {
       "batch output from 200001 tokens null 6.00",
     ]);
     const fields = {
-      ...asOursToo,
+      ...litellmAsOurs,
       input_cost_per_token_priority: 4e-6,
       output_cost_per_token_priority: 1.6e-5,
       output_cost_per_token_batches: 4e-6,
@@ -209,26 +211,27 @@ describe("service tiers", () => {
     expect(changes(imported([litellm(fields)]))).toEqual(["priority input null 4.00", "priority output null 16.00"]);
   });
 
-  it("are taken where the tables agree, and not proposed again", () => {
+  it("are proposed if the tables agree, and not proposed again", () => {
     const fields = {
-      ...asOursToo,
+      ...litellmAsOurs,
       input_cost_per_token_flex: 1e-6,
       cache_read_input_token_cost_flex: 2e-7,
       output_cost_per_token_flex: 4e-6,
     };
     const flex = [{ when: { service_tier: "flex" }, prices: { input_mtok: 1, cache_read_mtok: 0.1, output_mtok: 4 } }];
-    const found = imported([genai(asOurs, { price_variants: flex }), litellm(fields)]);
+    const found = imported([genai(genaiAsOurs, { price_variants: flex }), litellm(fields)]);
     expect(changes(found)).toEqual(["flex input null 1.00", "flex output null 4.00"]);
     expect(found.differing.map((each) => each.class)).toEqual(["flex cached_input"]);
-    const again = imported([genai(asOurs, { price_variants: flex }), litellm(fields)], { fromDate: "2026-11-23" }, [
-      [own()],
-      [{ name: "mine.yaml", text: found.yaml }],
-    ]);
+    const again = imported(
+      [genai(genaiAsOurs, { price_variants: flex }), litellm(fields)],
+      { fromDate: "2026-11-23" },
+      [[own()], [{ name: "mine.yaml", text: found.yaml }]],
+    );
     expect(again).toMatchObject({ proposed: [], unchanged: 1 });
   });
 });
 
-describe("litellm", () => {
+describe("a table of litellm", () => {
   const tierInputs = (fields: object) => {
     const found = imported([litellm(fields)]);
     const built = buildCatalogue([[own()], [{ name: found.name, text: found.yaml }]]);
@@ -238,7 +241,7 @@ describe("litellm", () => {
     );
   };
 
-  it("prices long prompts by the ranges of its tiered_pricing", () => {
+  it("prices long prompts by its tiered_pricing ranges", () => {
     const ranges = [
       { range: [0, 32000.0], input_cost_per_token: 1e-6, output_cost_per_token: 5e-6 },
       { range: [32000.0, 128000.0], input_cost_per_token: 1.8e-6, output_cost_per_token: 9e-6 },
@@ -246,18 +249,18 @@ describe("litellm", () => {
     expect(tierInputs({ tiered_pricing: ranges })).toEqual(["0: 1.00 5.00", "32001: 1.80 9.00"]);
   });
 
-  it("does not give written cache tokens away for a rate of 0", () => {
-    expect(imported([litellm({ ...asOursToo, cache_creation_input_token_cost: 0 })])).toMatchObject({
+  it("does not make cache writes free if their rate is 0", () => {
+    expect(imported([litellm({ ...litellmAsOurs, cache_creation_input_token_cost: 0 })])).toMatchObject({
       proposed: [],
       unchanged: 1,
     });
   });
 
-  it("states a model once, by the name with its provider where it has both", () => {
+  it("states a model once, preferably by the name with its provider", () => {
     const found = imported([
       litellm(
-        { ...asOursToo, input_cost_per_token: 9e-6 },
-        { "openai/model-a": { litellm_provider: "openai", mode: "chat", ...asOursToo } },
+        { ...litellmAsOurs, input_cost_per_token: 9e-6 },
+        { "openai/model-a": { litellm_provider: "openai", mode: "chat", ...litellmAsOurs } },
       ),
     ]);
     expect(found).toMatchObject({ proposed: [], unchanged: 1, left_out: [] });
@@ -268,21 +271,29 @@ describe("the check of the shipped prices", () => {
   const checked = (tables: PriceImportParams["tables"], file = own()) =>
     checkPrices([[file]], { tables, from: null, today });
 
-  it("finds nothing where they agree, or where one table alone differs", () => {
-    expect(checked([genai(asOurs), litellm(asOursToo)])).toEqual({ ok: true, compared: 1, faults: [], missing: [] });
-    expect(checked([genai({ ...asOurs, input_mtok: 3 }), litellm(asOursToo)])).toMatchObject({ ok: true, faults: [] });
-    expect(checked([genai({ ...asOurs, cache_write_mtok: 9 }), litellm(asOursToo)])).toMatchObject({
+  it("finds nothing if the tables agree with the files, or only one of them differs", () => {
+    expect(checked([genai(genaiAsOurs), litellm(litellmAsOurs)])).toEqual({
+      ok: true,
+      compared: 1,
+      faults: [],
+      missing: [],
+    });
+    expect(checked([genai({ ...genaiAsOurs, input_mtok: 3 }), litellm(litellmAsOurs)])).toMatchObject({
+      ok: true,
+      faults: [],
+    });
+    expect(checked([genai({ ...genaiAsOurs, cache_write_mtok: 9 }), litellm(litellmAsOurs)])).toMatchObject({
       ok: true,
       compared: 1,
       faults: [],
     });
   });
 
-  it("finds each rate that both state otherwise, and what both state and the files do not", () => {
+  it("finds rates that both tables state differently, or that the files lack", () => {
     const flex = [{ when: { service_tier: "flex" }, prices: { input_mtok: 1, output_mtok: 4 } }];
-    const theirs = genai({ ...asOurs, cache_read_mtok: 0.1 }, { price_variants: flex });
+    const theirs = genai({ ...genaiAsOurs, cache_read_mtok: 0.1 }, { price_variants: flex });
     const same = litellm({
-      ...asOursToo,
+      ...litellmAsOurs,
       cache_read_input_token_cost: 1e-7,
       input_cost_per_token_flex: 1e-6,
       output_cost_per_token_flex: 4e-6,
@@ -297,7 +308,7 @@ describe("the check of the shipped prices", () => {
     });
   });
 
-  it("finds long prompts that both price, or neither", () => {
+  it("finds prices of long prompts that only the tables or only the files have", () => {
     const tiered = { input_mtok: { base: 2, tiers: [{ start: 200000, price: 4 }] }, output_mtok: 8 };
     const same = {
       input_cost_per_token: 2e-6,
@@ -311,12 +322,12 @@ describe("the check of the shipped prices", () => {
       ],
     });
     const ours = own('        tiers: [{ from_prompt_tokens: 200001, official: { input: "4.00", output: "8.00" } }]\n');
-    expect(checked([genai(asOurs), litellm(asOursToo)], ours)).toMatchObject({
+    expect(checked([genai(genaiAsOurs), litellm(litellmAsOurs)], ours)).toMatchObject({
       faults: [{ class: "input from 200001 tokens", ours: "4.00", theirs: "none" }],
     });
   });
 
-  it("names models that both have and the files do not, but for other names of theirs", () => {
+  it("names models that both tables have and the files lack, except for known aliases", () => {
     const others = ["model-b", "model-a-latest"].map((id) => ({
       id,
       match: { equals: id },
@@ -330,7 +341,10 @@ describe("the check of the shipped prices", () => {
       output_cost_per_token: 2e-6,
     };
     expect(
-      checked([genai(asOurs, {}, others), litellm(asOursToo, { "model-b": fields, "model-a-latest": fields })]),
+      checked([
+        genai(genaiAsOurs, {}, others),
+        litellm(litellmAsOurs, { "model-b": fields, "model-a-latest": fields }),
+      ]),
     ).toMatchObject({ missing: ["model-b"] });
   });
 });

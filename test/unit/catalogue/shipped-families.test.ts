@@ -46,7 +46,7 @@ describe("the shipped families", () => {
     expect(base(model)).toBe(rates);
   });
 
-  it("have at least 40 models of providers that the gateway's interface does not name, at the official price and with estimated counts", () => {
+  it("have at least 40 models of other providers, at the official price and with estimated token counts", () => {
     const others = catalogue
       .list(reviewed)
       .filter(({ provider }) => !["openai", "anthropic", "google"].includes(provider));
@@ -63,7 +63,7 @@ describe("the shipped families", () => {
     ["gemini-3.7-flash", "2027-01-01", "0.75 0.075 3.75", "1.50 0.15 7.50", ["2.70", "0.75", "0.75"]],
     ["gemini-3.8-flash", "2027-01-01", "0.75 0.075 3.75", "1.50 0.15 7.50", ["2.70", "0.75", "0.75"]],
     ["gemini-4-argon", "2026-12-01", "2.00 0.10 10.00", "4.00 0.20 20.00", ["7.20", "2.00", "2.00"]],
-  ])("change %s on %s, as is announced, with its service tiers and fees", (model, day, before, after, tiers) => {
+  ])("change %s on %s as announced, with its service tiers and fees", (model, day, before, after, tiers) => {
     const at = Date.parse(`${day}T00:00:00Z`);
     expect([base(model, at - 1), base(model, at)]).toEqual([before, after]);
     const { serviceTiers = {}, fees } = versionOf(model, at);
@@ -81,7 +81,7 @@ describe("the shipped families", () => {
     ["claude-opus-5-5-20261014", "claude-opus-5-5"],
     ["mistral-large-latest", "mistral-large-2512"],
     ["GLM-5.3-Flash", "glm-5.3-flash"],
-  ])("find %s as %s", (name, id) => {
+  ])("resolve %s to %s", (name, id) => {
     expect(catalogue.find(name, reviewed)?.id).toBe(id);
   });
 
@@ -91,12 +91,12 @@ describe("the shipped families", () => {
     // The list says "at or above 200k".
     ["grok-4.7", 199_999, "0.399998", 200_000, "0.80"],
     ["qwen3-coder-plus", 256_000, "0.768", 256_001, "1.536006"],
-  ])("charge a long prompt of %s by its tier, whole", (model, short, cheap, long, expensive) => {
+  ])("charge all tokens of a long prompt of %s by its tier", (model, short, cheap, long, expensive) => {
     const cost = (input: number) => formatUsd(costOf(versionOf(model), { ...noTokens, input }).charged);
     expect([cost(short), cost(long)]).toEqual([cheap, expensive]);
   });
 
-  it("price the text and the images of image models apart, for the images endpoints alone", () => {
+  it("price text and images of image models separately, for the images endpoints only", () => {
     for (const model of [
       "gpt-image-1-mini",
       "gpt-image-1.5",
@@ -112,7 +112,7 @@ describe("the shipped families", () => {
     expect(shown(versionOf("gpt-image-2").tiers[0].list, "image_input", "image_output")).toBe("8.00 30.00");
   });
 
-  it("bill embeddings by their input alone", () => {
+  it("charge embeddings only for their input", () => {
     for (const [model, rate] of [
       ["gemini-embedding-001", "0.15"],
       ["gemini-embedding-2", "0.20"],

@@ -9,7 +9,7 @@ import { formatRate, formatUsd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/usage.ts";
 import { expectCatalogue, pricing, today } from "../../support/example-catalogue.ts";
 
-/** Beginning of the day on which the shipped prices were last reviewed. */
+/** Start of the day on which the shipped prices were last reviewed. */
 const reviewed = Date.parse("2026-11-22T00:00:00Z");
 
 let catalogue: LoadedCatalogue;
@@ -50,7 +50,7 @@ describe("the shipped prices", () => {
     expect([formatRate(charged.input), formatRate(charged.output)]).toEqual([input, output]);
   });
 
-  it("bound an image for every model that takes text, and by no less than its rule counts", () => {
+  it("bound an image for every text model, at least by the most that its rule counts", () => {
     for (const { id, imageRule, imagePartTokens, unit } of catalogue.list(today)) {
       if (unit !== "token") continue;
       expect(imagePartTokens, id).toBeGreaterThanOrEqual(imageRule === null ? 1 : imageTokensMax(imageRule));
@@ -63,11 +63,11 @@ describe("the shipped prices", () => {
     ["gpt-5.6-sol", "harmony"],
     ["gpt-4.1", "chat"],
     ["claude-opus-4-6", "chat"],
-  ])("have the prompt of %s in the form %s", (model, form) => {
+  ])("state for %s the prompt form %s", (model, form) => {
     expect(catalogue.find(model, today)?.promptForm).toBe(form);
   });
 
-  it("name the field that limits a text model's output: another one in chats of models that reason", () => {
+  it("name the field that limits a text model's output, which differs for reasoning models in chats", () => {
     const models = catalogue.list(today).filter(({ outputTokensMax, unit }) => outputTokensMax > 0 && unit === "token");
     for (const { id, provider, maxOutputField } of models) {
       if (/transcribe|tts|image|embedding|whisper/.test(id)) continue;
@@ -78,7 +78,7 @@ describe("the shipped prices", () => {
     expect(models.filter(({ id }) => /^(gpt-5|o[134])/.test(id)).length).toBeGreaterThan(30);
   });
 
-  it("state absolute rates that are the group's share exactly", () => {
+  it("state gateway rates that equal the group's share exactly", () => {
     const shares = { premium: [3n, 4n], fast: [1n, 4n] } as const;
     for (const model of ["claude-opus-4-6", "claude-sonnet-4-6", "gemini-2.5-flash"]) {
       const { tiers, group } = priceOf(model);
@@ -96,7 +96,7 @@ describe("the shipped prices", () => {
     expect(formatRate(priceOf("gpt-5").tiers[0].list.cached_input)).toBe("0.125");
   });
 
-  it("know the image model, whose rates are for images alone", () => {
+  it("contain gpt-image-1 in the image group, for the images endpoints only", () => {
     expect(catalogue.find("gpt-image-1", today)).toMatchObject({ group: "image", imagesOnly: true });
   });
 
@@ -106,7 +106,7 @@ describe("the shipped prices", () => {
     expect(cost(200_001)).toBe("0.5000025");
   });
 
-  it("change on the day that the official list did", () => {
+  it("change on the same day as the official list", () => {
     const before = priceOf("claude-opus-4-6", Date.parse("2026-03-12T23:59:59.999Z"));
     const after = priceOf("claude-opus-4-6", Date.parse("2026-03-13T00:00:00Z"));
     expect(before.tiers.map((tier) => formatRate(tier.charged.input))).toEqual(["3.75", "7.50"]);
@@ -135,7 +135,7 @@ describe("the shipped prices", () => {
       ["gemini-3.6-flash", ["1.50 0.15 1.50 7.50"], ["0.75 0.075 0.75 3.75"]],
       ["gpt-5.5", ["5.00 0.50 5.00 30.00"], ["5.00 0.50 5.00 30.00", "10.00 1.00 10.00 45.00"]],
       ["gpt-5.5-pro", ["30.00 30.00 30.00 180.00"], ["30.00 30.00 30.00 180.00", "60.00 60.00 60.00 270.00"]],
-    ])("ask of %s what the official list asks, and keep the earlier entry for earlier days", (model, was, is) => {
+    ])("have the official prices of %s, and the earlier ones for earlier days", (model, was, is) => {
       expect(ratesOf(model, reviewed - 1)).toEqual(was);
       expect(ratesOf(model, reviewed)).toEqual(is);
     });
@@ -157,11 +157,11 @@ describe("the shipped prices", () => {
         list: 10_000_000_000n,
         inputTokens: 16_000,
       });
-      // The two tables differ on this one.
+      // The two tables differ on this fee.
       expect(priceOf("gpt-4o-mini", reviewed).fees?.["web_search_call"]).toBeUndefined();
     });
 
-    it("end the introductory rates of gemini-3.6-flash on the day that the list announces", () => {
+    it("end the introductory rates of gemini-3.6-flash on the announced day", () => {
       expect(ratesOf("gemini-3.6-flash", Date.parse("2026-12-31T23:59:59.999Z"))).toEqual(["0.75 0.075 0.75 3.75"]);
       expect(ratesOf("gemini-3.6-flash", Date.parse("2027-01-01T00:00:00Z"))).toEqual(["1.50 0.15 1.50 7.50"]);
     });
@@ -169,13 +169,13 @@ describe("the shipped prices", () => {
     it.each([
       ["gpt-5.5", "1.36", "2.72001"],
       ["gpt-5.5-pro", "8.16", "16.32006"],
-    ])("charge long prompts of %s by their tier, whole", (model, short, long) => {
+    ])("charge all tokens of long prompts of %s by their tier", (model, short, long) => {
       const cost = (input: number) => formatUsd(costOf(priceOf(model, reviewed), { ...noTokens, input }).charged);
       expect([cost(272_000), cost(272_001)]).toEqual([short, long]);
     });
   });
 
-  it("never charge less than the official price where the gateway states none", () => {
+  it("never charge less than the official price in the official group", () => {
     for (const { group, price } of [...catalogue.list(today), ...catalogue.list(reviewed)]) {
       if (group !== "official" || price === null) continue;
       for (const tier of price.version.tiers) {
@@ -186,7 +186,7 @@ describe("the shipped prices", () => {
     }
   });
 
-  it("hold a price in force, a source and plausible bounds for every model", () => {
+  it("have a price in force, a source and plausible bounds for every model", () => {
     const models = catalogue.list(reviewed);
     expect(models.length).toBeGreaterThan(60);
     expect(models.filter(({ price }) => price === null).map(({ id }) => id)).toEqual([]);
@@ -198,7 +198,7 @@ describe("the shipped prices", () => {
     }
   });
 
-  it("find each model by its id and its aliases, and nothing by another name", () => {
+  it("resolve ids and aliases, but not the empty name, another case or __proto__", () => {
     for (const model of catalogue.list(today)) expect(catalogue.find(model.id, today)).toBe(model);
     expect(catalogue.find("gpt-4o-2024-08-06", today)?.id).toBe("gpt-4o");
     expect(catalogue.find("claude-opus-4.6", today)?.id).toBe("claude-opus-4-6");
@@ -207,11 +207,11 @@ describe("the shipped prices", () => {
     expect(catalogue.find("__proto__", today)).toBeUndefined();
   });
 
-  it("give task units of the gateway", () => {
+  it("state the gateway's task units", () => {
     expect(catalogue.taskUnits).toEqual(new Map([["llm", 10_000_000n]]));
   });
 
-  it("come with a schema for editors that is current", () => {
+  it("come with a current schema for editors", () => {
     const stored = readFileSync(new URL("schema.json", pricing), "utf8");
     expect(stored, "write priceFileJsonSchema() to pricing/schema.json").toBe(priceFileJsonSchema());
   });

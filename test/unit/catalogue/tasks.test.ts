@@ -42,7 +42,7 @@ describe("prices of tasks", () => {
   };
   const seconds = { field: "duration", otherwise: "5", most: "10" };
 
-  it("are found by model and type, in force at an instant", () => {
+  it("are found by model, type and time", () => {
     expect(find("video_generation", "2026-02-01")).toEqual(["video_generation", "second", "0.10", "0.20", seconds]);
     expect(find("video_generation", "2026-06-01", "kling-video")).toEqual([
       "video_generation",
@@ -59,7 +59,7 @@ describe("prices of tasks", () => {
       "0.40",
       { field: null, otherwise: "1", most: "1" },
     ]);
-    // One that has ended is not the price of all others.
+    // The price "*" does not replace an ended price of a type.
     expect(find("lip_sync", "2026-03-01")).toBeNull();
     expect(find("anything", "2026-02-01")).toEqual([
       "*",
@@ -70,11 +70,11 @@ describe("prices of tasks", () => {
     ]);
     expect(find(null, "2026-02-01")?.[0]).toBe("*");
     expect(built(file).findTask("other", null, 0)).toBeUndefined();
-    // Without prices of tokens nothing is said of them.
+    // The model has no token prices.
     expect(built(file).find("kling", Date.parse("2026-02-01"))).toMatchObject({ price: null, group: "half" });
   });
 
-  it("are stored by their content, and read back as they were", () => {
+  it("can be serialized and parsed back", () => {
     const version = built(file).findTask("kling", "video_generation", Date.parse("2026-02-01"))?.price?.version;
     expect(version).toBeDefined();
     if (version !== undefined) expect(parseCanonicalPrice(canonicalPrice(version))).toEqual(version);
@@ -91,14 +91,14 @@ describe("prices of tasks", () => {
       expect.stringMatching(
         /^a\.yaml:14:.*"field" is missing; write which field of the task's input states the pieces/,
       ),
-      expect.stringMatching(/^a\.yaml:14:.*is above max, 8/),
+      expect.stringMatching(/^a\.yaml:14:.*is above max; write at most 8/),
     ]);
     expect(faults(file.replace("    group: half\n", ""))).toEqual(
       expect.arrayContaining([expect.stringMatching(/no charged price; name a group, or state gateway/)]),
     );
   });
 
-  it("make another catalogue where they differ, and say in what", () => {
+  it("change the catalogue's digest, and appear in a diff", () => {
     const other = built(
       file
         .replace('gateway: "0.09"', 'gateway: "0.08"')

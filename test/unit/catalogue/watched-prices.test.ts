@@ -12,16 +12,16 @@ interface Watched extends AsyncDisposable {
   readonly folder: string;
   readonly prices: WatchedPrices;
   readonly reloads: readonly Reload[];
-  /** Resolves at the first reload after which this holds. */
+  /** Resolves at the first reload after which the condition holds. */
   until(holds: () => boolean): Promise<void>;
-  /** The input rate of a model in force, pico-USD a token. */
+  /** Returns the input rate in force of a model, in pico-USD per token. */
   rate(model?: string): bigint | undefined;
 }
 
 const cheap = oneModelFile("mine", [{ from: "2026-01-01", input: "1", output: "4" }]);
-const dear = oneModelFile("mine", [{ from: "2026-01-01", input: "2", output: "8" }]);
+const expensive = oneModelFile("mine", [{ from: "2026-01-01", input: "2", output: "8" }]);
 
-/** Checked with each change: the shipped files would take most of the time. */
+/** Small, because each change checks the shipped files as well. */
 const oneModelShipped = new URL("../../support/prices/", import.meta.url);
 
 async function watched(options: { clock?: ManualClock; quietMs?: number; shipped?: URL } = {}): Promise<Watched> {
@@ -31,7 +31,7 @@ async function watched(options: { clock?: ManualClock; quietMs?: number; shipped
   await mkdir(folder);
   await writeFile(join(folder, "mine.yaml"), cheap);
   const reloads: Reload[] = [];
-  let look = () => {};
+  let check = () => {};
   const opened = await watchPrices({
     folders: { shipped: options.shipped ?? oneModelShipped, user: folder },
     clock: options.clock ?? systemClock(),
@@ -39,7 +39,7 @@ async function watched(options: { clock?: ManualClock; quietMs?: number; shipped
     pollMs: 60_000,
     onReload(reload) {
       reloads.push(reload);
-      look();
+      check();
     },
   });
   if (!opened.ok) throw new Error(JSON.stringify(opened.faults));
@@ -51,18 +51,18 @@ async function watched(options: { clock?: ManualClock; quietMs?: number; shipped
     reloads,
     until(holds) {
       return new Promise((resolve) => {
-        look = () => {
+        check = () => {
           if (holds()) resolve();
         };
-        look();
+        check();
       });
     },
-    rate: (model = "mine") => prices.current.find(model, Date.now())?.price?.version.tiers[0].charged.input,
+    rate: (model = "mine") => prices.current().find(model, Date.now())?.price?.version.tiers[0].charged.input,
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
-/** Lets time pass, poll by poll, until this holds. */
+/** Advances the clock poll by poll until the condition holds. */
 async function pollUntil(clock: ManualClock, holds: () => boolean): Promise<void> {
   while (!holds()) {
     clock.advance(60_000);
@@ -70,11 +70,11 @@ async function pollUntil(clock: ManualClock, holds: () => boolean): Promise<void
   }
 }
 
-describe("a change of the user's folder is taken over", () => {
-  it("written by rename, in place, as a new file, and by a removal", async () => {
+describe("a change of the user's folder is applied", () => {
+  it("after a rename, a write in place, a new file, and a removal", async () => {
     await using here = await watched();
     expect(here.rate()).toBe(1_000_000n);
-    await replaceFile(here.folder, "mine.yaml", dear);
+    await replaceFile(here.folder, "mine.yaml", expensive);
     await here.until(() => here.rate() === 2_000_000n);
     await writeFile(join(here.folder, "mine.yaml"), cheap);
     await here.until(() => here.rate() === 1_000_000n);
@@ -88,11 +88,11 @@ describe("a change of the user's folder is taken over", () => {
     expect(here.rate("model-a")).toBe(1_000_000n);
   });
 
-  it("through a link that is turned to another folder, as orchestrators do", async () => {
+  it("after a link is switched to another folder, as orchestrators do", async () => {
     await using here = await watched();
     for (const [version, text] of [
       ["one", cheap],
-      ["two", dear],
+      ["two", expensive],
     ] as const) {
       await mkdir(join(here.folder, version));
       await writeFile(join(here.folder, version, "mine.yaml"), text);
@@ -109,15 +109,15 @@ describe("a change of the user's folder is taken over", () => {
   });
 });
 
-describe("what is not taken over", () => {
-  it("a file that is still being written: it is read once it has stood still", async () => {
+describe("a change of the user's folder is not applied", () => {
+  it("while a file is still being written", async () => {
     const clock = manualClock();
     await using here = await watched({ clock });
-    // Half of the file is a sound price file already, of a model that costs something else.
-    const half = `${dear}  second:\n    context_tokens: 1\n    max_output_tokens: 1\n`;
-    const look = here.prices.reload();
+    // Part of the file is already a valid price file.
+    const half = `${expensive}  second:\n    context_tokens: 1\n    max_output_tokens: 1\n`;
+    const reloading = here.prices.reload();
     while (clock.waiting < 1) await new Promise(setImmediate);
-    await writeFile(join(here.folder, "mine.yaml"), dear);
+    await writeFile(join(here.folder, "mine.yaml"), expensive);
     clock.advance(20);
     while (clock.waiting < 1) await new Promise(setImmediate);
     await writeFile(join(here.folder, "mine.yaml"), half);
@@ -126,23 +126,23 @@ describe("what is not taken over", () => {
     expect(here.reloads).toEqual([]);
     expect(here.rate()).toBe(1_000_000n);
     clock.advance(20);
-    await look;
+    await reloading;
     expect(here.rate()).toBe(2_000_000n);
-    expect(here.prices.current.find("second", 0)).toBeDefined();
+    expect(here.prices.current().find("second", 0)).toBeDefined();
   });
 
-  it("hidden files and other names", async () => {
+  it("if it affects only hidden files or other names", async () => {
     await using here = await watched();
     await writeFile(join(here.folder, ".#mine.yaml"), "no: price: file");
     await writeFile(join(here.folder, "mine.yaml~"), "no: price: file");
     await here.prices.reload();
-    expect(here.reloads).toMatchObject([{ kind: "taken", before: here.prices.current.digest }]);
+    expect(here.reloads).toMatchObject([{ kind: "applied", before: here.prices.current().digest }]);
   });
 
-  it("a faulty file once, however often it is checked; the corrected file is accepted", async () => {
+  it("if a file is invalid, which is reported once, until the file is corrected", async () => {
     const clock = manualClock();
     await using here = await watched({ clock });
-    const before = here.prices.current;
+    const before = here.prices.current();
     await writeFile(join(here.folder, "bad.yaml"), "models: [");
     await pollUntil(clock, () => here.reloads.length > 0);
     expect(here.reloads[0]).toMatchObject({
@@ -154,14 +154,14 @@ describe("what is not taken over", () => {
       await new Promise(setImmediate);
     }
     expect(here.reloads).toHaveLength(1);
-    expect(here.prices.current).toBe(before);
+    expect(here.prices.current()).toBe(before);
     await rm(join(here.folder, "bad.yaml"));
     await pollUntil(clock, () => here.reloads.length > 1);
-    expect(here.reloads[1]).toMatchObject({ kind: "taken", before: before.digest });
-    expect(here.prices.current.digest).toBe(before.digest);
+    expect(here.reloads[1]).toMatchObject({ kind: "applied", before: before.digest });
+    expect(here.prices.current().digest).toBe(before.digest);
   });
 
-  it("a missing folder; the poll accepts a new one in its place", async () => {
+  it("if the folder is missing, until a poll finds a new one", async () => {
     const clock = manualClock();
     await using here = await watched({ clock });
     await rm(here.folder, { recursive: true });
@@ -172,21 +172,21 @@ describe("what is not taken over", () => {
     });
     expect(here.rate()).toBe(1_000_000n);
     await mkdir(here.folder);
-    await writeFile(join(here.folder, "mine.yaml"), dear);
+    await writeFile(join(here.folder, "mine.yaml"), expensive);
     await pollUntil(clock, () => here.rate() === 2_000_000n);
   });
 });
 
-it("prices that another thread built are the very same", async () => {
+it("prices built in another thread equal those built in this one", async () => {
   await using here = await watched({ shipped: pricing });
-  const before = here.prices.current;
+  const before = here.prices.current();
   await here.prices.reload();
-  expect(here.prices.current).not.toBe(before);
-  expect(here.prices.current.digest).toBe(before.digest);
-  expect(here.prices.current.histories()).toEqual(before.histories());
+  expect(here.prices.current()).not.toBe(before);
+  expect(here.prices.current().digest).toBe(before.digest);
+  expect(here.prices.current().histories()).toEqual(before.histories());
   for (const { aliases, id } of before.histories()) {
     for (const name of [id, ...aliases, `${id}-2026-11-20`]) {
-      expect(here.prices.current.find(name, Date.now())).toEqual(before.find(name, Date.now()));
+      expect(here.prices.current().find(name, Date.now())).toEqual(before.find(name, Date.now()));
     }
   }
 });

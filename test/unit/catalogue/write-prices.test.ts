@@ -15,7 +15,7 @@ afterEach(() => temporary[Symbol.asyncDispose]());
 const path = (name: string) => join(folder, name);
 const text = (name: string) => readFile(path(name), "utf8");
 
-it("writes new files, making their folder, and edits others in their place", async () => {
+it("writeFiles creates new files and their folder, and edits existing files", async () => {
   expect(await writeFiles([{ path: path("new.yaml"), before: null, after: "new\n" }])).toEqual({
     ok: true,
     paths: [path("new.yaml")],
@@ -32,22 +32,22 @@ it("writes new files, making their folder, and edits others in their place", asy
   expect((await readdir(folder)).sort()).toEqual(["new.yaml", "other.yaml"]);
 });
 
-it("leaves a file that is there alone, and one that was changed meanwhile", async () => {
+it("writeFiles refuses to create a file that exists, and to edit one that was changed in the meantime", async () => {
   await mkdir(folder);
   await writeFile(path("there.yaml"), "mine\n");
   expect(await writeFiles([{ path: path("there.yaml"), before: null, after: "theirs\n" }])).toEqual({
     ok: false,
-    problem: `${path("there.yaml")} already exists and stays as it is; remove it, or give another --from-date or --into`,
+    problem: `${path("there.yaml")} already exists and was not replaced; remove it, or give another --from-date or --into`,
   });
   expect(await writeFiles([{ path: path("there.yaml"), before: "yours\n", after: "theirs\n" }])).toEqual({
     ok: false,
-    problem: `${path("there.yaml")} was changed meanwhile and stays as it is; run the import again`,
+    problem: `${path("there.yaml")} was changed in the meantime and was not written; run the import again`,
   });
   expect(await text("there.yaml")).toBe("mine\n");
   expect(await readdir(folder)).toEqual(["there.yaml"]);
 });
 
-it("changes nothing where a new one of several is there already", async () => {
+it("writeFiles changes nothing if one of several new files already exists", async () => {
   await mkdir(folder);
   for (const name of ["there.yaml", "taken.yaml"]) await writeFile(path(name), "mine\n");
   expect(
@@ -59,7 +59,7 @@ it("changes nothing where a new one of several is there already", async () => {
   expect([await text("there.yaml"), await text("taken.yaml")]).toEqual(["mine\n", "mine\n"]);
 });
 
-it("writes none of several where one cannot be written", async () => {
+it("writeFiles writes none of several files if one cannot be written", async () => {
   await mkdir(folder);
   await writeFile(path("there.yaml"), "mine\n");
   const written = await writeFiles([

@@ -1,3 +1,4 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { assumed, budget, endAt, holdOf, posting } from "../../support/ledger-fixtures.ts";
@@ -8,13 +9,13 @@ beforeEach(async () => {
   h = harness();
   await using store = await h.open();
   const at = h.clock.now();
-  await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5", "soft"), at);
+  await store.ledger.setBudget(budget(everyRequest, "1d", "5", "soft"), at);
   for (const id of ["posted", "unpriced", "voided", "pending"])
     await store.ledger.hold(holdOf(id, id === "unpriced" ? null : usd("1"), { at }));
 });
 afterEach(() => h[Symbol.dispose]());
 
-/** Ends the charges that the names say are ended. */
+/** Settles all charges except `pending`. */
 async function settle(): Promise<void> {
   await using store = await h.open();
   const at = h.clock.now();
@@ -28,8 +29,8 @@ interface Made {
   readonly correction: { readonly request_id: string };
 }
 
-describe("charges adjust", () => {
-  it("adds a correction that lists, report, budget and verify all count, and that says who, when and why", async () => {
+describe("charges", () => {
+  it("adjust adds a correction with its author, time and reason, which lists, reports, budgets and verify count", async () => {
     await settle();
     h.clock.set(h.clock.now() + 90_000);
     const made = await h.json<Made>("charges", "adjust", "posted", "-0.05", "--why", " billed twice ");
@@ -55,7 +56,9 @@ describe("charges adjust", () => {
     expect((await h.run("charges", "show", "posted")).stdout).toMatch(
       /\ncorrected\t-0.05 by os:tester at 2026-11-20T12:01:30.000Z: billed twice\ntotal_usd\t0.05\n$/,
     );
-    expect((await h.run("charges", "--limit", "1")).stdout).toMatch(/\tcost\ttags\tcorrects\n.*\t-0.05\t-\tposted\n$/);
+    expect((await h.run("charges", "--limit", "1")).stdout).toMatch(
+      /\tcost\tuser\ttags\tcorrects\n.*\t-0.05\t-\t-\tposted\n$/,
+    );
     expect(await h.json("report")).toMatchObject({
       total: { requests: 2, cost_usd: "0.05", list_cost_usd: "0.20", unpriced_requests: 1 },
     });
@@ -63,7 +66,7 @@ describe("charges adjust", () => {
     expect(await h.json("verify")).toMatchObject({ ok: true });
   });
 
-  it("makes the same correction once, and another one for another reason", async () => {
+  it("adjust makes the same correction only once, but another one with another reason", async () => {
     await settle();
     const adjust = (why: string) => h.run("charges", "adjust", "posted", "+0.25", "--why", why);
     expect(await adjust("late fee")).toMatchObject({
@@ -73,13 +76,13 @@ describe("charges adjust", () => {
     const again = await adjust("late fee");
     expect(again).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^there is already a correction of posted /),
+      stdout: expect.stringMatching(/^already corrected posted /),
     });
     expect(await adjust("a second late fee")).toMatchObject({ code: 0, stdout: expect.stringMatching(/^corrected /) });
     expect(await h.json("charges", "show", "posted")).toMatchObject({ total_usd: "0.60" });
   });
 
-  it("gives an unpriced charge its cost", async () => {
+  it("adjust gives an unpriced charge a total", async () => {
     await settle();
     await h.json("charges", "adjust", "unpriced", "0.4", "--why", "price known now");
     expect(await h.json("charges", "show", "unpriced")).toMatchObject({ cost_usd: null, total_usd: "0.40" });
@@ -87,24 +90,28 @@ describe("charges adjust", () => {
 
   it.each<[string[], 1 | 2, RegExp]>([
     [["posted", "0.5"], 2, /required option '--why <text>' not specified/],
-    [["posted", "0.5", "--why", "  "], 2, /^farebox: why must say why\n$/],
-    [["posted", "0.00", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+, not zero [^\n]+\n$/],
-    [["posted", "-1e3", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+\n$/],
-    [["posted", "10000000", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+ below 9 million\n$/],
+    [["posted", "0.5", "--why", "  "], 2, /^farebox: why must not be empty\n$/],
+    [["posted", "0.00", "--why", "x"], 2, /^farebox: amount must be an amount in USD [^\n]+, not zero [^\n]+\n$/],
+    [["posted", "-1e3", "--why", "x"], 2, /^farebox: amount must be an amount in USD [^\n]+\n$/],
+    [
+      ["posted", "10000000", "--why", "x"],
+      2,
+      /^farebox: amount must be an amount in USD [^\n]+ below 9 million, not "10000000"\n$/,
+    ],
     [
       ["posted", "9223372", "--why", "x"],
       1,
-      /^farebox: the amount would bring a sum of the ledger beyond USD 9.2 million\n$/,
+      /^farebox: the amount would raise a sum of the ledger above USD 9.2 million\n$/,
     ],
     [
       ["posted", "-0.11", "--why", "x"],
       1,
-      /^farebox: the charge posted with its corrections would cost less than nothing\n$/,
+      /^farebox: the charge posted with its corrections would have a cost below zero\n$/,
     ],
     [["stranger", "0.5", "--why", "x"], 2, /^farebox: there is no charge "stranger"; [^\n]+\n$/],
     [["pending", "0.5", "--why", "x"], 1, /^farebox: the charge pending is pending or voided: [^\n]+\n$/],
     [["voided", "0.5", "--why", "x"], 1, /^farebox: the charge voided is pending or voided: [^\n]+\n$/],
-  ])("%j ends with %d and one sentence, and changes nothing", async (args, code, stderr) => {
+  ])("adjust %j ends with code %d and one sentence, and changes nothing", async (args, code, stderr) => {
     await settle();
     expect(await h.run("charges", "adjust", ...args)).toEqual({
       code,
@@ -114,7 +121,7 @@ describe("charges adjust", () => {
     expect((await h.json<{ charges: object[] }>("charges")).charges).toHaveLength(4);
   });
 
-  it("corrects no correction", async () => {
+  it("adjust refuses to correct a correction", async () => {
     await settle();
     const { correction } = await h.json<Made>("charges", "adjust", "posted", "0.5", "--why", "x");
     expect(await h.run("charges", "adjust", correction.request_id, "0.5", "--why", "x")).toMatchObject({
@@ -123,7 +130,7 @@ describe("charges adjust", () => {
     });
   });
 
-  it("shows no charge that is not there", async () => {
+  it("show reports an unknown charge", async () => {
     expect(await h.run("charges", "show", "stranger")).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(/^farebox: there is no charge "stranger"/),

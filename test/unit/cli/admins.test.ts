@@ -27,13 +27,29 @@ describe("farebox admins", () => {
     });
   });
 
-  it("revokes by name, once", async () => {
+  it("revoke asks for confirmation on a terminal, and suggests a similar name", async () => {
+    using farebox = harness();
+    await farebox.run("admins", "create", "carol", "--role", "viewer");
+    const questions: string[] = [];
+    farebox.answer = (question) => questions.push(question) > 1;
+    const revoke = (...argv: string[]) => farebox.run("admins", "revoke", ...argv);
+    expect(await revoke("carl")).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: 'farebox: there is no admin "carl"; did you mean "carol"?\n',
+    });
+    expect(await revoke("carol")).toEqual({ code: 0, stdout: "", stderr: "nothing was changed\n" });
+    expect((await revoke("carol")).stdout).toBe("revoked carol\n");
+    expect(questions).toEqual(Array(2).fill("Revoke the token of carol permanently?"));
+  });
+
+  it("revoke takes a name, and reports if the admin was already revoked", async () => {
     using farebox = harness();
     await farebox.run("admins", "create", "carol", "--role", "viewer");
     expect((await farebox.run("admins", "revoke", "carol")).stdout).toBe("revoked carol\n");
     farebox.clock.advance(1000);
     expect((await farebox.run("admins", "revoke", "carol")).stdout).toBe(
-      "carol was revoked at 2026-11-20T12:00:00.000Z already\n",
+      "carol was already revoked at 2026-11-20T12:00:00.000Z\n",
     );
     expect((await farebox.run("admins", "list")).stdout).toContain("\tviewer\trevoked\t");
   });
@@ -44,7 +60,7 @@ describe("farebox admins", () => {
     [["create", "carol"], "required option '--role <role>' not specified"],
     [["create", "carol", "--role", "owner"], "Allowed choices are viewer, editor"],
     [["revoke", "stranger"], "there is no ledger"],
-  ])("refuses %j in one sentence and makes no ledger", async (argv, sentence) => {
+  ])("refuses %j in one sentence and creates no ledger", async (argv, sentence) => {
     using farebox = harness();
     expect(await farebox.run("admins", ...argv)).toMatchObject({ code: 2, stderr: expect.stringContaining(sentence) });
     expect(() => readFileSync(farebox.database)).toThrow("ENOENT");

@@ -14,7 +14,7 @@ interface AuditJson {
 }
 
 describe("farebox audit", () => {
-  it("says who changed what from the command line, and never shows a key", async () => {
+  it("lists who changed what from the command line, without keys' secrets", async () => {
     using farebox = harness();
     const { stdout: keyText } = await farebox.run("keys", "create", "alice", "--team", "red");
     farebox.clock.advance(60_000);
@@ -37,7 +37,18 @@ describe("farebox audit", () => {
     );
   });
 
-  it("continues where a page ended", async () => {
+  it("shows values in the form of command options, and omits unset values of a new key", async () => {
+    using farebox = harness();
+    await farebox.run("keys", "create", "alice", "--rpm", "60", "--label", "env=prod", "--require", "user,tag:session");
+    await farebox.run("keys", "update", "alice", "--models", "gpt-4o*,o3", "--rpm", "none", "--tpm", "5");
+    const { stdout } = await farebox.run("audit");
+    expect(stdout).toContain("\tmodels all -> gpt-4o*,o3, limits rpm=60 -> tpm=5\n");
+    expect(stdout).toMatch(
+      /\tid \w+, name alice, limits rpm=60, labels env=prod, requires tag:session,user, created_at [^\t]+\n/,
+    );
+  });
+
+  it("continues after a page with its cursor", async () => {
     using farebox = harness();
     for (const name of ["a", "b", "c"]) await farebox.run("keys", "create", name);
     const first = await farebox.json<AuditJson>("audit", "--limit", "2");

@@ -25,7 +25,7 @@ afterEach(() => h[Symbol.dispose]());
 
 const dayMs = 86_400_000;
 
-/** Three charges: of 500 days ago, 100 days ago, and now. */
+/** Adds three charges: from 500 days ago, 100 days ago, and now. */
 async function fill(): Promise<void> {
   await using store = await h.open();
   for (const [index, days] of [500, 100, 0].entries()) {
@@ -42,7 +42,7 @@ function tamper(file: string, sql: string): void {
   db.close();
 }
 
-/** Spoils one page of a file, as a failing disk would. */
+/** Overwrites one page of a file, as a failing disk would. */
 function overwriteIndex(file: string): void {
   const db = new Database(file);
   const page = db.prepare("select rootpage from sqlite_schema where name = 'charges_by_time'").pluck().get() as number;
@@ -53,7 +53,7 @@ function overwriteIndex(file: string): void {
   closeSync(fd);
 }
 
-it("backs up, and restores what was backed up", async () => {
+it("db backup makes a verified copy, which db restore puts back", async () => {
   await fill();
   const file = join(h.folder, "copy.db");
   expect(await h.run("db", "backup", file)).toEqual({
@@ -68,14 +68,14 @@ it("backs up, and restores what was backed up", async () => {
   expect(restored).toEqual({
     code: 0,
     stderr: "",
-    stdout: `restored ${file} to ${h.database}: 3 charges verified, no difference\nthe ledger before it: ${replaced}\n`,
+    stdout: `restored ${file} to ${h.database}: 3 charges verified, no difference\nthe previous ledger is kept at ${replaced}\n`,
   });
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
-  // A second one at the same time keeps both.
+  // A second restore in the same second keeps both previous ledgers.
   expect(await h.json("db", "restore", file)).toMatchObject({ replaced: `${replaced}.1` });
 });
 
-it("restores where there is no ledger, and over one that is damaged, which is kept", async () => {
+it("db restore works without a ledger and over a damaged one, which it keeps", async () => {
   await fill();
   const file = join(h.folder, "copy.db");
   await h.json("db", "backup", file);
@@ -90,7 +90,7 @@ it("restores where there is no ledger, and over one that is damaged, which is ke
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
 });
 
-it.runIf(process.getuid?.() === 0)("what root restores belongs to whom the ledger belonged", async () => {
+it.runIf(process.getuid?.() === 0)("db restore as root keeps the owner of the ledger", async () => {
   await fill();
   const file = join(h.folder, "copy.db");
   await h.json("db", "backup", file);
@@ -99,7 +99,7 @@ it.runIf(process.getuid?.() === 0)("what root restores belongs to whom the ledge
   expect(statSync(h.database)).toMatchObject({ uid: 1234, gid: 1234 });
 });
 
-it("restores nothing that is damaged, does not agree with itself, or is no ledger", async () => {
+it("db restore refuses a file that is damaged, inconsistent or not a ledger", async () => {
   await fill();
   const copy = (name: string) => {
     const file = join(h.folder, name);
@@ -118,17 +118,17 @@ it("restores nothing that is damaged, does not agree with itself, or is no ledge
   const before = readdirSync(h.folder).sort();
 
   const tries: [string, number, RegExp][] = [
-    [unsound, 1, /unsound\.db is inconsistent \(\d+ differences; [^\n]+\); the ledger stays as it is\n$/],
+    [unsound, 1, /unsound\.db is inconsistent \(\d+ differences; [^\n]+\); the ledger is unchanged\n$/],
     [newer, 2, /newer\.db was written by a newer farebox; restore it with that version or a later one\n$/],
     [foreign, 2, /foreign\.db cannot be restored: not a Farebox database\n$/],
-    [damaged, 1, /damaged\.db is damaged: [^\n]+; the ledger stays as it is\n$/],
+    [damaged, 1, /damaged\.db is damaged: [^\n]+; the ledger is unchanged\n$/],
     [join(h.folder, "none.db"), 2, /there is no ledger in \S+none\.db\n$/],
     [h.database, 2, /is the ledger itself; name a backup of it\n$/],
   ];
   for (const [file, code, stderr] of tries) {
     expect(await h.run("db", "restore", file)).toEqual({ code, stdout: "", stderr: expect.stringMatching(stderr) });
   }
-  // What SQLite lays beside a file while it is read does not count.
+  // Ignores the files that SQLite creates next to a file while it is read.
   expect(
     readdirSync(h.folder)
       .filter((name) => !/-(shm|wal)$/.test(name))
@@ -137,32 +137,32 @@ it("restores nothing that is damaged, does not agree with itself, or is no ledge
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
 });
 
-it("says where a backup cannot be written", async () => {
+it("db backup reports why a file cannot be written", async () => {
   await fill();
   mkdirSync(join(h.folder, "folder"));
   const tries: [string, RegExp][] = [
     [h.database, /is the ledger itself; give the backup another name\n$/],
-    [join(h.folder, "folder"), /is not a file; name one for the backup\n$/],
+    [join(h.folder, "folder"), /is not a regular file; name another file for the backup\n$/],
     [join(h.folder, "no/such.db"), /there is no folder \S+no for the backup\n$/],
   ];
   for (const [file, stderr] of tries)
     expect(await h.run("db", "backup", file)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(stderr) });
 });
 
-it("backs up a ledger that does not agree with itself all the same, and says so", async () => {
+it("db backup copies an inconsistent ledger, reports it and ends with 1", async () => {
   await fill();
   tamper(h.database, "update charges set cost = cost + 1 where id = 'r0'");
   const ran = await h.run("db", "backup", join(h.folder, "copy.db"));
   expect(ran).toMatchObject({
     code: 1,
     stdout: expect.stringMatching(
-      /3 charges verified, \d+ differences that the ledger has too \(farebox verify shows them\)\n$/,
+      /3 charges verified, \d+ differences that the ledger also has \(farebox verify shows them\)\n$/,
     ),
   });
   expect(existsSync(join(h.folder, "copy.db"))).toBe(true);
 });
 
-it("prunes what is older, and counts it before when asked to", async () => {
+it("db prune deletes older charges but keeps every sum, and --dry-run only counts them", async () => {
   await fill();
   const total = () => h.json<{ total: object }>("report", "--since", "600d");
   const before = (await total()).total;
@@ -177,7 +177,7 @@ it("prunes what is older, and counts it before when asked to", async () => {
   expect(await h.run("db", "prune", "--older-than", "400d")).toEqual({
     code: 0,
     stderr: "",
-    stdout: "pruned 1 charges from before 2025-10-16T00:00:00.000Z into sums by day\n",
+    stdout: "pruned 1 charges from before 2025-10-16T00:00:00.000Z into daily sums\n",
   });
   expect(
     (await h.json<{ charges: { request_id: string }[] }>("charges")).charges.map(({ request_id }) => request_id),
@@ -190,11 +190,11 @@ it.each([
   [[], /required option '--older-than <age>' not specified/],
   [["--older-than", "10d"], /at least 36d/],
   [["--older-than", "soon"], /must be a duration/],
-])("prune %j is wrong usage", async (args, stderr) => {
+])("db prune %j is refused", async (args, stderr) => {
   expect(await h.run("db", "prune", ...args)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(stderr) });
 });
 
-it("shows how far it is on a terminal only", async () => {
+it("db backup shows its progress on a terminal", async () => {
   await fill();
   h.isTTY = true;
   const { stderr } = await h.run("db", "backup", join(h.folder, "copy.db"));

@@ -17,7 +17,7 @@ const pinned = (version: PriceVersion): PinnedPrice => ({
   version,
 });
 
-/** At twice the rates of model-a, with a fee for each search. */
+/** A price with twice the rates of model-a and a fee for each search. */
 const served = pinned({
   ...price,
   model: "model-b",
@@ -29,7 +29,7 @@ const searched: Billing = { serviceTier: "priority", calls: { web_search_call: 3
 
 let farebox: Harness;
 
-/** One charge without a doubt, one of a model that was not asked for, and one whose answer was cut. */
+/** Posts a charge without doubts, one served by another model, and one whose answer was cut. */
 beforeEach(async () => {
   farebox = harness();
   await using store = await farebox.open();
@@ -70,7 +70,7 @@ const cutCost = "0.0081";
 const inDoubt = "0.0441";
 
 describe("a charge with doubts", () => {
-  it("is listed with them, and one without has none", async () => {
+  it("is listed with its doubts and its amount in doubt", async () => {
     const { charges } = await farebox.json<{ charges: Record<string, unknown>[] }>("charges");
     const shown = Object.fromEntries(charges.map((charge) => [charge["request_id"], charge]));
     expect(shown["plain"]).toMatchObject({
@@ -97,7 +97,7 @@ describe("a charge with doubts", () => {
     });
   });
 
-  it("is itemised by the price that decided, and says in words why it may differ", async () => {
+  it("is itemized by the price of the model that answered, with phrases for why the bill may differ", async () => {
     const details = await farebox.json<Record<string, unknown>>("charges", "show", "served");
     expect(details).toMatchObject({
       items: [
@@ -115,7 +115,7 @@ describe("a charge with doubts", () => {
       price: { model: "model-a", source: "test" },
       served_price: { model: "model-b", source: "the list of model-b" },
       known:
-        "The gateway reported these tokens. The bill may differ: another model answered than was asked for; a hosted tool was used whose fee is not known.",
+        "The gateway reported these tokens. The bill may differ: a model other than the requested one answered; the fee of a hosted tool that was used is unknown.",
     });
     expect(await farebox.json("charges", "show", "plain")).toMatchObject({
       served_price: null,
@@ -136,7 +136,7 @@ describe("a charge with doubts", () => {
     expect(stdout).not.toContain("[object");
   });
 
-  it("is the amount in doubt of a report, which is omitted where there is none", async () => {
+  it("adds to the amount in doubt of a report, which is omitted if it is zero", async () => {
     expect(await farebox.json("report")).toMatchObject({
       rows: [{ cost_in_doubt_usd: inDoubt }],
       total: { cost_usd: "0.0451", cost_in_doubt_usd: inDoubt },
@@ -145,12 +145,12 @@ describe("a charge with doubts", () => {
     expect(records).toMatchObject([{ cost_usd: "0.0451", cost_in_doubt_usd: inDoubt }]);
     const table = await farebox.run("report");
     expect(table.stdout.split("\n")[0]).toMatch(/\tcost\tin doubt\tlist cost\t/);
-    expect(table.stderr).toContain(`of it in doubt: USD ${inDoubt}, `);
+    expect(table.stderr).toContain(`of which in doubt: USD ${inDoubt}, `);
     const before = await farebox.run("report", "--until", "2026-11-20");
     expect(before.stdout + before.stderr).not.toContain("in doubt");
   });
 
-  it("has them in every export", async () => {
+  it("has its doubts in every export", async () => {
     const { records } = csvRecords((await farebox.run("export")).stdout);
     expect(
       records.map((row) => [
@@ -175,7 +175,7 @@ describe("a charge with doubts", () => {
   });
 });
 
-it("reconcile is the less certain by what is in doubt, also from samples of earlier versions, which had no doubts", async () => {
+it("reconcile adds the amount in doubt to its uncertainty, even with samples from before doubts existed", async () => {
   using empty = harness();
   {
     await using store = await empty.open();
@@ -213,11 +213,11 @@ it("reconcile is the less certain by what is in doubt, also from samples of earl
     uncertainty: { items: [{ kind: "in_doubt", below_usd: "1.00", above_usd: "1.00" }, { kind: "rounding" }] },
   });
   const { stdout } = await empty.run("reconcile", "--no-sample");
-  expect(stdout).toContain("of it in doubt\tUSD 1.00\n");
+  expect(stdout).toContain("in doubt\tUSD 1.00\n");
   expect(stdout).toContain("in doubt: charges that the gateway may bill differently\t1.00\t1.00\n");
 });
 
-it("each doubt has one phrase of its own, which reads on from a colon", () => {
+it("each doubt has its own phrase, which can follow a colon", () => {
   const phrases = doubts.map((doubt) => doubtPhrases[doubt]);
   expect(new Set(phrases).size).toBe(doubts.length);
   for (const phrase of phrases) expect(phrase).toMatch(/^[a-z][^.;:]+[^.;:]$/);

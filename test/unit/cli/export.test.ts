@@ -77,6 +77,8 @@ describe("export", () => {
       "duration_ms",
       "first_token_ms",
       "tags",
+      "user",
+      "labels",
       "correction_of",
       "correction_by",
       "correction_at",
@@ -115,10 +117,12 @@ describe("export", () => {
       correction_at: "2026-11-20T11:00:00.009Z",
       correction_why: "'=late",
       tags: '{"project":"apollo"}',
+      user: "u_1",
+      labels: '{"env":"prod"}',
     });
   });
 
-  it("writes the charges of a span as JSON lines, as the list of charges has them", async () => {
+  it("writes the charges of a span as JSON lines, equal to the list of charges", async () => {
     const { stdout } = await farebox.run("export", "--format", "jsonl", "--since", "2026-11-20");
     const lines = stdout
       .trimEnd()
@@ -128,7 +132,7 @@ describe("export", () => {
     expect(lines).toEqual(charges.toReversed());
   });
 
-  it("writes FOCUS rows, and says what they cannot have", async () => {
+  it("writes FOCUS rows, and reports the requests that it leaves out", async () => {
     await using store = await farebox.open();
     await store.ledger.post(
       "r3",
@@ -159,7 +163,7 @@ describe("export", () => {
     );
     expect(ran).toMatchObject({
       code: 0,
-      stderr: "1 request without a price left out: FOCUS rows have a cost, and theirs is not known\n",
+      stderr: "left out 1 request without a price: a FOCUS row needs a cost\n",
     });
     const { records } = csvRecords(ran.stdout);
     expect(records.map((row) => [row["SkuMeter"], row["BilledCost"], row["ListCost"]])).toEqual([
@@ -168,7 +172,7 @@ describe("export", () => {
       ["Output Tokens", "0.002", "0.004"],
       ["Correction", "0.25", "0.00"],
     ]);
-    // The maker of a model is in the price files.
+    // The publisher of a model comes from the price files.
     expect(records[1]).toMatchObject({
       ProviderName: "Acme",
       ServiceProviderName: "Acme",
@@ -180,13 +184,13 @@ describe("export", () => {
   });
 
   it.each([
-    [["--since", "1h", "--until", "2h"], "--until must not be before --since"],
+    [["--since", "1h", "--until", "2h"], '--until must not be before --since: "2h" is before "1h"'],
     [["--since", "2026-02-30"], "--since must be a span"],
     [["--until", "soon"], "--until must be a span"],
     [["--format", "xml"], "Allowed choices are csv, jsonl, focus"],
     [["--focus-version", "1.1"], "Allowed choices are 1.2, 1.3"],
     [["--provider", " "], "It must not be empty"],
-    [["--database", "/nowhere/ledger.db"], "there is no ledger at /nowhere/ledger.db yet"],
+    [["--database", "/nowhere/ledger.db"], "there is no ledger at /nowhere/ledger.db;"],
   ])("refuses %j", async (args, reason) => {
     expect(await farebox.run("export", ...args)).toMatchObject({
       code: 2,
@@ -195,7 +199,7 @@ describe("export", () => {
     });
   });
 
-  it("has the header alone for a span with nothing in it", async () => {
+  it("writes only the header for an empty span", async () => {
     const lines = async (format: string) =>
       (await farebox.run("export", "--format", format, "--until", "2026-01-01")).stdout.split("\r\n");
     expect(await lines("csv")).toHaveLength(2);
@@ -205,7 +209,7 @@ describe("export", () => {
 });
 
 describe("the file of an export", () => {
-  it("is its owner's, and replaced only when asked", async () => {
+  it("is readable only by its owner, and replaced only with --force", async () => {
     const out = join(farebox.folder, "out.csv");
     expect(await farebox.run("export", "--out", out)).toEqual({ code: 0, stdout: "", stderr: "" });
     expect(statSync(out).mode & 0o777).toBe(0o600);
@@ -218,14 +222,14 @@ describe("the file of an export", () => {
     expect(readFileSync(out, "utf8").split("\r\n")).toHaveLength(2);
   });
 
-  it("is never the ledger, a folder, or in a folder that is not there", async () => {
+  it("must not be the ledger, a folder, or in a missing folder", async () => {
     const refused = async (out: string) => (await farebox.run("export", "--force", "--out", out)).stderr;
     expect(await refused(farebox.database)).toContain("is the ledger itself");
-    expect(await refused(farebox.folder)).toContain("is not a file");
+    expect(await refused(farebox.folder)).toContain("is not a regular file");
     expect(await refused(join(farebox.folder, "no", "where"))).toContain("there is no folder");
   });
 
-  it("is not there when the export fails in the middle, and the one before it stays", async () => {
+  it("is not replaced if the export fails midway, and leaves no partial file", async () => {
     const out = join(farebox.folder, "out.csv");
     writeFileSync(out, "before");
     async function* failing() {

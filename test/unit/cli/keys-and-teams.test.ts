@@ -26,20 +26,20 @@ describe("wrong arguments", () => {
     [["teams", "update", "a", "--output-cap", "100000001"], cap],
     [["keys", "create", "a", "--team", "Research Team"], "farebox: team must be 1 to 63 of a-z"],
     [["keys", "create", "a", "--models", "gpt 4"], "farebox: models must be model names or patterns such as gpt-4o*"],
-    [["keys", "update", "a"], "farebox: nothing to change was given"],
+    [["keys", "update", "a"], "farebox: no change was given; name at least one setting"],
     [["keys", "update", "a", "--rpm", "many"], limit],
     [["keys", "update", "a", "--expires", "soon"], "It must be a duration such as 12h or 30d"],
     [
       ["keys", "rotate", "a", "--overlap", "1y"],
-      "It must be a duration such as 12h or 7d, at most 90d, or 0 for none.",
+      "It must be a duration such as 12h or 7d, at most 90d, or 0 for no overlap.",
     ],
     [["keys", "rotate", "a", "--overlap", "91d"], "at most 90d"],
     [["keys", "rotate", "a", "--overlap", "-1h"], "at most 90d"],
     [["teams", "create", "Research"], "farebox: name must be 1 to 63 of a-z"],
     [["teams", "create", "a", "--tpm", "0"], limit],
-    [["teams", "update", "a"], "farebox: nothing to change was given"],
+    [["teams", "update", "a"], "farebox: no change was given; name at least one setting"],
     [["teams", "update", "a", "--models", ","], "farebox: models must be model names"],
-  ])("%j is refused, and makes no ledger", async (argv, message) => {
+  ])("in %j are refused and create no ledger", async (argv, message) => {
     const { code, stdout, stderr } = await farebox.run(...argv);
     expect(stderr).toContain(message);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
@@ -52,14 +52,14 @@ describe("wrong arguments", () => {
     [["keys", "rotate", "sk-fb-abc-secret"], "give the key's name or id, not the key itself"],
     [["teams", "show", "nowhere"], 'there is no team "nowhere"'],
     [["teams", "update", "nowhere", "--rpm", "5"], 'there is no team "nowhere"'],
-    [["teams", "delete", "nowhere"], 'there is no team "nowhere"'],
+    [["teams", "remove", "nowhere"], 'there is no team "nowhere"'],
     [["keys", "revoke", "alicia"], 'there is no key "alicia"; did you mean "alice"?'],
     [["charges", "--key", "Alicia"], 'there is no key "Alicia"; did you mean "alice"?'],
     [["watch", "--key", "alicia"], 'there is no key "alicia"; did you mean "alice"?'],
     [["budgets", "set", "key:alicia", "5", "--per", "1d"], 'there is no key "alicia"; did you mean "alice"?'],
     [["teams", "show", "rad"], 'there is no team "rad"; did you mean "red"?'],
-    [["teams", "create", "red"], "there is a team named red already; farebox teams update changes it"],
-  ])("%j: %s", async (argv, message) => {
+    [["teams", "create", "red"], "there is already a team named red; farebox teams update changes it"],
+  ])("in %j are refused: %s", async (argv, message) => {
     await farebox.run("teams", "create", "red");
     await farebox.run("keys", "create", "alice");
     expect(await farebox.run(...argv)).toEqual({ code: 2, stdout: "", stderr: `farebox: ${message}\n` });
@@ -67,7 +67,7 @@ describe("wrong arguments", () => {
 });
 
 describe("keys", () => {
-  it("are made with limits, and shown and listed with them", async () => {
+  it("are created, shown and listed with limits", async () => {
     const made = await farebox.run(
       "keys",
       "create",
@@ -90,6 +90,7 @@ describe("keys", () => {
       limits,
       team: "red",
       previous_valid_until: null,
+      suspended_at: null,
     });
     expect(await farebox.json("keys", "list")).toMatchObject({ keys: [{ limits }, { limits: none }] });
     expect((await farebox.run("keys", "show", "alice")).stdout).toContain("rpm\t60\ntpm\t1000000000\nparallel\t1\n");
@@ -105,7 +106,19 @@ describe("keys", () => {
     ]);
   });
 
-  it("are changed in what is given alone", async () => {
+  it("are created and updated with a note about a new team, which suggests a similar known one", async () => {
+    await farebox.run("keys", "create", "alice", "--team", "research");
+    const notes = "note: team researcher is new; it has no limits; did you mean research?\n";
+    expect((await farebox.run("keys", "update", "alice", "--team", "researcher")).stderr).toBe(notes);
+    expect((await farebox.run("keys", "create", "bob", "--team", "support")).stderr).toBe(
+      "note: team support is new; it has no limits\n",
+    );
+    expect((await farebox.run("keys", "update", "bob", "--team", "research")).stderr).toBe("");
+    const missing = await farebox.run("keys", "update", "carol", "--team", "researchers");
+    expect(missing).toMatchObject({ code: 2, stderr: 'farebox: there is no key "carol"\n' });
+  });
+
+  it("keep every setting that an update does not name", async () => {
     await farebox.run(
       "keys",
       "create",
@@ -154,10 +167,10 @@ describe("keys", () => {
     });
   });
 
-  it("stay as they are once revoked", async () => {
+  it("cannot be updated or rotated once revoked", async () => {
     await farebox.run("keys", "create", "alice");
     await farebox.run("keys", "revoke", "alice");
-    const message = "farebox: alice was revoked at 2026-11-20T12:00:00.000Z permanently; create a new key\n";
+    const message = "farebox: alice was revoked permanently at 2026-11-20T12:00:00.000Z; create a new key\n";
     expect(await farebox.run("keys", "update", "alice", "--rpm", "5")).toEqual({
       code: 2,
       stdout: "",
@@ -166,7 +179,7 @@ describe("keys", () => {
     expect(await farebox.run("keys", "rotate", "alice")).toEqual({ code: 2, stdout: "", stderr: message });
   });
 
-  it("get a new secret, with a day of overlap by default", async () => {
+  it("are rotated with an overlap of a day by default", async () => {
     const { id, key } = await farebox.json<{ id: string; key: string }>("keys", "create", "alice");
     const rotated = await farebox.json<{ key: string }>("keys", "rotate", "alice");
     expect(rotated).toEqual({
@@ -194,7 +207,7 @@ describe("keys", () => {
     expect(await farebox.json("keys", "show", "alice")).toMatchObject({ previous_valid_until: null });
   });
 
-  it("that have expired are not rotated: the new secret would open nothing", async () => {
+  it("are not rotated once expired, because the new secret would not be valid", async () => {
     await farebox.run("keys", "create", "alice", "--expires", "1h");
     farebox.clock.advance(3_600_000);
     const refused = await farebox.run("keys", "rotate", "alice");
@@ -206,7 +219,7 @@ describe("keys", () => {
 });
 
 describe("teams", () => {
-  it("are made, changed, shown and deleted", async () => {
+  it("are created, changed, shown and removed", async () => {
     expect(await farebox.run("teams", "create", "red", "--rpm", "600")).toEqual({
       code: 0,
       stdout: "created red\n",
@@ -231,17 +244,17 @@ describe("teams", () => {
     expect((await farebox.run("teams", "list")).stdout).toBe(
       "name\tmodels\trpm\ttpm\tparallel\toutput cap\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t700\t1\t2026-11-20T12:00:00.000Z\n",
     );
-    expect(await farebox.run("teams", "delete", "red")).toEqual({
+    expect(await farebox.run("teams", "remove", "red")).toEqual({
       code: 2,
       stdout: "",
       stderr:
-        "farebox: team red is still named by key alice and budget each-key:red; move, revoke or remove them first\n",
+        "farebox: team red is still used by key alice and budget each-key:red; move, revoke or remove them first\n",
     });
     await farebox.run("keys", "revoke", "alice");
     await farebox.run("budgets", "remove", "each-key:red", "--per", "1d");
-    expect(await farebox.run("teams", "delete", "red")).toEqual({ code: 0, stdout: "deleted red\n", stderr: "" });
+    expect(await farebox.run("teams", "remove", "red")).toEqual({ code: 0, stdout: "removed red\n", stderr: "" });
     expect(await farebox.json("teams", "list")).toEqual({ teams: [] });
-    // The key is gone with its team's name on it: what it spent stays the team's.
+    // The revoked key keeps its team, so that its spending still belongs to the team.
     expect(await farebox.json("keys", "show", "alice")).toMatchObject({ team: "red", state: "revoked" });
   });
 });

@@ -10,7 +10,7 @@ import { spend } from "../../support/cli-traffic.ts";
 const noon = Date.parse("2026-11-20T12:00:00Z");
 const dayMs = 86_400_000;
 
-/** A folder of one file that prices model-a. */
+/** Creates a folder with one file that prices model-a. */
 function folderOf(farebox: Harness, name: string, input: string, output: string): string {
   const folder = join(farebox.folder, name);
   mkdirSync(folder);
@@ -34,7 +34,7 @@ const changed = ({ changes }: Diff) =>
   changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
 
 describe("prices diff", () => {
-  it("says what changes, and what the last 30 days would have cost under each", async () => {
+  it("lists the changes, and the cost of the last 30 days under each set of prices", async () => {
     using farebox = harness();
     await fill(farebox);
     const [one, two] = [folderOf(farebox, "one", "2", "8"), folderOf(farebox, "two", "3", "8")];
@@ -68,16 +68,16 @@ describe("prices diff", () => {
     });
   });
 
-  it("is printed as two tables; what has no ledger has no second one", async () => {
+  it("prints two tables, or only the first without a ledger", async () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "5");
-    const told = await farebox.run("prices", "diff", "shipped", folder);
-    expect(told).toMatchObject({
+    const withoutLedger = await farebox.run("prices", "diff", "shipped", folder);
+    expect(withoutLedger).toMatchObject({
       code: 0,
-      stderr: expect.stringMatching(/^what the last 30 days would have cost is left out: there is no ledger at /),
+      stderr: expect.stringMatching(/^the cost of the last 30 days is not compared: there is no ledger at /),
     });
-    expect(told.stdout).toContain("model-a\tgateway.output\t4.00\t5.00\t2026-01-01\t-\n");
-    expect(told.stdout).not.toContain("traffic");
+    expect(withoutLedger.stdout).toContain("model-a\tgateway.output\t4.00\t5.00\t2026-01-01\t-\n");
+    expect(withoutLedger.stdout).not.toContain("traffic");
     expect((await farebox.json<Diff>("prices", "diff", "shipped", folder)).traffic).toBeNull();
     await fill(farebox);
     const { stdout, stderr } = await farebox.run("prices", "diff", "shipped", folder);
@@ -87,10 +87,12 @@ describe("prices diff", () => {
       "all models\t3\t0.00605\t0.00605\t0.00705\t0.001",
       "",
     ]);
-    expect(stderr).toContain("not recomputed under B, USD 0.00005 of 1 requests: whose model these prices do not name");
+    expect(stderr).toContain(
+      "not recomputed under B: USD 0.00005 of 1 requests (these prices do not include their model)",
+    );
   });
 
-  it("with one name compares it with the prices in force, those of FAREBOX_PRICING among them", async () => {
+  it("compares one folder with the prices in force, including FAREBOX_PRICING", async () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "5");
     expect(changed(await farebox.json<Diff>("prices", "diff", folder))).toEqual([["gateway.output", "4.00", "5.00"]]);
@@ -101,7 +103,7 @@ describe("prices diff", () => {
     ]);
   });
 
-  it("refuses folders with faults, each fault once", async () => {
+  it("refuses folders with faults, and lists each fault once", async () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "-5");
     expect(await farebox.run("prices", "diff", folder, folder)).toMatchObject({

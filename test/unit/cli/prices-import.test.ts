@@ -20,11 +20,11 @@ beforeEach(() => {
 afterEach(() => farebox[Symbol.dispose]());
 
 const run = (...argv: string[]) => farebox.run("prices", "import", ...argv);
-const told = "changed: model-a from 2026-11-20: input 2.00 → 2.50\n1 models proposed, 0 unchanged, 0 left out\n";
+const summary = "changed: model-a from 2026-11-20: input 2.00 → 2.50\n1 models proposed, 0 unchanged, 0 left out\n";
 
-it("prints only a price file to stdout where no folder is named, and says on stderr what changes", async () => {
+it("prices import prints the price file to stdout and the changes to stderr if no folder is named", async () => {
   const ran = await run(file);
-  expect(ran).toMatchObject({ code: 0, stderr: told });
+  expect(ran).toMatchObject({ code: 0, stderr: summary });
   expect((await run(file, "--into", pricing, "--print")).stdout).toBe(ran.stdout);
   expect(existsSync(pricing)).toBe(false);
   expect((await run(file, "--into", pricing, "--yes")).code).toBe(0);
@@ -42,27 +42,31 @@ it("prints only a price file to stdout where no folder is named, and says on std
   ]);
 });
 
-it("writes after a yes alone; without a terminal it says what to give", async () => {
+it("prices import writes only after confirmation, and names --yes when there is no terminal", async () => {
   const questions: string[] = [];
   const path = join(pricing, "imported-genai-prices-2026-11-20.yaml");
   expect(await run(file, "--into", pricing)).toEqual({
     code: 2,
     stdout: "",
-    stderr: `${told}farebox: nothing was written to ${pricing}: give --yes to write without being asked, or --print to print the file\n`,
+    stderr: `${summary}farebox: nothing was written to ${pricing}: add --yes to write without confirmation, or --print to print the file\n`,
   });
   farebox.answer = (question) => questions.push(question) > 1;
-  expect(await run(file, "--into", pricing)).toEqual({ code: 0, stdout: "", stderr: `${told}nothing was written\n` });
+  expect(await run(file, "--into", pricing)).toEqual({
+    code: 0,
+    stdout: "",
+    stderr: `${summary}nothing was written\n`,
+  });
   expect(existsSync(pricing)).toBe(false);
   expect(await run(file, "--into", pricing)).toEqual({
     code: 0,
     stdout: "",
-    stderr: `${told}wrote ${path}: review it; farebox prices check ${pricing} checks it\n`,
+    stderr: `${summary}wrote ${path}; review it, then run farebox prices check ${pricing}\n`,
   });
   expect(questions).toEqual([`Write ${path}?`, `Write ${path}?`]);
   expect(existsSync(path)).toBe(true);
 });
 
-it("writes into the folder of the settings where none is named", async () => {
+it("prices import writes into the folder of FAREBOX_PRICING if none is named", async () => {
   farebox.env["FAREBOX_PRICING"] = pricing;
   await run(file, "--into", pricing, "--yes");
   writeFileSync(file, table.replace("2.5", "2.25"));
@@ -71,7 +75,7 @@ it("writes into the folder of the settings where none is named", async () => {
   expect(shown.entries).toMatchObject([{ from: "2026-01-01" }, { from: "2026-11-20" }, { from: "2026-12-01" }]);
 });
 
-it("adds entries to the file that states the model, and leaves the rest of it as it is", async () => {
+it("prices import adds entries to the file that states the model, without changing the rest", async () => {
   await run(file, "--into", pricing, "--yes");
   const path = join(pricing, "imported-genai-prices-2026-11-20.yaml");
   const before = readFileSync(path, "utf8");
@@ -91,7 +95,7 @@ it("adds entries to the file that states the model, and leaves the rest of it as
   expect(await farebox.run("prices", "check", pricing)).toMatchObject({ code: 0 });
 });
 
-it("names another new file where that of the day is there, and overwrites none", async () => {
+it("prices import never overwrites a file, but chooses another name", async () => {
   mkdirSync(pricing);
   writeFileSync(join(pricing, "groups.yaml"), 'groups: { half: { fraction: "0.5" } }\n');
   for (const model of ["model-b", "model-c"]) {
@@ -105,7 +109,7 @@ it("names another new file where that of the day is there, and overwrites none",
   ]);
 });
 
-it("takes several tables, names their formats, and takes what they agree on", async () => {
+it("prices import proposes the prices on which several tables agree, and names the tables", async () => {
   const other = join(farebox.folder, "model_prices.json");
   writeFileSync(other, litellm("2.5e-06", "9e-06"));
   const differing = await run(file, other);
@@ -117,7 +121,7 @@ it("takes several tables, names their formats, and takes what they agree on", as
 
   writeFileSync(other, litellm("2.5e-06"));
   const agreed = await run(file, other);
-  expect(agreed.stderr).toBe(told);
+  expect(agreed.stderr).toBe(summary);
   expect(agreed.stdout).toContain(
     'source: "price list of genai-prices (data.json) and litellm (model_prices.json), read 2026-11-20"',
   );
@@ -125,7 +129,7 @@ it("takes several tables, names their formats, and takes what they agree on", as
   expect(json).toMatchObject({ name: "imported-genai-prices-litellm-2026-11-20.yaml", differing: [] });
 });
 
-it("answers JSON, and writes with --yes alone", async () => {
+it("prices import prints JSON, and writes only with --yes", async () => {
   const json = await farebox.json(
     "prices",
     "import",
@@ -165,30 +169,30 @@ it.each<[string, string[], number, string]>([
   ["a folder", ["."], 2, ". cannot be read (EISDIR)"],
   ["a bad day", ["data.json", "--from-date", "2026-02-30"], 2, "It must be a day such as 2026-11-20."],
   ["no names", ["data.json", "--models", ","], 2, "It must be names separated by commas."],
-  ["another table", ["data.json", "--from", "other"], 2, "Allowed choices are genai-prices, litellm."],
+  ["an unknown table format", ["data.json", "--from", "other"], 2, "Allowed choices are genai-prices, litellm."],
   ["no source", [], 2, "missing required argument 'sources'"],
   [
     "plain http",
     ["http://prices.example/data.json"],
     1,
-    "http://prices.example/data.json must begin with https://; plain http only to this machine",
+    "http://prices.example/data.json must begin with https://; plain http is allowed only for this machine",
   ],
   ["another protocol", ["ftp://prices.example/data.json"], 1, "must begin with https://"],
   [
     "an address with a password",
     ["https://me:secret@prices.example/data.json"],
     1,
-    "https://prices.example/data.json must not hold a user name or password",
+    "https://prices.example/data.json must not contain a user name or password",
   ],
-  ["what is no address", ["https://"], 2, "https:// is no address that can be read"],
-])("refuses %s", async (_, argv, code, message) => {
+  ["an invalid address", ["https://"], 2, '"https://" is not a valid address'],
+])("prices import refuses %s", async (_, argv, code, message) => {
   const ran = await run(...argv.map((word) => (word === "data.json" ? file : word)));
   expect(ran).toMatchObject({ code, stdout: "", stderr: expect.stringContaining(message) });
   expect(ran.stderr).not.toContain("secret");
   expect(existsSync(pricing)).toBe(false);
 });
 
-it("refuses a file that is no table with one sentence", async () => {
+it("prices import refuses a file that is not a known table in one sentence", async () => {
   writeFileSync(file, '{"a": 1}');
   expect(await run(file)).toMatchObject({
     code: 1,
@@ -197,6 +201,6 @@ it("refuses a file that is no table with one sentence", async () => {
   });
 });
 
-it("has help with examples", async () => {
+it("prices import has help with examples", async () => {
   expect((await farebox.run("prices", "import", "--help")).stdout).toMatch(/^Example/m);
 });

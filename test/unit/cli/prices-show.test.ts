@@ -74,7 +74,7 @@ function rates(shown: PriceShown, tier = 0) {
 }
 
 describe("prices show", () => {
-  it("says for each class where its rate comes from", async () => {
+  it("shows the origin of each class's rate", async () => {
     const shown = await show("big");
     expect(rates(shown)).toEqual([
       ["input", "input", "4.00", "1.50", "stated", null],
@@ -92,7 +92,7 @@ describe("prices show", () => {
     expect(rates(shown, 1)[1]).toEqual(["cached_input", "input", "8.00", "4.00", "as", "input"]);
   });
 
-  it("says where all of it is stated, and what bounds a request", async () => {
+  it("shows the file and line of each statement, and the bounds of a request", async () => {
     const file = join(farebox.folder, "mine.yaml");
     expect(await show("big")).toMatchObject({
       asked: "big",
@@ -136,11 +136,11 @@ describe("prices show", () => {
     ["2026-02-28T23:59:59Z", "the old list"],
     ["2026-03-01", "the new list"],
     ["1h", "the new list"],
-  ])("shows what was in force at %s, by UTC days", async (at, source) => {
+  ])("shows the price in force at %s, by UTC days", async (at, source) => {
     expect((await show("big", "--at", at)).price?.source ?? null).toBe(source);
   });
 
-  it("shows a price of requests, and none where none is in force", async () => {
+  it("shows a price per request, and reports if no price is in force", async () => {
     expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({
       official_usd: "0.25",
       gateway_usd: "0.125",
@@ -152,7 +152,7 @@ describe("prices show", () => {
     expect((await farebox.run("prices", "show", "pictures")).stdout).toContain("in force\tnone at 2026-11-20");
   });
 
-  it("shows service tiers, fees, and which models may answer for it", async () => {
+  it("shows service tiers, fees, and the models that may answer", async () => {
     const shown = await show("tiered");
     expect(shown).toMatchObject({ served_as: ["big", "other"], bounds: { obeys_max_tool_calls: true } });
     expect(shown.bounds.max_output_field).toEqual({ chat: "max_tokens", responses: "max_output_tokens" });
@@ -197,7 +197,7 @@ describe("prices show", () => {
     expect(stdout).toContain("web_search_call\t0.01\t0.005\t0.5 of 0.01\t16000\n");
   });
 
-  it("reads as sentences", async () => {
+  it("prints the model, its rates and its other prices as text", async () => {
     const { stdout } = await farebox.run("prices", "show", "large-2026-05-05");
     expect(stdout).toContain("model\tbig (asked for as large-2026-05-05)\n");
     expect(stdout).toContain("input\t4.00\t1.50\tstated by the gateway\n");
@@ -205,26 +205,26 @@ describe("prices show", () => {
     expect(stdout).toContain("image_input\t(input) 4.00\t1.50\tcharged as input\n");
     expect(stdout).toContain("the part of the prompt from 200001 tokens\n");
     expect(stdout).toMatch(/^minimum\t100 tokens, USD 0\.005$/m);
-    expect(stdout).toMatch(/^another price: from 2026-01-01 until before 2026-03-01 \(.*mine\.yaml:14\)$/m);
+    expect(stdout).toMatch(/^another price: from 2026-01-01 until 2026-03-01 \(exclusive\) \(.*mine\.yaml:14\)$/m);
   });
 
-  it("finds a model by every kind of name", async () => {
+  it("finds a model by an alias or a revision", async () => {
     expect(await show("large")).toMatchObject({ model: "big", found_by: "alias" });
     expect(await show("big-2026-05-05")).toMatchObject({ model: "big", found_by: "revision" });
   });
 
-  it("answers an unknown model with names that are near, and 1", async () => {
+  it("ends with 1 for an unknown model, and suggests similar names", async () => {
     expect(await farebox.run("prices", "show", "bigg")).toEqual({
       code: 1,
       stdout: "",
-      stderr: 'farebox: no price file names the model "bigg"; did you mean big? farebox prices list shows them all\n',
+      stderr: 'farebox: no price file names the model "bigg"; did you mean big? farebox prices list shows all models\n',
     });
     expect((await farebox.run("prices", "show", "zzzzzzzzzz")).stderr).toBe(
-      'farebox: no price file names the model "zzzzzzzzzz"; farebox prices list shows them all\n',
+      'farebox: no price file names the model "zzzzzzzzzz"; farebox prices list shows all models\n',
     );
   });
 
-  it("shows the ceiling price where there is one, and says so", async () => {
+  it("shows the ceiling price of unknown models, with a note", async () => {
     writeFileSync(
       join(farebox.folder, "default.yaml"),
       `default:
@@ -236,12 +236,12 @@ describe("prices show", () => {
     const ran = await farebox.run("prices", "show", "bigg");
     expect(ran).toMatchObject({
       code: 0,
-      stderr: "no price file names bigg; did you mean big? it is charged at the ceiling price of unknown models\n",
+      stderr: "no price file names bigg, so the ceiling price of unknown models applies; did you mean big?\n",
     });
     expect(await show("bigg")).toMatchObject({ model: "default", found_by: "default", price: { source: "ours" } });
   });
 
-  it("refuses what it cannot read", async () => {
+  it("refuses an invalid time or price file", async () => {
     expect(await farebox.run("prices", "show", "big", "--at", "someday")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("--at must be a span"),

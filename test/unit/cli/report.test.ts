@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { rounded } from "../../../src/cli/amounts.ts";
+import { roundedUsd } from "../../../src/cli/amounts.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
 
@@ -31,7 +31,7 @@ async function models(...options: string[]): Promise<string[]> {
 }
 
 describe("a report", () => {
-  it("begins with what cost most, or as asked", async () => {
+  it("sorts by cost by default, or by the given column", async () => {
     expect(await models()).toEqual(["model-b", "model-a", "model-c"]);
     expect(await models("--sort", "tokens")).toEqual(["model-a", "model-b", "model-c"]);
     expect(await models("--sort", "name")).toEqual(["model-a", "model-b", "model-c"]);
@@ -39,21 +39,21 @@ describe("a report", () => {
     expect((await farebox.run("report", "--sort", "size")).stderr).toContain("cost, saving, requests, tokens, name");
   });
 
-  it("keeps days and hours in their order, unless another is asked for", async () => {
+  it("sorts days by time by default", async () => {
     const days = async (...options: string[]) =>
       (await farebox.json<{ rows: { day: string }[] }>("report", "--by", "day", ...options)).rows.map(({ day }) => day);
     expect(await days()).toEqual(["2026-11-16", "2026-11-19", "2026-11-20"]);
     expect(await days("--sort", "cost")).toEqual(["2026-11-19", "2026-11-20", "2026-11-16"]);
   });
 
-  it("shows so many rows as asked, and the total of all", async () => {
+  it("limits its rows with --top, but totals all of them", async () => {
     expect(await farebox.json<Shown>("report", "--top", "1")).toMatchObject({
       rows: [{ model: "model-b" }],
       total: { requests: 3 },
     });
     const table = await farebox.run("report", "--top", "2");
     expect(table.stdout.trim().split("\n")).toHaveLength(4);
-    expect(table.stderr).toBe("2 of 3 rows; the total includes all\n");
+    expect(table.stderr).toBe("2 of 3 rows; the total includes all rows\n");
     expect((await farebox.run("report", "--top", "1", "--format", "csv")).stdout.trim().split("\r\n")).toHaveLength(2);
     expect((await farebox.run("report", "--top", "0")).stderr).toContain("whole number from 1 to 1000000");
   });
@@ -68,12 +68,12 @@ describe("a report", () => {
     expect((await farebox.json<Shown>("report", "--since", since)).total).toMatchObject({ requests });
   });
 
-  it("of one day, or of the month before, ends where the next begins", async () => {
+  it("has named spans that end where the next one begins", async () => {
     expect(await models("--since", "yesterday", "--until", "today")).toEqual(["model-b"]);
     expect(await models("--since", "last-month", "--until", "month")).toEqual(["model-d"]);
   });
 
-  it("fits a terminal of 80 columns: amounts are rounded, names are cut, and what has no room is left out", async () => {
+  it("fits a terminal of 80 columns by rounding amounts, cutting names and omitting columns", async () => {
     farebox.isTTY = true;
     try {
       const { stdout } = await farebox.run("report", "--since", "month");
@@ -101,6 +101,6 @@ describe("an amount on a terminal", () => {
     ["-3.005", "-3.01"],
     ["1234567.999", "1234568.00"],
   ])("%s is shown as %s", (exact, shown) => {
-    expect(rounded(exact)).toBe(shown);
+    expect(roundedUsd(exact)).toBe(shown);
   });
 });

@@ -1,3 +1,4 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
@@ -9,7 +10,7 @@ beforeEach(async () => {
   h = harness();
   await using store = await h.open();
   const at = h.clock.now();
-  await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5"), at);
+  await store.ledger.setBudget(budget(everyRequest, "1d", "5"), at);
   await store.ledger.hold(holdOf("a", usd("1"), { at }));
   await store.ledger.post("a", posting(100_000, 0), endAt(at));
 });
@@ -21,7 +22,7 @@ function tamper(sql: string): void {
   db.close();
 }
 
-it("repairs sums, prints each change, and is done once", async () => {
+it("verify --repair repairs sums and prints each change, and a second run changes nothing", async () => {
   tamper("update windows set spent = spent + 1; delete from rollup_quarter");
   expect(await h.run("verify")).toMatchObject({
     code: 1,
@@ -31,7 +32,7 @@ it("repairs sums, prints each change, and is done once", async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.split("\n")).toEqual([
     expect.stringMatching(
-      /^repaired rollup rollup_quarter 2026-11-20T12:00:00.000Z\/k-alice\/red\/model-a\/general\/reported: no row -> requests 1, input 100000, cost 100000000000, /,
+      /^repaired rollup rollup_quarter 2026-11-20T12:00:00.000Z\/k-alice\/red\/model-a\/model-a\/general\/reported: no row -> requests 1, input 100000, cost 100000000000, /,
     ),
     expect.stringMatching(
       /^repaired window all\/1d: from \d+ to \d+, spent 100000000001, held 0 -> from \d+ to \d+, spent 100000000000, held 0$/,
@@ -46,7 +47,7 @@ it("repairs sums, prints each change, and is done once", async () => {
   });
 });
 
-it("never repairs a charge", async () => {
+it("verify --repair never changes a charge", async () => {
   tamper("update charges set cost = cost + 1");
   const { code, stdout } = await h.run("verify", "--repair", "--json");
   expect(code).toBe(1);
@@ -58,7 +59,7 @@ it("never repairs a charge", async () => {
   });
 });
 
-it("shows a bar on a terminal only, and never with JSON", async () => {
+it("verify shows a progress bar only on a terminal, and never with --json", async () => {
   expect((await h.run("verify")).stderr).toBe("");
   h.isTTY = true;
   expect((await h.run("verify")).stderr).toMatch(/^\r100% checked \[#{30}\]\r +\r$/);
@@ -66,7 +67,7 @@ it("shows a bar on a terminal only, and never with JSON", async () => {
   expect((await h.run("verify", "--json")).stderr).toBe("");
 });
 
-it("names holds that are pending for long and whether a proxy will settle them, without counting them as differences", async () => {
+it("verify lists old holds and whether a running proxy owns them, not as differences", async () => {
   {
     await using store = await h.open();
     await store.ledger.hold(holdOf("old", usd("1"), { at: h.clock.now() - 3_600_001 }));
@@ -97,12 +98,12 @@ it("names holds that are pending for long and whether a proxy will settle them, 
   expect(await h.run("verify")).toMatchObject({
     code: 0,
     stderr:
-      "note: task is pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its serve is gone; the next one posts it\n" +
-      "note: old is pending since 2026-11-20T10:59:59.999Z and holds USD 1.00: its serve is gone; the next one posts it\n",
+      "note: task has been pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its proxy has ended; the next farebox serve posts the hold\n" +
+      "note: old has been pending since 2026-11-20T10:59:59.999Z and holds USD 1.00: its proxy has ended; the next farebox serve posts the hold\n",
   });
 });
 
-it("repair creates no missing ledger", async () => {
+it("verify --repair creates no ledger", async () => {
   const { code, stdout, stderr } = await h.run("verify", "--repair", "--database", `${h.folder}/none.db`);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^farebox: there is no ledger at [^\n]+\n$/);

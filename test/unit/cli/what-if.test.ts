@@ -60,14 +60,15 @@ describe("report --what-if", () => {
     expect(report.newly_priced).toEqual({ requests: 0, cost_usd: "0.00" });
   });
 
-  it("under the prices that charged differs by nothing", async () => {
+  it("shows no difference under the prices that were charged", async () => {
     const report = await farebox.json<WhatIfReport>("report", "--by", "model", "--what-if", "shipped");
     expect(report.rows.map(({ what_if }) => what_if.difference_usd)).toEqual(["0.00", "0.00"]);
     const { rows } = await farebox.json<{ rows: object[] }>("report", "--by", "model");
-    expect(report.rows.map(({ what_if: _whatIf, ...row }) => row)).toEqual(rows);
+    // Prices do not change refusals, so only a plain report has them.
+    expect(report.rows.map(({ what_if: _whatIf, ...row }) => ({ ...row, refused_requests: 0 }))).toEqual(rows);
   });
 
-  it("is printed as a table that names what was not recomputed, and as CSV", async () => {
+  it("is printed as CSV and as a table with notes about requests that were not recomputed", async () => {
     const { stdout, stderr } = await farebox.run("report", "--what-if", folder);
     expect(stdout.split("\n")).toEqual([
       "model\trequests\tinput tokens\toutput tokens\tcost\twhat-if cost\tdifference",
@@ -77,8 +78,8 @@ describe("report --what-if", () => {
       "",
     ]);
     expect(stderr.split("\n")).toEqual([
-      "not recomputed, USD 0.25 of 1 requests: charged by their hold, which follows from no tokens",
-      "not recomputed, USD 0.00005 of 1 requests: whose model these prices do not name",
+      "not recomputed: USD 0.25 of 1 requests (the whole hold was charged, so their tokens are unknown)",
+      "not recomputed: USD 0.00005 of 1 requests (these prices do not include their model)",
       "",
     ]);
     const csv = (await farebox.run("report", "--what-if", folder, "--format", "csv")).stdout.split("\r\n");
@@ -88,7 +89,7 @@ describe("report --what-if", () => {
     expect(csv[1]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
   });
 
-  it("prices what had no price when it was charged", async () => {
+  it("prices requests that had no price when they were charged", async () => {
     await using store = await farebox.open();
     await store.ledger.hold(holdOf("new", null, { at: noon, model: "new-model" }));
     const posting = {
@@ -104,10 +105,10 @@ describe("report --what-if", () => {
     await store[Symbol.asyncDispose]();
     farebox.clock.advance(60_000);
     const { stderr } = await farebox.run("report", "--what-if", folder);
-    expect(stderr).toContain("priced only there, USD 0.001 of 1 requests: they had no price when they were charged");
+    expect(stderr).toContain("newly priced: USD 0.001 of 1 requests (they had no price when they were charged)");
   });
 
-  it("refuses faulty prices, and a folder that is not there, and prints nothing else", async () => {
+  it("refuses invalid prices or a missing folder, and prints nothing else", async () => {
     writeFileSync(join(folder, "bad.yaml"), "modells: {}");
     expect(await farebox.run("report", "--what-if", folder)).toEqual({
       code: 2,

@@ -22,7 +22,6 @@ function load(request: Partial<Omit<LoadRequest, "readFile">> & { files?: Record
   return loadSettings({
     env: {},
     flags: {},
-    isTimeZone: (name) => ["UTC", "Europe/Berlin"].includes(name),
     uses: "all",
     readFile: filesOf(files),
     ...given,
@@ -41,14 +40,14 @@ function problemsOf(request: Parameters<typeof load>[0]): readonly string[] {
 }
 
 describe("defaults", () => {
-  it("are valid themselves, every one", () => {
+  it("are all valid values of their settings", () => {
     for (const name of settingNames) {
       const { kind, default: text } = settingOf(name);
-      if (text !== null) expect(kind.schema.safeParse(text), name).toMatchObject({ success: true });
+      if (text !== undefined) expect(kind.schema.safeParse(text), name).toMatchObject({ success: true });
     }
   });
 
-  it("are in force where nothing is given", () => {
+  it("apply if nothing is set", () => {
     const { settings, inForce, file } = settingsOf({});
     expect(settings.listen).toMatchObject({
       host: "127.0.0.1",
@@ -76,7 +75,7 @@ describe("precedence", () => {
     expect(from).toMatchObject({ port: "flag", host: "environment", drain: "file", auth: "default" });
   });
 
-  it("takes an empty variable as not given", () => {
+  it("treats an empty variable as not set", () => {
     expect(settingsOf({ files, env: { FAREBOX_PORT: "" } }).settings.listen.port).toBe(1);
   });
 });
@@ -90,13 +89,13 @@ describe("the settings file", () => {
     expect([settings.listen.port, file]).toEqual([5, "other.yaml"]);
   });
 
-  it("must be there when FAREBOX_CONFIG names it", () => {
+  it("must exist if FAREBOX_CONFIG names it", () => {
     expect(problemsOf({ env: { FAREBOX_CONFIG: "other.yaml" } })).toEqual([
-      "FAREBOX_CONFIG names a file that is not there",
+      "FAREBOX_CONFIG names a file that does not exist",
     ]);
   });
 
-  it("keeps amounts as they were written and takes lists", () => {
+  it("keeps amounts exact and accepts lists", () => {
     const text =
       "balance_floor: 5.000000000001\ncors_origins: [https://a.example, http://localhost:3000]\ngateway_insecure: true";
     const { settings } = settingsOf({ files: { "farebox.yaml": text } });
@@ -108,18 +107,18 @@ describe("the settings file", () => {
     ["prot: 5", ["prot in farebox.yaml is not a setting; did you mean port?"]],
     ["zzzzzzzzzzzz: 5", ["zzzzzzzzzzzz in farebox.yaml is not a setting"]],
     ["port: {a: b}", ["port in farebox.yaml must be a single value or a list of values"]],
-    ["port: 70000", ["port in farebox.yaml must be a whole number from 0 to 65535"]],
-    ["- port", ["farebox.yaml must be a list of settings, one `name: value` a line"]],
+    ["port: 70000", ['port in farebox.yaml must be a whole number from 0 to 65535, not "70000"']],
+    ["- port", ["farebox.yaml must have one setting on each line, written as `name: value`"]],
     ["port: 1\nport: 2", ["farebox.yaml line 2 is not valid YAML (DUPLICATE_KEY)"]],
     ["gateway_api_key: 'sk", ["farebox.yaml line 1 is not valid YAML (MISSING_CHAR)"]],
     ["", []],
     ["port:", []],
-  ])("%j has these problems", (text, expected) => {
+  ])("with the text %j has the problems %j", (text, expected) => {
     expect(problemsOf({ files: { "farebox.yaml": text } })).toEqual(expected);
   });
 });
 
-describe("the webhook of alerts", () => {
+describe("the alert webhook", () => {
   const webhook = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: text } });
 
   it.each([
@@ -138,7 +137,7 @@ describe("the webhook of alerts", () => {
     ["hooks.example/x", "must be an address such as https://hooks.example/farebox"],
     ["http://hooks.example/x", "must begin with https://; plain http only to this machine"],
     ["ftp://127.0.0.1/x", "must begin with https://; plain http only to this machine"],
-    ["https://user:pass@hooks.example/", "must not hold a user name or password"],
+    ["https://user:pass@hooks.example/", "must not contain a user name or password"],
     ["https://hooks.example/#x", "must not have a fragment"],
     ["https://169.254.169.254/", "must not name a link-local, metadata or reserved address"],
     ["https://0xa9fea9fe/", "must not name a link-local, metadata or reserved address"],
@@ -147,7 +146,7 @@ describe("the webhook of alerts", () => {
     expect(webhook(text)).toEqual([`FAREBOX_ALERT_WEBHOOK ${problem}`]);
   });
 
-  it("alerts at the guard's floor, unless another one is given", () => {
+  it("is sent the balance alert at FAREBOX_BALANCE_FLOOR unless FAREBOX_ALERT_BALANCE is set", () => {
     expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5" } }).settings.alerts.balanceFloor).toBe(usd("5"));
     expect(
       settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5", FAREBOX_ALERT_BALANCE: "20" } }).settings.alerts.balanceFloor,
@@ -159,14 +158,14 @@ describe("the webhook of alerts", () => {
     });
   });
 
-  it("has a secret that is long enough, and not one without it", () => {
+  it("accepts only a valid secret, and none without an address", () => {
     const secret = (text: string) =>
       problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: "https://h.example", FAREBOX_ALERT_SECRET: text } });
     for (const text of ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "sixteen-letters!"]) expect(secret(text)).toEqual([]);
     for (const text of ["fifteen-letters", "whsec_short", "whsec_????????????????????????", "with a space in it"])
       expect(secret(text)).toHaveLength(1);
     expect(problemsOf({ env: { FAREBOX_ALERT_SECRET: "sixteen-letters!" } })).toEqual([
-      "FAREBOX_ALERT_SECRET signs nothing without FAREBOX_ALERT_WEBHOOK: set that too, or remove it",
+      "FAREBOX_ALERT_SECRET has no effect without FAREBOX_ALERT_WEBHOOK: set both, or neither",
     ]);
   });
 });
@@ -187,7 +186,7 @@ describe("secrets", () => {
     ]);
   });
 
-  it("hide themselves wherever they could be printed", () => {
+  it("do not appear in printed settings", () => {
     const { settings, inForce } = settingsOf({ env: serving });
     for (const text of [
       JSON.stringify(settings),
@@ -200,12 +199,12 @@ describe("secrets", () => {
     expect(inForce.find(({ name }) => name === "gateway_api_key")?.value).toBe("<hidden>");
   });
 
-  it("are left unread by a command that does not use them", () => {
+  it("are not read by a command that does not use them", () => {
     const env = { FAREBOX_GATEWAY_API_KEY_FILE: "not/readable", FAREBOX_PORT: "x" };
     expect(load({ env, uses: ["database"] }).ok).toBe(true);
   });
 
-  it("never show in a problem, nor does the value of an unknown variable", () => {
+  it("do not appear in a problem, nor does the value of an unknown variable", () => {
     const hidden = fc.stringMatching(/^[a-z]{12,20}$/).map((word) => `QQ${word}`);
     fc.assert(
       fc.property(hidden, (text) => {
@@ -227,7 +226,7 @@ describe("secrets", () => {
 describe("the address of a PostgreSQL database", () => {
   const url = "postgres://farebox:p%40ss@db.example:6432/books?sslrootcert=ca.pem";
 
-  it("is shown without its password wherever it is shown", () => {
+  it("is printed without its password", () => {
     const { settings, inForce } = settingsOf({ env: { FAREBOX_DATABASE: url } });
     expect(inForce.find(({ name }) => name === "database")?.value).toBe("postgres://farebox@db.example:6432/books");
     expect(shownDatabase(settings.database)).toBe("postgres://farebox@db.example:6432/books");
@@ -235,9 +234,9 @@ describe("the address of a PostgreSQL database", () => {
       expect(text).not.toMatch(/p(@|%40)ss/);
   });
 
-  it("with a password is not taken from a flag, which other users see", () => {
+  it("must not contain a password in a flag, which other users can see", () => {
     expect(problemsOf({ flags: { database: url } })).toEqual([
-      "--database must not hold a password, which other users of this machine could see: put it in FAREBOX_DATABASE or FAREBOX_DATABASE_FILE",
+      "--database must not contain a password, which other users of this machine could see: put it in FAREBOX_DATABASE or FAREBOX_DATABASE_FILE",
     ]);
     expect(load({ flags: { database: "postgres://farebox@localhost/books" } }).ok).toBe(true);
   });
@@ -256,7 +255,7 @@ describe("the address of a PostgreSQL database", () => {
     ["postgres://u@localhost/b?host=/var/run/postgresql", "none"],
     ["postgres://u@localhost/b?host=db.example", "verified"],
     ["postgres://u@localhost/b?sslmode=verify-full", "verified"],
-  ])("%s: %s", (text, tls) => {
+  ])("in the form %s means the TLS mode %s", (text, tls) => {
     const parsed = parsePostgresUrl(text);
     expect(parsed.ok && parsed.server.tls).toBe(tls);
   });
@@ -286,21 +285,42 @@ describe("problems", () => {
     [{ FAREBOX_DATABASE: "postgres://user:half/password@h/db" }, "FAREBOX_DATABASE must be an address such as"],
     [
       { FAREBOX_DATABASE: "postgres://user@h/db?sslmode=prefer" },
-      "FAREBOX_DATABASE must have one of disable, no-verify, verify-ca, require, verify-full as its sslmode",
+      "FAREBOX_DATABASE must set sslmode to one of disable, no-verify, verify-ca, require, verify-full",
     ],
-    [{ FAREBOX_DATABASE: "postgres://user@h/db?ssl=true" }, "FAREBOX_DATABASE must have no other parameters than"],
+    [{ FAREBOX_DATABASE: "postgres://user@h/db?ssl=true" }, "FAREBOX_DATABASE must use only the parameters"],
     [{ FAREBOX_GATEWAY_URL: "gateway.example" }, "FAREBOX_GATEWAY_URL must be an address such as"],
     [{ FAREBOX_GATEWAY_URL: "ftp://gateway.example" }, "FAREBOX_GATEWAY_URL must begin with https://"],
-    [{ FAREBOX_GATEWAY_URL: "https://a:b@gateway.example" }, "FAREBOX_GATEWAY_URL must not hold a user name"],
+    [{ FAREBOX_GATEWAY_URL: "https://a:b@gateway.example" }, "FAREBOX_GATEWAY_URL must not contain a user name"],
     [{ FAREBOX_GATEWAY_URL: "http://gateway.example" }, "FAREBOX_GATEWAY_URL must begin with https://: plain http"],
     [{ FAREBOX_AUTH: "open", FAREBOX_HOST: "0.0.0.0" }, "FAREBOX_AUTH may be open only when listening on loopback"],
-  ])("%j: %s", (env, expected) => {
+  ])("for %j state: %s", (env, expected) => {
     const problems = problemsOf({ env });
     expect(problems).toHaveLength(1);
     expect(problems[0]).toContain(expected);
   });
 
-  it("are all reported at once, also what is required and missing", () => {
+  it.each<[Record<string, string>, string]>([
+    [{ FAREBOX_PORT: "abc" }, 'FAREBOX_PORT must be a whole number from 0 to 65535, not "abc"'],
+    [
+      { FAREBOX_GATEWAY_URL: "ftp://a.example" },
+      'FAREBOX_GATEWAY_URL must begin with https:// or http://, not "ftp://a.example"',
+    ],
+    // A credential in the wrong place must not reach a log.
+    [{ FAREBOX_PORT: "fake-key-0123456789abcdef" }, "FAREBOX_PORT must be a whole number from 0 to 65535"],
+    [{ FAREBOX_GATEWAY_URL: "ftp://a:b@a.example" }, "FAREBOX_GATEWAY_URL must begin with https:// or http://"],
+    [
+      { FAREBOX_GATEWAY_API_KEY: "two words" },
+      "FAREBOX_GATEWAY_API_KEY must be one word of visible ASCII characters, without spaces",
+    ],
+    [
+      { FAREBOX_DATABASE: "mysql://h/db" },
+      "FAREBOX_DATABASE must be the path of an SQLite file, or a postgres:// address",
+    ],
+  ])("repeat a value only if it is short and cannot be secret: %j", (env, expected) => {
+    expect(problemsOf({ env })).toEqual([expected]);
+  });
+
+  it("are all reported at once, including required settings that are missing", () => {
     const problems = problemsOf({
       env: { FAREBOX_PORT: "x" },
       flags: { auth: "y" },
@@ -312,10 +332,10 @@ describe("problems", () => {
       "FAREBOX_GATEWAY_URL",
       "FAREBOX_GATEWAY_API_KEY",
     ]);
-    expect(problems[2]).toMatch(/ is not set: .+; export it, or run farebox demo$/);
+    expect(problems[2]).toMatch(/ is not set: .+; export it, run farebox init, or try farebox demo$/);
   });
 
-  it("are not made of what Kubernetes injects", () => {
+  it("do not include variables that Kubernetes injects", () => {
     const env = {
       FAREBOX_SERVICE_HOST: "10.0.0.1",
       FAREBOX_SERVICE_PORT_HTTP: "4000",
@@ -336,11 +356,11 @@ describe("the gateway's address", () => {
     ["http://127.0.0.1:8080/v1", "http://127.0.0.1:8080", ""],
     ["http://[::1]:8080", "http://[::1]:8080", ""],
     ["http://localhost:8080", "http://localhost:8080", ""],
-  ])("%s", (url, origin, basePath) => {
+  ])("%s has the origin %s and the base path %j", (url, origin, basePath) => {
     expect(settingsOf({ env: { FAREBOX_GATEWAY_URL: url } }).settings.gateway.address).toEqual({ origin, basePath });
   });
 
-  it("may be plain http elsewhere when that is permitted", () => {
+  it("may use plain HTTP to another machine if that is permitted", () => {
     const env = { FAREBOX_GATEWAY_URL: "http://gateway.example", FAREBOX_GATEWAY_INSECURE: "1" };
     expect(load({ env }).ok).toBe(true);
   });

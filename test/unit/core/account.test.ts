@@ -36,7 +36,7 @@ const sample = (changes: Partial<AccountSample> = {}): AccountSample => ({
   ...changes,
 });
 
-describe("a figure", () => {
+describe("a figure of the account record", () => {
   it.each<[string | undefined, bigint | undefined]>([
     ["0", 0n],
     ["1", 10n ** 12n],
@@ -56,7 +56,7 @@ describe("a figure", () => {
     ["x1", undefined],
     ["1x", undefined],
     ["--1", undefined],
-  ])("%j is read in millionths of millionths: %s", (text, expected) => {
+  ])("%j is read as %s pico-USD", (text, expected) => {
     expect(scaledFigure(text)).toBe(expected);
   });
 
@@ -71,11 +71,11 @@ describe("a figure", () => {
     [["1.00000000000001"], 10n ** 12n, 1n],
     [["1.5"], 10n ** 11n, 10n ** 11n],
     [["1.5"], 10n ** 10n, 10n ** 10n],
-  ])("of %j is stated in steps, at most %i: %i", (texts, atMost, step) => {
+  ])("that samples state as %j, with a step of at most %i, has the step %i", (texts, atMost, step) => {
     expect(stepOf(texts, atMost)).toBe(step);
   });
 
-  it("of the record has its name there", () => {
+  it("has one of twelve names", () => {
     expect(accountFigures).toEqual([
       "equivalent_in_usd",
       "total_credits",
@@ -95,7 +95,7 @@ describe("a figure", () => {
 });
 
 describe("a sample", () => {
-  it("has posted what all sources have", () => {
+  it("sums the posted amounts of all sources", () => {
     expect(
       postedTotal(
         totals({ posted: { reported: pico(1), counted: pico(20), partial: pico(300), assumed: pico(4000) } }),
@@ -103,7 +103,7 @@ describe("a sample", () => {
     ).toBe(4321n);
   });
 
-  it("is unsettled by what settled while it was read, and by what is held", () => {
+  it("counts holds and the amounts posted while it was taken as unsettled", () => {
     const posted = (amount: number, held = 0) =>
       totals({ posted: { ...none, reported: pico(amount) }, held: pico(held) });
     expect(unsettledAt(sample({ before: posted(10, 99), after: posted(15, 7) }))).toBe(12n);
@@ -115,18 +115,18 @@ describe("a sample", () => {
     [{ written: 5 }, { written: 5 }, true],
     [{ written: 5 }, { written: 6 }, false],
     [{ written: 5, pending: 1 }, { written: 5 }, false],
-  ])("is idle until the next only where nothing ran or began: %j, %j", (before, after, expected) => {
+  ])("is idle until the next sample only if no request ran or began: %j, %j", (before, after, expected) => {
     const a = sample({ before: totals(before), after: totals({ written: 999, pending: 9 }) });
     const b = sample({ before: totals({ written: 999, pending: 9 }), after: totals(after) });
     expect(isIdleBetween(a, b)).toBe(expected);
   });
 });
 
-describe("samples that retention thins", () => {
+describe("the thinning of samples", () => {
   const hour = 3_600_000;
   const day = 24 * hour;
   const now = 1000 * day;
-  /** So many hours before now, at the beginning of that hour; each ran beside requests. */
+
   let written = 0;
   const at = (hoursAgo: number, minute = 0, changes: Partial<AccountSample> = {}): AccountSample => {
     written += 1;
@@ -141,33 +141,33 @@ describe("samples that retention thins", () => {
   const thinned = (samples: readonly AccountSample[]) =>
     samplesToThin(samples, now).map((askedAt) => samples.findIndex((each) => each.askedAt === askedAt));
 
-  it("are not part of the last week", () => {
+  it("keeps all samples of the last week", () => {
     expect(thinned([at(7 * 24, 0), at(7 * 24, 1), at(7 * 24, 2)])).toEqual([]);
   });
 
-  it("after a week are all but the first of each hour", () => {
+  it("keeps the first sample of each hour after a week", () => {
     expect(thinned([at(8 * 24, 0), at(8 * 24, 30), at(8 * 24, 59), at(8 * 24 - 1, 0), at(8 * 24 - 1, 1)])).toEqual([
       1, 2, 4,
     ]);
   });
 
-  it("stay as they are at the age of a week, and not beyond", () => {
-    const of = (extraMs: number) => [
+  it("keeps a sample that is exactly a week old, and may remove an older one", () => {
+    const weekOldPlus = (extraMs: number) => [
       at(7 * 24, 0, { askedAt: now - 7 * day - extraMs - 1 }),
       at(7 * 24, 0, { askedAt: now - 7 * day - extraMs }),
     ];
-    expect(thinned(of(0))).toEqual([]);
-    expect(thinned(of(1))).toEqual([1]);
+    expect(thinned(weekOldPlus(0))).toEqual([]);
+    expect(thinned(weekOldPlus(1))).toEqual([1]);
   });
 
-  it("after a hundred days are all but the first of each day", () => {
+  it("keeps the first sample of each day after a hundred days", () => {
     expect(thinned([at(101 * 24, 0), at(101 * 24 - 5, 0), at(101 * 24 - 23, 59), at(101 * 24 - 24, 0)])).toEqual([
       1, 2,
     ]);
     expect(thinned([at(100 * 24, 0), at(100 * 24 - 1, 0)])).toEqual([]);
   });
 
-  it("are thinned by hours and days from an exact age in milliseconds", () => {
+  it("applies the ages exactly to the millisecond", () => {
     const asked = (...times: readonly number[]) => times.map((askedAt) => at(0, 0, { askedAt }));
     const later = now + hour / 2;
     expect(samplesToThin(asked(later - 7 * day - 1, later - 7 * day), later)).toEqual([]);
@@ -177,13 +177,13 @@ describe("samples that retention thins", () => {
     expect(samplesToThin(asked(atNoon - 100 * day - 2 * hour, atNoon - 100 * day - 1), atNoon)).toEqual([
       atNoon - 100 * day - 1,
     ]);
-    // In the hour of midnight in which they become a day's, one stays.
+    // Only the first is past the age of daily samples. One sample of their hour stays.
     expect(samplesToThin(asked(now - 100 * day + 1, now - 100 * day + hour - 1), later)).toEqual([
       now - 100 * day + hour - 1,
     ]);
   });
 
-  it("keep the one with the least unsettled", () => {
+  it("keeps the sample with the smallest unsettled amount", () => {
     expect(thinned([at(200, 0, held(5)), at(200, 1, held(3)), at(200, 2, held(3)), at(200, 3, held(4))])).toEqual([
       0, 2, 3,
     ]);
@@ -192,7 +192,7 @@ describe("samples that retention thins", () => {
   const quiet = { before: totals({ written: 5 }), after: totals({ written: 5 }) };
   const moved = { ...quiet, figures: { used_credits: "2" } };
 
-  it("keep those around a movement while nothing ran", () => {
+  it("keeps the samples around a change of a figure while no request ran", () => {
     expect(thinned([at(200, 0), at(200, 1), at(200, 2, quiet), at(200, 3, moved), at(200, 4), at(200, 5)])).toEqual([
       4, 5,
     ]);
@@ -203,7 +203,7 @@ describe("samples that retention thins", () => {
     ).toEqual([1, 2]);
   });
 
-  it("keep the others next to a movement into the last week", () => {
+  it("keeps the samples next to a change of a figure that ends within the last week", () => {
     const young = at(7 * 24 - 1, 0, moved);
     expect(thinned([at(200, 0), at(200, 1, quiet), young])).toEqual([]);
     expect(thinned([at(200, 0), at(200, 1, quiet)])).toEqual([1]);

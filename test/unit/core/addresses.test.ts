@@ -1,6 +1,15 @@
 import { assert, ipV4, ipV6, property } from "fast-check";
 import { describe, expect, it } from "vitest";
-import { addressKind, isAllowed, isSchemeAllowed, type AddressKind } from "../../../src/core/addresses.ts";
+import {
+  addressKind,
+  hostOf,
+  isAllowed,
+  isLoopbackAddress,
+  isLoopbackHost,
+  isSchemeAllowed,
+  localUrl,
+  type AddressKind,
+} from "../../../src/core/addresses.ts";
 
 const table: Readonly<Record<AddressKind, readonly string[]>> = {
   public: [
@@ -106,8 +115,8 @@ const table: Readonly<Record<AddressKind, readonly string[]>> = {
   ],
 };
 
-describe.each(Object.entries(table))("%s", (kind, addresses) => {
-  it.each(addresses)("%s", (address) => {
+describe.each(Object.entries(table))("addresses of the kind %s", (kind, addresses) => {
+  it.each(addresses)("include %s", (address) => {
     expect(addressKind(address)).toBe(kind);
     expect(isAllowed(address, "strict")).toBe(kind === "public");
     expect(isAllowed(address, "administrator")).toBe(["public", "loopback", "private"].includes(kind));
@@ -128,7 +137,7 @@ it.each([
   ":",
   ":::",
   "1::2::3",
-  // Without its last part, it would be one.
+  // Valid but for the last part.
   "1:2:3:4::5:6:7:8::9",
   "1:2:3:4:5:6:7",
   "1:2:3:4:5:6:7:8:9",
@@ -139,15 +148,15 @@ it.each([
   "[::1]",
   "::ffff:1.2.3.256",
   "1.2.3.4:80",
-  // One with something before or after it.
+  // A valid address with characters before or after it.
   "x\n::1.2.3.4",
   "::1.2.3.4:5",
-])("%s is no address, and is refused", (text) => {
+])("%s is not an address, and is refused", (text) => {
   expect(addressKind(text)).toBeUndefined();
   expect(isAllowed(text, "administrator")).toBe(false);
 });
 
-it("goes unencrypted to this machine only, and never where someone else chose", () => {
+it("allows http only to this machine, and never for addresses that clients choose", () => {
   expect(isSchemeAllowed("https:", "8.8.8.8", "strict")).toBe(true);
   expect(isSchemeAllowed("http:", "127.0.0.1", "administrator")).toBe(true);
   expect(isSchemeAllowed("http:", "10.0.0.1", "administrator")).toBe(false);
@@ -155,7 +164,7 @@ it("goes unencrypted to this machine only, and never where someone else chose", 
   expect(isSchemeAllowed("ftp:", "127.0.0.1", "administrator")).toBe(false);
 });
 
-it("reads every form of an IPv6 address that embeds an IPv4 one as that one; only NAT64 leads to a public one", () => {
+it("gives an IPv6 address that embeds an IPv4 address its kind; only NAT64 addresses may be public", () => {
   assert(
     property(ipV4(), (v4) => {
       const [a = 0, b = 0, c = 0, d = 0] = v4.split(".").map(Number);
@@ -168,7 +177,7 @@ it("reads every form of an IPv6 address that embeds an IPv4 one as that one; onl
   );
 });
 
-/** IANA's special-purpose registries of IPv4 and IPv6 addresses, with what is deprecated in them, and multicast. */
+/** IANA's special-purpose registries of IPv4 and IPv6 addresses, including deprecated ranges and multicast. */
 const specialPrefixes = [
   ["0.0.0.0", "0.255.255.255"],
   ["0.0.0.0", "0.0.0.0"],
@@ -232,6 +241,71 @@ it.each(specialPrefixes)("%s to %s is not public", (first, last) => {
   }
 });
 
-it("reads every IPv6 address that there is", () => {
+it("recognizes every IPv6 address", () => {
   assert(property(ipV6(), (v6) => addressKind(v6) !== undefined));
 });
+
+it.each([
+  ["127.0.0.1", "http://127.0.0.1:4000"],
+  ["farebox.internal", "http://farebox.internal:4000"],
+  ["0.0.0.0", "http://127.0.0.1:4000"],
+  ["::", "http://[::1]:4000"],
+  ["fd00::1", "http://[fd00::1]:4000"],
+])("reaches a server that listens on %s at %s", (host, url) => {
+  expect(localUrl(host, 4000)).toBe(url);
+});
+
+describe("this machine", () => {
+  it.each([
+    "localhost",
+    "LOCALHOST",
+    "a.localhost",
+    "127.0.0.1",
+    "127.9.9.9",
+    "[::1]",
+    "::1",
+    "[::ffff:127.0.0.1]",
+    "[::FFFF:127.0.0.1]",
+  ])("has the host %s", (host) => expect(isLoopbackHost(host)).toBe(true));
+
+  it.each([
+    "",
+    "evil.example",
+    "localhost.evil.example",
+    ".localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.evil",
+    "127.1",
+    "2130706433",
+    "0.0.0.0",
+    "0",
+    "[::]",
+    "[::1]x",
+    "[local]host",
+    "local[host]",
+    "x[::1]",
+    "[::1",
+    "localhost.",
+    "xlocalhost",
+    "10.0.0.1",
+    "10.127.0.127",
+    "0x7f.0.0.1",
+  ])("does not have the host %j", (host) => expect(isLoopbackHost(host)).toBe(false));
+
+  it.each(["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1", "::FFFF:127.0.0.1"])(
+    "has the address %s",
+    (address) => expect(isLoopbackAddress(address)).toBe(true),
+  );
+
+  it.each([undefined, "", "10.0.0.1", "1.2.3.127", "127.x", "::ffff:10.0.0.1", "127.::ffff:0.0.1", "fe80::1", "::2"])(
+    "does not have the address %j",
+    (address) => expect(isLoopbackAddress(address)).toBe(false),
+  );
+});
+
+it.each([
+  ["http://[::1]:4000/v1", "::1"],
+  ["http://[2001:db8::1]/", "2001:db8::1"],
+  ["https://a.example:8443/x", "a.example"],
+  ["http://10.0.0.1/", "10.0.0.1"],
+])("the host of %s is %s", (url, host) => expect(hostOf(new URL(url))).toBe(host));

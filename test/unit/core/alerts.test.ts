@@ -1,3 +1,4 @@
+import { keyScope } from "../../../src/core/scope.ts";
 import { array, assert, bigInt, constantFrom, integer, option, property, record } from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
@@ -26,38 +27,47 @@ function window(
 ): BudgetWindow {
   const { limit = "5", spent = "0", held = "0", mode = "hard", warnPercent = 80, start = 0 } = more;
   return {
-    budget: { id: "key:k/1d", scope: { kind: "key", key: "k" }, period: "1d", mode, limit: usd(limit), warnPercent },
+    budget: { id: "key:k/1d", scope: keyScope("k"), period: "1d", mode, limit: usd(limit), warnPercent },
     subject: "",
     start,
     end: start + 86_400_000,
     spent: usd(spent),
     held: usd(held),
+    raises: [],
   };
 }
 
 const kinds = (alerts: readonly Alert[]) =>
   alerts.map((alert) => (alert.type === "budget_exhausted" ? alert.cause : alert.type));
 
-describe("budgets", () => {
+describe("budget alerts", () => {
   it.each([
-    ["nothing below the threshold", { spent: "3.999999999999" }, []],
-    ["a warning at it", { spent: "4" }, ["budget_warning"]],
-    ["holds are no spending", { spent: "3.9", held: "1" }, []],
-    ["full of holds", { spent: "3.9", held: "1.1" }, ["reached"]],
-    ["used up", { spent: "5" }, ["budget_warning", "reached"]],
-    ["overage", { spent: "5.1" }, ["budget_warning", "reached"]],
-    ["no threshold", { spent: "4.9", warnPercent: null }, []],
-    ["a soft one at its limit", { spent: "5", mode: "soft", warnPercent: null }, []],
-    ["a soft one with holds beyond it", { spent: "5", held: "9", mode: "soft", warnPercent: null }, []],
-    ["a soft one overspent", { spent: "5.000000000001", mode: "soft", warnPercent: null }, ["reached"]],
-    ["an unused budget of 0", { limit: "0" }, []],
-    ["a soft budget of nothing", { limit: "0", spent: "0.01", mode: "soft" }, ["budget_warning", "reached"]],
-    ["a threshold of all", { spent: "5", warnPercent: 100 }, ["budget_warning", "reached"]],
+    ["raise nothing below the threshold", { spent: "3.999999999999" }, []],
+    ["warn at the threshold", { spent: "4" }, ["budget_warning"]],
+    ["do not count holds towards the threshold", { spent: "3.9", held: "1" }, []],
+    ["report a budget full of holds", { spent: "3.9", held: "1.1" }, ["reached"]],
+    ["report a budget that is used up", { spent: "5" }, ["budget_warning", "reached"]],
+    ["report a budget with overage", { spent: "5.1" }, ["budget_warning", "reached"]],
+    ["raise nothing without a threshold", { spent: "4.9", warnPercent: null }, []],
+    ["raise nothing for a soft budget at its limit", { spent: "5", mode: "soft", warnPercent: null }, []],
+    [
+      "raise nothing for a soft budget whose holds exceed its limit",
+      { spent: "5", held: "9", mode: "soft", warnPercent: null },
+      [],
+    ],
+    ["report an overspent soft budget", { spent: "5.000000000001", mode: "soft", warnPercent: null }, ["reached"]],
+    ["raise nothing for an unused budget of 0", { limit: "0" }, []],
+    [
+      "report a soft budget of 0 with spending",
+      { limit: "0", spent: "0.01", mode: "soft" },
+      ["budget_warning", "reached"],
+    ],
+    ["warn at a threshold of 100 percent", { spent: "5", warnPercent: 100 }, ["budget_warning", "reached"]],
   ] as const)("%s", (_what, more, expected) => {
     expect(kinds(budgetAlerts([window(more)]))).toEqual(expected);
   });
 
-  it("report a refused request, unless it only had to wait for others", () => {
+  it("report a refusal unless the request only had to wait for other holds", () => {
     const refused = (more: Parameters<typeof window>[0], needed: string) =>
       kinds(refusalAlerts([shortageOf(window(more), usd(needed))].filter((each) => each !== null)));
     expect(refused({ spent: "4.9" }, "0.2")).toEqual(["refused"]);
@@ -65,7 +75,7 @@ describe("budgets", () => {
     expect(refused({ spent: "1", held: "3.9" }, "0.2")).toEqual([]);
   });
 
-  it("have a key for each window and threshold; a changed limit is another threshold", () => {
+  it("have one dedupe key for each window, threshold and limit", () => {
     const keyOf = (more: Parameters<typeof window>[0]) => budgetAlerts([window(more)])[0]?.dedupeKey;
     expect(keyOf({ spent: "4" })).toBe(keyOf({ spent: "4.5" }));
     const others = [
@@ -76,7 +86,7 @@ describe("budgets", () => {
     expect(new Set([keyOf({ spent: "4" }), ...others]).size).toBe(4);
   });
 
-  it("each threshold fires once in a window, at the first check with a cause, and never without one", () => {
+  it("fire once for each window and threshold, at the first check that meets the threshold", () => {
     const step = record({
       spend: bigInt({ min: 0n, max: 400n }),
       hold: bigInt({ min: -300n, max: 300n }),
@@ -91,7 +101,7 @@ describe("budgets", () => {
     });
     assert(
       property(story, ({ limit, percent, mode, steps }) => {
-        const told = new Set<string>();
+        const sent = new Set<string>();
         let [spent, held, start] = [0n, 0n, 0];
         for (const { spend, hold, needed, next } of steps) {
           if (next === 0) [spent, held, start] = [0n, 0n, start + 1];
@@ -105,35 +115,35 @@ describe("budgets", () => {
           const here = { ...now, budget: { ...now.budget, limit: limit as PicoUsd } };
           const shortage = needed === null ? null : shortageOf(here, needed as PicoUsd);
           const alerts = [...budgetAlerts([here]), ...refusalAlerts(shortage === null ? [] : [shortage])];
-          const fresh = alerts.filter(({ dedupeKey }) => !told.has(dedupeKey));
-          for (const { dedupeKey } of fresh) told.add(dedupeKey);
+          const fresh = alerts.filter(({ dedupeKey }) => !sent.has(dedupeKey));
+          for (const { dedupeKey } of fresh) sent.add(dedupeKey);
 
-          // As plainly as it can be said.
+          // The conditions, stated independently of the code.
           const warns = percent !== null && spent > 0n && spent * 100n >= limit * BigInt(percent);
           const full = mode === "hard" ? spent + held > 0n && spent + held >= limit : spent > limit;
           const refuses = mode === "hard" && needed !== null && spent + needed > limit && spent + held + needed > limit;
           expect(isAlertDue(here, () => false)).toBe(warns || full);
-          expect(isAlertDue(here, (key) => told.has(key))).toBe(false);
+          expect(isAlertDue(here, (key) => sent.has(key))).toBe(false);
           const due = [warns && "warning", full && "reached", refuses && !full && "refused"].filter(
             (name) => name !== false,
           );
           expect(new Set(alerts.map(({ dedupeKey }) => dedupeKey)).size).toBe(due.length);
           for (const alert of fresh) expect(kinds([alert])[0]?.replace("budget_", "")).toBeOneOf(due);
-          expect(told.size).toBeLessThanOrEqual(3 * (start + 1));
+          expect(sent.size).toBeLessThanOrEqual(3 * (start + 1));
         }
       }),
     );
   });
 });
 
-describe("the account", () => {
+describe("account alerts", () => {
   const rules = { floor: usd("10"), hoursMin: 24 };
   const types = (balance: string, burn: string, more: Partial<typeof rules> = {}) =>
     balanceAlerts({ balance: usd(balance), burnPerHour: usd(burn) }, { ...rules, ...more }, day).map(
       ({ type }) => type,
     );
 
-  it("is reported below its floor, and when it will not last long enough", () => {
+  it("report a balance that is below the floor or ends too soon", () => {
     expect(types("10", "0")).toEqual([]);
     expect(types("9.99", "0")).toEqual(["balance_low"]);
     expect(types("24", "1")).toEqual([]);
@@ -145,7 +155,7 @@ describe("the account", () => {
     expect(balanceAlerts({ balance: -5n as PicoUsd, burnPerHour: usd("1") }, rules, day)).toHaveLength(2);
   });
 
-  it("is reported once a day", () => {
+  it("have one dedupe key a day", () => {
     const keyOf = (balance: string, of = day) =>
       balanceAlerts({ balance: usd(balance), burnPerHour: noMoney }, rules, of)[0];
     expect(keyOf("9")?.dedupeKey).toBe(keyOf("3")?.dedupeKey);
@@ -153,7 +163,7 @@ describe("the account", () => {
     expect(keyOf("9")?.keyUntil).toBe(2000);
   });
 
-  it("drifts where something is unexplained", () => {
+  it("report drift only if part of the difference is unexplained", () => {
     expect(driftAlerts({ difference: usd("1"), unexplained: noMoney }, day)).toEqual([]);
     expect(driftAlerts({ difference: -1n as PicoUsd, unexplained: 1n as PicoUsd }, day)).toMatchObject([
       { type: "reconciliation_drift", difference: -1n },
@@ -161,7 +171,7 @@ describe("the account", () => {
   });
 });
 
-it("charges that stay unsettled are reported with their number and the oldest", () => {
+it("unsettled charges are reported with their count and the time of the oldest", () => {
   expect(unsettledAlerts([], 60_000, day)).toEqual([]);
   expect(unsettledAlerts([7, 3, 5], 60_000, day)).toMatchObject([
     { type: "charges_unsettled", count: 3, oldestAt: 3, keyUntil: 2000 },

@@ -1,3 +1,4 @@
+import { eachKeyScope, everyRequest, keyScope } from "../../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
 import {
   adminFailures,
@@ -7,6 +8,7 @@ import {
   settingsAdmin,
   type Admin,
   type Key,
+  type KeyChange,
   type Team,
 } from "../../../src/core/keys.ts";
 import {
@@ -14,6 +16,7 @@ import {
   adminEntry,
   budgetDetails,
   budgetObject,
+  budgetRaiseEntry,
   budgetRemoveEntry,
   budgetSetEntry,
   changesAnything,
@@ -23,6 +26,8 @@ import {
   keyEntry,
   keyObject,
   operatingSystemUser,
+  raiseDenyEntry,
+  sessionEntry,
   proxyEndEntry,
   teamDetails,
   teamEntry,
@@ -41,9 +46,14 @@ const key: Key = {
   models: ["a*"],
   limits,
   outputCap: 500,
+  labels: {},
+  tags: {},
+  user: null,
+  requires: [],
   createdAt: 0,
   expiresAt: 1000,
   revokedAt: 2000,
+  suspendedAt: null,
   rotatedAt: 3000,
   previous: { digest: "secret", validUntil: 4000 },
 };
@@ -58,7 +68,7 @@ const admin: Admin = {
 };
 const team: Team = { name: "red", models: null, limits, outputCap: null, createdAt: 0 };
 const budget: Omit<Budget, "id"> = {
-  scope: { kind: "key", key: "k1" },
+  scope: keyScope("k1"),
   period: "1d",
   mode: "hard",
   limit: usd("5"),
@@ -66,8 +76,8 @@ const budget: Omit<Budget, "id"> = {
 };
 const nameOf = (id: string) => (id === "k1" ? "alice" : undefined);
 
-describe("what the audit shows", () => {
-  it("of a key has everything but its digests", () => {
+describe("audit details", () => {
+  it("contain everything of a key except its digests", () => {
     expect(keyDetails(key)).toEqual({
       id: "k1",
       name: "alice",
@@ -77,7 +87,12 @@ describe("what the audit shows", () => {
       output_cap: 500,
       created_at: "1970-01-01T00:00:00.000Z",
       expires_at: "1970-01-01T00:00:01.000Z",
+      labels: {},
+      tags: {},
+      user: null,
+      requires: [],
       revoked_at: "1970-01-01T00:00:02.000Z",
+      suspended_at: null,
       rotated_at: "1970-01-01T00:00:03.000Z",
       previous_valid_until: "1970-01-01T00:00:04.000Z",
     });
@@ -89,7 +104,7 @@ describe("what the audit shows", () => {
     });
   });
 
-  it("of an admin has everything but the digest", () => {
+  it("contain everything of an admin except the digest", () => {
     expect(adminDetails(admin)).toEqual({
       id: "a1",
       name: "root",
@@ -100,7 +115,7 @@ describe("what the audit shows", () => {
     });
   });
 
-  it("of a team and a budget is everything", () => {
+  it("contain everything of a team and a budget", () => {
     expect(teamDetails(team)).toEqual({
       name: "red",
       models: null,
@@ -118,7 +133,7 @@ describe("what the audit shows", () => {
   });
 });
 
-describe("an entry", () => {
+describe("an audit entry", () => {
   it.each<[string, NewAuditEntry, object]>([
     [
       "of a new key",
@@ -157,13 +172,13 @@ describe("an entry", () => {
     ],
     [
       "of a deleted team",
-      teamEntry("teams.delete", team, null, made),
-      { action: "teams.delete", object: "team:red", before: teamDetails(team), after: null },
+      teamEntry("teams.remove", team, null, made),
+      { action: "teams.remove", object: "team:red", before: teamDetails(team), after: null },
     ],
     [
-      "of no team",
-      teamEntry("teams.delete", null, null, made),
-      { action: "teams.delete", object: "team:", before: null, after: null },
+      "of a missing team",
+      teamEntry("teams.remove", null, null, made),
+      { action: "teams.remove", object: "team:", before: null, after: null },
     ],
     [
       "of a new budget",
@@ -225,34 +240,108 @@ describe("an entry", () => {
         after: { cost_usd: "-0.25", correction: "c2", amount_usd: "-0.25", why: "refund" },
       },
     ],
-  ])("%s says who, what and when", (_, entry, expected) => {
+  ])("%s states who did what and when", (_, entry, expected) => {
     expect(entry).toEqual({ ...made, ...expected });
     expect(JSON.stringify(entry)).not.toContain("secret");
   });
 
-  it("exists for a change only where something is different", () => {
+  it("is needed only for a change of a recorded field", () => {
     expect(changesAnything(keyEntry("keys.update", key, { ...key }, made))).toBe(false);
     expect(changesAnything(keyEntry("keys.update", key, { ...key, team: null }, made))).toBe(true);
     expect(changesAnything(keyEntry("keys.update", key, { ...key, digest: "another" }, made))).toBe(false);
   });
 
-  it("has names for keys, budgets and users", () => {
+  it("names keys, budgets and operating system users", () => {
     expect([
       keyObject(key),
-      budgetObject({ scope: { kind: "all" }, period: "1h" }, nameOf),
+      budgetObject({ scope: everyRequest, period: "1h" }, nameOf),
       operatingSystemUser("root"),
     ]).toEqual(["key:alice", "budget:all/1h", "os:root"]);
-    expect([
-      keyAction({ team: null }),
-      keyAction({ secret: { digest: "d", madeAt: 1, previousValidUntil: null } }),
-    ]).toEqual(["keys.update", "keys.rotate"]);
   });
 
-  it("can be by farebox or by the settings, which are not names of admins", () => {
+  const secret = { digest: "d", madeAt: 1, previousValidUntil: null };
+  it.each<[KeyChange, string]>([
+    [{}, "keys.update"],
+    [{ team: null }, "keys.update"],
+    [{ secret }, "keys.rotate"],
+    [{ suspendedAt: 5 }, "keys.suspend"],
+    [{ suspendedAt: 0 }, "keys.suspend"],
+    [{ suspendedAt: null }, "keys.resume"],
+    [{ suspendedAt: undefined }, "keys.update"],
+    [{ suspendedAt: 5, secret }, "keys.suspend"],
+    [{ suspendedAt: null, secret }, "keys.resume"],
+  ])("of the key change %j has the action %s", (change, action) => {
+    expect(keyAction(change)).toBe(action);
+  });
+
+  it("may have farebox or env as its author, so admins cannot use these names", () => {
     expect([settingsAdmin, fareboxAdmin, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
     expect([adminRoles, adminFailures]).toEqual([
       ["viewer", "editor"],
       ["missing", "unknown", "expired", "revoked", "too_many"],
     ]);
+  });
+});
+
+it.each([
+  [null, null],
+  [usd("0.5"), "0.50"],
+])("the audit entry of a session with the budget %s states its key, expiry and tags", (budget, shown) => {
+  const session = { id: "run_1", key: "k1", tags: { app: "x" }, budget, createdAt: 0, expiresAt: 1000, endedAt: null };
+  expect(sessionEntry(session, { name: "alice" }, "root")).toStrictEqual({
+    at: 0,
+    by: "root",
+    action: "sessions.create",
+    object: "session:run_1",
+    before: null,
+    after: { key: "alice", expires_at: "1970-01-01T00:00:01.000Z", budget_usd: shown, tags: { app: "x" } },
+  });
+});
+
+describe("the audit entry of a raise", () => {
+  const raise = { amount: usd("2.5"), from: 1000, until: 2000, subject: "k1", why: "a launch" };
+  const perKey = { ...budget, scope: eachKeyScope("red") };
+
+  it.each<[string, Omit<Budget, "id">, Partial<typeof raise> | { until: null }, string, object]>([
+    ["names no subject for a budget without subjects", budget, {}, "budget:key:alice/1d", {}],
+    ["names the key whose window is raised", perKey, {}, "budget:each-key:red/1d", { subject: "key=alice" }],
+    [
+      "names the window of requests without a key",
+      perKey,
+      { subject: "" },
+      "budget:each-key:red/1d",
+      { subject: "no key" },
+    ],
+    ["states no end for a permanent raise", budget, { until: null }, "budget:key:alice/1d", { until: null }],
+  ])("%s", (_, of, changes, object, expected) => {
+    expect(budgetRaiseEntry(of, { ...raise, ...changes }, nameOf, made)).toStrictEqual({
+      ...made,
+      action: "budgets.raise",
+      object,
+      before: null,
+      after: {
+        ...budgetDetails(of, nameOf),
+        amount_usd: "2.50",
+        starts_at: "1970-01-01T00:00:01.000Z",
+        until: "1970-01-01T00:00:02.000Z",
+        why: "a launch",
+        ...expected,
+      },
+    });
+  });
+
+  it.each<[string, Omit<Budget, "id">, string, object]>([
+    ["a budget without subjects", budget, "budget:key:alice/1d", {}],
+    ["the window of a key", perKey, "budget:each-key:red/1d", { subject: "key=alice" }],
+  ])("that was requested and denied names %s", (_, of, object, subject) => {
+    const request = { id: "raise_1", budget: of, subject: "k1", amount: usd("2.5"), why: "a launch" };
+    const asked = { request: "raise_1", ...subject, amount_usd: "2.50", why: "a launch" };
+    expect(raiseDenyEntry(request, nameOf, made)).toStrictEqual({
+      ...made,
+      action: "raises.deny",
+      object,
+      before: { ...asked, state: "open" },
+      after: { ...asked, state: "denied" },
+    });
   });
 });

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { nextTryAt, pauseMsMax, tryingMsMax, type FailedTry } from "../../../src/core/backoff.ts";
+import { nextTryAt, pauseMsMax, abandonAfterMs, type FailedTry } from "../../../src/core/backoff.ts";
 
 const failed: FailedTry = { createdAt: 1000, tries: 1, now: 5000, retryAfterMs: null, random: 0 };
 
@@ -15,8 +15,8 @@ it.each<[Partial<FailedTry>, number | null]>([
   [{ retryAfterMs: 3_600_001 }, 3_600_000],
   [{ now: 1000 + 86_400_000 - 5000 }, 5000],
   [{ now: 1000 + 86_400_000 - 4999 }, null],
-])("after a failed try %j is %j ms", (changes, pause) => {
+])("the pause after the failed try %j is %j ms (null: no further try)", (changes, pause) => {
   const one = { ...failed, ...changes };
   expect(nextTryAt(one)).toBe(pause === null ? null : one.now + pause);
-  expect([pauseMsMax, tryingMsMax]).toEqual([3_600_000, 86_400_000]);
+  expect([pauseMsMax, abandonAfterMs]).toEqual([3_600_000, 86_400_000]);
 });

@@ -15,6 +15,6 @@ describe("the smallest of several output caps", () => {
   });
 });
 
-it("is at most 100 million tokens", () => {
+it("an output cap is at most 100 million tokens", () => {
   expect(outputCapMax).toBe(100_000_000);
 });

@@ -32,21 +32,26 @@ const size: RequestSize = {
   unboundedFields: [],
 };
 
-describe("the most that a prompt is", () => {
+describe("the prompt bound", () => {
   it.each<[string, Partial<RequestSize>, Partial<ModelLimits>, number]>([
-    ["its bytes and the reply's primer", {}, {}, 53],
-    ["more tokens than bytes", {}, { tokensPerByte: 1100 as Permille }, 58],
-    ["its messages and tools", { messages: 2, tools: 3 }, {}, 53 + 16 + 48],
-    ["its parts", { imageParts: 1, audioParts: 2, fileParts: 3 }, {}, 53 + 10 + 40 + 90],
-    ["a primer for each prompt", { prompts: 3 }, {}, 59],
+    ["the bytes plus the tokens that start the reply", {}, {}, 53],
+    [
+      "the bytes times the tokens per byte, plus those that start the reply",
+      {},
+      { tokensPerByte: 1100 as Permille },
+      58,
+    ],
+    ["larger by the overhead of messages and tools", { messages: 2, tools: 3 }, {}, 53 + 16 + 48],
+    ["larger by the tokens of parts", { imageParts: 1, audioParts: 2, fileParts: 3 }, {}, 53 + 10 + 40 + 90],
+    ["larger by the tokens that start the reply for each prompt", { prompts: 3 }, {}, 59],
     ["exactly the context", { textBytes: 997 }, {}, 1000],
     ["no more than the context", { textBytes: 998 }, {}, 1000],
-    ["the context where a field is not bounded", { unboundedFields: ["a"] }, {}, 1000],
-    ["the context where a part is not bounded", { fileParts: 1 }, { filePartTokens: null }, 1000],
+    ["the context if a field is not bounded", { unboundedFields: ["a"] }, {}, 1000],
+    ["the context if a part is not bounded", { fileParts: 1 }, { filePartTokens: null }, 1000],
     ["the context of each prompt", { prompts: 3, textBytes: 100_000 }, {}, 3000],
-    ["the context of each prompt where a field is not bounded", { prompts: 3, unboundedFields: ["a"] }, {}, 3000],
+    ["the context of each prompt if a field is not bounded", { prompts: 3, unboundedFields: ["a"] }, {}, 3000],
     [
-      "the context of each prompt where a part is not bounded",
+      "the context of each prompt if a part is not bounded",
       { prompts: 2, audioParts: 1 },
       { audioPartTokens: null },
       2000,
@@ -62,7 +67,7 @@ describe("the most that a prompt is", () => {
     [{ fileParts: 1, imageParts: 1 }, { filePartTokens: null }, null],
     [{ imageParts: 2, fileParts: 1 }, { audioPartTokens: null }, 50],
     [{ imageParts: 1, audioParts: 1 }, {}, 30],
-  ])("for parts %j of a model %j is %j", (sizes, limits, expected) => {
+  ])("counts the parts %j of the model %j as %j tokens", (sizes, limits, expected) => {
     expect(partTokens({ ...size, ...sizes }, { ...model, ...limits })).toBe(expected);
   });
 });
@@ -75,7 +80,7 @@ it.each<[Partial<RequestSize>, number]>([
   [{ outputLimit: 0 }, 0],
   [{ choices: 3 }, 300],
   [{ choices: 3, outputLimit: 7 }, 21],
-])("the most that is written for %j is %i", (sizes, expected) => {
+])("the output bound of %j is %i", (sizes, expected) => {
   expect(outputBound({ ...size, ...sizes }, model)).toBe(expected);
 });
 
@@ -95,7 +100,7 @@ const tier = (fromPromptTokens: number, ...of: Parameters<typeof rates>): PriceT
 const price = (tiers: PriceVersion["tiers"], changes: Partial<PriceVersion> = {}) =>
   examplePrice({ tiers, ...changes });
 const text = { prompt: ["input"], completion: ["output"] } as const;
-const of = (promptTokens: number, outputTokens: number) => ({ promptTokens, outputTokens });
+const boundOf = (promptTokens: number, outputTokens: number) => ({ promptTokens, outputTokens });
 
 describe("the worst case", () => {
   const falling: PriceVersion["tiers"] = [tier(0, 10, 1), tier(100, 1, 1)];
@@ -105,118 +110,136 @@ describe("the worst case", () => {
     [
       string,
       PriceVersion,
-      ReturnType<typeof of>,
+      ReturnType<typeof boundOf>,
       { prompt: readonly TokenClass[]; completion: readonly TokenClass[] },
       number,
     ]
   >([
-    ["of one tier", price([tier(0, 2, 3)]), of(10, 20), text, 80],
+    ["in one tier", price([tier(0, 2, 3)]), boundOf(10, 20), text, 80],
     [
       "at the most expensive classes",
       price([tier(0, 2, 3, { cache_write: 5, reasoning: 7 })]),
-      of(10, 20),
+      boundOf(10, 20),
       { prompt: ["input", "cache_write"], completion: ["reasoning", "output"] },
       190,
     ],
     [
-      "without classes that it cannot become",
+      "without classes that the tokens cannot have",
       price([tier(0, 2, 3, { cache_write: 5, reasoning: 7 })]),
-      of(10, 20),
+      boundOf(10, 20),
       text,
       80,
     ],
-    ["in the tier that it reaches", price(rising), of(150, 1), text, 1510],
-    ["just below a tier", price(rising), of(99, 1), text, 100],
-    ["just in a tier", price(rising), of(100, 1), text, 1010],
-    ["in a lower tier that costs more, up to its top", price(falling), of(150, 1), text, 991],
-    ["in the upper tier where that costs more", price(falling), of(2000, 1), text, 2001],
+    ["in the tier that the prompt reaches", price(rising), boundOf(150, 1), text, 1510],
+    ["just below a tier", price(rising), boundOf(99, 1), text, 100],
+    ["at the start of a tier", price(rising), boundOf(100, 1), text, 1010],
+    ["in a lower tier that costs more, up to its top", price(falling), boundOf(150, 1), text, 991],
+    ["in the upper tier if it costs more", price(falling), boundOf(2000, 1), text, 2001],
     [
-      "with the answer in the tier that costs more",
+      "with the output in the tier that costs more",
       price([tier(0, 1, 100), tier(100, 1, 1)]),
-      of(150, 10),
+      boundOf(150, 10),
       text,
       99 + 1000,
     ],
-    ["of marginal tiers", price(rising, marginal), of(250, 1), text, 100 + 1000 + 5000 + 100],
-    ["just in a marginal tier", price(rising, marginal), of(101, 1), text, 100 + 10 + 10],
-    ["just full in a marginal tier: the answer is in the next", price(rising, marginal), of(100, 1), text, 100 + 10],
-    ["of a falling marginal tier", price([tier(0, 10, 10), tier(100, 1, 1)], marginal), of(101, 10), text, 990 + 100],
+    ["over marginal tiers", price(rising, marginal), boundOf(250, 1), text, 100 + 1000 + 5000 + 100],
+    ["with one prompt token in a marginal tier", price(rising, marginal), boundOf(101, 1), text, 100 + 10 + 10],
+    ["with a full marginal tier and the output in the next", price(rising, marginal), boundOf(100, 1), text, 100 + 10],
     [
-      "of marginal tiers at the most expensive classes of each",
+      "over marginal tiers with falling rates",
+      price([tier(0, 10, 10), tier(100, 1, 1)], marginal),
+      boundOf(101, 10),
+      text,
+      990 + 100,
+    ],
+    [
+      "over marginal tiers at the most expensive classes of each",
       price([tier(0, 1, 1, { cache_write: 4 }), tier(100, 3, 1, { cache_write: 2 })], marginal),
-      of(110, 0),
+      boundOf(110, 0),
       { prompt: ["input", "cache_write"], completion: ["output"] },
       430,
     ],
     [
-      "of a flat price",
+      "for a flat price",
       price([tier(0, 2, 3)], { perRequest: { charged: pico(40), list: pico(90) } }),
-      of(10, 20),
+      boundOf(10, 20),
       text,
       40,
     ],
     [
-      "of a flat price under its minimum",
+      "for a flat price below its minimum",
       price([tier(0, 2, 3)], {
         perRequest: { charged: pico(40), list: pico(90) },
         minimum: { tokens: 1000, usd: pico(41) },
       }),
-      of(10, 20),
+      boundOf(10, 20),
       text,
       41,
     ],
-    ["under a minimum of USD", price([tier(0, 2, 3)], { minimum: { tokens: 0, usd: pico(81) } }), of(10, 20), text, 81],
-    ["above a minimum of USD", price([tier(0, 2, 3)], { minimum: { tokens: 0, usd: pico(79) } }), of(10, 20), text, 80],
     [
-      "under a minimum of tokens at the output rate",
-      price([tier(0, 2, 3)], { minimum: { tokens: 27, usd: pico(0) } }),
-      of(10, 20),
+      "below a minimum in USD",
+      price([tier(0, 2, 3)], { minimum: { tokens: 0, usd: pico(81) } }),
+      boundOf(10, 20),
       text,
       81,
     ],
     [
-      "under a minimum of tokens that cannot be written",
+      "above a minimum in USD",
+      price([tier(0, 2, 3)], { minimum: { tokens: 0, usd: pico(79) } }),
+      boundOf(10, 20),
+      text,
+      80,
+    ],
+    [
+      "below a minimum of tokens, at the output rate",
+      price([tier(0, 2, 3)], { minimum: { tokens: 27, usd: pico(0) } }),
+      boundOf(10, 20),
+      text,
+      81,
+    ],
+    [
+      "below a minimum of tokens without completion classes",
       price([tier(0, 2, 3)], { minimum: { tokens: 30, usd: pico(0) } }),
-      of(10, 0),
+      boundOf(10, 0),
       { prompt: ["input"], completion: [] },
       90,
     ],
     [
-      "under a minimum of tokens beside a more expensive prompt",
+      "below a minimum of tokens, at a prompt rate above the output rate",
       price([tier(0, 5, 3)], { minimum: { tokens: 30, usd: pico(0) } }),
-      of(10, 0),
+      boundOf(10, 0),
       text,
       150,
     ],
     [
-      "under a minimum of tokens beside a more expensive completion",
+      "below a minimum of tokens, at a completion rate above the output rate",
       price([tier(0, 2, 3, { reasoning: 6 })], { minimum: { tokens: 30, usd: pico(0) } }),
-      of(1, 0),
+      boundOf(1, 0),
       { prompt: ["input"], completion: ["reasoning"] },
       180,
     ],
     [
-      "under a minimum of tokens in the most expensive tier that it reaches",
+      "below a minimum of tokens, in the most expensive tier the prompt reaches",
       price(rising, { minimum: { tokens: 1000, usd: pico(0) } }),
-      of(100, 0),
+      boundOf(100, 0),
       text,
       10_000,
     ],
     [
-      "under a minimum of tokens not in a tier that it does not reach",
+      "below a minimum of tokens, without the tiers the prompt does not reach",
       price(rising, { minimum: { tokens: 1000, usd: pico(0) } }),
-      of(99, 0),
+      boundOf(99, 0),
       text,
       1000,
     ],
     [
-      "under a minimum of tokens in a lower tier",
+      "below a minimum of tokens, in a lower tier that costs more",
       price(falling, { minimum: { tokens: 1000, usd: pico(0) } }),
-      of(150, 0),
+      boundOf(150, 0),
       text,
       10_000,
     ],
-  ])("%s", (_, version, bound, classes, expected) => {
+  ])("is computed %s", (_, version, bound, classes, expected) => {
     expect(worstCase(version, bound, classes)).toBe(pico(expected));
   });
 });

@@ -42,7 +42,7 @@ describe("a stated service tier", () => {
     [7, "unknown"],
     [{}, "unknown"],
     [false, "unknown"],
-  ])("%j is %j", (stated, name) => {
+  ])("%j is read as %j", (stated, name) => {
     expect(serviceTierOf(stated)).toBe(name);
   });
 });
@@ -59,7 +59,7 @@ describe("the tiers that a request may be served in", () => {
     ["turbo", []],
     ["toString", []],
     ["auto", ["priority", "flex", "batch"]],
-  ])("for %j are the standard one and %j", (stated, names) => {
+  ])("for %j are the standard tier and %j", (stated, names) => {
     const [standard, ...others] = tiersToHold(tiered, stated);
     expect(standard).toBe(tiered);
     expect(others.map((each) => each.tiers)).toEqual(names.map((name) => serviceTiers[name as "flex"]));
@@ -75,11 +75,11 @@ describe("the tiers that a request may be served in", () => {
     ["priority", tiered, false],
     ["turbo", tiered, true],
     ["toString", tiered, true],
-  ])("%j may cost more than is known", (stated, version, expected) => {
+  ])("for %j are unbounded only if one may cost more than the known rates (case %#)", (stated, version, expected) => {
     expect(isTierUnbounded(version, stated)).toBe(expected);
   });
 
-  it("have rates where the price states them", () => {
+  it("have known rates only where the price states them", () => {
     expect([null, "flex", "turbo", "auto"].map((name) => hasServiceTier(tiered, name))).toEqual([
       true,
       true,
@@ -106,25 +106,30 @@ describe("the bound of hosted tools", () => {
   const bound: ToolBound = { calls: 3, isStated: true, feePerCall: pico(7n), inputTokensPerCall: 100 };
 
   it.each<[string, Partial<HostedTools>, number, ToolBound | readonly string[]]>([
-    ["as the request states it", {}, 4, bound],
-    ["none at all", { callsMax: 0 }, 4, { ...bound, calls: 0 }],
-    ["as many as any request makes", { callsMax: 1000 }, 4, { ...bound, calls: 1000 }],
-    ["more than any request makes", { callsMax: 1001 }, 4, ["max_tool_calls"]],
-    ["malformed", { callsMax: "malformed" }, 4, ["max_tool_calls"]],
-    ["as many as are held for, where it states none", { callsMax: null }, 4, { ...bound, calls: 4, isStated: false }],
-    ["nothing, where none are held for", { callsMax: null }, 0, tools.fields],
-    ["stated, where none are held for", {}, 0, bound],
-    ["nothing, where nothing could bound them", { callsMax: undefined }, 4, tools.fields],
-    ["of one tool", { calls: ["file"] }, 4, { ...bound, inputTokensPerCall: 40 }],
-    ["of a tool without a fee", { calls: ["search", "other"] }, 4, tools.fields],
-    ["of a tool whose name every object has", { calls: ["toString"] }, 4, tools.fields],
-    ["of the most expensive tool, which comes first", { calls: ["file", "search"] }, 4, bound],
-    ["of no tool", { calls: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
+    ["the maximum that the request states", {}, 4, bound],
+    ["zero if the request allows no calls", { callsMax: 0 }, 4, { ...bound, calls: 0 }],
+    ["the stated maximum up to 1000 calls", { callsMax: 1000 }, 4, { ...bound, calls: 1000 }],
+    ["missing above 1000 calls", { callsMax: 1001 }, 4, ["max_tool_calls"]],
+    ["missing for a malformed maximum", { callsMax: "malformed" }, 4, ["max_tool_calls"]],
+    [
+      "the default number of calls if the request states none",
+      { callsMax: null },
+      4,
+      { ...bound, calls: 4, isStated: false },
+    ],
+    ["missing if the request states none and the default is zero", { callsMax: null }, 0, tools.fields],
+    ["the stated maximum even if the default is zero", {}, 0, bound],
+    ["missing if the request cannot state a maximum", { callsMax: undefined }, 4, tools.fields],
+    ["the tokens of its only tool", { calls: ["file"] }, 4, { ...bound, inputTokensPerCall: 40 }],
+    ["missing for a tool without a fee", { calls: ["search", "other"] }, 4, tools.fields],
+    ["missing for a tool named like a property of every object", { calls: ["toString"] }, 4, tools.fields],
+    ["the largest fee and the most tokens of its tools, in any order", { calls: ["file", "search"] }, 4, bound],
+    ["free without tools", { calls: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
   ])("is %s", (_, changes, unstated, expected) => {
     expect(toolBoundOf({ ...tools, ...changes }, priced, unstated)).toEqual(expected);
   });
 
-  it("is missing for a model that does not obey it, and for a price without fees", () => {
+  it("is missing for a model that ignores max_tool_calls, and for a price without fees", () => {
     expect(toolBoundOf(tools, { ...priced, obeysMaxToolCalls: false }, 4)).toBe(tools.fields);
     expect(toolBoundOf(tools, { ...priced, price: plain }, 4)).toBe(tools.fields);
   });
@@ -134,11 +139,11 @@ describe("the bound of hosted tools", () => {
     [1, 100 * 2 + 10],
     [2, 100 * 3 + 10 + 20],
     [3, 100 * 4 + 10 + 20 + 30],
-  ])("for %i calls counts the prompt again after each: %i tokens", (calls, expected) => {
+  ])("counts the prompt again after each of %i calls: %i tokens", (calls, expected) => {
     expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 })).toBe(expected);
   });
 
-  it("does not exist in plain terms", () => {
+  it("is absent from plain terms", () => {
     expect(plainTerms).toEqual({ serviceTier: null, hostedTools: null });
   });
 });

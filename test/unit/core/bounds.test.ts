@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import {
   outputBound,
   partTokens,
+  predictedBound,
   promptBound,
   worstCase,
   type ModelLimits,
@@ -48,12 +49,12 @@ const size: RequestSize = {
 const text = { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] } as const;
 
 describe("promptBound", () => {
-  it("is bytes times the factor, and the template around them", () => {
+  it("is the bytes times the factor plus the chat template", () => {
     expect(promptBound(size, model)).toBe(500 + 3 + 2 * 8 + 16);
     expect(promptBound(size, { ...model, tokensPerByte: 1500 as Permille })).toBe(750 + 3 + 2 * 8 + 16);
   });
 
-  it("adds bounded parts by the catalogue, never by their bytes", () => {
+  it("counts bounded parts by the catalogue, not by their bytes", () => {
     expect(promptBound({ ...size, imageParts: 3 }, model)).toBe(3535);
     expect(partTokens({ ...size, imageParts: 3 }, model)).toBe(3000);
   });
@@ -78,24 +79,24 @@ describe("outputBound", () => {
 });
 
 describe("worstCase", () => {
-  it("takes every prompt token at the most expensive class it can become", () => {
+  it("prices every token at the most expensive class it can have", () => {
     const one = price({ tiers: [tier(0, rates({ input: "1", cache_write: "2", output: "3", reasoning: "4" }))] });
     expect(formatUsd(worstCase(one, { promptTokens: 1000, outputTokens: 1000 }, text))).toBe("0.006");
   });
 
-  it("tries a lower tier that costs more than the one the bound reaches", () => {
+  it("uses a lower tier that costs more than the tier the bound reaches", () => {
     const falling = price({
       tiers: [tier(0, rates({ input: "10", output: "1" })), tier(1001, rates({ input: "1", output: "1" }))],
     });
     expect(formatUsd(worstCase(falling, { promptTokens: 1001, outputTokens: 0 }, text))).toBe("0.01");
   });
 
-  it("holds the minimum at least", () => {
+  it("is at least the minimum", () => {
     const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
     expect(formatUsd(worstCase(minimal, { promptTokens: 1, outputTokens: 1 }, text))).toBe("0.005");
   });
 
-  it("covers a minimum of tokens next to a prompt class that costs more than the output", () => {
+  it("covers a minimum of tokens if a prompt class costs more than output", () => {
     const audio = price({
       tiers: [tier(0, rates({ input: "1", audio_input: "100", output: "10" }))],
       minimum: { tokens: 20, usd: usd("0") },
@@ -130,7 +131,7 @@ describe("worstCase", () => {
     );
   });
 
-  it("grows with the bound", () => {
+  it("never falls when the bound grows", () => {
     fc.assert(
       fc.property(prices, fc.nat(4000), fc.nat(4000), fc.nat(500), (price, promptTokens, outputTokens, more) => {
         const all = { prompt: promptClasses, completion: completionClasses };
@@ -148,7 +149,7 @@ const classes = fc.record({
   completion: fc.subarray([...completionClasses], { minLength: 1 }),
 });
 
-/** Shares of a bound: often all of it on one class, which costs the most; the last share is left over. */
+/** Shares of a bound. Often one class has all of it, which costs the most. The last share is unused tokens. */
 const shares = fc.oneof(
   fc.nat(4).map((only) => Array.from({ length: 6 }, (_, index) => (index === only ? 1 : 0))),
   fc.array(fc.nat(10), { minLength: 6, maxLength: 6 }),
@@ -162,3 +163,9 @@ function split(total: number, names: readonly string[], weights: readonly number
   );
   return Object.fromEntries(names.map((name, index) => [name, Math.floor((total * (used[index] ?? 0)) / whole)]));
 }
+
+it("the bound of a prediction assumes that each choice rejects all of it", () => {
+  const twice = { ...model, tokensPerByte: 2000 as Permille };
+  expect(predictedBound({ ...size, choices: 3, predictedBytes: 10 }, twice)).toBe(60);
+  expect(predictedBound({ ...size, choices: 3 }, twice)).toBe(0);
+});

@@ -1,9 +1,13 @@
 import { expect, it } from "vitest";
-import { correctionFault, sources, type Charge } from "../../../src/core/charge.ts";
+import { correctionFault, pruneAgeMsMin, quartersKeptMs, sources, type Charge } from "../../../src/core/charge.ts";
 import { picoUsdMax, type PicoUsd } from "../../../src/core/money.ts";
 
 it("an amount has one of four sources, the most certain first", () => {
   expect(sources).toEqual(["reported", "counted", "partial", "assumed"]);
+});
+
+it("quarter-hour sums are kept for 35 days, and charges for at least 36", () => {
+  expect([quartersKeptMs, pruneAgeMsMin]).toEqual([3_024_000_000, 3_110_400_000]);
 });
 
 it.each<[Partial<Charge>, corrected: bigint, amount: bigint, string | null]>([
@@ -20,7 +24,7 @@ it.each<[Partial<Charge>, corrected: bigint, amount: bigint, string | null]>([
   [{}, 0n, picoUsdMax - 9n, "too_large"],
   [{ cost: null, formula: "unpriced" }, 0n, 5n, null],
   [{ cost: null, formula: "unpriced" }, 0n, -1n, "below_zero"],
-])("a charge %j with %i of corrections may be corrected by %i: %s", (changes, corrected, amount, fault) => {
+])("the charge %j with corrections of %i, corrected by %i, has the fault %s", (changes, corrected, amount, fault) => {
   const charge = { state: "posted", formula: "tokens", cost: 10n as PicoUsd, ...changes } as const;
   expect(correctionFault(charge, corrected, amount as PicoUsd)).toBe(fault);
 });

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { costOf, costUnder, costWithinRange, decidingPrice, itemise, type Billing } from "../../../src/core/cost.ts";
+import { costOf, costUnder, costWithinRange, decidingPrice, itemize, type Billing } from "../../../src/core/cost.ts";
 import { picoUsdMax, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../../src/core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
 
 const pico = (amount: number | bigint) => BigInt(amount) as PicoUsd;
-/** Each class at a rate of its own: its place in the list of classes, from 1, times `times`. */
+/** Rates that differ by class: the position of the class in the list, from 1, times `times`. */
 const rates = (times: number) =>
   Object.fromEntries(
     tokenClasses.map((name, index) => [name, BigInt((index + 1) * times) as PicoUsdPerToken]),
@@ -19,7 +19,7 @@ const tier = (fromPromptTokens: number, times: number): PriceTier => ({
 const price = (changes: Partial<PriceVersion> = {}) => examplePrice({ tiers: [tier(0, 1)], ...changes });
 const tokens = (changes: Partial<TokenCounts>): TokenCounts => ({ ...noTokens, ...changes });
 
-const every = tokens(Object.fromEntries(tokenClasses.map((name) => [name, 10])));
+const tenOfEach = tokens(Object.fromEntries(tokenClasses.map((name) => [name, 10])));
 const billing = (changes: Partial<Billing>): Billing => ({ serviceTier: null, calls: {}, ...changes });
 const fees = {
   search: { charged: pico(5), list: pico(7), inputTokens: 1 },
@@ -30,31 +30,37 @@ const two: PriceVersion["tiers"] = [tier(0, 1), tier(100, 10)];
 
 describe("a cost", () => {
   it.each<[string, PriceVersion, TokenCounts, Billing, object]>([
-    ["is each class at its rate", price(), every, billing({}), { charged: 550n, list: 1100n, minimumApplied: false }],
-    ["is nothing for nothing", price(), noTokens, billing({}), { charged: 0n, list: 0n, minimumApplied: false }],
     [
-      "is in the lower tier below its limit",
+      "is the sum of all classes at their rates",
+      price(),
+      tenOfEach,
+      billing({}),
+      { charged: 550n, list: 1100n, minimumApplied: false },
+    ],
+    ["is zero without tokens", price(), noTokens, billing({}), { charged: 0n, list: 0n, minimumApplied: false }],
+    [
+      "uses the lower tier below the start of the upper tier",
       price({ tiers: two }),
       tokens({ input: 99, output: 1 }),
       billing({}),
       { charged: 99n + 7n, list: 2n * 106n, minimumApplied: false },
     ],
     [
-      "is in the upper tier from its limit on, the answer too",
+      "uses the upper tier from its start, also for output",
       price({ tiers: two }),
       tokens({ input: 100, output: 1 }),
       billing({}),
       { charged: 1070n, list: 2140n, minimumApplied: false },
     ],
     [
-      "counts all of the prompt for its tier",
+      "chooses the tier by all prompt classes together",
       price({ tiers: two }),
       tokens({ input: 50, cached_input: 50 }),
       billing({}),
       { charged: 1500n, list: 3000n, minimumApplied: false },
     ],
     [
-      "has its part of each marginal tier",
+      "prices each part of the prompt in its marginal tier",
       price({ tiers: two, tierMode: "marginal" }),
       tokens({ input: 150, output: 1 }),
       billing({}),
@@ -65,7 +71,7 @@ describe("a cost", () => {
       },
     ],
     [
-      "has cached tokens at the front of the prompt",
+      "places cached tokens first in marginal tiers",
       price({ tiers: two, tierMode: "marginal" }),
       tokens({ input: 30, cached_input: 90 }),
       billing({}),
@@ -76,7 +82,7 @@ describe("a cost", () => {
       },
     ],
     [
-      "has the classes of the prompt one after the other",
+      "places the prompt classes one after the other in marginal tiers",
       price({ tiers: two, tierMode: "marginal" }),
       tokens({ cached_input: 40, cache_write: 40, cache_write_1h: 40, image_input: 5, audio_input: 5, input: 5 }),
       billing({}),
@@ -87,49 +93,49 @@ describe("a cost", () => {
       },
     ],
     [
-      "is that of its service tier",
+      "uses the rates of its service tier",
       price({ serviceTiers: { flex: [tier(0, 3)] } }),
-      every,
+      tenOfEach,
       billing({ serviceTier: "flex" }),
       { charged: 1650n, list: 3300n, minimumApplied: false },
     ],
     [
-      "is flat whatever the tokens",
+      "is flat for any tokens",
       price({ perRequest: flat }),
-      every,
+      tenOfEach,
       billing({}),
       { charged: 40n, list: 50n, minimumApplied: false },
     ],
     [
-      "has the fees of tools",
+      "includes the fees of tools",
       price({ fees }),
       tokens({ input: 1 }),
       billing({ calls: { search: 2, file: 1, other: 9, toString: 1 } }),
       { charged: 1n + 10n + 11n, list: 2n + 14n + 13n, minimumApplied: false },
     ],
     [
-      "has fees beside a flat price",
+      "adds fees to a flat price",
       price({ fees, perRequest: flat }),
-      every,
+      tenOfEach,
       billing({ calls: { search: 1 } }),
       { charged: 45n, list: 57n, minimumApplied: false },
     ],
     [
-      "has no fee of no calls",
+      "has no fee without calls",
       price({ fees }),
       noTokens,
       billing({ calls: { search: 0 } }),
       { charged: 0n, list: 0n, minimumApplied: false },
     ],
     [
-      "has no fees where the price states none",
+      "has no fees if the price states none",
       price(),
       noTokens,
       billing({ calls: { search: 3 } }),
       { charged: 0n, list: 0n, minimumApplied: false },
     ],
     [
-      "is filled up to a minimum of tokens at the output rate",
+      "is raised to a minimum of tokens, at the output rate",
       price({ minimum: { tokens: 10, usd: pico(0) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
@@ -140,21 +146,21 @@ describe("a cost", () => {
       },
     ],
     [
-      "is not filled up where it has just enough tokens",
+      "is not raised at the minimum of tokens",
       price({ minimum: { tokens: 5, usd: pico(0) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
       { charged: 17n, list: 34n, minimumApplied: false },
     ],
     [
-      "is not filled up where it has more tokens",
+      "is not raised above the minimum of tokens",
       price({ minimum: { tokens: 4, usd: pico(0) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
       { charged: 17n, list: 34n, minimumApplied: false },
     ],
     [
-      "is filled up at the rate of the tier that its prompt reaches",
+      "is raised at the rate of the tier that its prompt reaches",
       price({ tiers: [tier(0, 1), tier(2, 10)], minimum: { tokens: 3, usd: pico(0) } }),
       tokens({ input: 2 }),
       billing({}),
@@ -165,21 +171,21 @@ describe("a cost", () => {
       },
     ],
     [
-      "is filled up to a minimum of USD",
+      "is raised to a minimum in USD",
       price({ minimum: { tokens: 0, usd: pico(20) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
       { charged: 20n, list: 34n, minimumApplied: true },
     ],
     [
-      "is not filled up where it is the minimum of USD",
+      "is not raised at the minimum in USD",
       price({ minimum: { tokens: 0, usd: pico(17) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
       { charged: 17n, list: 34n, minimumApplied: false },
     ],
     [
-      "is filled up with tokens first, then with USD",
+      "is raised to the minimum of tokens first, then to the minimum in USD",
       price({ minimum: { tokens: 6, usd: pico(30) } }),
       tokens({ input: 3, output: 2 }),
       billing({}),
@@ -193,14 +199,14 @@ describe("a cost", () => {
       { charged: 40n, list: 50n, minimumApplied: false },
     ],
     [
-      "has a minimum of USD beside a flat price",
+      "applies a minimum in USD to a flat price",
       price({ perRequest: flat, minimum: { tokens: 10, usd: pico(45) } }),
       noTokens,
       billing({}),
       { charged: 45n, list: 50n, minimumApplied: true },
     ],
     [
-      "has its minimum without its fees",
+      "applies the minimum before it adds fees",
       price({ fees, minimum: { tokens: 0, usd: pico(20) } }),
       tokens({ input: 1 }),
       billing({ calls: { search: 1 } }),
@@ -208,7 +214,7 @@ describe("a cost", () => {
     ],
   ])("%s", (_, of, used, how, expected) => {
     expect(costOf(of, used, how)).toEqual(expected);
-    const lines = itemise(of, used, how);
+    const lines = itemize(of, used, how);
     const total = (side: "cost" | "listCost") => lines.reduce((sum, line) => sum + line[side], 0n);
     expect({ charged: total("cost"), list: total("listCost") }).toMatchObject({
       charged: (expected as { charged: bigint }).charged,
@@ -220,9 +226,9 @@ describe("a cost", () => {
 describe("the lines of a cost", () => {
   const line = { tierFrom: 0, listRate: null, rate: null };
   it.each<[string, PriceVersion, TokenCounts, Billing, readonly object[]]>([
-    ["nothing", price(), noTokens, billing({}), []],
+    ["nothing without tokens", price(), noTokens, billing({}), []],
     [
-      "tokens, the prompt's first",
+      "tokens, those of the prompt first",
       price(),
       tokens({ reasoning: 2, input: 3, cached_input: 1 }),
       billing({}),
@@ -233,7 +239,7 @@ describe("the lines of a cost", () => {
       ],
     ],
     [
-      "tiers",
+      "marginal tiers",
       price({ tiers: two, tierMode: "marginal" }),
       tokens({ input: 101, output: 1 }),
       billing({}),
@@ -253,7 +259,7 @@ describe("the lines of a cost", () => {
     [
       "a request with a minimum and a fee",
       price({ perRequest: flat, minimum: { tokens: 0, usd: pico(45) }, fees }),
-      every,
+      tenOfEach,
       billing({ calls: { search: 2 } }),
       [
         { ...line, class: "request", tokens: 0, cost: 40n, listCost: 50n },
@@ -272,7 +278,7 @@ describe("the lines of a cost", () => {
         { ...line, class: "minimum", tokens: 0, cost: 5n, listCost: 0n },
       ],
     ],
-    ["no calls", price({ fees }), noTokens, billing({ calls: { search: 0 } }), []],
+    ["no fee without calls", price({ fees }), noTokens, billing({ calls: { search: 0 } }), []],
     [
       "a service tier",
       price({ serviceTiers: { flex: [tier(0, 3)] } }),
@@ -281,17 +287,17 @@ describe("the lines of a cost", () => {
       [{ class: "input", tokens: 1, rate: 3n, cost: 3n, listRate: 6n, listCost: 6n, tierFrom: 0 }],
     ],
   ])("name %s", (_, of, used, how, expected) => {
-    expect(itemise(of, used, how)).toEqual(expected);
+    expect(itemize(of, used, how)).toEqual(expected);
   });
 });
 
-describe("where another model answered", () => {
+describe("the cost if another model answered", () => {
   const asked = price();
   const expensive = price({ tiers: [tier(0, 2)] });
   const same = price({ model: "other" });
   const costly = price({ fees: { search: { charged: pico(100), list: pico(100), inputTokens: 1 } } });
 
-  it("the larger cost is charged, by the price that was asked for where both are equal", () => {
+  it("is the larger of both costs, and that of the requested model if they are equal", () => {
     const used = tokens({ input: 10 });
     expect(decidingPrice({ price: asked, servedPrice: null }, used)).toBe(asked);
     expect(decidingPrice({ price: asked, servedPrice: expensive }, used)).toBe(expensive);
@@ -301,7 +307,7 @@ describe("where another model answered", () => {
     expect(decidingPrice({ price: asked, servedPrice: costly }, used)).toBe(asked);
   });
 
-  it("its formula is that of the price that decides", () => {
+  it("has the formula of the price that decides", () => {
     const priced = price({ perRequest: flat });
     expect(costUnder({ price: asked, servedPrice: null }, tokens({ input: 10 }))).toEqual({
       charged: 10n,
@@ -324,12 +330,12 @@ describe("where another model answered", () => {
   });
 });
 
-describe("a cost within the range of a ledger", () => {
+describe("costWithinRange", () => {
   const worth = (charged: bigint, list: bigint) => ({
     price: price({ perRequest: { charged: pico(charged), list: pico(list) } }),
     servedPrice: null,
   });
-  it("is up to 64 bits, the official one too", () => {
+  it("returns null if the cost or the list cost does not fit 64 bits", () => {
     expect(costWithinRange(worth(picoUsdMax, 1n), noTokens)?.charged).toBe(picoUsdMax);
     expect(costWithinRange(worth(1n, picoUsdMax), noTokens)?.list).toBe(picoUsdMax);
     expect(costWithinRange(worth(picoUsdMax + 1n, 1n), noTokens)).toBeNull();
@@ -343,13 +349,13 @@ describe("a cost within the range of a ledger", () => {
     ).toBeNull();
   });
 
-  it("has its billing", () => {
+  it("includes the fees of tools", () => {
     expect(
       costWithinRange({ price: price({ fees }), servedPrice: null }, noTokens, billing({ calls: { file: 1 } })),
     ).toEqual({ charged: 11n, list: 13n, minimumApplied: false, formula: "tokens" });
   });
 
-  it("hides no bug", () => {
+  it("does not hide a programming error", () => {
     const broken = { price: { ...price(), tiers: null } as unknown as PriceVersion, servedPrice: null };
     expect(() => costWithinRange(broken, noTokens)).toThrow(TypeError);
   });

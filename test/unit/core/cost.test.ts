@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { costOf, itemise } from "../../../src/core/cost.ts";
+import { costOf, itemize, standardBilling } from "../../../src/core/cost.ts";
 import { formatUsd, sum, usd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import { canonicalPrice, parseCanonicalPrice, tierFor } from "../../../src/core/price.ts";
 import { noTokens } from "../../../src/core/usage.ts";
@@ -8,13 +8,13 @@ import { prices, tokenCounts } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 
 const million = 1_000_000;
-const cheapThenDear = [
+const cheapThenExpensive = [
   tier(0, rates({ input: "1", output: "2" })),
   tier(200_001, rates({ input: "3", output: "4" })),
 ] as const;
 
 describe("costOf", () => {
-  it("multiplies tokens by rates, charged and official", () => {
+  it("multiplies tokens by the charged rates and the list rates", () => {
     const cost = costOf(price(), { ...noTokens, input: million, cached_input: million, output: million });
     expect(formatUsd(cost.charged)).toBe("7.50");
     expect(formatUsd(cost.list)).toBe("13.75");
@@ -22,22 +22,22 @@ describe("costOf", () => {
   });
 
   it("prices the whole request by the tier that its prompt reaches", () => {
-    const tiered = price({ tiers: cheapThenDear });
+    const tiered = price({ tiers: cheapThenExpensive });
     const at = (input: number) => formatUsd(costOf(tiered, { ...noTokens, input, output: million }).charged);
     expect(at(200_000)).toBe("2.20");
     expect(at(200_001)).toBe("4.600003");
   });
 
   it("counts cached tokens towards the tier", () => {
-    const tiered = price({ tiers: cheapThenDear });
+    const tiered = price({ tiers: cheapThenExpensive });
     const cost = costOf(tiered, { ...noTokens, input: 1, cached_input: 200_000, output: 0 });
     expect(formatUsd(cost.charged)).toBe("0.600003");
   });
 
-  it("prices each part of the prompt by its own tier where tiers are marginal", () => {
-    const tiered = price({ tiers: cheapThenDear, tierMode: "marginal" });
+  it("prices each part of the prompt by its own tier if tiers are marginal", () => {
+    const tiered = price({ tiers: cheapThenExpensive, tierMode: "marginal" });
     const cost = costOf(tiered, { ...noTokens, input: 300_000, output: million });
-    // Tokens 0 to 200,000 are in the first tier, which is one more than its last prompt size.
+    // The second tier starts at 200,001, so the first tier prices 200,001 tokens.
     expect(formatUsd(cost.charged)).toBe("4.499998");
   });
 
@@ -50,14 +50,14 @@ describe("costOf", () => {
     });
   });
 
-  it("fills up a shortfall of tokens at the output rate", () => {
+  it("charges the missing tokens of a minimum at the output rate", () => {
     const cost = costOf(price({ minimum: { tokens: 1000, usd: usd("0") } }), { ...noTokens, input: 100, output: 100 });
     expect(formatUsd(cost.charged)).toBe("0.004625");
     expect(formatUsd(cost.list)).toBe("0.00125");
     expect(cost.minimumApplied).toBe(true);
   });
 
-  it("fills up a shortfall of USD, and reports it only when it did", () => {
+  it("raises the cost to a minimum in USD, and reports the minimum only if it raised the cost", () => {
     const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
     expect(costOf(minimal, { ...noTokens, output: 1 })).toMatchObject({ charged: usd("0.005"), minimumApplied: true });
     expect(costOf(minimal, { ...noTokens, output: 1000 })).toMatchObject({
@@ -78,7 +78,7 @@ describe("costOf", () => {
     fc.assert(
       fc.property(prices, tokenCounts, (price, tokens) => {
         const cost = costOf(price, tokens);
-        const items = itemise(price, tokens);
+        const items = itemize(price, tokens);
         expect(sum(items.map((item) => item.cost))).toBe(cost.charged);
         expect(sum(items.map((item) => item.listCost))).toBe(cost.list);
         expect(items.some((item) => item.class === "minimum")).toBe(cost.minimumApplied);
@@ -90,25 +90,7 @@ describe("costOf", () => {
     );
   });
 
-  it("has a line for each tier that prices a part, and one for each kind of minimum", () => {
-    const [first] = price().tiers;
-    const dear = {
-      ...first,
-      fromPromptTokens: 100,
-      charged: { ...first.charged, output: 8_000_000n as PicoUsdPerToken },
-    };
-    const tiered = price({ tiers: [first, dear], tierMode: "marginal", minimum: { tokens: 1000, usd: usd("1") } });
-    const lines = itemise(tiered, { ...noTokens, input: 150, output: 10 });
-    expect(lines.map((line) => [line.class, line.tokens, line.tierFrom, line.rate === null])).toEqual([
-      ["input", 100, 0, false],
-      ["input", 50, 100, false],
-      ["output", 10, 100, false],
-      ["minimum", 840, 100, false],
-      ["minimum", 0, 100, true],
-    ]);
-  });
-
-  it("agrees in both tier modes where all tiers cost the same", () => {
+  it("is the same in both tier modes if all tiers cost the same", () => {
     fc.assert(
       fc.property(prices, tokenCounts, (any, tokens) => {
         const same = any.tiers.map((each) => ({ ...any.tiers[0], fromPromptTokens: each.fromPromptTokens }));
@@ -121,8 +103,28 @@ describe("costOf", () => {
   });
 });
 
+describe("itemize", () => {
+  it("returns a line for each tier that prices a part, and one for each kind of minimum", () => {
+    const [first] = price().tiers;
+    const expensive = {
+      ...first,
+      fromPromptTokens: 100,
+      charged: { ...first.charged, output: 8_000_000n as PicoUsdPerToken },
+    };
+    const tiered = price({ tiers: [first, expensive], tierMode: "marginal", minimum: { tokens: 1000, usd: usd("1") } });
+    const lines = itemize(tiered, { ...noTokens, input: 150, output: 10 });
+    expect(lines.map((line) => [line.class, line.tokens, line.tierFrom, line.rate === null])).toEqual([
+      ["input", 100, 0, false],
+      ["input", 50, 100, false],
+      ["output", 10, 100, false],
+      ["minimum", 840, 100, false],
+      ["minimum", 0, 100, true],
+    ]);
+  });
+});
+
 describe("canonicalPrice", () => {
-  it("is read back completely, and written the same again", () => {
+  it("is parsed to the same price, and formatted to the same text again", () => {
     fc.assert(
       fc.property(prices, (price) => {
         const text = canonicalPrice(price);
@@ -138,7 +140,7 @@ describe("canonicalPrice", () => {
     expect(canonicalPrice(other)).toBe(canonicalPrice(one));
   });
 
-  it("gives a class that an older text does not know its parent's rate, never nothing", () => {
+  it("is parsed with the parent's rate for a class that is missing in an older text", () => {
     const stored = JSON.parse(canonicalPrice(price()));
     const index = stored.classes.indexOf("audio_output");
     stored.classes.splice(index, 1);
@@ -152,9 +154,13 @@ describe("canonicalPrice", () => {
 
 describe("tierFor", () => {
   it("changes at the first prompt size of a tier", () => {
-    const tiered = price({ tiers: cheapThenDear });
-    expect(tierFor(tiered, 0)).toBe(cheapThenDear[0]);
-    expect(tierFor(tiered, 200_000)).toBe(cheapThenDear[0]);
-    expect(tierFor(tiered, 200_001)).toBe(cheapThenDear[1]);
+    const tiered = price({ tiers: cheapThenExpensive });
+    expect(tierFor(tiered, 0)).toBe(cheapThenExpensive[0]);
+    expect(tierFor(tiered, 200_000)).toBe(cheapThenExpensive[0]);
+    expect(tierFor(tiered, 200_001)).toBe(cheapThenExpensive[1]);
   });
+});
+
+it("standard billing has no service tier and no calls", () => {
+  expect(standardBilling).toStrictEqual({ serviceTier: null, calls: {} });
 });

@@ -1,6 +1,15 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { editDistance, formatFault, nearest, suggest, unknownFields } from "../../../src/core/fault.ts";
+import {
+  didYouMean,
+  editDistance,
+  formatFault,
+  meantValue,
+  messageOf,
+  nearest,
+  suggest,
+  unknownFields,
+} from "../../../src/core/fault.ts";
 
 describe("the distance of two names", () => {
   it.each([
@@ -13,14 +22,17 @@ describe("the distance of two names", () => {
     ["ab", "abc", 1],
     ["abc", "bc", 1],
     ["kitten", "sitting", 3],
-    ["outptu", "output", 2],
+    ["outptu", "output", 1],
+    ["ab", "ba", 1],
+    ["alcie", "alice", 1],
+    ["abc", "cab", 2],
     ["abc", "xyz", 3],
     ["ca", "abc", 3],
-  ])("%j and %j is %i", (a, b, distance) => {
+  ])("of %j and %j is %i", (a, b, distance) => {
     expect(editDistance(a, b)).toBe(distance);
   });
 
-  it("is the same both ways, and at most one for each letter", () => {
+  it("is symmetric, and at most the length of the longer name", () => {
     const word = fc.string({ maxLength: 8 });
     fc.assert(
       fc.property(word, word, (a, b) => {
@@ -49,29 +61,63 @@ describe("a mistyped name", () => {
     expect(nearest(given, known)).toEqual(names);
   });
 
-  it("compares without regard to case, the known name's too", () => {
+  it("is not matched to a short name that differs in half its letters", () => {
+    expect(nearest("eve", ["dave", "bob"])).toEqual([]);
+    expect(nearest("hafl", ["half", "dave"])).toEqual(["half"]);
+  });
+
+  it("is compared without regard to the case of either name", () => {
     expect(nearest("aB", ["Ab", "AB-long-name"])).toEqual(["Ab"]);
   });
 
-  it("has the nearest of several first", () => {
-    expect(nearest("prices", ["price", "pricing", "prices"])).toEqual(["prices", "price", "pricing"]);
+  it("is matched to the nearest names first", () => {
+    expect(nearest("prices", ["price", "priced", "pricing", "prices"])).toEqual(["prices", "price", "priced"]);
   });
 
-  it("is answered with the nearest, or with what is known", () => {
+  it("gets the nearest name as a suggestion, or the list of valid names", () => {
     expect(suggest("outptu", known)).toBe('did you mean "output"?');
-    expect(suggest("zzzzzz", ["input", "output"])).toBe("known are input, output");
-    expect(suggest("x", [])).toBe("none is known here");
+    expect(suggest("zzzzzz", ["input", "output"])).toBe("valid names are input, output");
+    expect(suggest("x", [])).toBe("no name is valid here");
   });
 
-  it("has a line for each field", () => {
+  it("gets a suggestion only if a known value is similar", () => {
+    expect(didYouMean("Outptu", known)).toBe('; did you mean "output"?');
+    expect(didYouMean("zzzzzz", known)).toBe("");
+    expect(didYouMean(7, ["7"])).toBe("");
+    expect(didYouMean("7", [7])).toBe("");
+  });
+
+  it.each([
+    [
+      "a value that is similar to an allowed one",
+      { code: "invalid_value", input: "harp", values: ["hard", "soft"] },
+      '; did you mean "hard"?',
+    ],
+    ["a value that is similar to none", { code: "invalid_value", input: "zzzzzz", values: ["hard", "soft"] }, ""],
+    ["a value of another type", { code: "invalid_type", input: "harp", values: ["hard", "soft"] }, ""],
+    ["an issue without allowed values", { code: "invalid_value", input: "harp" }, ""],
+    ["an issue without a code", { input: "harp", values: ["hard", "soft"] }, ""],
+  ])("of a choice has the suggestion of meantValue: %s", (_, issue, suggestion) => {
+    expect(meantValue(issue)).toBe(suggestion);
+  });
+
+  it("of a field gets its own line in the message", () => {
     expect(unknownFields(["outptu", "zzzzzz"], ["output"])).toBe(
-      'unknown field "outptu"; did you mean "output"?\nunknown field "zzzzzz"; known are output',
+      'unknown field "outptu"; did you mean "output"?\nunknown field "zzzzzz"; valid names are output',
     );
   });
 
-  it("is shown with its position", () => {
+  it("is reported with its file, line and column", () => {
     expect(formatFault({ file: "pricing/openai.yaml", line: 12, column: 7, message: "wrong" })).toBe(
       "pricing/openai.yaml:12:7: wrong",
     );
   });
+});
+
+it.each([
+  [new Error("no room"), "no room"],
+  ["thrown as text", "thrown as text"],
+  [7, "7"],
+])("the message of a thrown value is the error's message or the value as text: %s", (thrown, message) => {
+  expect(messageOf(thrown)).toBe(message);
 });

@@ -1,14 +1,21 @@
 import { describe, expect, it } from "vitest";
 import {
-  hasRoomForSession,
+  adminFailures,
+  adminRoles,
+  fareboxAdmin,
+  mayCreateSession,
+  isRunSession,
   isSecretReplaced,
   isTagName,
+  reservedAdminNames,
   runBudgetKeptMs,
   runSessionMsMax,
+  runSessionOf,
   runSessionsKeptMax,
   runSessionsMax,
   runSessionStates,
-  scopeOfSession,
+  sessionTag,
+  settingsAdmin,
   stateOfSession,
   tagsMax,
   tagValueBytesMax,
@@ -28,7 +35,7 @@ const session = (more: Partial<RunSession> = {}): RunSession => ({
   ...more,
 });
 
-it("its limits are 12 hours, 100 open ones, a thousand kept ones, and an hour for the budget of one that has ended", () => {
+it("sessions last at most 12 hours; 100 may be open, 1000 are kept, and budgets remain for an hour", () => {
   expect([runSessionMsMax, runSessionsMax, runSessionsKeptMax, runBudgetKeptMs]).toEqual([
     43_200_000, 100, 1000, 3_600_000,
   ]);
@@ -38,8 +45,8 @@ it.each([
   [{ open: 99, kept: 999 }, true],
   [{ open: 100, kept: 100 }, false],
   [{ open: 0, kept: 1000 }, false],
-])("a key that has %o may begin another session: %s", (has, may) => {
-  expect(hasRoomForSession(has)).toBe(may);
+])("a key with the sessions %o may create another: %s", (has, may) => {
+  expect(mayCreateSession(has)).toBe(may);
 });
 
 describe("a session", () => {
@@ -51,34 +58,57 @@ describe("a session", () => {
     expect(stateOfSession(session({ endedAt: noon }), noon + 1000)).toBe("ended");
   });
 
-  it("has a scope of its key and of itself", () => {
-    expect(scopeOfSession(session())).toStrictEqual({ kind: "key", key: "k1", session: "run_1" });
-  });
-
   it.each<[string, Pick<Key, "rotatedAt" | "previous">, number, boolean]>([
-    ["a key that was never rotated", { rotatedAt: null, previous: null }, noon, false],
-    ["a rotation at its beginning", { rotatedAt: noon, previous: null }, noon, false],
-    ["a rotation after it, without an overlap", { rotatedAt: noon + 1, previous: null }, noon + 1, true],
+    ["keeps the secret of a key that was never rotated", { rotatedAt: null, previous: null }, noon, false],
+    ["keeps the secret of a key that was rotated as it began", { rotatedAt: noon, previous: null }, noon, false],
     [
-      "an overlap that goes on",
+      "loses the secret at a later rotation without an overlap",
+      { rotatedAt: noon + 1, previous: null },
+      noon + 1,
+      true,
+    ],
+    [
+      "keeps the secret during the overlap of a rotation",
       { rotatedAt: noon + 1, previous: { digest: "", validUntil: noon + 9 } },
       noon + 8,
       false,
     ],
     [
-      "an overlap that is over",
+      "loses the secret after the overlap of a rotation",
       { rotatedAt: noon + 1, previous: { digest: "", validUntil: noon + 9 } },
       noon + 9,
       true,
     ],
-  ])("with %s", (_what, key, at, isOver) => {
+  ])("%s", (_what, key, at, isOver) => {
     expect(isSecretReplaced(session(), key as Key, at)).toBe(isOver);
   });
 });
 
-it("a tag's name is as that of a key", () => {
+it("a tag name has the form of a key name", () => {
   const names = ["a", "7", "app", "a.b_c-d", "a".repeat(63)];
   const others = ["", "A", "-a", ".a", "a b", "ä", "a".repeat(64), "a=b", " a"];
   expect([...names, ...others].filter(isTagName)).toEqual(names);
   expect([tagsMax, tagValueBytesMax]).toEqual([8, 128]);
+});
+
+it("a session id is run_ and 1 to 40 lowercase letters or digits", () => {
+  const ids = ["run_a", "run_0z9", `run_${"a".repeat(40)}`];
+  const others = ["", "run_", "run_A", "run_a ", " run_a", "a run_a", "run_-", `run_${"a".repeat(41)}`, "RUN_a"];
+  expect([...ids, ...others].filter(isRunSession)).toEqual(ids);
+});
+
+it.each<[Readonly<Record<string, string>>, string | null]>([
+  [{ session: "run_1", app: "x" }, "run_1"],
+  [{ session: "my own" }, null],
+  [{ app: "run_1" }, null],
+  [Object.create({ session: "run_1" }) as Record<string, string>, null],
+])("the tags %j name the session %s", (tags, session) => {
+  expect(runSessionOf(tags)).toBe(session);
+  expect(sessionTag).toBe("session");
+});
+
+it("the names env and farebox are reserved in the audit log", () => {
+  expect([settingsAdmin, fareboxAdmin, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
+  expect(adminRoles).toEqual(["viewer", "editor"]);
+  expect(adminFailures).toEqual(["missing", "unknown", "expired", "revoked", "too_many"]);
 });

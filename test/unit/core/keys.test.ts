@@ -1,14 +1,21 @@
 import { describe, expect, it } from "vitest";
 import {
+  adminStateOf,
   changedKey,
+  changedTeam,
   isLive,
+  isRequirement,
+  isTagValue,
   keyStates,
   matchesPattern,
   mayUse,
   namePattern,
   stateOf,
+  userModes,
+  userPattern,
   type Key,
   type KeyChange,
+  type Team,
 } from "../../../src/core/keys.ts";
 import { noLimits } from "../../../src/core/limits.ts";
 
@@ -20,9 +27,14 @@ const key: Key = {
   models: ["gpt-*"],
   limits: { rpm: 1, tpm: 2, parallel: 3 },
   outputCap: 500,
+  labels: {},
+  tags: {},
+  user: null,
+  requires: [],
   createdAt: 10,
   expiresAt: 1000,
   revokedAt: null,
+  suspendedAt: null,
   rotatedAt: null,
   previous: null,
 };
@@ -31,7 +43,7 @@ describe("a change of a key", () => {
   it.each<[string, KeyChange, Partial<Key>]>([
     ["of nothing", {}, {}],
     [
-      "of nothing, said aloud",
+      "of nothing, with every field undefined",
       { team: undefined, models: undefined, limits: undefined, expiresAt: undefined, secret: undefined },
       {},
     ],
@@ -40,15 +52,20 @@ describe("a change of a key", () => {
     ["of its models", { models: ["a"] }, { models: ["a"] }],
     ["of its models to all", { models: null }, { models: null }],
     ["of one limit", { limits: { tpm: 9 } }, { limits: { rpm: 1, tpm: 9, parallel: 3 } }],
-    ["of its end", { expiresAt: 2000 }, { expiresAt: 2000 }],
-    ["of its end to none", { expiresAt: null }, { expiresAt: null }],
+    ["of its expiry", { expiresAt: 2000 }, { expiresAt: 2000 }],
+    ["of its user", { user: "u" }, { user: "u" }],
+    ["of its labels", { labels: { b: "2", a: "1" } }, { labels: { a: "1", b: "2" } }],
+    ["of its tags", { tags: { a: "1", b: null } }, { tags: { a: "1" } }],
+    ["of its requirements", { requires: ["user", "tag:a", "user"] }, { requires: ["tag:a", "user"] }],
+    ["of its suspension", { suspendedAt: 7 }, { suspendedAt: 7 }],
+    ["of its expiry to none", { expiresAt: null }, { expiresAt: null }],
     [
-      "of its secret at once",
+      "of its secret without an overlap",
       { secret: { digest: "second", madeAt: 50, previousValidUntil: null } },
       { digest: "second", rotatedAt: 50, previous: null },
     ],
     [
-      "of its secret with a time for both",
+      "of its secret with an overlap",
       { team: null, secret: { digest: "second", madeAt: 50, previousValidUntil: 70 } },
       {
         team: null,
@@ -57,7 +74,7 @@ describe("a change of a key", () => {
         previous: { digest: "first", validUntil: 70 },
       },
     ],
-  ])("%s leaves the rest", (_, change, expected) => {
+  ])("%s leaves the rest unchanged", (_, change, expected) => {
     expect(changedKey(key, change)).toEqual({ ...key, ...expected });
   });
 });
@@ -68,11 +85,16 @@ describe("a key", () => {
     [{ expiresAt: 1000 }, 999, "live"],
     [{ expiresAt: 1000 }, 1000, "expired"],
     [{ expiresAt: 1000 }, 1001, "expired"],
+    [{ expiresAt: null, suspendedAt: 5 }, 4, "suspended"],
+    [{ expiresAt: 1000, suspendedAt: 5 }, 999, "suspended"],
+    [{ expiresAt: 1000, suspendedAt: 5 }, 1000, "expired"],
+    [{ expiresAt: 1000, suspendedAt: 5, revokedAt: 6 }, 999, "revoked"],
     [{ expiresAt: null, revokedAt: 5 }, 4, "revoked"],
     [{ expiresAt: 1000, revokedAt: 5 }, 2000, "revoked"],
-  ])("%j is at %i %s", (changes, at, state) => {
+  ])("with %j, at %i, is %s", (changes, at, state) => {
     const changed = { ...key, ...changes };
-    expect([stateOf(changed, at), isLive(changed, at)]).toEqual([state, state === "live"]);
+    expect([stateOf(changed, at), isLive(changed, at)]).toEqual([state, state === "live" || state === "suspended"]);
+    if (state !== "suspended") expect(adminStateOf(changed, at)).toBe(state);
     expect(keyStates).toContain(state);
   });
 
@@ -83,7 +105,7 @@ describe("a key", () => {
     [["gpt-4o"], ["alias", "gpt-4o"], true],
     [["a", "gpt-*"], ["gpt-4o"], true],
     [["a", "b*"], ["gpt-4o", "alias"], false],
-  ])("that has the models %j may use %j: %s", (models, names, expected) => {
+  ])("with the models %j may use %j: %s", (models, names, expected) => {
     expect(mayUse({ models }, ...names)).toBe(expected);
   });
 });
@@ -103,18 +125,86 @@ describe("a pattern", () => {
     ["a*ab*b", ["aab1b"], ["aab", "abb", "ab"]],
     ["a**b", ["ab", "axb"], ["a", "b"]],
     ["a*12*12*b", ["a1212b", "a12-12-b"], ["a12b", "a121b"]],
-  ])("%s fits its names and no others", (pattern, fits, others) => {
+  ])("%s matches its names and no others", (pattern, fits, others) => {
     expect(fits.filter((name) => !matchesPattern(pattern, name))).toEqual([]);
     expect(others.filter((name) => matchesPattern(pattern, name))).toEqual([]);
   });
 });
 
-it("a name has small letters, digits and three signs, and at most 63 characters", () => {
+it("a change of labels sets and removes only the labels that it names", () => {
+  const labels = { env: "test", region: "eu", tier: "1" };
+  const after = changedKey({ ...key, labels }, { labels: { env: "prod", region: null, other: null } });
+  expect(after.labels).toEqual({ env: "prod", tier: "1" });
+});
+
+it.each([[["a", "b", "c"]], [["c", "b", "a"]], [["b", "c", "a"]], [["b", "a", "c"]], [["c", "a", "b"]]])(
+  "labels that are set in the order %j are stored in the order of their names",
+  (names) => {
+    const labels = Object.fromEntries(names.map((name) => [name, ""]));
+    expect(Object.keys(changedKey(key, { labels }).labels)).toStrictEqual(["a", "b", "c"]);
+    expect(Object.keys(changedKey({ ...key, labels }, { labels: { d: "" } }).labels)).toStrictEqual([
+      "a",
+      "b",
+      "c",
+      "d",
+    ]);
+  },
+);
+
+it("a value of a tag or label has 1 to 128 bytes, no comma and no blank at its ends", () => {
+  const values = [
+    "a",
+    "a".repeat(128),
+    "a b=c",
+    "1%",
+    "ä".repeat(64),
+    "\u07ff".repeat(64),
+    "€".repeat(42),
+    "\uffee".repeat(42),
+    "🦊".repeat(32),
+  ];
+  const others = [
+    "",
+    " a",
+    "a ",
+    "a,b",
+    "a\nb",
+    "a".repeat(129),
+    "ä".repeat(65),
+    "€".repeat(43),
+    "🦊".repeat(33),
+    // The first characters of three and of four bytes.
+    "\u0800".repeat(43),
+    "\u{10000}".repeat(33),
+    "\ud800",
+  ];
+  expect([...values, ...others].filter(isTagValue)).toEqual(values);
+});
+
+it("a user has 1 to 128 characters, none of them a control character", () => {
+  const names = ["a", "a".repeat(128), "🦊".repeat(128), " a b, c ", "user@example.com"];
+  const others = ["", "a".repeat(129), "a\u0007", "\u0007a", "a\nb", "a\n", "\u0085", "\ud800", "a\udfff"];
+  expect([...names, ...others].filter((name) => userPattern.test(name))).toEqual(names);
+  expect(userModes).toEqual(["plain", "hash", "off"]);
+});
+
+it("a requirement is user or tag: with a tag name", () => {
+  const names = ["user", "tag:session", "tag:a.b"];
+  expect([...names, "", "key", "tag:", "tag", "tag:A", "user:a", "session"].filter(isRequirement)).toEqual(names);
+});
+
+it("a name has lowercase letters, digits and three punctuation marks, and at most 63 characters", () => {
   const names = ["a", "7", "a.b_c-d", "a".repeat(63)];
   const others = ["", "A", "-a", ".a", "_a", "a b", "a/b", "ä", "a".repeat(64), "a\n", " a"];
   expect([...names, ...others].filter((name) => namePattern.test(name))).toEqual(names);
 });
 
-it("a new key has no limits unless some are stated", () => {
+it("a key has no limits by default", () => {
   expect(noLimits).toEqual({ rpm: null, tpm: null, parallel: null });
+});
+
+it("a change of a team keeps the fields that it omits", () => {
+  const team: Team = { name: "red", models: ["a"], limits: { ...noLimits, rpm: 1 }, outputCap: 5, createdAt: 1 };
+  expect(changedTeam(team, { limits: { tpm: 2 } })).toEqual({ ...team, limits: { ...noLimits, rpm: 1, tpm: 2 } });
+  expect(changedTeam(team, { models: null, outputCap: null })).toEqual({ ...team, models: null, outputCap: null });
 });

@@ -13,7 +13,7 @@ import { changedTeam, type Team, type TeamChange } from "../../../src/core/keys.
 
 const limits: Limits = { rpm: 1, tpm: 2, parallel: 3 };
 
-it("no limits are null for each of the three", () => {
+it("noLimits is null for each of the three limits", () => {
   expect(noLimits).toEqual({ rpm: null, tpm: null, parallel: null });
 });
 
@@ -28,7 +28,7 @@ describe("a change of limits", () => {
     [{ tpm: null }, { tpm: null }],
     [{ parallel: 9 }, { parallel: 9 }],
     [{ parallel: null }, { parallel: null }],
-  ])("%j leaves the others", (change, expected) => {
+  ])("to %j leaves the other limits unchanged", (change, expected) => {
     expect(changedLimits(limits, change)).toEqual({ ...limits, ...expected });
   });
 });
@@ -42,13 +42,13 @@ describe("a change of a team", () => {
     [{ models: null }, { models: null }],
     [{ outputCap: 500 }, { outputCap: 500 }],
     [{ limits: { rpm: 7 } }, { limits: { rpm: 7, tpm: 2, parallel: 3 } }],
-  ])("%j leaves the rest", (change, expected) => {
+  ])("to %j leaves the rest unchanged", (change, expected) => {
     expect(changedTeam(team, change)).toEqual({ ...team, ...expected });
   });
 });
 
-describe("the tightest standing", () => {
-  const standing = (kind: LimitStatus["kind"], remaining: number, scope = "key:a"): LimitStatus => ({
+describe("the tightest limit", () => {
+  const limitStatus = (kind: LimitStatus["kind"], remaining: number, scope = "key:a"): LimitStatus => ({
     scope,
     kind,
     limit: 10,
@@ -56,24 +56,24 @@ describe("the tightest standing", () => {
     resetsInMs: null,
   });
   const all = [
-    standing("rpm", 5),
-    standing("tpm", 1),
-    standing("rpm", 4, "team:red"),
-    standing("rpm", 4, "team:blue"),
-    standing("tpm", 2),
+    limitStatus("rpm", 5),
+    limitStatus("tpm", 1),
+    limitStatus("rpm", 4, "team:red"),
+    limitStatus("rpm", 4, "team:blue"),
+    limitStatus("tpm", 2),
   ];
 
-  it("of a kind has the least left, and is the first of equals", () => {
+  it("of a kind has the least remaining, and is the first of equals", () => {
     expect(tightestLimit("rpm", all)).toBe(all[2]);
     expect(tightestLimit("tpm", all)).toBe(all[1]);
   });
 
-  it("is missing where there is no such limit", () => {
+  it("is undefined if no limit has the kind", () => {
     expect(tightestLimit("parallel", all)).toBeUndefined();
   });
 });
 
-it("uses add up separately", () => {
+it("requests, tokens and running requests add up separately", () => {
   const use = { requests: 1, tokens: 20, running: 300 };
   expect(sumOfUse(use, { requests: 4, tokens: 50, running: 600 })).toEqual({ requests: 5, tokens: 70, running: 900 });
   expect(sumOfUse(nothingUsed, use)).toEqual(use);

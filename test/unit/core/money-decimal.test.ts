@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { divideUp, plainDecimal, scaledDecimal } from "../../../src/core/money.ts";
+import { compareDecimals, divideUp, plainDecimal, scaledDecimal } from "../../../src/core/money.ts";
 
 describe("a plain decimal", () => {
   it.each<[string, string | undefined]>([
@@ -59,13 +59,13 @@ describe("a plain decimal", () => {
     if (plain === undefined) expect(() => scaledDecimal(text)).toThrow(new RangeError(`not a plain decimal: ${text}`));
   });
 
-  it("is computed with as its digits over a power of ten", () => {
+  it("is represented as its digits over a power of ten", () => {
     expect(scaledDecimal("12.50e1")).toEqual({ digits: 125n, scale: 1n });
     expect(scaledDecimal("0.012")).toEqual({ digits: 12n, scale: 1000n });
     expect(scaledDecimal("7")).toEqual({ digits: 7n, scale: 1n });
   });
 
-  it("means the number that was written", () => {
+  it("has the value of the number with an exponent", () => {
     fc.assert(
       fc.property(fc.nat(99_999), fc.integer({ min: -8, max: 8 }), (digits, exponent) => {
         expect(Number(plainDecimal(`${digits}e${exponent}`))).toBe(Number(`${digits}e${exponent}`));
@@ -81,6 +81,23 @@ it.each([
   [4n, 3n, 2n],
   [6n, 3n, 2n],
   [5n, 1n, 5n],
-])("%i over %i is %i, rounded up", (dividend, divisor, expected) => {
+])("%i divided by %i, rounded up, is %i", (dividend, divisor, expected) => {
   expect(divideUp(dividend, divisor)).toBe(expected);
+});
+
+it.each([
+  ["1", "2", -1],
+  ["9", "10", -1],
+  ["0", "0.1", -1],
+  ["0.09", "0.1", -1],
+  ["1.05", "1.5", -1],
+  ["2", "2.0000000000000000000001", -1],
+  ["9007199254740992", "9007199254740993", -1],
+  ["0", "0", 0],
+  ["1", "1.00", 0],
+  ["0.5", "5e-1", 0],
+  ["1e2", "100", 0],
+])("%s compared with %s is %i, and the opposite in reverse", (one, other, expected) => {
+  expect(compareDecimals(one, other)).toBe(expected);
+  expect(compareDecimals(other, one)).toBe(expected === 0 ? 0 : -expected);
 });

@@ -3,6 +3,7 @@ import {
   add,
   formatRate,
   formatUsd,
+  formatUsdOrNull,
   larger,
   noMoney,
   parseRate,
@@ -38,13 +39,13 @@ describe("an amount with a sign", () => {
     ["- 2", undefined],
     ["-9223372.036854775807", -picoUsdMax],
     ["-9223372.036854775808", undefined],
-  ])("%j is read", (text, amount) => {
+  ])("%j is parsed as %s", (text, amount) => {
     expect(parseSignedUsd(text)).toBe(amount);
   });
 });
 
 describe("an amount", () => {
-  it("has at most twelve digits before its point and after it", () => {
+  it("has at most twelve digits before and after its decimal point", () => {
     expect(parseUsd("123456789012.0")).toBeUndefined();
     expect(parseRate("123456789012")).toBe(123_456_789_012_000_000n);
     expect(parseRate("1234567890123")).toBeUndefined();
@@ -64,7 +65,7 @@ describe("an amount", () => {
     [10n ** 11n, "0.10", "100000.00"],
     [-(10n ** 12n) - 1n, "-1.000000000001", "-1000000.000001"],
     [1_200_000_000_000n, "1.20", "1200000.00"],
-  ])("%i is written exactly, in USD and as a rate", (value, amount, rate) => {
+  ])("%i is formatted exactly in USD and as a rate", (value, amount, rate) => {
     expect([formatUsd(value as PicoUsd), formatRate(value as PicoUsdPerToken)]).toEqual([amount, rate]);
   });
 
@@ -98,15 +99,23 @@ describe("an amount", () => {
     [5, -1, 5, 0],
     [1, 10, 100, 10],
     [1, 1, 5, 5],
-  ])("%i of %i is on a bar of %i steps %i", (part, whole, steps, expected) => {
+  ])("of %i out of %i, on a bar of %i steps, fills %i", (part, whole, steps, expected) => {
     expect(stepsOf(pico(part), pico(whole), steps)).toBe(expected);
   });
 
-  it("of tokens fits 64 bits or is refused", () => {
+  it("of tokens at a rate fits 64 bits or throws", () => {
     expect(priceOf(0, 5n as PicoUsdPerToken)).toBe(0n);
     expect(priceOf(3, 5n as PicoUsdPerToken)).toBe(15n);
     expect(priceOf(1, picoUsdMax as bigint as PicoUsdPerToken)).toBe(picoUsdMax);
     expect(() => priceOf(1, (picoUsdMax + 1n) as PicoUsdPerToken)).toThrow(new RangeError("amount beyond 64 bits"));
     expect(picoUsdMax).toBe(9_223_372_036_854_775_807n);
   });
+});
+
+it("an unknown amount is formatted as null", () => {
+  expect([formatUsdOrNull(null), formatUsdOrNull(noMoney), formatUsdOrNull(usd("2.5"))]).toEqual([
+    null,
+    "0.00",
+    "2.50",
+  ]);
 });

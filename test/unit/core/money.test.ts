@@ -24,7 +24,7 @@ describe("money", () => {
     ["1.0000000000000", undefined],
     ["9223372.036854775807", picoUsdMax],
     ["9223372.036854775808", undefined],
-  ])("reads %s USD", (text, expected) => {
+  ])("reads %s USD as %s", (text, expected) => {
     expect(parseUsd(text)).toBe(expected);
   });
 
@@ -44,7 +44,7 @@ describe("money", () => {
     ["0.000001", 1n],
     ["0.0000010", 1n],
     ["0.0000001", undefined],
-  ])("reads a rate of %s per 1M tokens", (text, expected) => {
+  ])("reads a rate of %s per 1M tokens as %s", (text, expected) => {
     expect(parseRate(text)).toBe(expected);
   });
 
@@ -58,7 +58,7 @@ describe("money", () => {
     expect(formatUsd(amount)).toBe(expected);
   });
 
-  it("reads back every amount and every rate that it wrote", () => {
+  it("parses every amount and every rate that it formats", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: picoUsdMax }), fc.bigInt({ min: 0n, max: 10n ** 17n }), (amount, rate) => {
         expect(parseUsd(formatUsd(amount as PicoUsd))).toBe(amount);
@@ -67,13 +67,13 @@ describe("money", () => {
     );
   });
 
-  it("multiplies without rounding and refuses what 64 bits cannot hold", () => {
+  it("multiplies without rounding and throws above 64 bits", () => {
     expect(priceOf(3, 150_001n as PicoUsdPerToken)).toBe(450_003n);
     expect(priceOf(1, picoUsdMax as bigint as PicoUsdPerToken)).toBe(picoUsdMax);
     expect(() => priceOf(2, picoUsdMax as bigint as PicoUsdPerToken)).toThrow(RangeError);
   });
 
-  it("sums what floating point cannot", () => {
+  it("sums 0.1 and 0.2 exactly", () => {
     expect(formatUsd(sum([usd("0.1"), usd("0.2")]))).toBe("0.30");
     expect(usdNumber(usd("0.3"))).toBe(0.3);
   });

@@ -70,29 +70,32 @@ describe("the address of a database", () => {
     ["postgres://farebox@db.example:port/ledger", malformed],
     [
       "postgres://farebox@db.example/ledger?ssl=true",
-      "must have no other parameters than sslmode, sslrootcert, sslcert, sslkey, options, host",
+      "must use only the parameters sslmode, sslrootcert, sslcert, sslkey, options, host",
     ],
     [
       "postgres://farebox@db.example/ledger?sslmode=require&x=1",
-      "must have no other parameters than sslmode, sslrootcert, sslcert, sslkey, options, host",
+      "must use only the parameters sslmode, sslrootcert, sslcert, sslkey, options, host",
     ],
-    ["postgres://farebox:100%@db.example/ledger", "must not have a % that two hexadecimal digits do not follow"],
+    [
+      "postgres://farebox:100%@db.example/ledger",
+      "must have two hexadecimal digits after each %; write % itself as %25",
+    ],
     ["postgres:///ledger", `must name the server's host, such as ${example}`],
     ["postgres://farebox@db.example/ledger?host=", `must name the server's host, such as ${example}`],
-    ["postgres://farebox@db.example/ledger?host=a,b", "must name one host"],
+    ["postgres://farebox@db.example/ledger?host=a,b", "must name only one host"],
     ["postgres://db.example/ledger", `must name the role to log in as, such as ${example}`],
     ["postgres://farebox@db.example", `must name one database after the host, such as ${example}`],
     ["postgres://farebox@db.example/", `must name one database after the host, such as ${example}`],
     ["postgres://farebox@db.example/a/b", `must name one database after the host, such as ${example}`],
     [
       "postgres://farebox@db.example/ledger?sslmode=allow",
-      "must have one of disable, no-verify, verify-ca, require, verify-full as its sslmode",
+      "must set sslmode to one of disable, no-verify, verify-ca, require, verify-full",
     ],
-  ])("%s is refused with what is wrong", (text, problem) => {
+  ])("%s is rejected: it %s", (text, problem) => {
     expect(parsePostgresUrl(text)).toEqual({ ok: false, problem });
   });
 
-  it.each(["postgres", "postgres1://a", "sqlite:ledger.db", " postgres://a"])("is not meant by %j", (text) => {
+  it.each(["postgres", "postgres1://a", "sqlite:ledger.db", " postgres://a"])("is not recognized in %j", (text) => {
     expect(isPostgresUrl(text)).toBe(false);
   });
 });

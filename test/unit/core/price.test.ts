@@ -9,7 +9,7 @@ import {
   parseCanonicalPrice,
   serviceTierNames,
   tierFor,
-  timesPieces,
+  multiplyByPieces,
   type PriceVersion,
 } from "../../../src/core/price.ts";
 import { tokenClasses } from "../../../src/core/usage.ts";
@@ -19,14 +19,14 @@ const pico = (amount: bigint) => amount as PicoUsd;
 const fast: PriceVersion["tiers"] = [tier(0, rates({ input: "9", output: "9" }))];
 
 describe("a price", () => {
-  it("of one request is multiplied by its pieces, its minimum is not", () => {
+  it("per request is multiplied by the pieces, but its minimum is not", () => {
     const flat = price({ perRequest: { charged: pico(5n), list: pico(7n) }, minimum: { tokens: 0, usd: usd("1") } });
-    expect(timesPieces(flat, 3)).toEqual({ ...flat, perRequest: { charged: 15n, list: 21n } });
+    expect(multiplyByPieces(flat, 3)).toEqual({ ...flat, perRequest: { charged: 15n, list: 21n } });
     const counted = price();
-    expect(timesPieces(counted, 3)).toBe(counted);
+    expect(multiplyByPieces(counted, 3)).toBe(counted);
   });
 
-  it("has the rates of a service tier that it states, and its own for any other", () => {
+  it("uses the rates of a stated service tier, and its own for any other", () => {
     const tiered = price({ serviceTiers: { priority: fast } });
     expect(inServiceTier(tiered, "priority")).toEqual({ ...tiered, tiers: fast });
     for (const name of [null, "flex", "toString"]) expect(inServiceTier(tiered, name)).toBe(tiered);
@@ -42,7 +42,7 @@ describe("a price", () => {
     [10n, 9n, 9n, false],
     [10n, 11n, 0n, true],
   ])(
-    "with %i a token, %i to write a cache and %i for an hour lacks a rate of an hour: %s",
+    "with rates of %i for input, %i for cache writes and %i for one-hour writes lacks a one-hour rate: %s",
     (input, write, hour, expected) => {
       const [cheap] = price().tiers;
       const charged = {
@@ -57,7 +57,7 @@ describe("a price", () => {
     },
   );
 
-  it("has the tier that a prompt reaches", () => {
+  it("uses the tier that a prompt reaches", () => {
     const tiers = [
       tier(0, rates({ input: "1", output: "1" })),
       tier(10, rates({ input: "2", output: "2" })),
@@ -69,7 +69,7 @@ describe("a price", () => {
     ).toEqual([0, 0, 1, 1, 2, 2]);
   });
 
-  it("has names that are stored", () => {
+  it("has fixed names for the default ceiling, any task type and the service tiers", () => {
     expect([ceilingPrice, anyTaskType, serviceTierNames]).toEqual(["default", "*", ["priority", "flex", "batch"]]);
   });
 });
@@ -87,7 +87,7 @@ describe("the stored text of a price", () => {
   });
   const rate = (text: string) => BigInt(Number(text) * 1e6).toString();
 
-  it("has every field in one order, amounts as decimal strings", () => {
+  it("has every field in a fixed order, with amounts as decimal strings", () => {
     const nine = tokenClasses.map(() => rate("9"));
     expect(canonicalPrice({ ...full, tiers: fast })).toBe(
       JSON.stringify({
@@ -115,7 +115,7 @@ describe("the stored text of a price", () => {
     );
   });
 
-  it("leaves out what a price does not have: its id stays as it was", () => {
+  it("omits absent fields, so the id of an older price does not change", () => {
     expect(Object.keys(JSON.parse(canonicalPrice(price())))).toEqual([
       "model",
       "group",
@@ -131,12 +131,12 @@ describe("the stored text of a price", () => {
     ]);
   });
 
-  it("is read back", () => {
+  it("is parsed to the same price", () => {
     for (const each of [full, price(), price({ tierMode: "marginal", until: "2026-06-01" })])
       expect(parseCanonicalPrice(canonicalPrice(each))).toStrictEqual(each);
   });
 
-  it("has for a class of a later release the rate of its parent, and for that of its own parent", () => {
+  it("gives a class of a later release the rate of its nearest known parent class", () => {
     const stored = JSON.parse(
       canonicalPrice(price({ tiers: [tier(0, rates({ input: "1", cache_write: "2", output: "3" }))] })),
     );

@@ -15,7 +15,7 @@ const patches = (multiplier = 1000, most = 1536, side = 32, longest: number | nu
 const image = (width: number, height: number, detail = "auto") => ({ size: { width, height }, detail });
 
 describe("an image", () => {
-  /** OpenAI, "Images and vision"; its forum, topics 1262691 and 1377015; Anthropic, "Vision". */
+  /** Sources: OpenAI, "Images and vision" and forum topics 1262691 and 1377015; Anthropic, "Vision". */
   it.each([
     [1024, 1024, "high", tiles, 765],
     [2048, 4096, "high", tiles, 1105],
@@ -36,18 +36,18 @@ describe("an image", () => {
     [3136, 28, "auto", patches(1000, 1568, 28, 1568), 56],
     [64, 33, "auto", patches(1000, 4), 4],
     [512, 512, "original", tiles, 255],
-  ])("of %i x %i at detail %s counts by its rule", (width, height, detail, rule, tokens) => {
+  ])("of %i x %i at detail %s has the tokens of its rule", (width, height, detail, rule, tokens) => {
     expect(imageTokens(image(width, height, detail), rule)).toBe(tokens);
   });
 
-  it("of unknown size has no count but at low detail in tiles", () => {
+  it("of unknown size has a count only at low detail in tiles", () => {
     expect(imageTokens({ size: null, detail: "auto" }, tiles)).toBeNull();
     expect(imageTokens({ size: null, detail: "low" }, tiles)).toBe(85);
     expect(imageTokens({ size: null, detail: "low" }, patches())).toBeNull();
     expect(imageTokens(image(64, 64, "original"), patches())).toBeNull();
   });
 
-  it("never counts above the most of its rule, nor below a token", () => {
+  it("counts at least one token and at most the maximum of its rule", () => {
     expect(imageTokensMax(tiles)).toBe(1445);
     expect(imageTokensMax(patches(1620))).toBe(2489);
     const side = fc.oneof(fc.integer({ min: 1, max: 4000 }), fc.integer({ min: 1, max: 2 ** 31 }));
@@ -67,7 +67,7 @@ describe("the images of a request", () => {
   const model = { imageRule: tiles, imagePartTokens: 1445 };
   const unknown = { size: null, detail: "auto" };
 
-  it("are those of known size, and those that a bound must cover", () => {
+  it("are split into images of known size and images that need a bound", () => {
     expect(countImages([image(1, 1), unknown, image(1024, 1024)], 4, model)).toEqual({
       tokens: 255 + 765,
       sized: 2,
@@ -76,7 +76,7 @@ describe("the images of a request", () => {
     expect(countImages([image(1, 1)], 1, { ...model, imageRule: null })).toEqual({ tokens: 0, sized: 0, unsized: 1 });
   });
 
-  it("are no more than the request was held for, and none above the bound", () => {
+  it("are counted up to the number of image parts, each with at most the model's bound", () => {
     expect(countImages([image(1, 1), image(1, 1)], 1, model)).toEqual({ tokens: 255, sized: 1, unsized: 0 });
     expect(countImages([image(1, 1)], 1, { ...model, imagePartTokens: 9 }).tokens).toBe(9);
   });

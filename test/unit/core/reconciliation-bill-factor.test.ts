@@ -21,19 +21,19 @@ function compared(ledger: string, gateway: string, uncertain = "0.001") {
 const official = (cost: string): GroupCost => ({ group: "official", cost: usd(cost), fraction: million });
 const small = (cost: string): GroupCost => ({ group: "small-general", cost: usd(cost), fraction: 750_000n });
 
-describe("what the gateway billed for each dollar", () => {
+describe("the billed amount for each dollar in the ledger", () => {
   it.each([
     ["10", "10", "0.001", 1_000_000n, 999_900n, 1_000_101n],
     ["10", "7.50", "0", 750_000n, 750_000n, 750_000n],
     ["10", "20", "1", 2_000_000n, 1_818_181n, 2_222_223n],
   ])(
-    "of a ledger of %s and a bill of %s, uncertain by %s, lies between its bounds",
+    "for a ledger of %s and a bill of %s, uncertain by %s, has a value and bounds",
     (ledger, gateway, uncertain, value, from, to) => {
       expect(billFactor(compared(ledger, gateway, uncertain))).toEqual({ value, from, to });
     },
   );
 
-  it("is below zero where the gateway gave something back", () => {
+  it("is negative if the gateway refunded money", () => {
     const gateway = -usd("7.50") as PicoUsd;
     expect(billFactor({ ...compared("10", "7.50", "0"), gateway })).toEqual({
       value: -750_000n,
@@ -42,7 +42,7 @@ describe("what the gateway billed for each dollar", () => {
     });
   });
 
-  it("has no bound where the ledger's sum has none, and is not stated for a ledger that charged nothing", () => {
+  it("has no bound if the ledger's sum has none, and is null if nothing was charged", () => {
     expect(billFactor({ ...compared("1", "1"), above: null })).toMatchObject({ from: null });
     expect(billFactor({ ...compared("1", "1", "2") })).toMatchObject({ to: null });
     expect(billFactor({ ...compared("1", "1", "1") })).toMatchObject({ to: null });
@@ -85,7 +85,7 @@ describe("a group's fraction that explains a difference", () => {
     ]);
   });
 
-  it("is that of the group alone: the others' charges are unchanged", () => {
+  it("applies to one group and leaves the charges of the others unchanged", () => {
     const found = explainingGroups(compared("10", "8"), [official("4"), small("6")]);
     expect(found.map(({ group, fraction, insteadOf }) => [group, fraction, insteadOf])).toEqual([
       ["official", 500_000n, million],
@@ -101,21 +101,21 @@ describe("a group's fraction that explains a difference", () => {
 
   it.each([
     ["7.50", "0", 750_000n, 750_001n],
-    // Bounds are rounded to the outside.
+    // Bounds are rounded outward.
     ["7.49999", "0", 749_999n, 750_000n],
     ["7.50", "0.24999", 725_001n, 775_000n],
-  ])("lies within the bounds that a bill of %s of 10, uncertain by %s, leaves open", (gateway, uncertain, from, to) => {
+  ])("lies within its bounds for a bill of %s instead of 10, uncertain by %s", (gateway, uncertain, from, to) => {
     expect(explainingGroups(compared("10", gateway, uncertain), [official("10")])).toEqual([
       { group: "official", fraction: 750_000n, insteadOf: million, from, to },
     ]);
   });
 
-  it("counts each group by its part where the report's span is the wider one", () => {
+  it("weights each group by its share if the groups cover a longer span", () => {
     expect(explainingGroups(compared("10", "8"), [official("8"), small("12")])).toHaveLength(2);
   });
 
   it.each<[string, ReturnType<typeof explainingGroups>]>([
-    ["the two agree", explainingGroups(compared("10", "10.0005"), [official("10")])],
+    ["ledger and bill agree", explainingGroups(compared("10", "10.0005"), [official("10")])],
     ["the next round fraction is too low", explainingGroups(compared("10", "9.10"), [official("10")])],
     ["the next round fraction is too high", explainingGroups(compared("10", "9.40"), [official("10")])],
     [
@@ -123,7 +123,7 @@ describe("a group's fraction that explains a difference", () => {
       explainingGroups(compared("10", "9.998999999999", "0.001"), [official("10")]),
     ],
     ["it would be above the official price", explainingGroups(compared("10", "12"), [official("10")])],
-    ["it would be nothing", explainingGroups(compared("10", "0.001", "0.01"), [official("10")])],
+    ["it would be zero", explainingGroups(compared("10", "0.001", "0.01"), [official("10")])],
     [
       "the uncertainty leaves room for another one",
       explainingGroups(compared("10", "7.50", "0.249995"), [official("10")]),
@@ -147,7 +147,7 @@ describe("a group's fraction that explains a difference", () => {
         ({ group }) => group !== "official",
       ),
     ],
-  ])("is not named where %s", (_, found) => {
+  ])("is not named if %s", (_, found) => {
     expect(found).toEqual([]);
   });
 });

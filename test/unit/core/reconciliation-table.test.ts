@@ -2,6 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { AccountFigures, AccountSample, LedgerTotals } from "../../../src/core/account.ts";
 import { noMoney, usd, type PicoUsd } from "../../../src/core/money.ts";
 import {
+  comparisonOf,
+  comparisons,
   reconcile,
   type CorrectionMade,
   type Doubt,
@@ -11,10 +13,10 @@ import {
 
 const none = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
 
-/** A sample as it is written in a table: amounts are cents, of a balance or of credits at 100 a dollar. */
+/** Table row for one sample. Amounts are cents: of the balance, or credits at 100 per dollar. */
 interface Row {
   readonly at: number;
-  /** Posted, by what the gateway reported unless `posted` says otherwise. */
+  /** Posted amount with the source reported, unless `totals` states another. */
   readonly ledger?: number;
   readonly balance?: number | null;
   readonly used?: number | null;
@@ -66,12 +68,12 @@ const inCents = (doubts: readonly Doubt[]) =>
 const movesOf = (movements: readonly Movement[]) =>
   movements.map(({ kind, amount, isEstimate }) => [kind, Number(amount) / 1e10, isEstimate]);
 
-/** Requests each cost a cent; the balance falls with them. */
+/** Returns five rows. Each posts a cent more than the row before, and its balance is a cent lower. */
 const busy = (changes: Partial<Row>[] = []): Row[] =>
   [0, 1, 2, 3, 4].map((index) => ({ at: index * 100, ledger: index, balance: 10_000 - index, ...changes[index] }));
 
-describe("what can be compared", () => {
-  it("is nothing of fewer than two samples, or without a figure in USD", () => {
+describe("the compared span", () => {
+  it("is missing with fewer than two samples or without a figure in USD", () => {
     expect(reconcile(samplesOf([]))).toEqual({ ok: false, reason: "too_few" });
     expect(reconcile(samplesOf([{ at: 0 }]))).toEqual({ ok: false, reason: "too_few" });
     expect(
@@ -85,7 +87,7 @@ describe("what can be compared", () => {
     expect(reconcile(samplesOf([{ at: 0 }, { at: 1, balance: null }]))).toEqual({ ok: false, reason: "too_few" });
   });
 
-  it("is what two samples have", () => {
+  it("covers two samples with all their sums", () => {
     const [from, to] = samplesOf([
       { at: 0, totals: { requests: 3 } },
       { at: 100, ledger: 5, balance: 9_999_995, totals: { requests: 7 } },
@@ -114,7 +116,7 @@ describe("what can be compared", () => {
     });
   });
 
-  it("is the last account's", () => {
+  it("covers only samples of the last account", () => {
     expect(outcome(busy([{ account: "8" }, { account: "8" }]))).toMatchObject({
       samples: 3,
       ledger: cents(2),
@@ -124,7 +126,7 @@ describe("what can be compared", () => {
     expect(outcome(busy())).toMatchObject({ samples: 5, ledger: cents(4) });
   });
 
-  it("is what the samples with the figure have", () => {
+  it("covers only samples that have the figure", () => {
     expect(outcome(busy([{ balance: null }, {}, { balance: null }]))).toMatchObject({
       samples: 3,
       ledger: cents(3),
@@ -135,20 +137,20 @@ describe("what can be compared", () => {
 
   const held = (amount: number) => ({ after: { held: cents(amount) } });
   it.each<[string, Partial<Row>[], start: number, end: number]>([
-    ["all of it where nothing was held", [], 0, 400],
-    ["from where less was held, up to a quarter inwards", [held(5), held(4)], 100, 400],
-    ["from the start where as much was held", [held(5), held(5)], 0, 400],
-    ["from the start where less was held only later", [held(5), held(5), held(0)], 0, 400],
-    ["up to where less was held, down to a quarter inwards", [{}, {}, {}, held(4), held(5)], 0, 300],
-    ["up to the end where as much was held", [{}, {}, {}, held(5), held(5)], 0, 400],
-    ["up to the end where less was held only earlier", [{}, {}, held(0), held(5), held(5)], 0, 400],
-    ["from both ends", [held(5), {}, held(9), {}, held(5)], 100, 300],
+    ["complete if nothing was held", [], 0, 400],
+    ["shortened at the start, by up to a quarter, to where less was held", [held(5), held(4)], 100, 400],
+    ["complete if as much was held after the start", [held(5), held(5)], 0, 400],
+    ["complete if less was held only after the first quarter", [held(5), held(5), held(0)], 0, 400],
+    ["shortened at the end, by up to a quarter, to where less was held", [{}, {}, {}, held(4), held(5)], 0, 300],
+    ["complete if as much was held before the end", [{}, {}, {}, held(5), held(5)], 0, 400],
+    ["complete if less was held only before the last quarter", [{}, {}, held(0), held(5), held(5)], 0, 400],
+    ["shortened at both ends", [held(5), {}, held(9), {}, held(5)], 100, 300],
   ])("is %s", (_, changes, start, end) => {
     const { first, last } = outcome(busy(changes));
     expect([first.askedAt, last.askedAt]).toEqual([start, end]);
   });
 
-  it("is nothing where the ends meet", () => {
+  it("is missing if its start and end meet", () => {
     const rows: Row[] = [
       { at: 0, ...held(5) },
       { at: 1, ...held(5) },
@@ -161,10 +163,10 @@ describe("what can be compared", () => {
   });
 });
 
-describe("an interval", () => {
-  const idle = (written: number) => ({ totals: { written } });
+describe("an interval between two samples", () => {
+  const writtenTotals = (written: number) => ({ totals: { written } });
 
-  it("in which nothing ran is no bill", () => {
+  it("without requests is not part of the bill", () => {
     const rows = busy([
       {},
       { ledger: 1 },
@@ -172,13 +174,13 @@ describe("an interval", () => {
       { ledger: 1, balance: 9900 },
       { ledger: 2, balance: 9899 },
     ]);
-    const quiet = rows.map((row, index) => ({ ...row, ...idle([0, 1, 1, 1, 2][index] ?? 0) }));
+    const quiet = rows.map((row, index) => ({ ...row, ...writtenTotals([0, 1, 1, 1, 2][index] ?? 0) }));
     const { ledger, gateway, movements } = outcome(quiet);
     expect([ledger, gateway]).toEqual([cents(2), cents(2)]);
     expect(movesOf(movements)).toEqual([["use_by_others", 99, false]]);
   });
 
-  it("in which nothing ran right after a request may be its bill", () => {
+  it("without requests right after a request may bill that request", () => {
     const rows = busy([
       {},
       { ledger: 9, balance: 10_000 },
@@ -186,11 +188,11 @@ describe("an interval", () => {
       { ledger: 9, balance: 9991 },
       { ledger: 10, balance: 9990 },
     ]);
-    const late = rows.map((row, index) => ({ ...row, ...idle([0, 1, 1, 1, 2][index] ?? 0) }));
+    const late = rows.map((row, index) => ({ ...row, ...writtenTotals([0, 1, 1, 1, 2][index] ?? 0) }));
     expect(outcome(late)).toMatchObject({ ledger: cents(10), gateway: cents(10), movements: [] });
   });
 
-  it("at the very beginning in which nothing ran is no bill", () => {
+  it("without requests at the start is not part of the bill", () => {
     const rows = busy([
       {},
       { ledger: 0, balance: 9990 },
@@ -198,12 +200,12 @@ describe("an interval", () => {
       { ledger: 2, balance: 9988 },
       { ledger: 3, balance: 9987 },
     ]);
-    const first = rows.map((row, index) => ({ ...row, ...idle([0, 0, 1, 2, 3][index] ?? 0) }));
+    const first = rows.map((row, index) => ({ ...row, ...writtenTotals([0, 0, 1, 2, 3][index] ?? 0) }));
     const { ledger, gateway, movements } = outcome(first);
     expect([ledger, gateway, movesOf(movements)]).toEqual([cents(3), cents(3), [["use_by_others", 10, false]]]);
   });
 
-  it("in which only the balance rose was topped up", () => {
+  it("is left out as topped up if only the balance is known and rose", () => {
     const rows = busy([{}, {}, { balance: 10_498 }, { balance: 10_497 }, { balance: 10_496 }]);
     const { ledger, gateway, leftOut, movements } = outcome(rows);
     expect([ledger, gateway]).toEqual([cents(3), cents(3)]);
@@ -211,7 +213,7 @@ describe("an interval", () => {
     expect(movesOf(movements)).toEqual([["top_up", 500, true]]);
   });
 
-  it("in which the balance rose by its own step is compared", () => {
+  it("is compared if the balance rose by one step at most", () => {
     expect(outcome(busy([{}, {}, { balance: 10_000 }, { balance: 9997 }, { balance: 9996 }]))).toMatchObject({
       leftOut: [],
       ledger: cents(4),
@@ -220,7 +222,7 @@ describe("an interval", () => {
     expect(outcome(busy([{}, {}, { balance: 10_001 }, { balance: 9997 }, { balance: 9996 }])).leftOut).toHaveLength(1);
   });
 
-  it("in which nothing ran and the balance rose is a payment", () => {
+  it("without requests but with a higher balance is a payment", () => {
     const rows = busy([
       { ledger: 1 },
       { ledger: 1, balance: 10_000 },
@@ -228,12 +230,12 @@ describe("an interval", () => {
       { ledger: 2, balance: 10_499 },
       { ledger: 3, balance: 10_498 },
     ]);
-    const quiet = rows.map((row, index) => ({ ...row, ...idle([0, 0, 0, 1, 2][index] ?? 0) }));
+    const quiet = rows.map((row, index) => ({ ...row, ...writtenTotals([0, 0, 0, 1, 2][index] ?? 0) }));
     const { ledger, gateway, movements } = outcome(quiet);
     expect([ledger, gateway, movesOf(movements)]).toEqual([cents(2), cents(2), [["top_up", 500, false]]]);
   });
 
-  it("may be that of a charge which was corrected later", () => {
+  it("includes the later correction of one of its charges", () => {
     const correction = (madeAt: number, ofChargeAt: number): CorrectionMade => ({
       madeAt,
       ofChargeAt,
@@ -273,39 +275,47 @@ describe("a difference", () => {
   it.each<[string, Row[], object]>([
     ["nothing but rounding", two({}), { rounding: [1, 1] }],
     [
-      "each request may be rounded",
+      "rounding of each request",
       two({ totals: { posted: { ...none, reported: cents(1000) }, requests: 100_000 } }),
       { rounding: [2, 2] },
     ],
-    ["what was held at the end", two({ after: { held: cents(7) } }), { pending: [0, 7], rounding: [1, 1] }],
-    ["what was held at the beginning", two({}, { after: { held: cents(7) } }), { pending: [7, 0], rounding: [1, 1] }],
+    ["a hold at the end", two({ after: { held: cents(7) } }), { pending: [0, 7], rounding: [1, 1] }],
+    ["a hold at the start", two({}, { after: { held: cents(7) } }), { pending: [7, 0], rounding: [1, 1] }],
     [
-      "what was held at the beginning, no more than was posted",
+      "a hold at the start, up to the posted amount",
       two({ ledger: 5 }, { after: { held: cents(7) } }),
       { pending: [5, 0], rounding: [1, 1] },
     ],
     [
-      "what was held at the beginning, of a sum below zero",
+      "nothing but rounding if the posted sum is negative",
       two({ ledger: -5 }, { after: { held: cents(7) } }),
       { rounding: [1, 1] },
     ],
-    ["a hold that was assumed", two(posted("assumed", 1000)), { assumed: [1000, 0], rounding: [1, 1] }],
-    ["a part", two(posted("partial", 1000)), { partial: [1000, 1000], rounding: [1, 1] }],
-    ["a count", two(posted("counted", 1000)), { counted: [500, 100], rounding: [1, 1] }],
-    ["a part that was corrected down", two(posted("partial", -1000)), { rounding: [1, 1] }],
-    ["a report in doubt", two(posted("reported", 1000, 400)), { in_doubt: [400, 400], rounding: [1, 1] }],
+    ["an assumed amount", two(posted("assumed", 1000)), { assumed: [1000, 0], rounding: [1, 1] }],
+    ["a partial amount", two(posted("partial", 1000)), { partial: [1000, 1000], rounding: [1, 1] }],
+    ["a counted amount", two(posted("counted", 1000)), { counted: [500, 100], rounding: [1, 1] }],
     [
-      "a count in doubt",
+      "nothing but rounding if a partial amount was corrected below zero",
+      two(posted("partial", -1000)),
+      { rounding: [1, 1] },
+    ],
+    ["a reported amount in doubt", two(posted("reported", 1000, 400)), { in_doubt: [400, 400], rounding: [1, 1] }],
+    [
+      "a counted amount in doubt",
       two(posted("counted", 1000, 400)),
       { counted: [500, 100], in_doubt: [200, 360], rounding: [1, 1] },
     ],
     [
-      "a hold in doubt",
+      "an assumed amount in doubt",
       two(posted("assumed", 1000, 400)),
       { assumed: [1000, 0], in_doubt: [0, 400], rounding: [1, 1] },
     ],
-    ["a part in doubt", two(posted("partial", 1000, 400)), { partial: [1000, 1000], rounding: [1, 1] }],
-    ["a doubt that was corrected", two(posted("reported", 1000, -400)), { rounding: [1, 1] }],
+    ["a partial amount in doubt", two(posted("partial", 1000, 400)), { partial: [1000, 1000], rounding: [1, 1] }],
+    [
+      "nothing but rounding if an amount in doubt was corrected",
+      two(posted("reported", 1000, -400)),
+      { rounding: [1, 1] },
+    ],
     ["a model without a price", two({ after: { unpriced: 1 } }), { unpriced: [0, null], rounding: [1, 1] }],
     [
       "a model without a price that still runs",
@@ -313,11 +323,11 @@ describe("a difference", () => {
       { unpriced: [0, null], rounding: [1, 1] },
     ],
     [
-      "a model without a price before",
+      "nothing but rounding if a model without a price was used before",
       two({ totals: { unpriced: 4, posted: { ...none, reported: cents(1000) } } }, { totals: { unpriced: 4 } }),
       { rounding: [1, 1] },
     ],
-  ])("may be %s", (_, rows, doubts) => {
+  ])("may come from %s", (_, rows, doubts) => {
     expect(inCents(outcome(rows).doubts)).toEqual(doubts);
   });
 
@@ -338,7 +348,7 @@ describe("a difference", () => {
     });
   });
 
-  it("is rounded once where nothing was billed while nothing ran", () => {
+  it("is rounded once if nothing was billed while no request ran", () => {
     const rows = busy([
       {},
       {},
@@ -350,7 +360,7 @@ describe("a difference", () => {
     expect(inCents(outcome(quiet).doubts)).toEqual({ rounding: [1, 1] });
   });
 
-  it("has no bound where one run of several has none", () => {
+  it("has no bound if one of several runs of intervals has none", () => {
     const rows = busy([{}, {}, { balance: 20_000 }, { balance: 19_999 }, { balance: 19_998 }]);
     const unpriced = rows.map((row, index) => ({
       ...row,
@@ -359,7 +369,7 @@ describe("a difference", () => {
     expect(inCents(outcome(unpriced).doubts)).toEqual({ unpriced: [0, null], rounding: [2, 2] });
   });
 
-  it("has the doubts of every run, and what is in doubt of all sources", () => {
+  it("sums the doubts of every run of intervals, and the amounts in doubt of all sources", () => {
     const inDoubt = { reported: cents(1), counted: cents(2), partial: cents(4), assumed: cents(8) };
     expect(outcome(two({ totals: { posted: { ...none, reported: cents(1000) }, inDoubt } })).inDoubt).toBe(cents(15));
     const held = { after: { held: cents(2) } };
@@ -369,8 +379,8 @@ describe("a difference", () => {
   });
 });
 
-describe("what moved the account", () => {
-  /** Credits at 100 a dollar; without use they stand still. */
+describe("a movement of the account", () => {
+  /** Credits at 100 per dollar, unchanged unless stated. */
   const pack = (
     at: number,
     figures: AccountFigures,
@@ -395,12 +405,12 @@ describe("what moved the account", () => {
     ["nothing", [pack(0, {}), pack(100, {})], []],
     ["a payment", [pack(0, {}), pack(100, { total_credits: "2000500" }, 1_000_500)], [["top_up", 500, false]]],
     [
-      "a payment that was taken back",
+      "a withdrawn payment",
       [pack(0, {}), pack(100, { total_credits: "1999500" }, 999_499, 1)],
       [["withdrawn", 500, false]],
     ],
     [
-      "both",
+      "a payment and its withdrawal",
       [pack(0, {}), pack(100, { total_credits: "2000500" }, 1_000_500), pack(200, {})],
       [
         ["top_up", 500, false],
@@ -408,7 +418,7 @@ describe("what moved the account", () => {
       ],
     ],
     [
-      "expiry, freezing and idle credits",
+      "expired, frozen and inactive credits",
       [
         pack(0, { frozen_credits: "50" }),
         pack(100, { expired_credits: "7", frozen_credits: "40", inactive_credits: "9" }, 1_000_000 - 6),
@@ -420,12 +430,12 @@ describe("what moved the account", () => {
       ],
     ],
     [
-      "a balance that fell by more than credits say",
+      "a balance that fell by more than the credits",
       [pack(0, {}), pack(100, {}, 999_900, 1)],
       [["unexplained", -99, false]],
     ],
     [
-      "a balance that rose by more than credits say",
+      "a balance that rose by more than the credits",
       [pack(0, {}), pack(100, {}, 1_000_100, 1)],
       [["unexplained", 101, false]],
     ],
@@ -439,7 +449,7 @@ describe("what moved the account", () => {
       [["frozen", 20, false]],
     ],
     [
-      "a wallet that says nothing of freezing",
+      "a wallet without a frozen amount",
       [
         { at: 0, balance: 1_000_000, figures: { credit_remain: "1000000", credit_used: "5" }, totals: { written: 0 } },
         {
@@ -451,12 +461,16 @@ describe("what moved the account", () => {
       ],
       [["top_up", 500, false]],
     ],
-    ["a wallet that does not fit its balance", [wallet(0, 1_000_000, 5, 0), wallet(100, 999_999, 6, 0, 999_900)], []],
+    [
+      "nothing for a wallet that does not match its balance",
+      [wallet(0, 1_000_000, 5, 0), wallet(100, 999_999, 6, 0, 999_900)],
+      [],
+    ],
   ])("is named: %s", (_, rows, expected) => {
     expect(movesOf(outcome(rows).movements)).toEqual(expected);
   });
 
-  it("is named as far as the record says it", () => {
+  it("is named only from figures that the record has", () => {
     const bare = (at: number, figures: AccountFigures): Row => ({
       at,
       balance: null,
@@ -480,7 +494,7 @@ describe("what moved the account", () => {
     expect(outcome(withoutRest).movements).toEqual([]);
   });
 
-  it("is named from where the comparison begins, up to where it ends", () => {
+  it("is named only within the compared span", () => {
     const held = { after: { held: cents(5) } };
     const paid = (at: number, total: number) =>
       pack(at, { total_credits: String(2_000_000 + total) }, 1_000_000 + total - at / 100, at / 100);
@@ -494,7 +508,7 @@ describe("what moved the account", () => {
     expect(outcome(rows)).toMatchObject({ samples: 3, movements: [] });
   });
 
-  it("is use by others or a refund where a counter moved while nothing ran", () => {
+  it("is use by others or a refund if the counter moved while no request ran", () => {
     const still = { written: 5 };
     const rows = [
       pack(0, {}, 1_000_000, 100, still),
@@ -508,7 +522,7 @@ describe("what moved the account", () => {
     ]);
   });
 
-  it("is left out where a counter fell while requests ran", () => {
+  it("is left out with its interval if the counter fell while requests ran", () => {
     const rows = [
       pack(0, {}, 1_000_000, 100),
       pack(100, {}, 999_900, 200),
@@ -517,4 +531,34 @@ describe("what moved the account", () => {
     ];
     expect(outcome(rows).leftOut).toEqual([{ since: 100, until: 201, why: "counter_fell" }]);
   });
+});
+
+describe("a comparison", () => {
+  const found = { agrees: true, ledger: cents(1_000), gateway: cents(900), below: noMoney, above: noMoney };
+
+  it.each([
+    ["finds a difference", { agrees: false }, "differs"],
+    ["finds a difference even with unbounded uncertainty", { agrees: false, above: null }, "differs"],
+    ["agrees without uncertainty", {}, "agree"],
+    ["agrees with 5% uncertainty above", { above: cents(50) }, "agree"],
+    ["agrees with 5% uncertainty below", { below: cents(50) }, "agree"],
+    ["cannot tell with more than 5% uncertainty above", { above: cents(51) }, "cannot_tell"],
+    ["cannot tell with more than 5% uncertainty below", { below: cents(51) }, "cannot_tell"],
+    [
+      "cannot tell with more than 5% uncertainty of the gateway's larger amount",
+      { gateway: cents(2_000), above: cents(101) },
+      "cannot_tell",
+    ],
+    [
+      "agrees with 5% uncertainty of the gateway's larger amount",
+      { gateway: cents(2_000), above: cents(100) },
+      "agree",
+    ],
+    ["cannot tell with unbounded uncertainty", { above: null }, "cannot_tell"],
+  ] as const)("%s", (_name, change, expected) => {
+    expect(comparisonOf({ ...found, ...change })).toBe(expected);
+    expect(comparisons).toContain(expected);
+  });
+
+  it("has three results", () => expect(comparisons).toEqual(["agree", "differs", "cannot_tell"]));
 });

@@ -12,7 +12,7 @@ type Shape = "credits" | "balance" | "wallet";
 
 const noAmounts = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
 
-/** An account and a ledger beside it, as they would be with a gateway that bills by its own book. */
+/** Simulates an account and a ledger. The gateway bills independently of the ledger. */
 class World {
   readonly samples: AccountSample[] = [];
   readonly corrections: CorrectionMade[] = [];
@@ -60,7 +60,7 @@ class World {
     return this.use(billed);
   }
 
-  /** A request that runs from here on; `settle` ends it. */
+  /** Starts a request. `settle` posts its cost. */
   begin(hold: PicoUsd): this {
     const { written, pending, held } = this.#ledger;
     this.#ledger = { ...this.#ledger, written: written + 1, pending: pending + 1, held: (held + hold) as PicoUsd };
@@ -166,7 +166,7 @@ const named = ({ movements }: Reconciliation) =>
 
 describe("the ledger compared with the account", () => {
   it.each(["credits", "wallet", "balance"] as const)(
-    "agrees to the last digit where the gateway bills the same (%s)",
+    "agrees to the last digit if the gateway bills the same (%s)",
     (shape) => {
       const world = new World(shape)
         .sample()
@@ -187,7 +187,7 @@ describe("the ledger compared with the account", () => {
     },
   );
 
-  it.each(["credits", "wallet", "balance"] as const)("finds 1%% in either direction (%s)", (shape) => {
+  it.each(["credits", "wallet", "balance"] as const)("finds a difference of 1%% in either direction (%s)", (shape) => {
     const more = new World(shape)
       .sample()
       .charge(usd("50"), { billed: usd("50.5") })
@@ -202,7 +202,7 @@ describe("the ledger compared with the account", () => {
     expect(less.outcome()).toMatchObject({ difference: -usd("1"), agrees: false });
   });
 
-  it("treats what was pending at either end as a doubt, whichever side billed it first", () => {
+  it("treats charges that are pending at either end as a doubt, whichever side counts them first", () => {
     const hold = usd("3");
     const running = new World()
       .begin(hold)
@@ -224,7 +224,7 @@ describe("the ledger compared with the account", () => {
     });
   });
 
-  it("begins and ends where less was pending", () => {
+  it("begins and ends at samples with less pending", () => {
     const world = new World().begin(usd("9")).sample().settle(usd("9"), usd("1")).use(usd("1")).sample();
     for (let index = 0; index < 10; index++) world.charge(usd("1")).sample();
     world.begin(usd("9")).sample();
@@ -237,16 +237,16 @@ describe("the ledger compared with the account", () => {
     });
   });
 
-  it("weights amounts by their source", () => {
-    const of = (source: "assumed" | "partial" | "counted") =>
+  it("doubts assumed, partial and counted amounts by their source, and a missing price without a bound", () => {
+    const outcomeOf = (source: "assumed" | "partial" | "counted") =>
       new World()
         .sample()
         .charge(usd("10"), { source, billed: usd("10") })
         .sample()
         .outcome();
-    expect(of("assumed").doubts[0]).toEqual({ kind: "assumed", below: usd("10"), above: 0n });
-    expect(of("partial").doubts[0]).toEqual({ kind: "partial", below: usd("10"), above: usd("10") });
-    expect(of("counted").doubts[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
+    expect(outcomeOf("assumed").doubts[0]).toEqual({ kind: "assumed", below: usd("10"), above: 0n });
+    expect(outcomeOf("partial").doubts[0]).toEqual({ kind: "partial", below: usd("10"), above: usd("10") });
+    expect(outcomeOf("counted").doubts[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
     const unpriced = new World()
       .sample()
       .charge(usd("1"))
@@ -266,15 +266,15 @@ describe("the ledger compared with the account", () => {
     ["counted", usd("10"), usd("10")],
     ["partial", usd("10"), usd("10")],
     ["assumed", usd("10"), usd("10")],
-  ] as const)("may differ by all that is in doubt, either way and once: %s", (source, below, above) => {
-    const of = (doubted: boolean) =>
+  ] as const)("may differ by the amount in doubt once, in either direction: %s", (source, below, above) => {
+    const outcomeOf = (doubted: boolean) =>
       new World()
         .sample()
         .charge(usd("10"), { source, doubted, billed: usd("19") })
         .charge(usd("5"))
         .sample()
         .outcome();
-    const [certain, doubtful] = [of(false), of(true)];
+    const [certain, doubtful] = [outcomeOf(false), outcomeOf(true)];
     const rounding = doubtful.doubts.find(({ kind }) => kind === "rounding")?.below ?? noMoney;
     expect([doubtful.below - rounding, (doubtful.above ?? noMoney) - rounding]).toEqual([below, above]);
     expect(doubtful).toMatchObject({ inDoubt: usd("10"), agrees: true });
@@ -282,7 +282,7 @@ describe("the ledger compared with the account", () => {
     expect(doubtful.below >= certain.below && (doubtful.above ?? 0n) >= (certain.above ?? 0n)).toBe(true);
   });
 
-  it("names what moved the account in addition to the requests", () => {
+  it("names the movements of the account other than requests", () => {
     const world = new World()
       .sample()
       .charge(usd("5"))
@@ -306,7 +306,7 @@ describe("the ledger compared with the account", () => {
     expect(named(outcome)).toEqual({ use_by_others: "4.00", top_up: "20.00", expired: "2.00", frozen: "0.30" });
   });
 
-  it("attributes late billing to the earlier requests, not to others", () => {
+  it("attributes late billing to the earlier requests, not to use by others", () => {
     const late = new World()
       .sample()
       .charge(usd("5"), { billed: usd("3") })
@@ -317,7 +317,7 @@ describe("the ledger compared with the account", () => {
     expect(late.outcome()).toMatchObject({ difference: 0n, movements: [] });
   });
 
-  it("leaves out, with only a balance, the interval in which it was topped up", () => {
+  it("leaves out the interval of a top-up if only the balance is known", () => {
     const world = new World("balance")
       .sample()
       .charge(usd("5"))
@@ -343,7 +343,7 @@ describe("the ledger compared with the account", () => {
     expect(quiet.outcome().difference).toBe(0n);
   });
 
-  it("leaves out an interval in which the counter fell, as where a pack ends with its use", () => {
+  it("leaves out an interval in which the counter fell, such as when a pack ends", () => {
     const world = new World()
       .sample()
       .charge(usd("5"))
@@ -356,23 +356,27 @@ describe("the ledger compared with the account", () => {
     expect(world.outcome()).toMatchObject({ ledger: usd("7"), difference: 0n, leftOut: [{ why: "counter_fell" }] });
   });
 
-  it("counts a correction where its charge was billed", () => {
+  it("counts a correction in the interval of its charge", () => {
     const world = new World().sample().charge(usd("5"), { billed: usd("6") });
     const billedAt = world.at;
     world.sample().correct(usd("1"), billedAt).charge(usd("2")).sample();
     expect(world.outcome()).toMatchObject({ ledger: usd("8"), difference: 0n });
-    // Without the interval of the charge it is no part of the sum.
+    // Without the interval of its charge, the correction is not part of the sum.
     const [, ...later] = world.samples;
     expect(reconcile(later, world.corrections)).toMatchObject({ reconciliation: { ledger: usd("2"), difference: 0n } });
   });
 
-  it("compares one account only, and says what is missing", () => {
+  it("compares one account only, and states why it cannot compare", () => {
     const world = new World().sample().charge(usd("5")).sample().otherAccount().sample();
     expect(reconcile(world.samples)).toEqual({ ok: false, reason: "too_few" });
     expect(world.charge(usd("1")).sample().outcome()).toMatchObject({ ledger: usd("1"), difference: 0n });
     expect(reconcile([])).toEqual({ ok: false, reason: "too_few" });
-    const dumb = world.samples.map((sample) => ({ ...sample, account: null, figures: { used_credits: "5" } }));
-    expect(reconcile(dumb)).toEqual({ ok: false, reason: "no_measure" });
+    const withoutAmounts = world.samples.map((sample) => ({
+      ...sample,
+      account: null,
+      figures: { used_credits: "5" },
+    }));
+    expect(reconcile(withoutAmounts)).toEqual({ ok: false, reason: "no_measure" });
   });
 });
 
@@ -383,8 +387,8 @@ const step = fc.oneof(
   fc.record({ kind: fc.constantFrom("top_up", "expire", "freeze", "others"), amount: cents }),
 );
 
-/** A world after these steps; what others use, they use while nothing of ours runs. `percent` is what the gateway bills of a charge. */
-function lived(steps: readonly { kind: string; amount: PicoUsd }[], shape: Shape, percent = 100n): World {
+/** Returns a world after the steps. Others use the account only while no request runs. `percent`: billed part. */
+function worldAfter(steps: readonly { kind: string; amount: PicoUsd }[], shape: Shape, percent = 100n): World {
   const world = new World(shape).sample();
   for (const { kind, amount } of steps) {
     if (kind === "charge") world.charge(amount, { billed: (amount * percent) / 100n });
@@ -396,11 +400,11 @@ function lived(steps: readonly { kind: string; amount: PicoUsd }[], shape: Shape
   return world.sample();
 }
 
-describe("a property of reconciliation", () => {
-  it("an honest gateway always agrees exactly, whatever else moves its account", () => {
+describe("reconciliation", () => {
+  it("agrees exactly with an honest gateway, whatever else moves the account", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const outcome = lived(steps, "credits").outcome();
+        const outcome = worldAfter(steps, "credits").outcome();
         expect(outcome).toMatchObject({ difference: 0n, agrees: true, leftOut: [] });
         const paid = steps.filter(({ kind }) => kind === "others").reduce((total, { amount }) => total + amount, 0n);
         expect(outcome.movements.find(({ kind }) => kind === "use_by_others")?.amount ?? 0n).toBe(paid);
@@ -409,10 +413,10 @@ describe("a property of reconciliation", () => {
     );
   });
 
-  it("a gateway that bills 1% more or less is always found, with its sign and size", () => {
+  it("finds the sign and size of a bill that is 1% too high or too low", () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 40 }), fc.constantFrom(99n, 101n), (steps, percent) => {
-        const outcome = lived(steps, "credits", percent).outcome();
+        const outcome = worldAfter(steps, "credits", percent).outcome();
         fc.pre(outcome.ledger > 0n);
         expect(outcome).toMatchObject({ agrees: false, difference: (outcome.ledger * (percent - 100n)) / 100n });
       }),
@@ -423,17 +427,17 @@ describe("a property of reconciliation", () => {
 describe("retention of samples", () => {
   const dayMs = 86_400_000;
 
-  it("keeps one an hour after a week and one a day after a hundred, and never loses what moved without requests", () => {
+  it("is idempotent and keeps the difference over the remaining span", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 120 }), fc.constantFrom(100n, 101n), (steps, percent) => {
-        const { samples } = lived(steps, "credits", percent);
+        const { samples } = worldAfter(steps, "credits", percent);
         const last = samples.at(-1)?.askedAt ?? 0;
         expect(samplesToThin(samples, last + 6 * dayMs)).toEqual([]);
         for (const ageMs of [8 * dayMs, 200 * dayMs]) {
           const gone = new Set(samplesToThin(samples, last + ageMs));
           const kept = samples.filter(({ askedAt }) => !gone.has(askedAt));
           expect(samplesToThin(kept, last + ageMs)).toEqual([]);
-          // The same money beside the same bill, as far as the span that is left goes.
+          // The remaining span has the same difference as before.
           const before = reconcile(
             samples.filter(
               ({ askedAt }) => askedAt >= (kept[0]?.askedAt ?? 0) && askedAt <= (kept.at(-1)?.askedAt ?? 0),
@@ -453,7 +457,7 @@ describe("retention of samples", () => {
     );
   });
 
-  it("thins two weeks of a sample a minute to a week and an hourly one", () => {
+  it("thins two weeks of samples a minute apart to a full week and an hourly week", () => {
     const world = new World();
     for (let index = 0; index < 14 * 1440; index++) world.charge(usd("0.001")).sample();
     const now = world.at;

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { refusalCodes } from "../../../src/core/refusals.ts";
+import { invalid, isOfGateway, refusalCodes } from "../../../src/core/refusals.ts";
 
-it("every code of a refusal is counted", () => {
+it("the list of refusal codes is complete", () => {
   expect(refusalCodes.toSorted()).toEqual([
     "admin_refused",
     "balance_floor",
@@ -29,9 +29,26 @@ it("every code of a refusal is counted", () => {
     "read_only",
     "request_timeout",
     "request_too_large",
+    "too_many_subjects",
     "unknown_host",
     "unsupported_encoding",
     "unsupported_media_type",
     "websocket_unsupported",
   ]);
+});
+
+it("the failures of the gateway are separate from Farebox's own refusals", () => {
+  expect(refusalCodes.filter(isOfGateway).toSorted()).toEqual([
+    "gateway_redirect",
+    "gateway_stream_broken",
+    "gateway_timeout",
+    "gateway_unreachable",
+  ]);
+});
+
+it.each([["model"], [null]])("an invalid request is refused with the parameter %j and a message", (param) => {
+  expect(invalid(param, "not a model")).toStrictEqual({
+    ok: false,
+    refusal: { code: "invalid_request", param, message: "not a model" },
+  });
 });

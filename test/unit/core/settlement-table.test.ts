@@ -16,16 +16,16 @@ import { price as examplePrice } from "../../support/example-rates.ts";
 
 const pico = (amount: number) => BigInt(amount) as PicoUsd;
 const [tier] = examplePrice().tiers;
-const each = (rate: bigint) =>
+const ratesAt = (rate: bigint) =>
   Object.fromEntries(
     Object.keys(tier.charged).map((name) => [
       name,
       (/output|reasoning/.test(name) ? 100n * rate : rate) as PicoUsdPerToken,
     ]),
   ) as typeof tier.charged;
-/** 1 pico-USD a token of the prompt and 100 of the completion; the official price is twice that. */
+/** Returns a price of 1 pico-USD per prompt token and 100 per completion token. The list price is twice that. */
 const price = (changes: Partial<PriceVersion> = {}) =>
-  examplePrice({ tiers: [{ fromPromptTokens: 0, charged: each(1n), list: each(2n) }], ...changes });
+  examplePrice({ tiers: [{ fromPromptTokens: 0, charged: ratesAt(1n), list: ratesAt(2n) }], ...changes });
 const reserved: Reserved = { hold: pico(100_000), price: price() };
 const unpriced: Reserved = { hold: null, price: null };
 const tokens = (input: number, output: number, more: Partial<TokenCounts> = {}): TokenCounts => ({
@@ -46,7 +46,7 @@ const posted = (input: number, output: number, more: object): object => ({
   reason: null,
   ...more,
 });
-const heldOf = (amount: number, more: object): object => ({
+const postedAtHold = (amount: number, more: object): object => ({
   kind: "post",
   cost: pico(amount),
   listCost: pico(amount),
@@ -85,19 +85,19 @@ describe("a reported answer", () => {
       posted(7, 3, { source: "reported" }),
     ],
     [
-      "is posted as it was read where it contradicts itself",
+      "is posted as read even if it contradicts itself",
       reserved,
       { kind: "reported", tokens: tokens(7, 3), clamped: true, doubts },
       posted(7, 3, { source: "reported", clamped: true, doubts }),
     ],
     [
-      "has no doubts where there are none",
+      "has no doubts for an empty list of doubts",
       reserved,
       { kind: "reported", tokens: tokens(7, 3), clamped: false, doubts: [] },
       posted(7, 3, { source: "reported" }),
     ],
     [
-      "has its billing",
+      "keeps its billing",
       reserved,
       { kind: "reported", tokens: tokens(7, 3), clamped: false, billing },
       posted(7, 3, { source: "reported", billing }),
@@ -109,7 +109,7 @@ describe("a reported answer", () => {
       posted(7, 3, { source: "reported", cost: null, listCost: null, formula: "unpriced" }),
     ],
     [
-      "has no price of another model without its own",
+      "has no amount and no served price without prices",
       { ...unpriced, servedPrice: null },
       { kind: "reported", tokens: tokens(7, 3), clamped: false },
       posted(7, 3, {
@@ -123,15 +123,18 @@ describe("a reported answer", () => {
     expect(settlementFor(of, outcome)).toStrictEqual(expected);
   });
 
-  it("is priced in the tier that answered", () => {
-    const flex = price({ serviceTiers: { flex: [{ fromPromptTokens: 0, charged: each(3n), list: each(4n) }] } });
+  it("is priced in the service tier that answered", () => {
+    const flex = price({ serviceTiers: { flex: [{ fromPromptTokens: 0, charged: ratesAt(3n), list: ratesAt(4n) }] } });
     expect(
       settlementFor({ ...reserved, price: flex }, { kind: "reported", tokens: tokens(7, 3), clamped: false, billing }),
     ).toMatchObject({ cost: 3n * 307n, listCost: 4n * 307n });
   });
 
-  it("names the price of another model that answered", () => {
-    const version = price({ model: "other", tiers: [{ fromPromptTokens: 0, charged: each(5n), list: each(6n) }] });
+  it("states the price of another model that answered", () => {
+    const version = price({
+      model: "other",
+      tiers: [{ fromPromptTokens: 0, charged: ratesAt(5n), list: ratesAt(6n) }],
+    });
     const servedPrice = { id: "id", canonical: canonicalPrice(version), version };
     const outcome: Outcome = { kind: "reported", tokens: tokens(7, 3), clamped: false };
     expect(settlementFor({ ...reserved, servedPrice }, outcome)).toStrictEqual(
@@ -141,7 +144,7 @@ describe("a reported answer", () => {
     expect(settlementFor(small, counted(1, 0, { hiddenTokens: 9 }))).toMatchObject({ formula: "assumed", servedPrice });
   });
 
-  it("states that its minimum was filled up", () => {
+  it("states that the minimum was applied", () => {
     expect(
       settlementFor(
         { ...reserved, price: price({ minimum: { tokens: 0, usd: pico(1000) } }) },
@@ -165,70 +168,76 @@ describe("a counted answer", () => {
       posted(8, 4, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "has what its model may have reasoned unseen, where that is more",
+      "uses the possible hidden reasoning if it is more than the count",
       reserved,
       counted(7, 3, { hiddenTokens: 9 }),
       posted(7, 9, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "has what was counted, where that is more than may be hidden",
+      "uses the count if it is more than the possible hidden reasoning",
       reserved,
       counted(7, 3, { hiddenTokens: 2 }),
       posted(7, 3, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "is partial where output is not known to be text",
+      "is partial if some output is not known to be text",
       reserved,
       counted(7, 3, { unknownTokens: 4, doubts }),
       posted(7, 7, { source: "partial", doubts, ...delivered(7, 7) }),
     ],
     [
-      "scales the text, not what is unknown",
+      "scales the text but not the unknown output",
       reserved,
       counted(7, 3, { unknownTokens: 4, errorFactor: twice }),
       posted(14, 10, { source: "partial", ...delivered(7, 7) }),
     ],
     [
-      "is no more than the model writes",
+      "is capped at the model's output maximum",
       reserved,
       counted(7, 3, { unknownTokens: 40, outputTokensMax: 20 }),
       posted(7, 20, { source: "partial", ...delivered(7, 20) }),
     ],
     [
-      "is no more than the model writes, with its error",
+      "is capped at the model's output maximum after scaling",
       reserved,
       counted(7, 15, { errorFactor: twice, outputTokensMax: 20 }),
       posted(14, 20, { source: "counted", ...delivered(7, 15) }),
     ],
     [
-      "is what was delivered, even beyond what the model writes",
+      "keeps delivered output above the model's output maximum",
       reserved,
       counted(7, 30, { errorFactor: twice, outputTokensMax: 20 }),
       posted(14, 30, { source: "counted", ...delivered(7, 30) }),
     ],
     [
-      "is exactly its hold",
+      "is posted as counted if it equals its hold",
       { ...reserved, hold: pico(307) },
       counted(7, 3),
       posted(7, 3, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "is posted beyond its hold where that was plainly delivered",
+      "is posted above its hold if that much was delivered",
       { ...reserved, hold: pico(306) },
       counted(7, 3),
       posted(7, 3, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "is posted without its error where it passes the hold as it is",
+      "is posted unscaled if the count alone exceeds the hold",
       { ...reserved, hold: pico(306) },
       counted(7, 3, { errorFactor: twice }),
       posted(7, 3, { source: "counted", ...delivered(7, 3) }),
     ],
     [
-      "is its hold where only the estimate passes that",
+      "scales tokens of text but not of images",
+      { ...reserved, hold: pico(10_000) },
+      counted(7, 3, { errorFactor: twice, mediaTokens: 5 }),
+      posted(9, 6, { source: "counted", delivered: delivered(7, 3).delivered }),
+    ],
+    [
+      "is posted at its hold if only the estimate exceeds it",
       { ...reserved, hold: pico(400) },
       counted(7, 3, { errorFactor: twice, billing, doubts }),
-      heldOf(400, {
+      postedAtHold(400, {
         source: "counted",
         reason: null,
         tokens: tokens(14, 6),
@@ -238,31 +247,31 @@ describe("a counted answer", () => {
       }),
     ],
     [
-      "is its hold where only what is hidden passes that",
+      "is posted at its hold if only hidden output exceeds it",
       { ...reserved, hold: pico(400) },
       counted(7, 3, { hiddenTokens: 9 }),
-      heldOf(400, { source: "counted", reason: null, tokens: tokens(7, 9), ...delivered(7, 3) }),
+      postedAtHold(400, { source: "counted", reason: null, tokens: tokens(7, 9), ...delivered(7, 3) }),
     ],
     [
-      "passes its hold with what is not known to be text",
+      "may exceed its hold by output that is not known to be text",
       { ...reserved, hold: pico(400) },
       counted(7, 3, { unknownTokens: 4 }),
       posted(7, 7, { source: "partial", ...delivered(7, 7) }),
     ],
     [
-      "is at least its hold where images or sound came",
+      "is at least its hold if images or sound arrived",
       reserved,
       counted(7, 3, { hasMedia: true }),
-      heldOf(100_000, { source: "partial", reason: null, tokens: tokens(7, 3), ...delivered(7, 3) }),
+      postedAtHold(100_000, { source: "partial", reason: null, tokens: tokens(7, 3), ...delivered(7, 3) }),
     ],
     [
-      "passes its hold where images or sound came beside enough text",
+      "may exceed its hold if enough text arrived with images or sound",
       { ...reserved, hold: pico(306) },
       counted(7, 3, { hasMedia: true }),
       posted(7, 3, { source: "partial", ...delivered(7, 3) }),
     ],
     [
-      "is its estimate where nothing was held",
+      "is posted at its estimate if nothing was held",
       { ...reserved, hold: null },
       counted(7, 3, { errorFactor: twice }),
       posted(14, 6, { source: "counted", ...delivered(7, 3) }),
@@ -274,7 +283,7 @@ describe("a counted answer", () => {
       posted(7, 3, { source: "counted", cost: null, listCost: null, formula: "unpriced", ...delivered(7, 3) }),
     ],
     [
-      "has no amount without a price where images came",
+      "has no amount without a price, also with images",
       unpriced,
       counted(7, 3, { hasMedia: true }),
       {
@@ -291,7 +300,7 @@ describe("a counted answer", () => {
       },
     ],
     [
-      "delivered every class",
+      "counts every class as delivered",
       reserved,
       { kind: "counted", tokens: tokens(7, 3, { cached_input: 10, reasoning: 20 }), ...certain },
       posted(7, 3, {
@@ -306,15 +315,15 @@ describe("a counted answer", () => {
     expect(settlementFor(of, outcome)).toStrictEqual(expected);
   });
 
-  it("is what was written where a minimum of tokens makes fewer tokens cost more", () => {
+  it("is posted as delivered if a minimum of tokens makes fewer tokens cost more", () => {
     const minimal = price({ minimum: { tokens: 20, usd: pico(0) } });
-    // 10 written tokens leave a shortfall of 10 at the output rate; 20 estimated ones leave none.
+    // 10 delivered tokens cost 10 more at the output rate; 20 estimated ones already meet the minimum.
     expect(settlementFor({ ...reserved, price: minimal }, counted(10, 0, { errorFactor: twice }))).toStrictEqual(
       posted(10, 0, { source: "counted", cost: pico(10 + 10 * 100), minimumApplied: true, ...delivered(10, 0) }),
     );
   });
 
-  it("keeps the estimate where both cost the same", () => {
+  it("is posted at the estimate if both cost the same", () => {
     const flat = price({ perRequest: { charged: pico(5), list: pico(6) } });
     expect(settlementFor({ ...reserved, price: flat }, counted(7, 3, { errorFactor: twice }))).toStrictEqual(
       posted(14, 6, {
@@ -329,65 +338,70 @@ describe("a counted answer", () => {
 });
 
 describe("a cut answer", () => {
-  const how = (input: number, output: number) => ({
+  const asPartial = (input: number, output: number) => ({
     source: "partial",
     reason: "timeout",
     delivered: { input, output },
   });
   it.each<[string, Reserved, Outcome, object]>([
-    ["is posted as far as it was delivered", reserved, cut(7, 3), posted(7, 3, how(7, 3))],
+    ["is posted at the delivered tokens", reserved, cut(7, 3), posted(7, 3, asPartial(7, 3))],
     [
-      "has what was under way, scaled with what was delivered",
+      "includes output in flight, scaled like the delivered output",
       reserved,
       cut(7, 3, { inFlightTokens: 2, errorFactor: twice }),
-      posted(14, 10, how(7, 3)),
+      posted(14, 10, asPartial(7, 3)),
     ],
     [
-      "has what was under way, which was not delivered",
+      "is posted at its hold if only output in flight exceeds it",
       { ...reserved, hold: pico(400) },
       cut(7, 3, { inFlightTokens: 2 }),
-      heldOf(400, { ...how(7, 3), tokens: tokens(7, 5) }),
+      postedAtHold(400, { ...asPartial(7, 3), tokens: tokens(7, 5) }),
     ],
-    ["has what may be hidden", reserved, cut(7, 3, { inFlightTokens: 2, hiddenTokens: 6 }), posted(7, 6, how(7, 3))],
     [
-      "has what is not known to be text",
+      "includes possible hidden output",
+      reserved,
+      cut(7, 3, { inFlightTokens: 2, hiddenTokens: 6 }),
+      posted(7, 6, asPartial(7, 3)),
+    ],
+    [
+      "includes output that is not known to be text",
       reserved,
       cut(7, 3, { inFlightTokens: 2, unknownTokens: 4 }),
-      posted(7, 9, how(7, 7)),
+      posted(7, 9, asPartial(7, 7)),
     ],
     [
-      "is overage where it was delivered beyond its hold",
+      "is posted above its hold if the delivered tokens cost more",
       { ...reserved, hold: pico(306) },
       cut(7, 3),
-      posted(7, 3, how(7, 3)),
+      posted(7, 3, asPartial(7, 3)),
     ],
   ])("%s", (_, of, outcome, expected) => {
     expect(settlementFor(of, outcome)).toStrictEqual(expected);
   });
 
-  it("counts no undelivered output of a complete answer", () => {
+  it("is the only one that includes output in flight", () => {
     expect(settlementFor(reserved, counted(7, 3, { inFlightTokens: 50 }))).toMatchObject({ tokens: tokens(7, 3) });
   });
 });
 
-describe("an unknown end", () => {
+describe("an unknown outcome", () => {
   const unknown = (more: object = {}): Outcome => ({ kind: "unknown", reason: "reset", ...more });
   it.each<[string, Reserved, Outcome, object]>([
-    ["is the hold", reserved, unknown(), heldOf(100_000, { source: "assumed", reason: "reset" })],
+    ["is posted at the hold", reserved, unknown(), postedAtHold(100_000, { source: "assumed", reason: "reset" })],
     [
-      "is the hold, in doubt",
+      "is posted at the hold with its doubts",
       reserved,
       unknown({ doubts, billing }),
-      heldOf(100_000, { source: "assumed", reason: "reset", doubts, billing }),
+      postedAtHold(100_000, { source: "assumed", reason: "reset", doubts, billing }),
     ],
     [
-      "is the hold where that pays for what could not be read",
+      "is posted at the hold if it covers the unreadable output",
       { ...reserved, hold: pico(400) },
       unknown({ unknownTokens: 4 }),
-      heldOf(400, { source: "assumed", reason: "reset" }),
+      postedAtHold(400, { source: "assumed", reason: "reset" }),
     ],
     [
-      "is more where that does not",
+      "is posted above the hold if it does not cover the unreadable output",
       { ...reserved, hold: pico(399) },
       unknown({ unknownTokens: 4, doubts }),
       posted(0, 4, { source: "partial", reason: "reset", doubts }),
@@ -396,14 +410,14 @@ describe("an unknown end", () => {
       "has no amount without a price",
       unpriced,
       unknown({ unknownTokens: 4 }),
-      heldOf(0, { source: "assumed", reason: "reset", cost: null, listCost: null, formula: "unpriced" }),
+      postedAtHold(0, { source: "assumed", reason: "reset", cost: null, listCost: null, formula: "unpriced" }),
     ],
   ])("%s", (_, of, outcome, expected) => {
     expect(settlementFor(of, outcome)).toStrictEqual(expected);
   });
 });
 
-describe("an answer with a status", () => {
+describe("a request without a usable answer", () => {
   const failed = (billed: boolean): Outcome => ({ kind: "failedAtGateway", status: 502, billed, doubts, billing });
   it.each<[Outcome, object]>([
     [
@@ -415,8 +429,8 @@ describe("an answer with a status", () => {
       { kind: "void", reason: "gateway_404" },
     ],
     [failed(false), { kind: "void", reason: "gateway_502" }],
-    [failed(true), heldOf(100_000, { source: "assumed", reason: "gateway_502", doubts, billing })],
-  ])("%j is voided or assumed", (outcome, expected) => {
+    [failed(true), postedAtHold(100_000, { source: "assumed", reason: "gateway_502", doubts, billing })],
+  ])("is, with the outcome %j, voided or posted at its hold", (outcome, expected) => {
     expect(settlementFor(reserved, outcome)).toStrictEqual(expected);
   });
 
@@ -430,7 +444,7 @@ describe("an answer with a status", () => {
     [520, { kind: "unknown", reason: "gateway_520" }],
     [524, { kind: "unknown", reason: "gateway_524" }],
     [521, { kind: "failedAtGateway", status: 521, billed: true }],
-  ])("of %i ends so", (status, outcome) => {
+  ])("has, with the status %i, the outcome %j", (status, outcome) => {
     expect(outcomeOfStatus(status, true)).toEqual(outcome);
   });
 });
@@ -450,17 +464,17 @@ it.each<[Outcome, number | null]>([
   [cut(7, 3, { inFlightTokens: 2 }), 12],
   [cut(7, 3, { inFlightTokens: 2, unknownTokens: 4 }), 16],
   [cut(7, 3, { inFlightTokens: 2, unknownTokens: 4, outputTokensMax: 6 }), 13],
-])("%j used %j tokens", (outcome, expected) => {
+])("the outcome %j used %j tokens", (outcome, expected) => {
   expect(tokensUsed(outcome)).toBe(expected);
 });
 
-it("an unknown outcome is a bug", () => {
+it("an outcome of an unknown kind throws", () => {
   const outcome = { kind: "new" } as unknown as Outcome;
   expect(() => settlementFor(reserved, outcome)).toThrow("unreachable");
   expect(() => tokensUsed(outcome)).toThrow("unreachable");
 });
 
-it("a hold is posted with the tokens that are known", () => {
+it("postHold posts the hold with the known tokens", () => {
   const expected: Settlement = {
     kind: "post",
     cost: pico(5),
@@ -486,4 +500,30 @@ it("a hold is posted with the tokens that are known", () => {
 
 it("the standard billing has no tier and no calls", () => {
   expect(standardBilling).toEqual({ serviceTier: null, calls: {} });
+});
+
+describe("the model that answered, of several possible ones", () => {
+  const answered: Reserved = { ...reserved, answered: "other" };
+
+  it.each<[string, Outcome]>([
+    ["a reported answer", { kind: "reported", tokens: tokens(7, 3), clamped: false }],
+    ["a counted answer", counted(7, 3)],
+    ["a cut answer", cut(7, 3)],
+    ["a billed failure", { kind: "failedAtGateway", status: 500, billed: true }],
+    ["an unknown outcome", { kind: "unknown", reason: "timeout" }],
+  ])("is stated by the settlement of %s", (_, outcome) => {
+    const posted = settlementFor(reserved, outcome);
+    expect(posted).toMatchObject({ kind: "post" });
+    expect(posted).not.toHaveProperty("answered");
+    expect(settlementFor(answered, outcome)).toStrictEqual({ ...posted, answered: "other" });
+  });
+
+  it.each<[string, Outcome, string]>([
+    ["a request that was not sent", { kind: "notSent", reason: "client_gone" }, "client_gone"],
+    ["a rejection by the gateway", { kind: "refusedByGateway", status: 404 }, "gateway_404"],
+    ["a rejection with a reason", { kind: "refusedByGateway", status: 200, reason: "filtered" }, "filtered"],
+    ["a failure", { kind: "failedAtGateway", status: 500, billed: false }, "gateway_500"],
+  ])("is not stated by the void of %s", (_, outcome, reason) => {
+    expect(settlementFor(answered, outcome)).toStrictEqual({ kind: "void", reason });
+  });
 });

@@ -21,7 +21,7 @@ describe("outcomeOfStatus", () => {
     [408, false, { kind: "unknown", reason: "gateway_408" }],
     [504, false, { kind: "unknown", reason: "gateway_504" }],
     [524, false, { kind: "unknown", reason: "gateway_524" }],
-  ])("of %i, billed %s", (status, billed, expected) => {
+  ])("maps the status %i, with billed failures %s", (status, billed, expected) => {
     expect(outcomeOfStatus(status, billed)).toEqual(expected);
   });
 });
@@ -49,7 +49,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("widens what was counted by the tokenizer's error", () => {
+  it("scales a count by the tokenizer's error", () => {
     const tokens = { ...noTokens, input: 1000, output: 1001 };
     const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
     expect(settlementFor(reserved, outcome)).toMatchObject({
@@ -58,7 +58,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("counts at least the possible hidden output of a reasoning model, and never more than was held", () => {
+  it("counts at least the possible hidden output of a reasoning model, and posts at most the hold", () => {
     const counted = {
       kind: "counted",
       tokens: { ...noTokens, input: 10, output: 20 },
@@ -75,7 +75,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("counts visible output also above the hold: output beyond the requested maximum is overage", () => {
+  it("posts visible output above the hold as overage", () => {
     const tokens = { ...noTokens, input: 10, output: million };
     const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
     expect(settlementFor(reserved, outcome)).toMatchObject({
@@ -101,13 +101,13 @@ describe("settlementFor", () => {
     expect(tokensOf(80)).toEqual({ ...noTokens, input: 100, output: 80 });
   });
 
-  it("posts the hold where nothing states what was billed", () => {
+  it("posts the hold if nothing states the billed amount", () => {
     const expected = { kind: "post", cost: usd("1"), listCost: usd("1"), source: "assumed", formula: "assumed" };
     expect(settlementFor(reserved, { kind: "unknown", reason: "timeout" })).toMatchObject(expected);
     expect(settlementFor(reserved, { kind: "failedAtGateway", status: 500, billed: true })).toMatchObject(expected);
   });
 
-  it("posts a model without a price with no amount, which is not 0", () => {
+  it("posts null, not 0, for a model without a price", () => {
     const unpriced: Reserved = { hold: null, price: null };
     const outcome: Outcome = { kind: "reported", tokens: { ...noTokens, input: 1 }, clamped: false };
     expect(settlementFor(unpriced, outcome)).toMatchObject({ cost: null, listCost: null, formula: "unpriced" });
@@ -117,7 +117,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("is total: voids only what cannot have been billed, and is never below 0", () => {
+  it("voids only outcomes that cannot be billed, and never posts a negative amount", () => {
     fc.assert(
       fc.property(anyReserved, outcomes, (reserved, outcome) => {
         const settlement = settlementFor(reserved, outcome);
@@ -135,7 +135,7 @@ describe("settlementFor", () => {
     );
   });
 
-  it("posts no estimate above the hold, never less than what was delivered, and the hold itself for an unknown end", () => {
+  it("posts a cut answer between its delivered cost and its hold, and an unknown outcome at its hold", () => {
     fc.assert(
       fc.property(anyReserved, outcomes, (reserved, outcome) => {
         const settlement = settlementFor(reserved, outcome);
@@ -152,7 +152,7 @@ describe("settlementFor", () => {
     );
   });
 
-  it("posts a count of a whole answer at what was delivered at least, and an estimate up to what the model can write", () => {
+  it("posts at least the delivered output, and estimates at most the model's output maximum", () => {
     fc.assert(
       fc.property(anyReserved, outcomes, (reserved, outcome) => {
         const settlement = settlementFor(reserved, outcome);
@@ -187,7 +187,7 @@ describe("settlementFor", () => {
     }
   });
 
-  it("posts no estimate below what was delivered, where a minimum of tokens is filled up at the output rate", () => {
+  it("posts no estimate below the delivered cost if a minimum charges missing tokens at the output rate", () => {
     const least = price({ minimum: { tokens: 1000, usd: noMoney } });
     const doubled = 2000 as Permille;
     const written = costOf(least, { ...noTokens, input: 100 }).charged;
@@ -204,7 +204,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("posts the larger cost where another model answered, and names both prices", () => {
+  it("posts the larger cost if another model answered, with the served price", () => {
     const expensive = price({ model: "other", tiers: [tier(0, rates({ input: "150", output: "600" }))] });
     const servedPrice = { id: "served", canonical: canonicalPrice(expensive), version: expensive };
     const outcome: Outcome = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  BurstJudge,
+  BurstDetector,
   everyKey,
   liveStreamsMin,
   markKeptMs,
@@ -21,13 +21,13 @@ const mark = (key: string, more: Partial<BurstMark> = {}): BurstMark => ({
   ...more,
 });
 
-it("price files and ledgers know the words", () => {
+it("the stream kinds and the mark of every key have fixed names", () => {
   expect(streamKinds).toEqual(["live", "burst"]);
   expect(everyKey).toBe("*");
 });
 
-describe("a mark", () => {
-  it("is the key's, and everyone's when a second key's follows within the hour", () => {
+describe("a burst mark", () => {
+  it("applies to its key, and to every key if a second key has a burst within the hour", () => {
     const first = marksAfter([], burst("a"), noon);
     expect(first).toEqual([mark("a")]);
     expect(marksAfter(first, burst("a"), noon + 1)).toEqual([mark("a", { at: noon + 1 })]);
@@ -51,17 +51,17 @@ describe("a mark", () => {
     expect(after(liveStreamsMin, noon + markMs - 1)).toHaveLength(1);
   });
 
-  it("begins again with another burst, and ends for a clock that was set back", () => {
+  it("restarts with another burst, and ends if the clock was set back", () => {
     expect(marksAfter([mark("a", { live: 2 })], burst("a"), noon + 9)).toEqual([mark("a", { at: noon + 9 })]);
     expect(marksAfter([mark("a", { live: 2 })], live("a"), noon - markMs)).toEqual([]);
   });
 
-  it("of all keys ends by the streams of any; another key's does not", () => {
+  it("of every key ends with the live streams of any key, unlike the mark of another key", () => {
     const marks = [mark("a", { live: 2 }), mark(everyKey, { live: 2 })];
     expect(marksAfter(marks, live("b"), noon + markMs)).toEqual([mark("a", { live: 2 })]);
   });
 
-  it("of all keys begins again with any key's burst, however old it is", () => {
+  it("of every key restarts with a burst of any key, at any age", () => {
     const late = noon + 2 * markMs;
     expect(marksAfter([mark(everyKey)], burst("a"), late)).toEqual([
       mark("a", { at: late }),
@@ -77,15 +77,15 @@ describe("a mark", () => {
 });
 
 describe("a stream", () => {
-  const judge = () => new BurstJudge({ sliceTokens: 1024 });
+  const newDetector = () => new BurstDetector({ sliceTokens: 1024 });
 
-  it("is a burst where more text than the reserve arrives at once, in any chunks, and reports it once", () => {
-    const all = judge();
+  it("is a burst if more than the reserve arrives at once, in any chunks, and reports it once", () => {
+    const all = newDetector();
     all.wrote(1025);
     expect([all.update(0, 0), all.isLive]).toEqual([true, false]);
     all.wrote(1025);
     expect(all.update(1, 0)).toBe(false);
-    const pieces = judge();
+    const pieces = newDetector();
     expect(
       Array.from({ length: 11 }, (_, at) => {
         pieces.wrote(100);
@@ -94,8 +94,8 @@ describe("a stream", () => {
     ).toBe(10);
   });
 
-  it("is live where it arrives over time, and neither where it is too short to judge", () => {
-    const slow = judge();
+  it("is live if it arrives over time, and neither if it is too short", () => {
+    const slow = newDetector();
     for (let at = 0; at <= 20; at++) {
       slow.wrote(1000);
       expect(slow.update(at * 101, 0)).toBe(false);
@@ -103,33 +103,33 @@ describe("a stream", () => {
     }
   });
 
-  it("counts as arriving at once within a tenth of a second, and is live with the first byte beyond the reserve", () => {
-    const tenth = judge();
+  it("is a burst if it exceeds the reserve within a tenth of a second, and live if later", () => {
+    const tenth = newDetector();
     tenth.wrote(1000);
     tenth.update(0, 0);
     tenth.wrote(25);
     expect(tenth.update(100, 0)).toBe(true);
-    const later = judge();
+    const later = newDetector();
     for (const [at, bytes] of [1000, 24, 1].entries()) {
       later.wrote(bytes);
       expect([later.update(at * 101, 0), later.isLive]).toEqual([false, at === 2]);
     }
   });
 
-  it("may bring half a token for each millisecond in which nothing was read", () => {
+  it("is no burst if it exceeds the reserve by half a token for each millisecond in which nothing was read", () => {
     for (const [bytes, isBurst] of [
       [1024 + 20, false],
       [1024 + 21, true],
     ] as const) {
-      const paused = judge();
+      const paused = newDetector();
       paused.update(0, 0);
       paused.wrote(bytes);
       expect(paused.update(10, 10)).toBe(isBurst);
     }
   });
 
-  it("may bring what was generated while nothing was read", () => {
-    const paused = judge();
+  it("is no burst if it delivers text that was generated while nothing was read", () => {
+    const paused = newDetector();
     paused.wrote(10);
     expect(paused.update(0, 0)).toBe(false);
     paused.wrote(1024 + 2000);
@@ -138,11 +138,11 @@ describe("a stream", () => {
     expect(paused.update(3000, 1000)).toBe(true);
   });
 
-  it("may bring a reserve for each choice, and 256 tokens where slices are small", () => {
-    const choices = new BurstJudge({ sliceTokens: 4096 });
+  it("is no burst if it delivers the reserve of a large slice at once, or 256 tokens with a small slice", () => {
+    const choices = new BurstDetector({ sliceTokens: 4096 });
     choices.wrote(4096);
     expect(choices.update(0, 0)).toBe(false);
-    const small = new BurstJudge({ sliceTokens: 64 });
+    const small = new BurstDetector({ sliceTokens: 64 });
     small.wrote(1024);
     expect(small.update(0, 0)).toBe(false);
   });

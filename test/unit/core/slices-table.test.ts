@@ -22,33 +22,38 @@ const at = (changes: Partial<HoldProgress>): HoldProgress => ({
   ...changes,
 });
 
-describe("a hold of 160 tokens", () => {
+describe("a hold that grows by slices of 160 tokens", () => {
   it.each<[string, Partial<HoldProgress>, Step, boolean]>([
-    ["one below half", { counted: 79 }, "wait", false],
-    ["at half", { counted: 80 }, "extend", false],
-    ["one below half by its bytes", { counted: 40, uncounted: 39 }, "wait", false],
-    ["at half by its bytes", { counted: 40, uncounted: 40 }, "count", false],
-    ["counted up to one less than an eighth of a slice before half", { counted: 59, uncounted: 21 }, "count", false],
-    ["counted up to an eighth of a slice before half", { counted: 60, uncounted: 20 }, "extend", false],
-    ["with one byte that is not counted", { counted: 59, uncounted: 60 }, "count", false],
-    ["one below the reserve", { counted: 119 }, "extend", false],
-    ["at the reserve", { counted: 120 }, "extend", true],
-    ["refused, one below the reserve", { counted: 119, refused: true }, "wait", false],
-    ["refused, at the reserve", { counted: 120, refused: true }, "extend", true],
-    ["refused, at the reserve by its bytes", { counted: 111, uncounted: 9, refused: true }, "count", true],
+    ["one token below half", { counted: 79 }, "wait", false],
+    ["half", { counted: 80 }, "extend", false],
+    ["one byte below half", { counted: 40, uncounted: 39 }, "wait", false],
+    ["half by its bytes", { counted: 40, uncounted: 40 }, "count", false],
+    ["half, with more than an eighth of a slice uncounted", { counted: 59, uncounted: 21 }, "count", false],
+    ["half, with an eighth of a slice uncounted", { counted: 60, uncounted: 20 }, "extend", false],
+    ["one byte below the reserve, with half of it uncounted", { counted: 59, uncounted: 60 }, "count", false],
+    ["one token below the reserve", { counted: 119 }, "extend", false],
+    ["the reserve", { counted: 120 }, "extend", true],
+    ["one token below the reserve after a refused extension", { counted: 119, refused: true }, "wait", false],
+    ["the reserve after a refused extension", { counted: 120, refused: true }, "extend", true],
     [
-      "refused, and counted up to a few tokens before the reserve",
+      "the reserve by its bytes after a refused extension",
+      { counted: 111, uncounted: 9, refused: true },
+      "count",
+      true,
+    ],
+    [
+      "the reserve with few uncounted bytes after a refused extension",
       { counted: 112, uncounted: 8, refused: true },
       "extend",
       true,
     ],
-    ["covered but for one token", { covered: 999, counted: 999 }, "extend", true],
-    ["covered", { covered: 1000, counted: 2000 }, "wait", false],
-  ])("%s", (_, changes, step, pauses) => {
+    ["one token below its worst case", { covered: 999, counted: 999 }, "extend", true],
+    ["its worst case", { covered: 1000, counted: 2000 }, "wait", false],
+  ])("decides its next step at %s", (_, changes, step, pauses) => {
     expect([nextStep(at(changes), slices), mustPause(at(changes), slices)]).toEqual([step, pauses]);
   });
 
-  it("has half of an odd slice rounded up, and counts nearer to a small reserve", () => {
+  it("rounds half of an odd slice up, and counts closer to a small reserve", () => {
     const odd: Slices = { sliceTokens: 5, outputTokensMax: 1000 };
     expect([1, 2].map((counted) => nextStep(at({ covered: 5, counted }), odd))).toEqual(["wait", "extend"]);
     const small: Slices = { sliceTokens: 32, outputTokensMax: 1000 };
@@ -68,7 +73,7 @@ describe("a hold of 160 tokens", () => {
     [4, 1],
     [5, 2],
     [160, 40],
-  ])("keeps a quarter of %i: %i", (sliceTokens, reserve) => {
+  ])("keeps a quarter of %i in reserve: %i", (sliceTokens, reserve) => {
     expect(reserveTokens({ ...slices, sliceTokens })).toBe(reserve);
   });
 
@@ -87,7 +92,7 @@ describe("a hold of 160 tokens", () => {
     [999, false],
     [1000, true],
     [1001, true],
-  ])("of %i is the worst case: %s", (covered, expected) => {
+  ])("that covers %i tokens is the worst case: %s", (covered, expected) => {
     expect(isWorstCase(at({ covered }), slices)).toBe(expected);
   });
 });
@@ -102,11 +107,14 @@ it.each<[tokens: number, tookMs: number, unreadMs: number, expected: number]>([
   [0, 100, 50, 0],
   [10, 1, 4, 40],
   [10, 1, 3, 30],
-])("%i tokens in %i ms write in %i ms unread %i", (tokens, tookMs, unreadMs, expected) => {
-  expect(tokensInFlight({ tokens, tookMs }, unreadMs, slices)).toBe(expected);
-});
+])(
+  "a rate of %i tokens in %i ms puts, after %i ms unread, %i tokens in flight",
+  (tokens, tookMs, unreadMs, expected) => {
+    expect(tokensInFlight({ tokens, tookMs }, unreadMs, slices)).toBe(expected);
+  },
+);
 
-describe("what a hold covers", () => {
+describe("the tokens that a hold covers", () => {
   const costAt = (tokens: number) => BigInt(10 + 3 * tokens) as PicoUsd;
   it.each<[hold: number, max: number, expected: number]>([
     [0, 100, 0],
@@ -122,11 +130,11 @@ describe("what a hold covers", () => {
     [311, 100, 100],
     [13, 1, 1],
     [12, 1, 0],
-  ])("%i up to %i tokens: %i", (hold, max, expected) => {
+  ])("for %i, of at most %i tokens, are %i", (hold, max, expected) => {
     expect(tokensCovered(BigInt(hold) as PicoUsd, costAt, max)).toBe(expected);
   });
 
-  it("is all where its price does not rise", () => {
+  it("are all or none if the price does not rise", () => {
     expect(tokensCovered(5n as PicoUsd, () => 5n as PicoUsd, 100)).toBe(100);
     expect(tokensCovered(4n as PicoUsd, () => 5n as PicoUsd, 100)).toBe(0);
   });

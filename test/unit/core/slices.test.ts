@@ -1,12 +1,16 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
+import type { Permille } from "../../../src/core/usage.ts";
 import {
+  exceedsStated,
   isWorstCase,
   mustPause,
   nextCover,
   nextStep,
   reserveTokens,
+  statedSlack,
+  stepBeyondStated,
   tokensCovered,
   tokensInFlight,
   type Slices,
@@ -24,34 +28,39 @@ const at = (more: Partial<HoldProgress>): HoldProgress => ({
 
 describe("a stream under its first slice of 1024", () => {
   it.each<[string, Partial<HoldProgress>, ReturnType<typeof nextStep>, boolean]>([
-    ["has written nothing", {}, "wait", false],
-    ["is below half", { counted: 511 }, "wait", false],
-    ["is at half", { counted: 512 }, "extend", false],
-    ["may be at half by its bytes", { counted: 100, uncounted: 412 }, "count", false],
-    ["is so near to half that a count would change little", { counted: 400, uncounted: 112 }, "extend", false],
-    ["was refused at half: it uses up what it has", { counted: 512, refused: true }, "wait", false],
+    ["waits with nothing written", {}, "wait", false],
+    ["waits below half", { counted: 511 }, "wait", false],
+    ["extends its hold at half", { counted: 512 }, "extend", false],
+    ["counts if its bytes may reach half", { counted: 100, uncounted: 412 }, "count", false],
+    ["extends its hold if a count near half would change little", { counted: 400, uncounted: 112 }, "extend", false],
+    ["waits after a refused extension at half", { counted: 512, refused: true }, "wait", false],
     [
-      "was refused and may be at three quarters: it pauses for a count",
+      "pauses for a count after a refused extension if it may be at three quarters",
       { counted: 600, uncounted: 168, refused: true },
       "count",
       true,
     ],
-    ["was refused and is at three quarters: it asks once more", { counted: 768, refused: true }, "extend", true],
-    ["is beyond three quarters before the answer came", { counted: 800 }, "extend", true],
-    ["holds the worst case", { covered: 16_384, counted: 16_400 }, "wait", false],
+    [
+      "pauses and extends its hold again after a refused extension at three quarters",
+      { counted: 768, refused: true },
+      "extend",
+      true,
+    ],
+    ["pauses beyond three quarters before the extension is answered", { counted: 800 }, "extend", true],
+    ["waits if it holds the worst case", { covered: 16_384, counted: 16_400 }, "wait", false],
   ])("%s", (_, more, step, pauses) => {
     expect(nextStep(at(more), slices)).toBe(step);
     expect(mustPause(at(more), slices)).toBe(pauses);
   });
 
-  it("keeps a quarter for output in transit, and grows by a full slice", () => {
+  it("keeps a quarter for output in flight, and extends its hold by a full slice", () => {
     expect(reserveTokens(slices)).toBe(256);
     expect(nextCover(at({ counted: 512 }), slices)).toEqual({ wanted: 2048, least: 1281 });
     expect(nextCover(at({ covered: 16_000, counted: 15_900 }), slices)).toEqual({ wanted: 16_384, least: 16_257 });
     expect(nextCover(at({ counted: 9000 }), slices)).toEqual({ wanted: 10_024, least: 9257 });
   });
 
-  it("leaves at most the reserve in transit when it is ended", () => {
+  it("leaves at most the reserve in flight when it is ended", () => {
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60, slices)).toBe(6);
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 61, slices)).toBe(7);
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60_000, slices)).toBe(256);
@@ -62,30 +71,30 @@ describe("a stream under its first slice of 1024", () => {
 const anySlices = fc
   .record({ sliceTokens: fc.integer({ min: 2, max: 5000 }), more: fc.integer({ min: 0, max: 50_000 }) })
   .map(({ sliceTokens, more }): Slices => ({ sliceTokens, outputTokensMax: sliceTokens + more }));
-const anyStanding = fc.record({
+const anyProgress = fc.record({
   covered: fc.integer({ min: 0, max: 60_000 }),
   counted: fc.integer({ min: 0, max: 60_000 }),
   uncounted: fc.integer({ min: 0, max: 5000 }),
   refused: fc.boolean(),
 });
 
-describe("whatever a stream writes", () => {
-  it("the least extension lets it continue, and none exceeds the worst case", () => {
+describe("any stream", () => {
+  it("continues after the smallest extension, and no extension exceeds the worst case", () => {
     fc.assert(
-      fc.property(anySlices, anyStanding, (some, progress) => {
+      fc.property(anySlices, anyProgress, (some, progress) => {
         const { wanted, least } = nextCover(progress, some);
         expect(least).toBeLessThanOrEqual(wanted);
         expect(wanted).toBeLessThanOrEqual(some.outputTokensMax);
         expect(mustPause({ ...progress, covered: least }, some)).toBe(false);
         expect(mustPause({ ...progress, covered: wanted }, some)).toBe(false);
-        // Who stands still has something to do about it.
+        // A paused stream always has a next step.
         if (mustPause(progress, some)) expect(nextStep(progress, some)).not.toBe("wait");
         if (isWorstCase(progress, some)) expect(nextStep(progress, some)).toBe("wait");
       }),
     );
   });
 
-  it("it exceeds its hold by at most one piece, is stopped only where its budget is used, and ends", () => {
+  it("need not pause after its steps, and is stopped only if its budget is used up", () => {
     fc.assert(
       fc.property(
         anySlices,
@@ -95,7 +104,7 @@ describe("whatever a stream writes", () => {
           let left = room;
           const progress = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
           for (const tokens of pieces) {
-            // Four bytes a token, as prose has them; the hold pays for the byte where the prompt was not counted.
+            // Four bytes per token, as in prose. Uncounted bytes use the hold like tokens.
             progress.uncounted += 4 * tokens;
             let asked = 0;
             for (let step = nextStep(progress, some); step !== "wait"; step = nextStep(progress, some)) {
@@ -112,7 +121,7 @@ describe("whatever a stream writes", () => {
                 progress.covered += granted;
                 progress.refused = false;
               } else if (progress.refused) {
-                // Refused where it cannot go on: all but the reserve and the last few tokens are used.
+                // Refused and stopped: all but the reserve and the last few tokens are used.
                 const written = progress.counted + progress.uncounted;
                 expect(written).toBeGreaterThanOrEqual(progress.covered - reserveTokens(some));
                 expect(left).toBeLessThan(least - progress.covered);
@@ -126,7 +135,7 @@ describe("whatever a stream writes", () => {
     );
   });
 
-  it("a hold covers the most tokens that it pays for", () => {
+  it("has a hold that covers the most tokens it pays for", () => {
     const price = fc.record({
       fixed: fc.bigInt({ min: 0n, max: 10n ** 9n }),
       rate: fc.bigInt({ min: 0n, max: 10n ** 8n }),
@@ -150,5 +159,27 @@ describe("whatever a stream writes", () => {
         },
       ),
     );
+  });
+});
+
+describe("a stream with a stated maximum", () => {
+  it.each<[string, Partial<HoldProgress>, ReturnType<typeof stepBeyondStated>]>([
+    ["waits at exactly the maximum", { counted: 1024 }, "wait"],
+    ["extends its hold above the maximum", { counted: 1025 }, "extend"],
+    ["waits if its bytes may reach exactly the maximum", { counted: 24, uncounted: 1000 }, "wait"],
+    ["counts if its bytes may exceed the maximum", { counted: 24, uncounted: 1001 }, "count"],
+    ["waits if it holds the worst case", { covered: 16_384, counted: 16_400 }, "wait"],
+  ])("%s", (_, more, step) => {
+    expect(stepBeyondStated(at(more), slices)).toBe(step);
+    expect(exceedsStated(at(more), slices)).toBe(step !== "wait");
+  });
+
+  it.each<[number, number, number]>([
+    [1024, 1000, 103 + 64],
+    [1024, 1100, 103 + 103 + 64],
+    [0, 1500, 64],
+    [1, 1000, 1 + 64],
+  ])("of %i tokens, at a tokenizer factor of %i permille, may exceed it by %i", (stated, factor, slack) => {
+    expect(statedSlack(stated, factor as Permille)).toBe(slack);
   });
 });

@@ -4,7 +4,7 @@ import {
   hasTaskId,
   isBelow,
   matchRoute,
-  overlap,
+  pathsOverlap,
   ownPaths,
   routeKinds,
   routeMethods,
@@ -25,7 +25,7 @@ const route = (path: string, method: RouteMethod = "POST"): TaskRoute => ({
   keys: null,
 });
 
-it("has its kinds, methods and reserved paths", () => {
+it("task routes have fixed kinds, methods and reserved paths", () => {
   expect(routeKinds).toEqual(["create", "retrieve", "cancel", "list", "upload", "setting"]);
   expect(routeMethods).toEqual(["GET", "POST", "PUT", "PATCH", "DELETE"]);
   expect(ownPaths).toEqual([
@@ -56,7 +56,7 @@ it.each([
   ["/{task_id}/a", true],
   ["/a/b", false],
   ["/a/{task_id}b", false],
-])("%s names a task in its path: %s", (path, expected) => {
+])("the path %s contains a task id: %s", (path, expected) => {
   expect(hasTaskId(path)).toBe(expected);
 });
 
@@ -71,7 +71,7 @@ describe("the route of a request", () => {
     ["POST", "/luma/make", found(make)],
     ["GET", "/luma/t-1", found(read, "t-1")],
     ["GET", "/luma/T-1", found(read, "T-1")],
-    // A misspelled request of one route may be another route as it is written.
+    // A request that is close to one route may match another exactly.
     ["GET", "/luma/make", found(read, "make")],
     ["POST", "/luma/t-1/more", found(more, "t-1")],
     ["PUT", "/luma/make", misspelled(make)],
@@ -85,11 +85,11 @@ describe("the route of a request", () => {
     ["POST", "/luma/t-1/less", undefined],
     ["POST", "/other/t-1/more", undefined],
     ["POST", "/", undefined],
-  ])("%s %s", (method, path, expected) => {
+  ])("is matched or not for %s %s", (method, path, expected) => {
     expect(matchRoute(routes, method, path)).toEqual(expected);
   });
 
-  it("is the first one with a similar spelling", () => {
+  it("is the first route with a similar spelling", () => {
     const upper = route("/LUMA/make");
     expect(matchRoute([make, upper], "POST", "/Luma/make")).toEqual(misspelled(make));
     expect(matchRoute([make, upper], "POST", "/LUMA/make")).toEqual(found(upper));
@@ -107,8 +107,8 @@ it.each([
   ["/a/b", "/a/b/c", false],
   ["/a/b/c", "/a/b", false],
   ["/a/{task_id}", "/b/{task_id}", false],
-])("some path is both %s and %s: %s", (one, other, expected) => {
-  expect(overlap(one, other)).toBe(expected);
+])("the paths %s and %s overlap: %s", (one, other, expected) => {
+  expect(pathsOverlap(one, other)).toBe(expected);
 });
 
 describe("the most lenient reading of a path", () => {
@@ -129,10 +129,10 @@ describe("the most lenient reading of a path", () => {
     ["/%61", ["a"]],
     ["/%2561", ["a"]],
     ["/%25252561", ["a"]],
-    // An escape within more than four others is no one's reading.
+    // Escapes are decoded at most four times.
     ["/%2525252561", ["%61"]],
     ["/%c3%a9", ["é"]],
-    // Bytes that are no text stay as they are, and the escapes next to them are undone.
+    // Invalid UTF-8 stays escaped. Escapes next to it are decoded.
     ["/%ff%61%4A%7a", ["%ffajz"]],
     ["/%f%61%8a", ["%fa%8a"]],
     ["/100%", ["100%"]],
@@ -149,6 +149,6 @@ it.each([
   ["/v1x", false],
   ["/x/v1", false],
   ["/", false],
-])("%s is below /v1: %s", (path, expected) => {
+])("the path %s is below /v1: %s", (path, expected) => {
   expect(isBelow(path, ["/admin", "/v1"])).toBe(expected);
 });

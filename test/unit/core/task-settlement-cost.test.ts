@@ -10,71 +10,76 @@ const llm = (units: string): Consumption => ({ type: "llm", units });
 
 describe("the amounts of a task", () => {
   it.each<[string, TaskInputs, TaskPrice | null, TaskAmounts | null]>([
-    ["nothing says it", { consumption: null, unitsPerUsd: null, quantity: null }, null, null],
+    ["are null if nothing states them", { consumption: null, unitsPerUsd: null, quantity: null }, null, null],
     [
-      "the price says it",
+      "come from the price and the quantity",
       { consumption: null, unitsPerUsd: null, quantity: "3" },
       price,
       { charged: pico(30n), list: pico(42n) },
     ],
     [
-      "a part of the smallest unit",
+      "are rounded up to a whole pico-USD",
       { consumption: null, unitsPerUsd: null, quantity: "0.01" },
       price,
       { charged: pico(1n), list: pico(1n) },
     ],
-    ["nothing", { consumption: null, unitsPerUsd: null, quantity: "0" }, price, { charged: pico(0n), list: pico(0n) }],
-    ["a quantity without a price", { consumption: null, unitsPerUsd: null, quantity: "3" }, null, null],
-    ["a price without a quantity", { consumption: null, unitsPerUsd: null, quantity: null }, price, null],
     [
-      "its consumption says it",
+      "are zero for a quantity of 0",
+      { consumption: null, unitsPerUsd: null, quantity: "0" },
+      price,
+      { charged: pico(0n), list: pico(0n) },
+    ],
+    ["are null for a quantity without a price", { consumption: null, unitsPerUsd: null, quantity: "3" }, null, null],
+    ["are null for a price without a quantity", { consumption: null, unitsPerUsd: null, quantity: null }, price, null],
+    [
+      "come from the consumption",
       { consumption: llm("5"), unitsPerUsd: "100", quantity: null },
       null,
       { charged: usd("0.05"), list: usd("0.05") },
     ],
     [
-      "a part of a unit",
+      "are rounded up for a part of a unit",
       { consumption: llm("0.5"), unitsPerUsd: "3", quantity: null },
       null,
       { charged: pico(166_666_666_667n), list: pico(166_666_666_667n) },
     ],
     [
-      "both say it",
+      "are charged by consumption and listed by price if both are known",
       { consumption: llm("5"), unitsPerUsd: "100", quantity: "3" },
       price,
       { charged: usd("0.05"), list: pico(42n) },
     ],
     [
-      "its consumption has no unit",
+      "come from the price if the consumption has no known unit",
       { consumption: llm("5"), unitsPerUsd: null, quantity: "3" },
       price,
       { charged: pico(30n), list: pico(42n) },
     ],
     [
-      "a unit without a consumption",
+      "come from the price for a unit without a consumption",
       { consumption: null, unitsPerUsd: "100", quantity: "3" },
       price,
       { charged: pico(30n), list: pico(42n) },
     ],
     [
-      "as much as a charge holds",
+      "may be the largest amount of a charge",
       { consumption: null, unitsPerUsd: null, quantity: "1" },
       { ...price, charged: picoUsdMax, list: picoUsdMax },
       { charged: picoUsdMax, list: picoUsdMax },
     ],
     [
-      "more than a charge holds",
+      "are null above the largest amount of a charge",
       { consumption: null, unitsPerUsd: null, quantity: "2" },
       { ...price, charged: picoUsdMax, list: pico(1n) },
       null,
     ],
     [
-      "an official price that no charge holds",
+      "are null if the list amount is above the largest amount of a charge",
       { consumption: null, unitsPerUsd: null, quantity: "2" },
       { ...price, list: picoUsdMax },
       null,
     ],
-  ])("where %s", (_, inputs, of, expected) => {
+  ])("%s", (_, inputs, of, expected) => {
     expect(taskAmounts(inputs, of)).toEqual(expected);
   });
 });

@@ -5,8 +5,8 @@ const row = (type: string, units: string, tasks = 1): RawUnits => ({ type, units
 
 describe("units that no price file values", () => {
   it.each<[string, RawUnits[], RawUnits[]]>([
-    ["are none of no tasks", [], []],
-    ["are those of one task", [row("seconds", "5")], [row("seconds", "5")]],
+    ["are empty without tasks", [], []],
+    ["are the units of a single task", [row("seconds", "5")], [row("seconds", "5")]],
     ["count once for each task of a row", [row("seconds", "2.5", 3)], [row("seconds", "7.5", 3)]],
     [
       "add up by their type",
@@ -21,7 +21,7 @@ describe("units that no price file values", () => {
       [row("a", "1.5"), row("b", "0.001"), row("c", "2")],
     ],
     [
-      "are in the order of the types' names",
+      "are sorted by the names of their types",
       [row("c", "1"), row("a", "1"), row("b", "1")],
       [row("a", "1"), row("b", "1"), row("c", "1")],
     ],

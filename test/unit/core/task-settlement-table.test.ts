@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import type { TaskPrice } from "../../../src/core/price.ts";
 import {
-  isUnstated,
+  lacksConsumption,
   laterAmounts,
   taskSettlementFor,
   type ReservedTask,
@@ -35,7 +35,7 @@ const ended = (
 });
 const expired = (consumption: Consumption | null): TaskOutcome => ({ kind: "expired", consumption });
 
-describe("a task that states no consumption", () => {
+describe("a task", () => {
   it.each<[string, ReservedTask, TaskOutcome, boolean]>([
     ["completed without any", reserved, ended("completed", null), true],
     ["completed with none", reserved, ended("completed", llm("0")), true],
@@ -46,9 +46,9 @@ describe("a task that states no consumption", () => {
     ["with a price of requests", { ...reserved, price: tokensPrice() }, ended("completed", null), false],
     ["failed", reserved, ended("failed", null), false],
     ["cancelled", reserved, ended("cancelled", null), false],
-    ["given up", reserved, expired(null), false],
-  ])("is asked again or not: %s", (_, of, outcome, expected) => {
-    expect(isUnstated(of, outcome)).toBe(expected);
+    ["abandoned", reserved, expired(null), false],
+  ])("lacks its consumption or not: %s", (_, of, outcome, expected) => {
+    expect(lacksConsumption(of, outcome)).toBe(expected);
   });
 });
 
@@ -69,19 +69,19 @@ describe("the settlement of a task", () => {
   const doubts = ["task_consumption"];
   it.each<[string, ReservedTask, TaskOutcome, { settlement: object; inputs: TaskInputs }]>([
     [
-      "failed without a use",
+      "is void if it failed without consumption",
       reserved,
       ended("failed", null),
       { settlement: { kind: "void", reason: "task_failed" }, inputs: raw(null) },
     ],
     [
-      "cancelled with a use of nothing",
+      "is void if it was cancelled with a consumption of zero",
       reserved,
       ended("cancelled", llm("0")),
       { settlement: { kind: "void", reason: "task_cancelled" }, inputs: raw(llm("0")) },
     ],
     [
-      "failed with a use",
+      "posts the consumption if it failed with one",
       reserved,
       ended("failed", llm("3")),
       {
@@ -90,7 +90,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed with a use",
+      "posts the consumption if it completed with one",
       reserved,
       ended("completed", llm("3")),
       {
@@ -99,7 +99,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed in a private pool",
+      "posts zero if it completed in a private pool",
       reserved,
       ended("completed", llm("0"), true),
       {
@@ -108,7 +108,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed with a use of another unit",
+      "counts the price if it completed with a consumption of an unknown unit",
       reserved,
       ended("completed", { type: "other", units: "3" }),
       {
@@ -117,7 +117,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "failed with a use of another unit",
+      "counts the price if it failed with a consumption of an unknown unit",
       reserved,
       ended("failed", { type: "other", units: "3" }),
       {
@@ -126,7 +126,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed without a statement",
+      "assumes the price if it completed without a stated consumption",
       reserved,
       ended("completed", null),
       {
@@ -135,7 +135,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed without a statement of an unknown quantity",
+      "assumes the hold if its consumption and its quantity are unknown",
       { ...reserved, quantity: null },
       ended("completed", null),
       {
@@ -144,7 +144,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed, and worth more than a charge holds by its price",
+      "assumes the hold if its price is above the largest amount",
       { ...reserved, quantity: "9".repeat(30) },
       ended("completed", { type: "other", units: "3" }),
       {
@@ -153,7 +153,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed, and worth more than a charge holds by its use",
+      "assumes the hold if its consumption is above the largest amount",
       reserved,
       ended("completed", llm("9".repeat(30))),
       {
@@ -162,7 +162,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed without a price or a unit",
+      "posts null without a price or a known unit",
       unpriced,
       ended("completed", { type: "other", units: "3" }),
       {
@@ -171,7 +171,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed without a price, with nothing used",
+      "posts zero if it completed without a price and used nothing",
       unpriced,
       ended("completed", llm("0")),
       {
@@ -180,7 +180,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "completed at a price of requests",
+      "assumes the hold if its price is not for tasks",
       { ...reserved, price: tokensPrice() },
       ended("completed", null),
       {
@@ -189,7 +189,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up without a statement",
+      "assumes the hold if it was abandoned without a stated consumption",
       reserved,
       expired(null),
       {
@@ -198,7 +198,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with nothing used",
+      "assumes the hold if it was abandoned with nothing used",
       reserved,
       expired(llm("0")),
       {
@@ -207,7 +207,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with less used than held",
+      "assumes the hold if it was abandoned with less used than held",
       reserved,
       expired(llm("4.9")),
       {
@@ -216,7 +216,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with as much used as held",
+      "posts the consumption if it was abandoned with as much used as held",
       reserved,
       expired(llm("5")),
       {
@@ -225,7 +225,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with something used, without a hold",
+      "posts the consumption if it was abandoned without a hold",
       unpriced,
       expired(llm("1")),
       {
@@ -234,7 +234,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with nothing used, without a hold",
+      "posts null if it was abandoned with nothing used and no hold",
       unpriced,
       expired(llm("0")),
       {
@@ -243,7 +243,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "cancelled with a use",
+      "posts the consumption if it was cancelled with one",
       reserved,
       ended("cancelled", llm("3")),
       {
@@ -252,7 +252,7 @@ describe("the settlement of a task", () => {
       },
     ],
     [
-      "given up with more used than a charge holds",
+      "assumes the hold if it was abandoned with a consumption above the largest amount",
       reserved,
       expired(llm("9".repeat(30))),
       {
@@ -265,16 +265,21 @@ describe("the settlement of a task", () => {
   });
 });
 
-describe("what a record proves after a task was settled", () => {
+describe("the amounts that a record shows after a task was settled", () => {
   it.each<[string, ReservedTask, TaskOutcome, TaskAmounts | null]>([
-    ["a use", reserved, ended("completed", llm("3")), { charged: pico(30n), list: pico(70n) }],
-    ["nothing, where it failed without a use", reserved, ended("failed", null), { charged: pico(0n), list: pico(0n) }],
-    ["no amount, where it states no use", reserved, ended("completed", null), null],
-    ["no amount, where the use has no unit", reserved, ended("completed", { type: "other", units: "3" }), null],
-    ["no amount, where it was abandoned", reserved, expired(llm("5")), null],
-    ["no amount, where no charge holds it", reserved, ended("completed", llm("9".repeat(30))), null],
-    ["no amount, where nothing prices it", unpriced, ended("completed", { type: "other", units: "3" }), null],
-  ])("is %s", (_, of, outcome, expected) => {
+    ["those of a stated consumption", reserved, ended("completed", llm("3")), { charged: pico(30n), list: pico(70n) }],
+    ["zero if it failed without consumption", reserved, ended("failed", null), { charged: pico(0n), list: pico(0n) }],
+    ["null if it states no consumption", reserved, ended("completed", null), null],
+    [
+      "null if the unit of its consumption is unknown",
+      reserved,
+      ended("completed", { type: "other", units: "3" }),
+      null,
+    ],
+    ["null if it was abandoned", reserved, expired(llm("5")), null],
+    ["null above the largest amount of a charge", reserved, ended("completed", llm("9".repeat(30))), null],
+    ["null if nothing prices it", unpriced, ended("completed", { type: "other", units: "3" }), null],
+  ])("are %s", (_, of, outcome, expected) => {
     expect(laterAmounts(of, outcome, units)).toEqual(expected);
   });
 });

@@ -36,63 +36,68 @@ const expired = (consumption: Consumption | null): TaskOutcome => ({ kind: "expi
 describe("the settlement of a task's hold", () => {
   it.each<[string, ReservedTask, TaskOutcome, object]>([
     [
-      "completed, consumption of a known unit",
+      "posts a consumption of a known unit",
       held,
       completed(llm("2500001")),
       { kind: "post", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("0.70") },
     ],
     [
-      "completed, a part of a unit",
+      "posts a part of a unit",
       unpriced,
       completed(llm("0.5")),
       { kind: "post", formula: "task", source: "reported", cost: 50_000n, listCost: 50_000n },
     ],
     [
-      "completed, nothing used, although the catalogue has a price",
+      "assumes the price if nothing was used although the task has a price",
       held,
       completed(llm("0")),
       { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] },
     ],
     [
-      "completed in a private pool, nothing used",
+      "posts zero if nothing was used in a private pool",
       held,
       { kind: "ended", status: "completed", consumption: llm("0"), isPrivatePool: true },
       { kind: "post", source: "reported", cost: 0n },
     ],
     [
-      "completed, nothing used and no price",
+      "posts zero if nothing was used and there is no price",
       unpriced,
       completed(llm("0")),
       { kind: "post", formula: "task", source: "reported", cost: 0n },
     ],
     [
-      "completed, an unknown unit",
+      "counts the price for an unknown unit",
       held,
       completed({ type: "quota", units: "77" }),
       { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), listCost: usd("0.70") },
     ],
     [
-      "completed, no consumption stated",
+      "assumes the price without a stated consumption",
       held,
       completed(null),
       { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] },
     ],
     [
-      "completed, the quantity is not known",
+      "assumes the hold if the quantity is not known",
       { ...held, quantity: null },
       completed(null),
       { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_not_measured" },
     ],
     [
-      "completed, nothing prices it",
+      "posts null if nothing prices the task",
       unpriced,
       completed({ type: "quota", units: "77" }),
       { kind: "post", formula: "unpriced", source: "assumed", cost: null },
     ],
-    ["failed, nothing used", held, failed(llm("0")), { kind: "void", reason: "task_failed" }],
-    ["failed, nothing stated", unpriced, failed(null), { kind: "void", reason: "task_failed" }],
+    ["voids a failed task that used nothing", held, failed(llm("0")), { kind: "void", reason: "task_failed" }],
     [
-      "failed, something used",
+      "voids a failed task without a stated consumption",
+      unpriced,
+      failed(null),
+      { kind: "void", reason: "task_failed" },
+    ],
+    [
+      "posts the consumption of a failed task",
       held,
       failed(llm("1000000")),
       {
@@ -105,55 +110,55 @@ describe("the settlement of a task's hold", () => {
       },
     ],
     [
-      "failed, something of an unknown unit used",
+      "counts the price of a failed task with an unknown unit",
       held,
       failed({ type: "", units: "3" }),
       { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), reason: "task_failed" },
     ],
     [
-      "cancelled, nothing used",
+      "voids a cancelled task that used nothing",
       held,
       { kind: "ended", status: "cancelled", consumption: null },
       { kind: "void", reason: "task_cancelled" },
     ],
     [
-      "given up, nothing stated",
+      "assumes the hold of an abandoned task without a stated consumption",
       held,
       expired(null),
       { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_time_limit" },
     ],
     [
-      "given up, less than the hold used",
+      "assumes the hold of an abandoned task that used less",
       held,
       expired(llm("1")),
       { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "task_time_limit" },
     ],
     [
-      "given up, more than the hold used",
+      "posts the consumption of an abandoned task that used more than its hold",
       held,
       expired(llm("9000000")),
       { kind: "post", formula: "task", source: "partial", cost: usd("0.90"), reason: "task_time_limit" },
     ],
     [
-      "given up, without a price",
+      "posts null for an abandoned task without a price",
       unpriced,
       expired(null),
       { kind: "post", formula: "unpriced", cost: null, reason: "task_time_limit" },
     ],
     [
-      "past its family's limit, nothing used",
+      "voids a task past its family's time limit that used nothing",
       held,
       { kind: "ended", status: "failed", consumption: null, isPastTimeLimit: true },
       { kind: "void", reason: "task_time_limit" },
     ],
     [
-      "past its family's limit, something used",
+      "posts the consumption of a task past its family's time limit",
       held,
       { kind: "ended", status: "failed", consumption: llm("1"), isPastTimeLimit: true },
       { kind: "post", source: "reported", cost: usd("0.0000001"), reason: "task_time_limit" },
     ],
     [
-      "more than 64 bits hold",
+      "assumes the hold for an amount above 64 bits",
       held,
       completed(llm("9".repeat(30))),
       { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "not_recordable" },
@@ -187,7 +192,7 @@ describe("the settlement of a task's hold", () => {
     );
   });
 
-  it("counts a part of a pico-dollar as a whole one", () => {
+  it("rounds a part of a pico-USD up", () => {
     const third = { ...perSecond.task, charged: 10n as PicoUsd, list: 10n as PicoUsd };
     expect(taskAmounts({ consumption: null, unitsPerUsd: null, quantity: "0.33" }, third)).toEqual({
       charged: 4n,
@@ -222,18 +227,18 @@ describe("a plain decimal", () => {
 describe("the times of a task", () => {
   const task = { model: "kling", taskType: "video", createdAt: 1_000_000, startedAt: null };
 
-  it("ends music a quarter of an hour after its start, and all others after a day", () => {
+  it("set the deadline of music to 16 minutes after its start, and of other tasks to a day", () => {
     expect(deadlineOf(task)).toBe(1_000_000 + generalLimitMs);
     expect(deadlineOf({ ...task, startedAt: 1_500_000 })).toBe(1_000_000 + generalLimitMs);
     for (const music of [{ model: "suno" }, { model: "x", taskType: "generate_music" }, { model: "Music-U" }]) {
       expect(deadlineOf({ ...task, ...music })).toBe(1_000_000 + generalLimitMs);
       expect(deadlineOf({ ...task, ...music, startedAt: 1_500_000 })).toBe(1_500_000 + 16 * 60_000);
-      // A start before the creation is another clock's.
+      // A start before the creation comes from another clock.
       expect(deadlineOf({ ...task, ...music, startedAt: 5 })).toBe(1_000_000 + 16 * 60_000);
     }
   });
 
-  it("polls often while a task is new, every minute when it is old, and once at its deadline", () => {
+  it("put polls seconds apart for a new task, a minute apart for an old one, and one at the deadline", () => {
     const born = { createdAt: 0, deadlineAt: generalLimitMs };
     expect([0, 0.999].map((random) => nextPollAt(born, 0, random))).toEqual([2250, 3749]);
     expect(nextPollAt(born, 40_000, 0.5)).toBe(50_000);
@@ -273,7 +278,7 @@ describe("the reason of a failure", () => {
     ["prompt was flagged by moderation", "content_refused"],
     ["an unknown message", "other"],
     ["", "other"],
-  ])("%s: %s", (text, reason) => {
+  ])("of %j is %s", (text, reason) => {
     expect(failureReason([text])).toBe(reason);
     expect(taskFailures).toContain(failureReason(["?", text]));
   });

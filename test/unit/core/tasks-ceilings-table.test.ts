@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import {
-  ceilingMet,
+  exceededCeiling,
   ceilingNames,
   countTasks,
   familyOf,
@@ -50,6 +50,8 @@ it.each<[TaskCeilings, string, object | null]>([
   [{ ...none, suno: 2 }, "luma", null],
   [{ ...none, suno: 0 }, "suno", null],
   [{ ...none, all: 2, suno: 1 }, "suno", { family: "all", limit: 2 }],
-])("with ceilings %j one more of %s passes %j", (ceilings, model, met) => {
-  expect(ceilingMet(ceilings, { all: 2, suno: 2, luma: 0, kling: 0, flux: 0 }, { model, taskType: null })).toEqual(met);
+])("with the ceilings %j, one more task of %s exceeds %j", (ceilings, model, met) => {
+  expect(exceededCeiling(ceilings, { all: 2, suno: 2, luma: 0, kling: 0, flux: 0 }, { model, taskType: null })).toEqual(
+    met,
+  );
 });

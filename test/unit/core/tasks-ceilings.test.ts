@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ceilingMet, countTasks, familyOf, type TaskCeilings } from "../../../src/core/tasks.ts";
+import { exceededCeiling, countTasks, familyOf, type TaskCeilings } from "../../../src/core/tasks.ts";
 
 const task = (model: string, taskType: string | null = null) => ({ model, taskType });
 const ceilings: TaskCeilings = { all: 5, suno: 2, luma: null, kling: 0, flux: 10 };
@@ -15,7 +15,7 @@ it.each([
   ["udio", null, null],
 ])("%s %s is of the family %s", (model, taskType, family) => expect(familyOf(task(model, taskType))).toBe(family));
 
-describe("the ceiling that one more task would pass", () => {
+describe("the ceiling that one more task would exceed", () => {
   const running = (...models: string[]) => countTasks(models.map((model) => task(model)));
 
   it.each([
@@ -25,15 +25,15 @@ describe("the ceiling that one more task would pass", () => {
     [running("suno", "suno"), "hailuo", null],
     [running("a", "b", "c", "d", "e"), "hailuo", { family: "all", limit: 5 }],
     [running("a", "b", "c", "d", "e"), "suno", { family: "all", limit: 5 }],
-    // Unknown, and 0, whose meaning is unknown.
+    // An unknown ceiling, and a ceiling of 0, whose meaning is unknown.
     [running("luma", "luma", "luma", "luma"), "luma", null],
     [running("kling", "kling"), "kling", null],
-  ])("with %j running, of %s: %j", (counts, model, met) =>
-    expect(ceilingMet(ceilings, counts, task(model))).toEqual(met),
+  ])("with %j running is, for %s, %j", (counts, model, met) =>
+    expect(exceededCeiling(ceilings, counts, task(model))).toEqual(met),
   );
 
-  it("does not apply while the account is unknown", () => {
+  it("is null while the account is unknown", () => {
     const unknown = { all: null, suno: null, luma: null, kling: null, flux: null };
-    expect(ceilingMet(unknown, running(...Array.from({ length: 100 }, () => "suno")), task("suno"))).toBeNull();
+    expect(exceededCeiling(unknown, running(...Array.from({ length: 100 }, () => "suno")), task("suno"))).toBeNull();
   });
 });

@@ -139,18 +139,18 @@ const texts: Readonly<Record<TaskFailure, readonly string[]>> = {
 };
 
 describe.each(taskFailures)("the reason %s", (reason) => {
-  it.each(texts[reason])("is meant by %j", (text) => {
+  it.each(texts[reason])("is read from %j", (text) => {
     expect(failureReason([text])).toBe(reason);
     expect(failureReason([text.toUpperCase()])).toBe(reason);
   });
 });
 
-it("the first text that means a reason counts", () => {
+it("the first text with a known reason decides", () => {
   expect(failureReason([])).toBe("other");
   expect(failureReason(["something else", "error 429", "timeout"])).toBe("upstream_rate_limit");
 });
 
-it("the reasons are those of the metrics", () => {
+it("the list of failure reasons is complete", () => {
   expect(taskFailures).toEqual([
     "input_media",
     "request_format",

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import {
   clientPauseMs,
-  confirmMs,
+  consumptionWaitMs,
   deadlineOf,
   finalStatusOf,
   generalLimitMs,
-  isConfirming,
+  awaitsConsumption,
   isFinal,
   isPastTimeLimit,
   nextPollAt,
@@ -27,7 +27,7 @@ const record: TaskRecord = {
 };
 
 describe("a task", () => {
-  it("has ended in three of its states", () => {
+  it("is final if it is completed, failed or cancelled", () => {
     expect(taskStatuses).toEqual(["pending", "running", "completed", "failed", "cancelled", "unknown"]);
     expect(taskStatuses.filter(isFinal)).toEqual(["completed", "failed", "cancelled"]);
   });
@@ -42,18 +42,18 @@ describe("a task", () => {
     [{ status: "unknown", hasError: true }, null],
     [{ status: "unknown", endedAt: 5 }, "completed"],
     [{ status: "unknown", endedAt: 0, hasError: true }, "failed"],
-  ])("whose record says %j has ended as %j", (changes, status) => {
+  ])("with the record %j has the final status %j", (changes, status) => {
     expect(finalStatusOf({ ...record, ...changes })).toBe(status);
   });
 
-  it("is asked again for its consumption while it is completed and not settled", () => {
-    expect(isConfirming({ status: "completed", settledAt: null })).toBe(true);
-    expect(isConfirming({ status: "completed", settledAt: 0 })).toBe(false);
-    expect(isConfirming({ status: "running", settledAt: null })).toBe(false);
+  it("is polled again for its consumption while it is completed and not settled", () => {
+    expect(awaitsConsumption({ status: "completed", settledAt: null })).toBe(true);
+    expect(awaitsConsumption({ status: "completed", settledAt: 0 })).toBe(false);
+    expect(awaitsConsumption({ status: "running", settledAt: null })).toBe(false);
   });
 
-  it("has its times in milliseconds", () => {
-    expect([confirmMs, generalLimitMs, clientPauseMs, observationEveryMs, pollPauseMsMax]).toEqual([
+  it("has its limits and pauses in milliseconds", () => {
+    expect([consumptionWaitMs, generalLimitMs, clientPauseMs, observationEveryMs, pollPauseMsMax]).toEqual([
       600_000, 86_400_000, 60_000, 10_000, 75_000,
     ]);
   });
@@ -78,25 +78,25 @@ describe("a task's deadline", () => {
   });
 });
 
-describe("a task of music", () => {
+describe("a music task", () => {
   const created = 1000;
   const task = { model: "suno", taskType: null, createdAt: created, startedAt: 5000 };
   const limit = 15 * 60_000;
   const grace = 60_000;
   const day = 86_400_000;
   it.each<[string, object, number | null, number, boolean]>([
-    ["ended at its limit", {}, 5000 + limit, 0, false],
-    ["ended past its limit", {}, 5001 + limit, 0, true],
-    ["ended past its limit a day ago", {}, 5001 + limit, created + day, true],
-    ["has not ended, and may still be within the grace", {}, null, 4999 + limit + grace, false],
-    ["has not ended when the grace ends", {}, null, 5000 + limit + grace, true],
-    ["has not ended within a day of its creation", {}, null, created + day - 1, true],
-    ["has not ended after a day, which has another reason", {}, null, created + day, false],
-    ["has no known start", { startedAt: null }, 5001 + limit, 5000 + limit + grace, false],
-    ["has no known start nor end", { startedAt: null }, null, 5000 + limit + grace, false],
-    ["is of another family", { model: "kling" }, 5001 + limit, 5000 + limit + grace, false],
-    ["is of another family and has not ended", { model: "kling" }, null, created + day - 1, false],
-  ])("that %s", (_, changes, endedAt, now, expected) => {
+    ["is not past its limit if it ended at the limit", {}, 5000 + limit, 0, false],
+    ["is past its limit if it ended later", {}, 5001 + limit, 0, true],
+    ["is past its limit if it ended later and a day has passed", {}, 5001 + limit, created + day, true],
+    ["is not past its limit within the grace period", {}, null, 4999 + limit + grace, false],
+    ["is past its limit if it runs after the grace period", {}, null, 5000 + limit + grace, true],
+    ["is past its limit if it runs up to a day after its creation", {}, null, created + day - 1, true],
+    ["is not past its limit after a day, which has another reason", {}, null, created + day, false],
+    ["is not past its limit without a known start", { startedAt: null }, 5001 + limit, 5000 + limit + grace, false],
+    ["is not past its limit without a known start and end", { startedAt: null }, null, 5000 + limit + grace, false],
+    ["has no limit in another family", { model: "kling" }, 5001 + limit, 5000 + limit + grace, false],
+    ["has no limit in another family while it runs", { model: "kling" }, null, created + day - 1, false],
+  ])("%s", (_, changes, endedAt, now, expected) => {
     expect(isPastTimeLimit({ ...task, ...changes }, endedAt, now)).toBe(expected);
   });
 });
@@ -118,7 +118,7 @@ describe("the next poll of a task", () => {
     [9_999_999, 0, 1],
     [10_000_000, 0.5, 60_000],
     [10_000_001, 0.5, 60_000],
-  ])("at the age of %i ms with chance %d is %i ms later", (age, random, pause) => {
+  ])("at the age of %i ms, with the random value %d, is %i ms later", (age, random, pause) => {
     const now = task.createdAt + age;
     expect(nextPollAt(task, now, random)).toBe(now + pause);
   });

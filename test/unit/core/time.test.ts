@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isoTime, isoTimeOrNull, parseDuration } from "../../../src/core/time.ts";
+import { isoTime, isoTimeOrNull, parseDuration, quarterHourMs } from "../../../src/core/time.ts";
 import { pruneAgeMsMin, quartersKeptMs } from "../../../src/core/charge.ts";
 
 it.each<[string, number | undefined]>([
@@ -24,11 +24,15 @@ it.each<[string, number | undefined]>([
   expect(parseDuration(text)).toBe(milliseconds);
 });
 
-it("times are given out in UTC", () => {
+it("times are formatted in UTC", () => {
   expect(isoTime(1_795_354_416_001)).toBe("2026-11-22T13:33:36.001Z");
   expect([isoTimeOrNull(0), isoTimeOrNull(null)]).toEqual(["1970-01-01T00:00:00.000Z", null]);
 });
 
-it("what is pruned is older than what is kept by quarter hours", () => {
+it("charges are pruned at least a day after their quarter-hour sums", () => {
   expect([quartersKeptMs, pruneAgeMsMin]).toEqual([35 * 86_400_000, 36 * 86_400_000]);
+});
+
+it("a quarter of an hour has 900 seconds", () => {
+  expect(quarterHourMs).toBe(parseDuration("900s"));
 });

@@ -14,7 +14,7 @@ it.each<[readonly (readonly Doubt[] | undefined)[], readonly Doubt[]]>([
     [undefined, ["service_tier"], [], ["served_model"]],
     ["served_model", "service_tier"],
   ],
-])("doubts %j are each named once, in one order", (lists, merged) => {
+])("doubts %j are merged without duplicates in a fixed order", (lists, merged) => {
   expect(mergeDoubts(...lists)).toEqual(merged);
   if (merged.length === 0) expect(mergeDoubts(...lists)).toBe(noDoubts);
 });

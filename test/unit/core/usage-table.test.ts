@@ -30,7 +30,7 @@ const plain = (tokens: Partial<TokenCounts>): Usage => ({ tokens: { ...noTokens,
 const inDoubt = (tokens: Partial<TokenCounts>): Usage => ({ ...plain(tokens), doubts: ["usage_contradicts"] });
 const clamped = (tokens: Partial<TokenCounts>): Usage => ({ ...inDoubt(tokens), clamped: true });
 
-describe("a usage is taken apart", () => {
+describe("decompose", () => {
   it.each<[string, Partial<StatedUsage>, Usage]>([
     ["without parts", { prompt: 10, completion: 5 }, plain({ input: 10, output: 5 })],
     ["without a completion", { prompt: 10 }, plain({ input: 10 })],
@@ -62,7 +62,7 @@ describe("a usage is taken apart", () => {
       }),
     ],
     [
-      "that is all parts",
+      "that consists only of parts",
       {
         prompt: 15,
         completion: 21,
@@ -87,15 +87,23 @@ describe("a usage is taken apart", () => {
       }),
     ],
     [
-      "whose total has more than prompt and completion",
+      "whose total is more than prompt and completion",
       { prompt: 10, completion: 5, total: 18 },
       plain({ input: 10, output: 8 }),
     ],
-    ["whose total has all", { prompt: 10, completion: 5, total: 15 }, plain({ input: 10, output: 5 })],
-    ["whose total has less", { prompt: 10, completion: 5, total: 14 }, inDoubt({ input: 10, output: 5 })],
-    ["whose total is the prompt", { prompt: 10, total: 10 }, plain({ input: 10 })],
+    [
+      "whose total equals prompt and completion",
+      { prompt: 10, completion: 5, total: 15 },
+      plain({ input: 10, output: 5 }),
+    ],
+    [
+      "whose total is less than prompt and completion",
+      { prompt: 10, completion: 5, total: 14 },
+      inDoubt({ input: 10, output: 5 }),
+    ],
+    ["whose total equals the prompt", { prompt: 10, total: 10 }, plain({ input: 10 })],
     ["whose total is less than the prompt", { prompt: 10, total: 9 }, inDoubt({ input: 10 })],
-    ["whose total alone has the completion", { prompt: 10, total: 14 }, plain({ input: 10, output: 4 })],
+    ["whose completion appears only in its total", { prompt: 10, total: 14 }, plain({ input: 10, output: 4 })],
     [
       "with more reasoning than completion",
       { prompt: 10, completion: 5, reasoning: 6 },
@@ -127,7 +135,7 @@ describe("a usage is taken apart", () => {
       clamped({ input: 10, audio_input: 7, image_input: 4 }),
     ],
     [
-      "whose prompt members differ, all of it sound",
+      "whose prompt members differ and are all sound",
       { prompt: 10, audioInput: 10, promptContradicts: true },
       clamped({ audio_input: 10 }),
     ],
@@ -143,7 +151,7 @@ describe("a usage is taken apart", () => {
       plain({ cached_input: 10, output: 1 }),
     ],
     [
-      "with more cached than prompt, and a total that has both",
+      "with more cached than prompt, and a total that includes both",
       { prompt: 10, completion: 1, total: 22, cached: 11 },
       plain({ input: 10, cached_input: 11, output: 1 }),
     ],
@@ -157,7 +165,7 @@ describe("a usage is taken apart", () => {
       { prompt: 10, completion: 1, total: 21, cached: 11 },
       clamped({ input: 21, output: 11 }),
     ],
-  ])("%s", (_, stated, usage) => {
+  ])("splits a usage %s", (_, stated, usage) => {
     expect(decompose({ ...nothing, ...stated })).toStrictEqual(usage);
   });
 
@@ -169,32 +177,32 @@ describe("a usage is taken apart", () => {
   const unclear = (output: number, more: Partial<TokenCounts> = {}) =>
     clamped({ input: 130, cache_write: 10, output, ...more });
   it.each<[string, Partial<StatedUsage>, Usage]>([
-    ["inside, as it is usual there", { cache: "inside", completion: 5 }, inside(5)],
+    ["inside, where it usually is", { cache: "inside", completion: 5 }, inside(5)],
     ["inside, by its total", { cache: "inside", completion: 5, total: 105 }, inside(5)],
     ["outside, by its total, although inside is usual", { cache: "inside", completion: 5, total: 145 }, outside(5)],
-    ["nowhere, by another total", { cache: "inside", completion: 5, total: 104 }, unclear(5)],
-    ["inside, where its total hides reasoning", { cache: "inside", completion: 5, total: 106 }, inside(6)],
+    ["nowhere, for a total that fits neither", { cache: "inside", completion: 5, total: 104 }, unclear(5)],
+    ["inside, if the total includes hidden reasoning", { cache: "inside", completion: 5, total: 106 }, inside(6)],
     [
-      "inside, where its total hides almost as much reasoning as there is cache",
+      "inside, if the total includes almost as much hidden reasoning as cache",
       { cache: "inside", completion: 5, total: 144 },
       inside(44),
     ],
-    ["nowhere, where its total is more than any", { cache: "inside", completion: 5, total: 146 }, unclear(46)],
+    ["nowhere, for a total above every reading", { cache: "inside", completion: 5, total: 146 }, unclear(46)],
     [
-      "outside, where it does not fit inside",
+      "outside, if it does not fit inside",
       { cache: "inside", prompt: 39, completion: 5 },
       plain({ input: 39, cached_input: 30, cache_write: 10, output: 5 }),
     ],
     [
-      "inside, where it just fits",
+      "inside, if it just fits",
       { cache: "inside", prompt: 40, completion: 5 },
       plain({ cached_input: 30, cache_write: 10, output: 5 }),
     ],
-    ["outside, as it is usual there too", { cache: "outside", completion: 5 }, outside(5)],
+    ["outside, where it usually is", { cache: "outside", completion: 5 }, outside(5)],
     ["outside, by its total as usual", { cache: "outside", completion: 5, total: 145 }, outside(5)],
     ["inside, by its total, although outside is usual", { cache: "outside", completion: 5, total: 105 }, inside(5)],
     [
-      "nowhere, where outside is usual and its total hides something",
+      "nowhere, if outside is usual and the total includes hidden tokens",
       { cache: "outside", completion: 5, total: 110 },
       unclear(10),
     ],
@@ -211,7 +219,7 @@ describe("a usage is taken apart", () => {
     ["nowhere, without a total", { cache: "unclear", completion: 5 }, unclear(5)],
     ["inside, by its total alone", { cache: "unclear", completion: 5, total: 105 }, inside(5)],
     ["outside, by its total alone", { cache: "unclear", completion: 5, total: 145 }, outside(5)],
-    ["nowhere, by a total that hides something", { cache: "unclear", completion: 5, total: 110 }, unclear(10)],
+    ["nowhere, by a total that includes hidden tokens", { cache: "unclear", completion: 5, total: 110 }, unclear(10)],
     [
       "inside, by a total that is too small for outside, without a completion",
       { cache: "outside", total: 139 },
@@ -231,7 +239,7 @@ describe("a usage is taken apart", () => {
       { cache: "inside", completion: 5, reasoning: 40, total: 145 },
       unclear(45, { reasoning: 40, output: 5 }),
     ],
-  ])("whose cache is %s", (_, stated, usage) => {
+  ])("places the cache %s", (_, stated, usage) => {
     expect(decompose({ ...nothing, ...at, ...stated })).toStrictEqual(usage);
   });
 });
@@ -239,25 +247,25 @@ describe("a usage is taken apart", () => {
 describe("two usages of one answer", () => {
   const seconds: Usage = { ...plain({ audio_input: 3 }), unit: "second" };
   it.each<[string, Usage | undefined, Usage | undefined, Usage | undefined]>([
-    ["are none", undefined, undefined, undefined],
-    ["are the first alone", plain({ input: 1 }), undefined, plain({ input: 1 })],
-    ["are the second alone", undefined, plain({ input: 1 }), plain({ input: 1 })],
-    ["are the first where their units differ", seconds, plain({ input: 9 }), seconds],
-    ["are either where they agree", plain({ input: 1 }), plain({ input: 1 }), plain({ input: 1 })],
+    ["merge to nothing if both are missing", undefined, undefined, undefined],
+    ["merge to the first if the second is missing", plain({ input: 1 }), undefined, plain({ input: 1 })],
+    ["merge to the second if the first is missing", undefined, plain({ input: 1 }), plain({ input: 1 })],
+    ["merge to the first if their units differ", seconds, plain({ input: 9 }), seconds],
+    ["merge to either if they agree", plain({ input: 1 }), plain({ input: 1 }), plain({ input: 1 })],
     [
-      "have the doubts of both",
+      "keep the doubts of both",
       { ...plain({ input: 1 }), doubts: ["time_based"] },
       { ...plain({ input: 1 }), doubts: ["unknown_field"] },
       { ...plain({ input: 1 }), doubts: ["unknown_field", "time_based"] },
     ],
     [
-      "are the larger of each class where they differ",
+      "merge to the larger value of each class if they differ",
       plain({ input: 1, output: 9 }),
       plain({ input: 2, output: 8 }),
       clamped({ input: 2, output: 9 }),
     ],
     [
-      "have all doubts where they differ",
+      "keep all doubts if they differ",
       { ...plain({ input: 1 }), doubts: ["time_based"] },
       { ...plain({ input: 2 }), doubts: ["unknown_field"] },
       {
@@ -266,7 +274,7 @@ describe("two usages of one answer", () => {
       },
     ],
     [
-      "keep what the second alone says",
+      "keep a field that only the second states",
       plain({ cache_write: 1 }),
       { ...plain({ cache_write: 2 }), writesAreUnsplit: true },
       { ...clamped({ cache_write: 2 }), writesAreUnsplit: true },
@@ -275,7 +283,7 @@ describe("two usages of one answer", () => {
     expect(mergeUsage(one, other)).toStrictEqual(merged);
   });
 
-  it("keep a usage as it is without doubts to add", () => {
+  it("change only if there are doubts to add", () => {
     const usage = plain({ input: 1 });
     expect(withDoubts(usage, [])).toBe(usage);
     expect(withDoubts(usage, ["time_based"])).toStrictEqual({ ...usage, doubts: ["time_based"] });
@@ -287,13 +295,25 @@ describe("a usage in the unit of its model", () => {
   const hours = ["input", "cache_write_1h"] as const;
   it.each<[string, Parameters<typeof usageIn>, Usage | undefined]>([
     ["is undefined without a usage", ["token", undefined, hours], undefined],
-    ["is that of tokens", ["token", plain({ input: 1 }), hours], plain({ input: 1 })],
-    ["is undefined where it counts seconds", ["token", { ...plain({}), unit: "second" }, hours], undefined],
-    ["is undefined where it counts tokens", ["second", plain({ input: 1 }), hours], undefined],
-    ["is that of seconds", ["second", { ...plain({}), unit: "second" }, hours], { ...plain({}), unit: "second" }],
-    ["keeps its writes where the request wrote for no hour", ["token", unsplit, ["input", "cache_write"]], unsplit],
+    ["is unchanged for a unit of tokens", ["token", plain({ input: 1 }), hours], plain({ input: 1 })],
     [
-      "has all writes for an hour where it may have written for one",
+      "is undefined if it counts seconds instead of tokens",
+      ["token", { ...plain({}), unit: "second" }, hours],
+      undefined,
+    ],
+    ["is undefined if it counts tokens instead of seconds", ["second", plain({ input: 1 }), hours], undefined],
+    [
+      "is unchanged for a unit of seconds",
+      ["second", { ...plain({}), unit: "second" }, hours],
+      { ...plain({}), unit: "second" },
+    ],
+    [
+      "keeps its cache writes if the request made no one-hour writes",
+      ["token", unsplit, ["input", "cache_write"]],
+      unsplit,
+    ],
+    [
+      "counts all cache writes as one-hour writes if the request may have made some",
       ["token", unsplit, hours],
       {
         ...unsplit,
@@ -301,7 +321,7 @@ describe("a usage in the unit of its model", () => {
         doubts: ["usage_unknown_class"],
       },
     ],
-    ["keeps writes that are split", ["token", plain({ cache_write: 20 }), hours], plain({ cache_write: 20 })],
+    ["keeps cache writes that are split", ["token", plain({ cache_write: 20 }), hours], plain({ cache_write: 20 })],
   ])("%s", (_, given, usage) => {
     expect(usageIn(...given)).toStrictEqual(usage);
   });

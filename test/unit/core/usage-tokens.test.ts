@@ -20,7 +20,7 @@ const powers = Object.fromEntries(tokenClasses.map((name, index) => [name, 2 ** 
 const totalOf = (names: readonly TokenClass[]) => names.reduce((total, name) => total + powers[name], 0);
 
 describe("tokens", () => {
-  it("have classes in an order that price versions are stored in", () => {
+  it("have their classes in the order of stored price versions", () => {
     expect(promptClasses).toEqual([
       "input",
       "cached_input",
@@ -54,7 +54,7 @@ describe("tokens", () => {
     ["reasoning", "output"],
     ["audio_output", "output"],
     ["image_output", "output"],
-  ])("%s are priced as %s where a list has no rate of their own", (name, parent) => {
+  ])("of the class %s are priced as %s if a list has no rate for them", (name, parent) => {
     expect(parentClass[name]).toBe(parent);
     expect(statedClass(name, { [name]: 1 })).toBe(name);
     expect(statedClass(name, parent === null ? {} : { [parent]: 1 })).toBe(parent ?? name);

@@ -58,8 +58,8 @@ const plainUsage = anyUsage.map(
   (stated) => ({ ...stated, cache: "parts", promptContradicts: false, completionContradicts: false }) as const,
 );
 
-const kept = (usage: StatedUsage) => usage.cached + usage.cacheWrite + usage.cacheWrite1h;
-const promptParts = (usage: StatedUsage) => kept(usage) + usage.audioInput + usage.imageInput;
+const cacheTokens = (usage: StatedUsage) => usage.cached + usage.cacheWrite + usage.cacheWrite1h;
+const promptParts = (usage: StatedUsage) => cacheTokens(usage) + usage.audioInput + usage.imageInput;
 const completionParts = (usage: StatedUsage) => usage.reasoning + usage.audioOutput + usage.imageOutput;
 
 describe("decompose", () => {
@@ -71,12 +71,12 @@ describe("decompose", () => {
     });
   });
 
-  it("uses the total where the completion leaves reasoning out", () => {
+  it("uses the total if the completion omits reasoning", () => {
     const { tokens } = decompose({ ...nothing, prompt: 10, completion: 5, total: 115, reasoning: 100 });
     expect(tokens).toEqual({ ...noTokens, input: 10, output: 5, reasoning: 100 });
   });
 
-  it("reads cached tokens that exceed the prompt as plain input next to it", () => {
+  it("counts cached tokens that exceed the prompt as additional input", () => {
     const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 1000 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 1010, output: 1 },
@@ -85,7 +85,7 @@ describe("decompose", () => {
     });
   });
 
-  it("has cached and written tokens that exceed the prompt together outside it", () => {
+  it("counts cached and written tokens outside the prompt if together they exceed it", () => {
     const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 500, cacheWrite: 1000 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 510, cache_write: 1000, output: 1 },
@@ -94,7 +94,7 @@ describe("decompose", () => {
     });
   });
 
-  it("has parts that add up to the total where they fit into it, and doubts the others", () => {
+  it("returns parts that add up to the total if they fit, and a doubt otherwise", () => {
     fc.assert(
       fc.property(anyUsage, (stated) => {
         const { tokens, clamped, doubts } = decompose(stated);
@@ -104,7 +104,7 @@ describe("decompose", () => {
           Math.max(stated.completion ?? 0, completionParts(stated)),
         );
         if (clamped) expect(doubts).toEqual(["usage_contradicts"]);
-        else expect([stated.prompt, stated.prompt + kept(stated)]).toContain(promptTotal(tokens));
+        else expect([stated.prompt, stated.prompt + cacheTokens(stated)]).toContain(promptTotal(tokens));
       }),
     );
   });
@@ -140,7 +140,7 @@ describe("decompose", () => {
       "completion",
       { cached: 0, cacheWrite: 0, cacheWrite1h: 0, audioInput: 0, imageInput: 0, promptContradicts: false },
     ],
-  ])("where the members of the %s contradict each other", (_, others) => {
+  ])("with contradictory members of the %s", (_, others) => {
     it("costs no less than any reading of them, whatever the price of writes, sound and images", () => {
       const rate = fc.nat(50);
       const anyRates = fc.record({
@@ -169,10 +169,15 @@ describe("decompose", () => {
     });
   });
 
-  it("is never cheaper than the plain reading of each part", () => {
-    const dearParts = fc.record({ input: fc.nat(50), discount: fc.nat(50), output: fc.nat(50), extra: fc.nat(50) });
+  it("costs no less than the plain reading of each part", () => {
+    const expensiveParts = fc.record({
+      input: fc.nat(50),
+      discount: fc.nat(50),
+      output: fc.nat(50),
+      extra: fc.nat(50),
+    });
     fc.assert(
-      fc.property(anyUsage, dearParts, (stated, { input, discount, output, extra }) => {
+      fc.property(anyUsage, expensiveParts, (stated, { input, discount, output, extra }) => {
         const rates = ratesOf({ input, cached_input: Math.max(input - discount, 0), output }, extra);
         const plain =
           Math.max(stated.prompt - promptParts(stated), 0) * input +
@@ -188,7 +193,7 @@ describe("decompose", () => {
 
 describe("mergeUsage", () => {
   const usage = (tokens: Partial<TokenCounts>) => ({ tokens: { ...noTokens, ...tokens }, clamped: false });
-  it("is the one that there is, and either of two that agree", () => {
+  it("returns the only usage, or either of two that agree", () => {
     expect(mergeUsage(undefined, undefined)).toBeUndefined();
     for (const [one, other] of [
       [usage({ input: 1 }), undefined],
@@ -215,7 +220,7 @@ describe("usageIn", () => {
     clamped: false,
     writesAreUnsplit: true,
   } as const;
-  it("has writes that no member splits as long ones, where the request asked for such", () => {
+  it("counts unsplit cache writes as one-hour writes if the request asked for such writes", () => {
     expect(usageIn("token", writes, ["input", "cache_write"])?.tokens).toEqual(writes.tokens);
     const long = usageIn("token", writes, ["input", "cache_write", "cache_write_1h"]);
     expect(long).toMatchObject({
@@ -244,7 +249,7 @@ describe("scaleTokens", () => {
   });
 });
 
-/** Every reading of the members: caches inside the prompt or outside it, parts inside the completion or outside it. */
+/** Returns every reading of the members: caches in or outside the prompt, parts in or outside the completion. */
 function readingsOf(stated: StatedUsage): TokenCounts[] {
   const { cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } = stated;
   const parts = {
@@ -257,7 +262,7 @@ function readingsOf(stated: StatedUsage): TokenCounts[] {
     audio_output: audioOutput,
     image_output: imageOutput,
   };
-  return [stated.prompt, stated.prompt + kept(stated)]
+  return [stated.prompt, stated.prompt + cacheTokens(stated)]
     .flatMap((prompt) => {
       const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - prompt);
       return [completion - completionParts(stated), completion].map((output) => ({
@@ -269,7 +274,7 @@ function readingsOf(stated: StatedUsage): TokenCounts[] {
     .filter(({ input, output }) => input >= 0 && output >= 0);
 }
 
-/** Written, audio and image tokens cost `extra` more than their parent, which is what makes them the dear parts. */
+/** Returns rates at which written, audio, image and reasoning tokens cost `extra` more than their parent class. */
 function ratesOf(base: { input: number; cached_input: number; output: number }, extra: number): Rates {
   const [input, output] = [base.input + extra, base.output + extra];
   return bigRates({

@@ -34,7 +34,7 @@ it("a charge is left out for one of seven reasons", () => {
 });
 
 describe("recomputeUnder", () => {
-  it("gives the cost of the same tokens, the list cost and the minimum of the other price", () => {
+  it("returns the cost, list cost and minimum of the same tokens under the other price", () => {
     expect(recomputeUnder(charge(), () => half)).toMatchObject({
       ok: true,
       cost: { charged: usd("0.0007"), list: usd("0.0014"), minimumApplied: false },
@@ -56,7 +56,7 @@ describe("recomputeUnder", () => {
     expect(asked).toEqual(["gpt-4o-2024-11-20", noon]);
   });
 
-  it("prices what had no price when it was charged, where its usage is known", () => {
+  it("prices a charge that had no price if its usage is known", () => {
     const unpriced = { formula: "unpriced", cost: null, listCost: null } as const;
     expect(recomputeUnder(charge({ ...unpriced, source: "counted" }), () => half)).toMatchObject({
       ok: true,
@@ -69,13 +69,13 @@ describe("recomputeUnder", () => {
   });
 
   it.each(["assumed", "task", "adjustment"] as const)(
-    "leaves a charge by the formula %s, whatever tokens it has",
+    "leaves out a charge with the formula %s, whatever its tokens",
     (formula) => {
       expect(recomputeUnder(charge({ formula, source: "partial" }), () => half)).toEqual({ ok: false, why: formula });
     },
   );
 
-  it("prices a flat charge however its amount is known, and none that never had a formula", () => {
+  it("prices a flat charge of any source, but no charge without a formula", () => {
     expect(recomputeUnder(charge({ formula: "per_request", source: "assumed" }), () => half)).toMatchObject({
       ok: true,
     });
@@ -83,17 +83,17 @@ describe("recomputeUnder", () => {
     expect(() => recomputeUnder(charge({ formula: "new" as "tokens" }), () => half)).toThrow("unreachable");
   });
 
-  it.each(["unknown_model", "no_price"] as const)("says %s", (why) => {
+  it.each(["unknown_model", "no_price"] as const)("reports %s", (why) => {
     expect(recomputeUnder(charge(), () => why)).toEqual({ ok: false, why });
   });
 
-  it("reports what would be above a charge", () => {
-    const dear = price({ tiers: [tier(0, rates({ input: "10000", output: "10000" }))] });
+  it("reports an amount that is too large for a charge", () => {
+    const expensive = price({ tiers: [tier(0, rates({ input: "10000", output: "10000" }))] });
     const tokens = { ...noTokens, input: 900_000_000_000, output: 900_000_000_000 };
-    expect(recomputeUnder(charge({ tokens }), () => dear)).toEqual({ ok: false, why: "too_large" });
+    expect(recomputeUnder(charge({ tokens }), () => expensive)).toEqual({ ok: false, why: "too_large" });
   });
 
-  it("under the very price that charged it gives the stored amounts to the last digit, whatever the price and the end", () => {
+  it("returns the stored amounts exactly under the price that was charged", () => {
     fc.assert(
       fc.property(anyReserved, outcomes, prices, (reserved, outcome, other) => {
         const settled = settlementFor(reserved, outcome);
@@ -108,7 +108,7 @@ describe("recomputeUnder", () => {
         } else {
           expect(same.ok).toBe(false);
         }
-        // Under any other, it is recomputed or says why not; it never throws.
+        // Under any other price, it returns amounts or a reason, and never throws.
         const changed = recomputeUnder(stored, () => other);
         expect(changed.ok ? changed.cost.charged >= (0n as PicoUsd) : changed.why).toBeTruthy();
       }),

@@ -22,6 +22,9 @@ const sent: Sent = {
   kind: "plain",
   id: "id-1",
   status: 200,
+  code: null,
+  startedAt: 0,
+  endedAt: 1,
   end: "whole",
   cost: 500n as Sent["cost"],
   usage: { prompt_tokens: 10, completion_tokens: 20 },
@@ -32,7 +35,7 @@ const billed: AtGateway = { number: "r1-0", bill: { cost: 500n } as BilledCall }
 const window: Window = { budget: "all", mode: "hard", limit: 1000n, spent: 500n, held: 0n };
 const crashed = { source: "assumed", reason: "crash", cost: 900n };
 
-/** A life of one request in which all is well, but for what is given. */
+/** Checks a correct state of one request with these changes, and returns the broken promises. */
 function broken(
   change: { row?: Partial<Row> | null; sent?: Partial<Sent>; bill?: bigint; window?: Partial<Window> } & Partial<
     Omit<Aftermath, "sent">
@@ -54,8 +57,8 @@ function broken(
   });
 }
 
-describe("what the crash suite finds", () => {
-  it("is nothing where all is well, nor where a settlement died with its process", () => {
+describe("the check after a crash", () => {
+  it("reports nothing for a settled request, one that the crash left assumed, a running task and a refusal", () => {
     expect(broken({})).toEqual([]);
     expect(broken({ row: crashed })).toEqual([]);
     expect(
@@ -74,11 +77,15 @@ describe("what the crash suite finds", () => {
       "has no row",
     ],
     ["an answer without a row", { row: null, gateway: [] }, "was answered, and has no row"],
-    ["a hold of a dead owner", { row: { state: "pending", source: null, cost: null } }, "its owner is dead"],
-    ["another cost than the client was told", { row: { cost: 501n }, bill: 501n }, "was told that it cost 500"],
-    ["other tokens than the client was told", { row: { completion: 21n } }, "was told 10 and 20 tokens"],
+    ["a hold whose owner is dead", { row: { state: "pending", source: null, cost: null } }, "its owner is dead"],
     [
-      "an assumed charge below what the client was told",
+      "a cost that differs from what the client was told",
+      { row: { cost: 501n }, bill: 501n },
+      "was told that it cost 500",
+    ],
+    ["tokens that differ from what the client was told", { row: { completion: 21n } }, "was told 10 and 20 tokens"],
+    [
+      "an assumed charge below the cost that the client was told",
       { row: { ...crashed, cost: 400n }, bill: 400n },
       "was told that it cost 500",
     ],
@@ -101,34 +108,34 @@ describe("what the crash suite finds", () => {
       "was billed 500",
     ],
     [
-      "a cut stream below what its client read",
+      "a cut stream that is charged below what its client read",
       { row: { source: "partial", cost: 24_999_999n }, sent: { end: "left", received: 5 }, bill: 10n ** 9n },
       "its client read 5 tokens",
     ],
     [
-      "a task that its client has and the ledger has not",
+      "a task that the client has but the ledger lacks",
       { row: crashed, sent: { kind: "task", task: "t-1" } },
       "was told the task t-1",
     ],
     [
-      "a task that ended below the bill",
+      "a task that is charged below the bill",
       { row: { task: "t-1", cost: 400n }, sent: { kind: "task", task: "t-1" }, bill: 500n },
       "was billed 500",
     ],
-    ["a client that waits for ever", { sent: { end: "open" } }, "still waits"],
+    ["a client that still waits", { sent: { end: "open" } }, "still waits"],
     ["a budget beyond its limit", { window: { spent: 1001n } }, "over its limit"],
     ["money still held", { window: { held: 1n } }, "still holds 1"],
     ["a lost change of a budget", { window: { limit: 900n } }, "was acknowledged"],
     [
-      "a sum that does not follow",
+      "a sum that the verification finds wrong",
       { verification: { charges: 1, differences: [{ kind: "window", id: "w", expected: "1", found: "2" }] } },
       "verify:",
     ],
-  ] as const)("is %s", (_, change, words) => {
+  ] as const)("reports %s", (_, change, words) => {
     expect(broken(change as Parameters<typeof broken>[0]).join("\n")).toContain(words);
   });
 
-  it("is two rows of one request", () => {
+  it("reports two rows of one request", () => {
     expect(broken({ file: { rows: [row, { ...row, seq: 2n }], windows: [window], heldByTasks: 0n } })).toEqual([
       "r1-0 has two rows",
     ]);

@@ -9,12 +9,12 @@ import { parseDuration } from "../../../src/core/time.ts";
 import { checkout } from "../../support/run-program.ts";
 
 const read = (name: string) => readFileSync(join(checkout, "deploy", name), "utf8");
-// oxlint-disable-next-line typescript/no-explicit-any -- files of others' shapes, of which each test looks at a few fields
+// oxlint-disable-next-line typescript/no-explicit-any -- files in foreign formats, of which each test checks a few fields
 type Any = any;
 const millisecondsOf = (text: unknown) => parseDuration(String(text)) ?? Number.NaN;
 const secretNames = /KEY|TOKEN|SECRET|PASSWORD|DATABASE/;
 
-/** The ledger that a proxy of these variables has, as it starts in the image: each secret is read from its file. */
+/** Returns the database of a proxy that starts in the image with these variables and reads secrets from files. */
 function databaseBy(variables: Readonly<Record<string, string>>): string {
   const env = { FAREBOX_DATABASE: "/data/farebox.db", ...variables };
   const readFile = (path: string) =>
@@ -25,7 +25,6 @@ function databaseBy(variables: Readonly<Record<string, string>>): string {
     env,
     flags: {},
     readFile,
-    isTimeZone: () => true,
     uses: "all",
     needs: ["gateway_url", "gateway_api_key"],
   });
@@ -36,7 +35,7 @@ describe("compose.postgres.yaml", () => {
   const { services, secrets, volumes } = parse(read("compose.postgres.yaml")) as Any;
   const proxies: Any[] = [services["farebox-1"], services["farebox-2"]];
 
-  it("has two proxies without a file of their own, which wait for PostgreSQL", () => {
+  it("has two proxies without volumes, which wait for PostgreSQL", () => {
     for (const proxy of proxies) {
       expect(proxy).toMatchObject({
         read_only: true,
@@ -53,7 +52,7 @@ describe("compose.postgres.yaml", () => {
     }
   });
 
-  it("hands every secret over as a file, and only to who needs it", () => {
+  it("provides each secret as a file, and only to the services that use it", () => {
     for (const service of Object.values<Any>(services)) {
       const stated = Object.entries<string>(service.environment ?? {}).filter(
         ([name, value]) => secretNames.test(name) && value !== "",
@@ -68,7 +67,7 @@ describe("compose.postgres.yaml", () => {
     expect(Object.keys(volumes)).toEqual(["ledger"]);
   });
 
-  it("waits longer than the drain before it kills a proxy or cuts the streams of the balancer", () => {
+  it("gives the proxies and the balancer at least 10 seconds more than the drain to stop", () => {
     for (const service of [...proxies, services.balancer]) {
       expect(
         millisecondsOf(service.stop_grace_period) - millisecondsOf(settingsTable.drain.default),
@@ -76,11 +75,11 @@ describe("compose.postgres.yaml", () => {
     }
   });
 
-  it("keeps every commit of PostgreSQL on the disk", () => {
+  it("does not turn off durable commits of PostgreSQL", () => {
     expect(services.postgres.command.join(" ")).not.toMatch(/fsync|full_page_writes|synchronous_commit/);
   });
 
-  it("names in haproxy.cfg the proxies that there are", () => {
+  it("has the same proxies as haproxy.cfg", () => {
     const servers = [...read("haproxy.cfg").matchAll(/^ +server (\S+) (\S+)$/gm)].map(([, name, address]) => [
       name,
       address,
@@ -110,14 +109,14 @@ describe("the manifests for Kubernetes", () => {
     string
   >;
 
-  it("wait longer than the drain before a proxy is killed, and never have one less than before", () => {
+  it("give proxies time to drain, and start a new one before they stop an old one", () => {
     const needed = millisecondsOf(settings["FAREBOX_DRAIN"]) + container.lifecycle.preStop.sleep.seconds * 1000;
     expect(pod.terminationGracePeriodSeconds * 1000 - needed).toBeGreaterThanOrEqual(10_000);
     expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
     expect(ofKind("PodDisruptionBudget").spec).toMatchObject({ maxUnavailable: 1 });
   });
 
-  it("ask whether it is ready at /readyz, and restart it only by /healthz", () => {
+  it("check readiness at /readyz, and start-up and liveness at /healthz", () => {
     expect(["startupProbe", "livenessProbe", "readinessProbe"].map((probe) => container[probe].httpGet.path)).toEqual([
       "/healthz",
       "/healthz",
@@ -125,7 +124,7 @@ describe("the manifests for Kubernetes", () => {
     ]);
   });
 
-  it("take every right away that is not needed", () => {
+  it("run the proxy without rights that it does not need", () => {
     expect(pod).toMatchObject({
       automountServiceAccountToken: false,
       enableServiceLinks: false,
@@ -138,7 +137,7 @@ describe("the manifests for Kubernetes", () => {
     });
   });
 
-  it("name settings that there are, and secrets by reference only", () => {
+  it("contain valid settings, and secrets only by reference", () => {
     expect(databaseBy({ ...settings, ...variables })).toEqual("postgres://farebox@postgres/farebox");
     const given = Object.entries(variables).filter(([name, value]) => secretNames.test(name) && value !== "");
     const keys = Object.keys(ofKind("Secret").stringData);
@@ -149,7 +148,7 @@ describe("the manifests for Kubernetes", () => {
     expect(Object.keys(settings).filter((name) => secretNames.test(name))).toEqual([]);
   });
 
-  it("scale by a metric that the page has, through the rule of the adapter", () => {
+  it("scale by a documented metric that the adapter's rule provides", () => {
     const [{ pods }] = ofKind("HorizontalPodAutoscaler").spec.metrics;
     const { rules } = parse(read("kubernetes/monitoring/prometheus-adapter.yaml")) as Any;
     expect(rules.custom[0].name.as).toBe(pods.metric.name);
@@ -158,7 +157,7 @@ describe("the manifests for Kubernetes", () => {
     expect(ofKind("HorizontalPodAutoscaler").spec.scaleTargetRef.name).toBe(deployment.metadata.name);
   });
 
-  it("select what they mean", () => {
+  it("have selectors that match the labels of the proxy", () => {
     const { labels } = deployment.spec.template.metadata;
     for (const { matchLabels } of [deployment.spec.selector, ofKind("PodDisruptionBudget").spec.selector])
       expect(labels).toMatchObject(matchLabels);

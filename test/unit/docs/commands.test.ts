@@ -4,14 +4,14 @@ import { declaredCommands } from "../../../scripts/docs/commands.ts";
 import { configVariable, settingNames, settingOf, variableOf } from "../../../src/config/table.ts";
 import { checkout, codeBlocks, documents, inlineCode } from "../../support/documents.ts";
 
-/** The changelog names what once was. */
+/** Pages without the changelog, which names former commands. */
 const pages = [...documents].filter(([page]) => page !== "CHANGELOG.md");
 const declared = declaredCommands();
-/** Names that stand before a command's own: "farebox keys". */
+/** Names of command groups, such as "farebox keys". */
 const groups = new Set(declared.map(({ name }) => name.split(" ").slice(0, -1).join(" ")));
 const { scripts } = JSON.parse(readFileSync(`${checkout}package.json`, "utf8")) as { scripts: Record<string, string> };
 
-/** Code of a page that may be a command line, without comments. SQL has the name of the database in it. */
+/** Returns the code of a page that may be a command line, without comments and without SQL. */
 function linesOf(text: string): string[] {
   const shells = codeBlocks(text).filter(({ language }) => ["", "sh", "bash", "ini"].includes(language));
   return [...inlineCode(text), ...shells.flatMap(({ code }) => code.split("\n"))]
@@ -19,14 +19,14 @@ function linesOf(text: string): string[] {
     .filter((line) => !/^\s*(?:create|grant) /.test(line));
 }
 
-/** The command lines of farebox in a line, each without the program's name and what comes after it. */
+/** Returns the farebox calls in a line, without the program's name. */
 function callsIn(line: string): string[] {
   return [...line.matchAll(/(?:^|[\s/('"])(?:farebox )*farebox (?:-- )?([a-z][^|;&)>'"]*)/g)].map(([, call = ""]) =>
     call.trim(),
   );
 }
 
-/** Returns the fault of a command line; null where it has none. */
+/** Returns the fault of a command line, or null. */
 function faultOf(call: string): string | null {
   const words = call.split(/\s+/);
   const command = declared
@@ -65,7 +65,7 @@ it("the check of commands finds a wrong command and a wrong option", () => {
   expect(faultOf("run --budget 2 -- python --anything")).toBeNull();
 });
 
-it("every npm script and file of a command in a document exists", () => {
+it("every npm script and file in a command of a document exists", () => {
   const missing = pages.flatMap(([page, text]) =>
     linesOf(text).flatMap((line) => [
       ...[...line.matchAll(/\bnpm run (?:(?:--silent|-s) )?([\w:-]+)/g)]
@@ -79,19 +79,19 @@ it("every npm script and file of a command in a document exists", () => {
   expect(missing).toEqual([]);
 });
 
-/** Variables in the documents that are no settings. */
+/** Variables in the documents that are not settings. */
 const others = new Set([
   configVariable,
   "FAREBOX_KEY",
-  // A shell's own, in examples.
+  // Shell variables in examples.
   "FAREBOX_TOKEN",
-  // Of Grafana's provisioning.
+  // Variables of Grafana's provisioning.
   "FAREBOX_PROMETHEUS_URL",
   "FAREBOX_LEDGER_FILE",
 ]);
 const settings = new Map(settingNames.map((name) => [variableOf(name), settingOf(name)]));
 
-/** Returns the faults of the settings that a text names, or sets in code. */
+/** Returns the faults of the settings that a text names or sets. */
 function settingFaults(text: string): string[] {
   return [...text.matchAll(/\b(FAREBOX_[A-Z_]*[A-Z])\b(?:=([\w.:/-]+)`)?/g)].flatMap(([, name = "", value]) => {
     if (others.has(name) || name.startsWith("FAREBOX_TEST_")) return [];
@@ -102,7 +102,7 @@ function settingFaults(text: string): string[] {
   });
 }
 
-it("every setting in a document exists, and what it is set to is permitted", () => {
+it("every setting in a document exists, with a permitted value", () => {
   const faults = pages.flatMap(([page, text]) => settingFaults(text).map((fault) => `${page}: ${fault}`));
   expect(faults).toEqual([]);
 });

@@ -2,6 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
+import { packages } from "../../support/programs.ts";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const read = (name: string) => readFileSync(`${root}/${name}`, "utf8");
@@ -17,7 +18,7 @@ it("CONTRIBUTING.md names files that exist", () => {
   expect(fixed.filter((path) => globSync(path, { cwd: root }).length === 0)).toEqual([]);
 });
 
-it("the workflow runs what .ci/run does, on the Node that package.json pins, with pinned actions", () => {
+it("the CI workflow runs .ci/run on the Node version that package.json pins, with pinned actions", () => {
   const { container, steps } = parse(read(".github/workflows/ci.yml")).jobs.test as {
     container: { image: string };
     steps: { uses?: string; run?: string }[];
@@ -25,4 +26,12 @@ it("the workflow runs what .ci/run does, on the Node that package.json pins, wit
   expect(container.image).toMatch(`node:${JSON.parse(read("package.json")).devDependencies.node}-`);
   expect(steps.at(-1)).toEqual({ run: "bash .ci/run" });
   expect(steps.flatMap(({ uses }) => uses ?? []).filter((action) => !/@v\d+\.\d+\.\d+$/.test(action))).toEqual([]);
+});
+
+it(".ci/run installs the programs that tests need and the image lacks", () => {
+  const inImage = ["bash", "bsdutils", "curl", "openssl"];
+  const installed = [...read(".ci/run").matchAll(/missing\+=\(([\w-]+)\)/g)].map(([, name]) => name);
+  // Virtual environments need Python as well.
+  expect(installed).toContain("python3-venv");
+  expect(Object.values(packages).filter((name) => ![...inImage, ...installed, "python3"].includes(name))).toEqual([]);
 });

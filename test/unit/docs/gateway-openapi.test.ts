@@ -17,7 +17,7 @@ describe("docs/gateway-openapi.yaml", () => {
     expect([result.valid, validator.version]).toEqual([true, "3.1"]);
   });
 
-  it("refers to nothing that it does not have", () => {
+  it("has no broken references", () => {
     const refs = [...JSON.stringify(gatewayDocument).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, ref = ""]) => ref);
     const resolve = (ref: string) =>
       ref.split("/").reduce<unknown>((at, name) => (at as Fields | undefined)?.[name], gatewayDocument);
@@ -25,7 +25,7 @@ describe("docs/gateway-openapi.yaml", () => {
     expect(refs.length).toBeGreaterThan(50);
   });
 
-  it("marks everything that the interface does not show, with its evidence", () => {
+  it("marks every operation without an official description as assumed, with evidence", () => {
     const operations = Object.entries(gatewayDocument.paths).flatMap(([path, item]) =>
       Object.entries(item)
         .filter(([method]) => ["get", "post", "delete"].includes(method))
@@ -36,7 +36,7 @@ describe("docs/gateway-openapi.yaml", () => {
     for (const reason of reasonsIn(gatewayDocument)) expect(reason).toMatch(/^.{10,}\.$/s);
   });
 
-  /** Every text of an x-assumed. */
+  /** Returns every x-assumed text. */
   function reasonsIn(value: unknown): unknown[] {
     if (typeof value !== "object" || value === null) return [];
     return Object.entries(value).flatMap(([name, inner]) => (name === "x-assumed" ? [inner] : reasonsIn(inner)));
@@ -46,16 +46,16 @@ describe("docs/gateway-openapi.yaml", () => {
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`../../fixtures/${name}.json`, import.meta.url), "utf8"));
 
-describe("the interface's tables of fields", () => {
+describe("the fixtures of the gateway's interface", () => {
   it.each([
     ["account-record", "AccountAnswer"],
     ["task-video", "TaskUnified"],
     ["task-music", "TaskUnified"],
     ["task-conversation", "TaskEnvelope"],
-  ])("%s is a whole %s", (name, schema) => {
+  ])("%s matches the schema %s", (name, schema) => {
     const record = fixture(name) as Fields;
     expect(breachesOf(schema, record)).toEqual([]);
-    // Each can fail: without a field, with one of another type, and with one that is unknown where none is permitted.
+    // The check finds a missing field, a wrong type and an unknown field.
     const data = record["data"] as Fields;
     for (const field of Object.keys(data).filter((each) => each !== "equivalent_in_usd")) {
       const { [field]: _left, ...rest } = data;
@@ -70,25 +70,25 @@ describe("the interface's tables of fields", () => {
     ["VideoInput", "task-video", "input"],
     ["VideoOutput", "task-video", "output"],
     ["MusicInput", "task-music", "input"],
-  ])("%s", (schema, name, field) => {
+  ])("match the schema %s", (schema, name, field) => {
     const { data } = fixture(name) as { data: Fields };
     expect(breachesOf(schema, data[field])).toEqual([]);
   });
 
-  it("Track", () => {
+  it("match the schema Track", () => {
     const { data } = fixture("task-music") as { data: { output: unknown[] } };
     expect(data.output.flatMap((track) => breachesOf("Track", track))).toEqual([]);
   });
 });
 
-describe("the sandbox's answers", () => {
+describe("the sandbox's answers match the document:", () => {
   let sandbox: Sandbox;
   beforeAll(async () => {
     sandbox = await startSandbox();
   });
   afterAll(() => sandbox.close());
 
-  /** An unknown field, as gateways add them: the sandbox sends it on purpose. */
+  /** Removes the unknown field that the sandbox sends on purpose. */
   const withoutExtra = ({ gateway: _extra, ...known }: Fields) => known;
   const json = async (body: unknown, asked: Asked = {}) => {
     const answer = await ask(sandbox, body, asked);
@@ -170,17 +170,17 @@ describe("the sandbox's answers", () => {
       undefined,
       { path: "/account/info", method: "GET", headers: { "x-api-key": "sk-sandbox" }, scenario: "status:500" },
     ],
-  ] as const)("%s as %s", async (status, schema, request, asked) => {
+  ] as const)("status %s as %s", async (status, schema, request, asked) => {
     const answer = await json(request, asked);
     expect([answer.status, breachesOf(schema, answer.body)]).toEqual([status, []]);
   });
 });
 
 describe("the routes of the shipped price files", () => {
-  it("are all in the document, with the method that they take", async () => {
+  it("are all in the document with their methods", async () => {
     const loaded = await loadCatalogue({ shipped: new URL("../../../pricing", import.meta.url) });
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.faults));
-    const { routes } = loaded.catalogue.parts;
+    const { routes } = loaded.catalogue.data;
     expect(routes.length).toBeGreaterThan(30);
     expect(
       routes
@@ -190,7 +190,7 @@ describe("the routes of the shipped price files", () => {
   });
 });
 
-describe("the sandbox's answers of the families", () => {
+describe("the sandbox's answers of model families match the document:", () => {
   let sandbox: Sandbox;
   beforeAll(async () => {
     sandbox = await startSandbox();
@@ -234,7 +234,7 @@ describe("the sandbox's answers of the families", () => {
     ]);
   });
 
-  it("the history, and an upload", async () => {
+  it("the history and an upload", async () => {
     const history = await asked("GET", "/api/open/tasks/histories?page_size=2");
     expect([history.status, breachesOf("TaskHistory", history.body)]).toEqual([200, []]);
     expect(history.body["data"]).toMatchObject({ page: 1, page_size: 2 });

@@ -13,7 +13,7 @@ function targetsOf(text: string): string[] {
   ].map(([, target = ""]) => target);
 }
 
-/** Why a link leads nowhere; null where it leads somewhere. */
+/** Returns why a link is broken, or null. */
 function faultOf(page: string, target: string): string | null {
   if (/^(?:https?|mailto):/.test(target)) return null;
   const [path = "", anchor] = target.split("#");
@@ -24,7 +24,7 @@ function faultOf(page: string, target: string): string | null {
   return anchors(document).has(anchor) ? null : `${page}: ${target}: ${there} has no heading #${anchor}`;
 }
 
-it("every link leads to a file and a heading that exist", () => {
+it("every link points to an existing file and heading", () => {
   const links = [...documents].flatMap(([page, text]) => targetsOf(text).map((target) => [page, target] as const));
   expect(links.length).toBeGreaterThan(200);
   expect(links.flatMap(([page, target]) => faultOf(page, target) ?? [])).toEqual([]);
@@ -44,7 +44,7 @@ it("the index of the documents names every page", () => {
   expect(pages.filter((page) => !named.has(page))).toEqual([]);
 });
 
-it("the pages that code and manifests name exist", () => {
+it("every page named in code or a manifest exists", () => {
   const files = globSync(["src/**/*.{ts,sql}", "deploy/**/*.*", "grafana/prometheus/*.yml", "*.yaml", "Dockerfile"], {
     cwd: checkout,
   });

@@ -7,7 +7,7 @@ import { loadSettings } from "../../../src/config/load.ts";
 import { settingNames } from "../../../src/config/table.ts";
 import { costWithinRange } from "../../../src/core/cost.ts";
 import { noTokens, tokenClasses, type Usage } from "../../../src/core/usage.ts";
-import { cleanPath } from "../../../src/server/http/paths.ts";
+import { cleanPath } from "../../../src/server/http/http-app.ts";
 import { readAccount, readAccountFigures } from "../../../src/wire/account.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { parseJson } from "../../../src/wire/json.ts";
@@ -23,15 +23,15 @@ import { inPieces, mutated, shares } from "./mutations.ts";
 import { runs } from "../../support/effort.ts";
 
 /**
- * Number of inputs for each reader: `FAREBOX_FUZZ_RUNS=1000000 npx vitest run test/unit/fuzz/fuzz.test.ts` for many. What fails is
- * printed with its seed, and shrunk.
+ * Number of inputs for each reader, for example `FAREBOX_FUZZ_RUNS=1000000 npx vitest run test/unit/fuzz/fuzz.test.ts`. A failure is
+ * printed with its seed and reduced to a small example.
  */
 const inputs = Number(process.env["FAREBOX_FUZZ_RUNS"] ?? runs(2_000));
 const timeoutMs = 60_000 + inputs * 100;
 const check = <T>(input: fc.Arbitrary<T>, property: (value: T) => void, numRuns = inputs) =>
   fc.assert(fc.property(input, property), { numRuns });
 
-/** Whatever is believed of a usage can be charged: whole numbers that are no less than nothing. */
+/** Expects every token count of a usage to be a whole number of at least 0, so that it can be charged. */
 function expectChargeable(usage: Usage | undefined): void {
   if (usage === undefined) return;
   for (const name of tokenClasses)
@@ -66,9 +66,9 @@ const answers = [
   '{"text":"hello","usage":{"type":"duration","seconds":12}}',
 ];
 
-describe("any bytes", () => {
+describe("arbitrary bytes", () => {
   it(
-    "of a stream are the same events however they are cut",
+    "of a stream are read as the same events however they are split",
     () => {
       check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
         const read = (pieces: readonly Buffer[]) => {
@@ -89,7 +89,7 @@ describe("any bytes", () => {
   );
 
   it(
-    "of a stream lose or gain nothing by the filter of usage chunks but whole usage chunks, however they are cut",
+    "of a stream pass the filter of usage chunks the same however they are split, and unchanged without usage",
     () => {
       check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
         const filtered = (pieces: readonly Buffer[]) => {
@@ -105,7 +105,7 @@ describe("any bytes", () => {
   );
 
   it.each(endpoints.map((endpoint) => [endpoint.route, endpoint] as const))(
-    "are a request or a refusal, an answer or none, a stream or none: %s",
+    "are read without an exception as a request, an answer and a stream of %s",
     (_, endpoint) => {
       check(mutated(requests), (bytes) => {
         const read = endpoint.readRequest(bytes);
@@ -141,7 +141,7 @@ describe("any bytes", () => {
   );
 
   it(
-    "of a form are the same parts however they are cut",
+    "of a form are read as the same parts however they are split",
     () => {
       const form =
         '--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.mp3"\r\ncontent-type: audio/mpeg\r\n\r\n\x00\x01--b\r\r\n-\r\n--b\r\ncontent-disposition: form-data; name="n"\r\n\r\n2\r\n--b--\r\n';
@@ -163,7 +163,7 @@ describe("any bytes", () => {
   );
 
   it(
-    "are a task's request, a task's record and an account's, or none",
+    "are read without an exception as a task request, a task record and an account",
     () => {
       const task =
         '{"model":"kling","task_type":"video_generation","input":{"prompt":"x","duration":5},"config":{"service_mode":"","webhook_config":{"endpoint":"https://a.example/x","secret":"s"}}}';
@@ -186,7 +186,7 @@ describe("any bytes", () => {
 });
 
 it(
-  "any JSON is a usage that can be charged, or none",
+  "arbitrary JSON is read as a usage that can be charged, or as none",
   () => {
     check(
       fc.oneof(
@@ -200,15 +200,15 @@ it(
   5 * timeoutMs,
 );
 
-describe("any text", () => {
+describe("arbitrary text", () => {
   const prices = readdirSync("pricing")
     .filter((name) => name.endsWith(".yaml"))
     .map((name) => readFileSync(`pricing/${name}`, "utf8"));
-  // Of each file its beginning: the shapes are all there, and a run stays short.
+  // The first 60 lines of each file contain every construct and keep the run short.
   const starts = prices.map((text) => text.split("\n").slice(0, 60).join("\n"));
 
   it(
-    "of a price file is prices that cost no less than nothing, or faults that name their line",
+    "of a price file is read as prices of at least 0, or as faults",
     () => {
       check(
         mutated(starts),
@@ -238,7 +238,7 @@ describe("any text", () => {
   );
 
   it(
-    "of a file of apply is a desired state, or faults",
+    "of an apply file is read without an exception",
     () => {
       const example = readFileSync("docs/apply.example.yaml", "utf8");
       check(
@@ -254,7 +254,7 @@ describe("any text", () => {
   );
 
   it(
-    "of settings is settings, or problems that show no value of a secret",
+    "of settings is read as settings, or as problems that do not show a secret",
     () => {
       const secret = "s3cr3t-0123456789";
       const value = fc.oneof(
@@ -292,7 +292,6 @@ describe("any text", () => {
             env,
             flags: {},
             readFile: () => ({ ok: true, text: file.toString("utf8") }),
-            isTimeZone: (name) => name === "UTC",
             uses: "all",
           });
           if (!loaded.ok) expect(loaded.problems.join("\n")).not.toContain(secret);
@@ -303,7 +302,7 @@ describe("any text", () => {
   );
 
   it(
-    "of a target is a path without tricks, or none",
+    "of a request target is read as a safe path, or as none",
     () => {
       check(
         mutated(["/v1/chat/completions", "/api/v1/task/t-1?x=%2F", "/v1/models/gpt%2D4o", "/admin/v1/keys"]),
@@ -325,7 +324,7 @@ describe("any text", () => {
   );
 
   it(
-    "of a tag header is tags, or a refusal",
+    "of a tag header is read as short tags, or refused",
     () => {
       check(mutated(["team=blue, feature=search"]), (bytes) => {
         const read = readTags(bytes.toString("latin1"));

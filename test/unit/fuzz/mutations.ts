@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 
-/** Words of a reader's own language: put anywhere, they get further than noise does. */
+/** Tokens that the readers know. Inserted anywhere, they reach more code than random bytes do. */
 const words = [
   "{",
   "}",
@@ -100,14 +100,14 @@ const mutation: fc.Arbitrary<Mutation> = fc.oneof(
   ),
 );
 
-/** One of the examples after a few changes: most are nearly right, which is where readers err. */
+/** One of the examples after a few changes. Most results are almost valid, where readers fail most often. */
 export function mutated(examples: readonly string[]): fc.Arbitrary<Buffer> {
   return fc
     .tuple(fc.constantFrom(...examples), fc.array(mutation, { maxLength: 6 }))
     .map(([example, mutations]) => mutations.reduce<Buffer>((bytes, change) => change(bytes), Buffer.from(example)));
 }
 
-/** The same bytes in pieces. */
+/** Returns the same bytes in pieces, split at these shares of the length. */
 export function inPieces(bytes: Buffer, shares: readonly number[]): Buffer[] {
   const places = [0, ...shares.map((share) => at(bytes, share)).toSorted((a, b) => a - b), bytes.length];
   return places.slice(1).map((end, index) => bytes.subarray(places[index], end));

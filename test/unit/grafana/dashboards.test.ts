@@ -12,14 +12,14 @@ const dashboards = committedDashboards();
 const exact = committedExact();
 
 describe("the committed dashboards", () => {
-  it("are what the code builds: npm run grafana writes them", () => {
+  it("are identical to those that npm run grafana builds", () => {
     expect(globSync("*", { cwd: `${grafana}/dashboards` }).toSorted()).toEqual([...dashboardFiles.keys()].toSorted());
     for (const [name, built] of dashboardFiles) expect(text(`dashboards/${name}`), name).toBe(built);
     expect(exact.map(({ name }) => `${name}.json`)).toEqual([...exactFiles.keys()].toSorted());
     for (const [name, built] of exactFiles) expect(text(`exact/${name}`), name).toBe(built);
   });
 
-  it("have an id of Grafana's own choice and a uid that stays", () => {
+  it("have a fixed uid, and an id that Grafana chooses", () => {
     expect([...dashboards, ...exact].map(({ id, uid, title }) => [id, uid, title])).toEqual([
       [null, "farebox-budgets", "Farebox: Budgets"],
       [null, "farebox-operations", "Farebox: Operations"],
@@ -33,10 +33,17 @@ describe("the committed dashboards", () => {
 });
 
 describe.each(exact)("$title", ({ name, panels, templating }) => {
-  it("chooses its data source, whose type its panels ask", () => {
+  it("has a data source variable of its type, which all its panels use", () => {
     const type = name.startsWith("sqlite") ? "frser-sqlite-datasource" : "grafana-postgresql-datasource";
     expect(templating.list.map(({ name: variable, type: kind, query }) => [variable, kind, query])).toEqual([
       ["datasource", "datasource", type],
+      ...(name.endsWith("/spend")
+        ? [
+            ["team", "query", expect.stringContaining("from keys")],
+            ["key", "query", expect.stringContaining("from keys")],
+            ["model", "query", expect.stringContaining("from rollup_day")],
+          ]
+        : []),
     ]);
     const sources = panels.flatMap((panel) => [panel.datasource, ...panel.targets.map(({ datasource }) => datasource)]);
     expect(sources).toEqual(sources.map(() => ({ type, uid: "${datasource}" })));
@@ -44,7 +51,7 @@ describe.each(exact)("$title", ({ name, panels, templating }) => {
 });
 
 describe.each([...dashboards, ...exact])("$title", ({ panels }) => {
-  it("says of each panel what it answers, and in which unit", () => {
+  it("has a description and a unit for each panel", () => {
     for (const { title, description, fieldConfig } of panels) {
       expect(title).not.toBe("");
       expect(description, title).toMatch(/^.{10,}\.$/s);
@@ -65,27 +72,70 @@ describe.each([...dashboards, ...exact])("$title", ({ panels }) => {
   });
 });
 
-describe.each(dashboards)("$title", ({ panels, templating }) => {
-  it("chooses its data source, job and instance", () => {
+describe("the dashboards over Prometheus", () => {
+  const all = dashboards.flatMap(({ panels }) => panels);
+
+  it("have no two panels with the same title or queries", () => {
+    expect(new Set(all.map(({ title }) => title)).size).toBe(all.length);
+    expect(new Set(all.map(({ targets }) => targets.map(({ expr }) => expr).join("\n"))).size).toBe(all.length);
+  });
+
+  it("show the month against its budget, daily bars and refusals by key", () => {
+    const titled = (title: string) => all.find((panel) => panel.title === title);
+    expect(titled("Month against budget")).toMatchObject({ timeFrom: "31d" });
+    for (const by of ["team", "model"])
+      expect(titled(`Spend per day by ${by}`)).toMatchObject({
+        timeFrom: "30d",
+        interval: "1d",
+        fieldConfig: { defaults: { custom: { drawStyle: "bars", stacking: { mode: "normal" } } } },
+      });
+    expect(titled("Refusals by key")?.targets[0]?.expr).toContain("farebox_key_refusals_total");
+  });
+});
+
+/** The filters of each dashboard, and the series from which a filter takes its values. */
+const filters: Readonly<Record<string, readonly string[]>> = {
+  budgets: ["team", "key"],
+  operations: ["model"],
+  spend: ["team", "key", "model"],
+};
+const valuesOf: Readonly<Record<string, string>> = {
+  team: 'label_values(farebox_key_requests_total{job=~"$job"}, team)',
+  key: 'label_values(farebox_key_requests_total{job=~"$job", team=~"$team"}, key)',
+  model: 'label_values(farebox_requests_total{job=~"$job"}, model)',
+};
+
+describe.each(dashboards)("$title", ({ name: file, panels, templating }) => {
+  it("has variables for the data source, the job, the instance and its filters", () => {
     expect(templating.list.map(({ name, type, query, allValue }) => [name, type, query, allValue])).toEqual([
       ["datasource", "datasource", "prometheus", undefined],
       ["job", "query", "label_values(farebox_build_info, job)", ".+"],
       ["instance", "query", 'label_values(farebox_build_info{job=~"$job"}, instance)', ".+"],
+      ...(filters[file] ?? []).map((filter) => [filter, "query", valuesOf[filter], ".*"]),
     ]);
     const sources = panels.flatMap((panel) => [panel.datasource, ...panel.targets.map(({ datasource }) => datasource)]);
     expect(new Set(sources.map(({ uid }) => uid))).toEqual(new Set(["${datasource}"]));
   });
 
-  it("sums counters as rates, and takes the largest of what every proxy reads from the same ledger", () => {
+  it("uses each of its filters, on series that have the label", () => {
+    const used = panels.flatMap(({ targets }) =>
+      targets.flatMap(({ expr }) => [...expr.matchAll(/(\w+)=~"[^"]*\$(team|key|model)\)?"/g)]),
+    );
+    expect(new Set(used.map(([, , filter]) => filter))).toEqual(new Set(filters[file]));
+    for (const [, label, filter] of used) expect([filter, "scope"]).toContain(label);
+  });
+
+  it("sums counters as rates, and takes the maximum of gauges that every proxy reads from the ledger", () => {
     const ofLedger = "farebox_(?:spend|budget_\\w+|ledger_pending_holds|reconciliation_\\w+)";
     for (const { expr } of panels.flatMap(({ targets }) => targets)) {
       const counters = [
-        ...expr.matchAll(/(\w*)\(\w+_(?:total|bucket|count)\{[^}]*\}(\[\$__(?:rate_interval|range)\])?/g),
+        ...expr.matchAll(/(\w*)\(\w+_(?:total|bucket|count)\{[^}]*\}(\[\$__(?:rate_interval|range|interval)\])?/g),
       ];
       expect(counters, expr).toHaveLength([...expr.matchAll(/_(?:total|bucket|count)\{/g)].length);
       for (const [, around, span] of counters) {
         expect(["rate", "increase"], expr).toContain(around);
-        expect(span, expr).toBe(around === "rate" ? "[$__rate_interval]" : "[$__range]");
+        if (around === "rate") expect(span, expr).toBe("[$__rate_interval]");
+        else expect(["[$__range]", "[$__interval]"], expr).toContain(span);
       }
       const gauges = [...expr.matchAll(new RegExp(`${ofLedger}\\{`, "g"))].length;
       expect([...expr.matchAll(new RegExp(`max(?: by \\([\\w, ]+\\) )?\\(${ofLedger}\\{`, "g"))], expr).toHaveLength(
@@ -101,7 +151,7 @@ describe.each(dashboards)("$title", ({ panels, templating }) => {
 describe("provisioning", () => {
   const { services, volumes } = yaml("compose.yaml");
 
-  it("hands Grafana the data source and the folder of the dashboards", () => {
+  it("gives Grafana the data source and the folder of the dashboards", () => {
     const [source] = yaml("provisioning/datasources/farebox.yaml").datasources;
     expect(source).toMatchObject({ type: "prometheus", url: "${FAREBOX_PROMETHEUS_URL}", isDefault: true });
     expect(services.grafana.environment.FAREBOX_PROMETHEUS_URL).toBe("http://prometheus:9090");
@@ -115,7 +165,7 @@ describe("provisioning", () => {
     );
   });
 
-  it("has an example of each data source of exact amounts, of the type that its dashboards ask for", () => {
+  it("has an example of each exact data source, with the type that its dashboards use", () => {
     for (const [name, type] of [
       ["sqlite", "frser-sqlite-datasource"],
       ["postgres", "grafana-postgresql-datasource"],
@@ -131,7 +181,7 @@ describe("provisioning", () => {
     expect(yaml("exact/provisioning/dashboards.yaml").providers[0].options.path).toMatch(/^\//);
   });
 
-  it("scrapes Farebox with its token, at the interval that Grafana is given", () => {
+  it("scrapes Farebox with its token, at the interval that is set in Grafana", () => {
     const {
       global,
       scrape_configs: [job],
@@ -147,7 +197,7 @@ describe("provisioning", () => {
     }
   });
 
-  it("starts what it names, from pinned images, for this machine only", () => {
+  it("uses pinned images and services that exist, with ports open only to the local machine", () => {
     for (const [name, service] of Object.entries<{
       image: string;
       ports?: string[];

@@ -1,19 +1,22 @@
+import { everyRequest, keyScope, parseScope } from "../../../src/core/scope.ts";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import type { AlertType } from "../../../src/core/alerts.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
+import type { AlertMessage } from "../../../src/wire/alert-message.ts";
+import { calendarOf } from "../../../src/platform/clock.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { alice, budget, endAt, holdOf, memoryStore, noon, posting, utc } from "../../support/ledger-fixtures.ts";
+import { alice, bob, budget, endAt, holdOf, memoryStore, noon, posting } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-/** The job over a ledger in memory. */
+/** Creates the alerts job with a ledger in memory. */
 async function world(start = noon) {
   const clock = manualClock(start);
-  const { ledger, samples, outbox } = memoryStore({ clock });
+  const { ledger, samples, outbox, raiseRequests } = memoryStore({ clock });
   const log = captureLog();
   const counts: AlertType[] = [];
   let serial = 0;
@@ -28,12 +31,14 @@ async function world(start = noon) {
     burn: usd("0"),
     drift: null as { difference: ReturnType<typeof usd>; unexplained: ReturnType<typeof usd> } | null,
     target: "hook" as string | null,
+    zone: "UTC",
     start: () =>
       startAlerts({
         ledger,
         samples,
+        raiseRequests,
         outbox,
-        calendar: utc,
+        calendar: calendarOf(self.zone),
         clock,
         log,
         target: self.target,
@@ -47,7 +52,7 @@ async function world(start = noon) {
         wakeDelivery: () => void self.woken++,
       }),
     texts: async () => (await listAlerts({ outbox }, { limit: 100 })).alerts.map(({ text }) => text).toReversed(),
-    /** USD 0.001 for each thousand of tokens. */
+    /** Posts a charge of USD 0.001 for each thousand tokens. */
     async spend(id: string, tokens: number) {
       await ledger.hold(holdOf(id, usd("0"), { at: clock.now() }));
       await ledger.post(id, posting(tokens, 0), endAt(clock.now()));
@@ -64,11 +69,11 @@ async function world(start = noon) {
       });
     },
   };
-  await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, start);
+  await ledger.setBudget({ ...budget(keyScope(alice.key), "1d", "1"), warnPercent: 80 }, start);
   return self;
 }
 
-it("reports a threshold within a second of the spending, once, despite further spending and a restart", async () => {
+it("reports a threshold once within a second of the spending, despite further spending and a restart", async () => {
   const self = await world();
   {
     await using alerts = self.start();
@@ -84,7 +89,7 @@ it("reports a threshold within a second of the spending, once, despite further s
     self.clock.advance(1);
     await self.log.logged("alerts raised");
     expect(await self.texts()).toEqual([
-      "Farebox: the budget key:alice per 1d has reached 80 %. Spent: 0.801 of 1.00 USD. It resets at 2026-11-21T00:00:00.000Z.",
+      "Farebox: the budget key:alice per 1d has reached 80%. Spent: 0.801 of 1.00 USD. It resets on 21 November 2026 at 00:00 (UTC).",
     ]);
     for (let index = 0; index < 5; index++) {
       await self.spend(`c${index}`, 1_000);
@@ -102,14 +107,95 @@ it("reports a threshold within a second of the spending, once, despite further s
   expect((await self.texts())[1]).toMatch(
     /^Farebox: the budget key:alice per 1d is used up\. Spent: 1\.706 of 1\.00 USD\./,
   );
-  // The next day's window is another one.
+  // The next day has a new window.
   self.clock.advance(24 * hourMs);
   await self.spend("e", 800_000);
   await again.evaluate();
   expect(self.counts).toEqual(["budget_warning", "budget_exhausted", "budget_warning"]);
 });
 
-it("checks the window that has just ended, too", async () => {
+it("logs neither users nor tag values", async () => {
+  const self = await world();
+  for (const text of ["user:jane", "each-user", "each-tag:session"])
+    await self.ledger.setBudget(budget(parseScope(text) ?? everyRequest, "1d", "0.01", "soft"), noon);
+  const caller = { ...bob, user: "jane" };
+  await self.ledger.hold(holdOf("a", usd("0"), { caller, tags: { session: "secret-session" } }));
+  await self.ledger.post("a", posting(50_000, 0), endAt(noon));
+  await using alerts = self.start();
+  await alerts.evaluate();
+  expect((await self.texts()).join(" ")).toContain("jane");
+  const logged = JSON.stringify(self.log.lines);
+  expect(logged).not.toMatch(/jane|secret-session/);
+  for (const scope of ["user:…", "each-user", "each-tag:session"])
+    expect(logged).toContain(`{"type":"budget_exhausted","budget":"${scope} per 1d"}`);
+});
+
+it("sends one message for many windows of a budget, records the others, and repeats none after a restart", async () => {
+  const self = await world();
+  const eachUser = parseScope("each-user");
+  if (eachUser === undefined) throw new Error("each-user is a scope");
+  await self.ledger.setBudget({ ...budget(eachUser, "1d", "0.01"), warnPercent: 50 }, noon);
+  const spend = async (user: string, tokens: number) => {
+    const id = `${user}-${tokens}`;
+    await self.ledger.hold(holdOf(id, usd("0"), { caller: { ...bob, user } }));
+    await self.ledger.post(id, posting(tokens, 0), endAt(noon));
+  };
+  const messages = async () => {
+    const newest = await self.outbox.list({ kind: "alert", limit: 1000 });
+    const older = await self.outbox.list({ kind: "alert", limit: 1000, after: newest.at(-1)?.id ?? "" });
+    return [...newest, ...older].toReversed().map(({ payload, state }) => ({
+      ...(JSON.parse(payload) as AlertMessage),
+      state,
+    }));
+  };
+  const sent = async () => (await messages()).filter(({ state }) => state === "waiting").map(({ text }) => text);
+  const users = Array.from({ length: 612 }, (_, index) => `u${1000 + index}`);
+  for (const user of users.slice(0, 6)) await spend(user, 6_000);
+  {
+    await using alerts = self.start();
+    await alerts.evaluate();
+    expect(await sent()).toEqual([
+      "Farebox: the budget each-user per 1d of user=u1000 has reached 50%. Spent: 0.006 of 0.01 USD. It resets on 21 November 2026 at 00:00 (UTC). The same applies to 5 others: user=u1001, user=u1002, user=u1003, ….",
+    ]);
+    expect((await messages())[0]?.data).toMatchObject({
+      subject: "user=u1000",
+      others: 5,
+      other_subjects: "user=u1001, user=u1002, user=u1003",
+    });
+    expect((await messages()).slice(1).map(({ data, state }) => [data["subject"], state])).toEqual(
+      users.slice(1, 6).map((user) => [`user=${user}`, "unsent"]),
+    );
+  }
+  for (const user of users) await spend(user, 20_000);
+  await using again = self.start();
+  // An evaluation covers at most 500 windows.
+  await again.evaluate();
+  await again.evaluate();
+  await again.evaluate();
+  const texts = await sent();
+  expect(texts.map((text) => text.replace(/\. Spent.*The same/, ": the same"))).toEqual([
+    expect.stringContaining("50%"),
+    expect.stringContaining(
+      "of user=u1000 is used up: the same applies to 499 others: user=u1001, user=u1002, user=u1003, ….",
+    ),
+    expect.stringContaining(
+      "of user=u1006 has reached 50%: the same applies to 493 others: user=u1007, user=u1008, user=u1009, ….",
+    ),
+    expect.stringContaining("of user=u1500 has reached 50%: the same applies to 111 others"),
+    expect.stringContaining("of user=u1500 is used up: the same applies to 111 others"),
+  ]);
+  const all = await messages();
+  expect(
+    all
+      .filter(({ type }) => type === "budget_exhausted")
+      .map(({ data }) => data["subject"])
+      .sort(),
+  ).toEqual(users.map((user) => `user=${user}`));
+  expect(new Set(all.map(({ type, data }) => `${type} ${data["subject"]}`)).size).toBe(all.length);
+  expect(all).toHaveLength(2 * users.length);
+});
+
+it("also checks the window that has just ended", async () => {
   const self = await world(Date.parse("2026-11-20T23:59:58Z"));
   await using alerts = self.start();
   await alerts.evaluate();
@@ -120,7 +206,7 @@ it("checks the window that has just ended, too", async () => {
   expect(self.counts).toEqual(["budget_warning"]);
 });
 
-it("reports a budget that refuses, and not one that only has no room now", async () => {
+it("reports a budget that is exhausted, but not one with room once holds are settled", async () => {
   const self = await world();
   await using alerts = self.start();
   await self.spend("a", 500_000);
@@ -128,7 +214,13 @@ it("reports a budget that refuses, and not one that only has no room now", async
     const result = await self.ledger.hold(holdOf(id, usd(amount), { at: self.clock.now() }));
     if (result.ok || result.reason !== "no_room") throw new Error("it fits");
     const { shortage } = result;
-    alerts.refused({ code: shortage.exhausted ? "budget_exceeded" : "budget_held", shortage, scopeName: "key:alice" });
+    alerts.refused({
+      code: shortage.exhausted ? "budget_exceeded" : "budget_held",
+      shortage,
+      scopeName: "key:alice",
+      subjectName: null,
+      showsAmounts: true,
+    });
   };
   await self.ledger.hold(holdOf("running", usd("0.4")));
   await refuse("b", "0.2");
@@ -145,7 +237,21 @@ it("reports a budget that refuses, and not one that only has no room now", async
   );
 });
 
-it("reports the account and unsettled charges once a day, and nothing that it does not know", async () => {
+it("writes tiny amounts with two significant digits, and times in the configured zone", async () => {
+  const self = await world();
+  self.zone = "America/New_York";
+  await using alerts = self.start();
+  await self.ledger.setBudget({ ...budget(everyRequest, "1d", "0.0000256"), warnPercent: 50 }, noon);
+  await self.spend("a", 13);
+  await self.ledger.setBudget(budget(everyRequest, "1h", "0.000000000009"), noon);
+  await alerts.evaluate();
+  expect(await self.texts()).toEqual([
+    "Farebox: the budget all per 1d has reached 50%. Spent: 0.000013 of 0.000025 USD. It resets on 20 November 2026 at 19:00 (America/New_York).",
+    "Farebox: the budget all per 1h is used up. Spent: 0.000013 of 0.000000000009 USD. It resets on 20 November 2026 at 08:00 (America/New_York).",
+  ]);
+});
+
+it("reports the account and unsettled charges once a day, but nothing about unknown figures", async () => {
   const self = await world();
   await using alerts = self.start();
   await self.sample(undefined);
@@ -164,19 +270,19 @@ it("reports the account and unsettled charges once a day, and nothing that it do
   await alerts.evaluate();
   expect(self.counts.slice(2)).toEqual(["balance_low", "charges_unsettled"]);
   expect(await self.texts()).toEqual([
-    "Farebox: the gateway's balance lasts for less than 24 hours. 30.50 USD are left for 15.2 hours at 2.00 USD an hour, the mean of the last 24.",
-    "Farebox: the gateway billed more than the ledger says. Over the last 24 hours the difference is 0.50 USD, 0.25 USD beyond its uncertainty; farebox reconcile itemises it.",
-    "Farebox: the gateway's balance is under 10.00 USD. 9.99 USD are left.",
-    "Farebox: 1 charges are not settled. The oldest has been pending for 120 minutes; farebox charges --state pending lists them.",
+    "Farebox: the gateway's balance lasts for less than 24 hours. 30.50 USD remains, enough for 15.2 hours at 2.00 USD an hour, the mean of the last 24 hours.",
+    "Farebox: the gateway billed more than the ledger says. Over the last 24 hours the difference is 0.50 USD, 0.25 USD beyond its uncertainty; farebox reconcile itemizes it.",
+    "Farebox: the gateway's balance is under 10.00 USD. 9.99 USD remains.",
+    "Farebox: one charge is not settled. It has been pending for 2 hours; farebox charges --state pending lists them.",
   ]);
-  // The next day; the sample is too old by then.
+  // The sample is too old on the next day.
   self.clock.set(noon + 24 * hourMs);
   self.drift = null;
   await alerts.evaluate();
   expect(self.counts.slice(4)).toEqual(["charges_unsettled"]);
 });
 
-it("keeps alerts without a receiver for the record, and sends later what the outbox could not take", async () => {
+it("records alerts without a receiver, and retries what the outbox could not store", async () => {
   const self = await world();
   self.target = null;
   const put = self.outbox.put.bind(self.outbox);
@@ -213,7 +319,7 @@ it("keeps alerts without a receiver for the record, and sends later what the out
   expect(next).toBeNull();
 });
 
-it("continues after a failure, and ends with its timers, after a last check of what was spent", async () => {
+it("continues after a failure, and ends without timers after a last check of the spending", async () => {
   const self = await world();
   const alerts = self.start();
   const windowsToAlert = self.ledger.windowsToAlert.bind(self.ledger);

@@ -3,13 +3,13 @@ import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { startBalanceSampler } from "../../../src/jobs/balance-sampler.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import { endAt, holdOf, memoryStore, noon, posting } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const minuteMs = 60_000;
 
-/** A sampler over a ledger in memory, before a gateway that answers as `record` says. */
+/** Creates a sampler with a ledger in memory and a gateway that answers with `record`. */
 function world({ everyMs = minuteMs } = {}) {
   const clock = manualClock(noon);
   const { ledger, samples } = memoryStore({ clock });
@@ -34,7 +34,7 @@ function world({ everyMs = minuteMs } = {}) {
           return self.record;
         },
       }),
-    /** Lets time pass, a quarter of a minute at a time, and what falls due be done. */
+    /** Advances the clock in steps of 15 seconds, and runs what is due. */
     async pass(ms: number) {
       for (let left = ms; left > 0; left -= 15_000) {
         clock.advance(Math.min(left, 15_000));
@@ -50,7 +50,7 @@ function world({ everyMs = minuteMs } = {}) {
   return self;
 }
 
-it("samples soon after the start, each period with traffic and once after it, else every hour", async () => {
+it("samples soon after the start, in each period with traffic and once after it, otherwise hourly", async () => {
   const { pass, spend, times, start, ledger } = world();
   await using _sampler = start();
   await pass(14_000);
@@ -63,7 +63,7 @@ it("samples soon after the start, each period with traffic and once after it, el
   await pass(minuteMs);
   await spend("b");
   await pass(5 * minuteMs);
-  // Two with traffic, and one at which nothing came late any more.
+  // Two samples with traffic, and one after it.
   expect(await times()).toEqual([15, 675, 735, 795]);
   await ledger.hold(holdOf("open", usd("1")));
   await pass(3 * minuteMs);
@@ -73,7 +73,7 @@ it("samples soon after the start, each period with traffic and once after it, el
   expect((await times()).slice(7)).toEqual([1215, 1275, 4875]);
 });
 
-it("never asks more often than once a minute, and heeds a longer time to live", async () => {
+it("samples at most once a minute, or less often with a longer time to live", async () => {
   const hasty = world({ everyMs: 1000 });
   await using _hasty = hasty.start();
   for (let index = 0; index < 60; index++) {
@@ -90,7 +90,7 @@ it("never asks more often than once a minute, and heeds a longer time to live", 
   expect(slow.asked).toBe(6);
 });
 
-it("logs once that the gateway gives no record, and continues", async () => {
+it("logs once that the gateway returns no record, and continues", async () => {
   const self = world();
   self.record = undefined;
   await using sampler = self.start();
@@ -102,7 +102,7 @@ it("logs once that the gateway gives no record, and continues", async () => {
   expect(await sampler.sample()).toMatchObject({ account: null, figures: { equivalent_in_usd: "24.5" } });
 });
 
-it("keeps the order of samples when the clock is set back, and thins out once a day", async () => {
+it("keeps the order of samples when the clock is set back, and thins out old samples daily", async () => {
   const self = world();
   await using sampler = self.start();
   await sampler.sample();

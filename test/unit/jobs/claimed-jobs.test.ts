@@ -1,3 +1,4 @@
+import { keyScope } from "../../../src/core/scope.ts";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
@@ -6,11 +7,11 @@ import { startDelivery } from "../../../src/jobs/delivery.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import type { JobClaim } from "../../../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../../../src/jobs/task-poller.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import { alice, budget, holdOf, memoryStore, noon, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-/** A claim that the test gives and takes away. */
+/** Creates a claim that the test grants and revokes. */
 function someClaim(isMine: boolean): JobClaim & { isOwn: boolean; take(): void } {
   const listeners: (() => void)[] = [];
   const claim = {
@@ -25,7 +26,7 @@ function someClaim(isMine: boolean): JobClaim & { isOwn: boolean; take(): void }
   return claim;
 }
 
-it("deliveries wait for the claim, and stop before the next message when it has gone", async () => {
+it("deliveries wait for the claim, and stop before the next message when it is lost", async () => {
   const clock = manualClock(noon);
   const { outbox } = memoryStore();
   const claim = someClaim(false);
@@ -40,7 +41,7 @@ it("deliveries wait for the claim, and stop before the next message when it has 
     countResult: () => {},
     claim,
     destinationOf: async ({ payload }) => {
-      // As long as the proxy sleeps here.
+      // The proxy sleeps here.
       if (payload === "slow") {
         fallAsleep();
         await lookedUp;
@@ -67,7 +68,7 @@ it("deliveries wait for the claim, and stop before the next message when it has 
   expect(await outbox.waiting()).toBe(1);
 });
 
-it("the task poller asks for what is due only with the claim", async () => {
+it("the task poller reads and polls due tasks only with the claim", async () => {
   const claim = someClaim(false);
   const asked: number[] = [];
   const polls: string[] = [];
@@ -91,7 +92,7 @@ it("the task poller asks for what is due only with the claim", async () => {
   expect(asked).toEqual([]);
   claim.take();
   expect(asked).toHaveLength(1);
-  // What was read before it slept is somebody else's now.
+  // Another proxy has the claim by the time the read is answered.
   claim.isOwn = false;
   answer();
   await nextTurn();
@@ -99,15 +100,16 @@ it("the task poller asks for what is due only with the claim", async () => {
   expect(polls).toEqual([]);
 });
 
-it("alerts of its own refusals are raised by every proxy, all others with the claim", async () => {
+it("every proxy raises alerts of its own refusals, but other alerts only with the claim", async () => {
   const clock = manualClock(noon);
-  const { ledger, outbox, samples } = memoryStore();
+  const { ledger, outbox, samples, raiseRequests } = memoryStore();
   const claim = someClaim(false);
-  const set = await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, noon);
+  const set = await ledger.setBudget({ ...budget(keyScope(alice.key), "1d", "1"), warnPercent: 80 }, noon);
   let serial = 0;
   await using alerts = startAlerts({
     ledger,
     outbox,
+    raiseRequests,
     clock,
     claim,
     calendar: utc,
@@ -130,9 +132,15 @@ it("alerts of its own refusals are raised by every proxy, all others with the cl
     );
   await alerts.evaluate();
   expect(await types()).toEqual([]);
-  const refused = await ledger.hold(holdOf("dear", usd("2"), { at: noon }));
+  const refused = await ledger.hold(holdOf("expensive", usd("2"), { at: noon }));
   if (refused.ok || refused.reason !== "no_room") throw new Error("a hold beyond its budget is refused");
-  alerts.refused({ code: "budget_exceeded", shortage: refused.shortage, scopeName: "key:alice" });
+  alerts.refused({
+    code: "budget_exceeded",
+    shortage: refused.shortage,
+    scopeName: "key:alice",
+    subjectName: null,
+    showsAmounts: true,
+  });
   await alerts.evaluate();
   expect(await types()).toEqual(["budget_exhausted"]);
   claim.isOwn = true;

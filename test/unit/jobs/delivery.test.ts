@@ -28,7 +28,7 @@ function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
   };
 }
 
-/** Deliveries of a memory outbox under a clock that stands still, by real connections. */
+/** Creates a delivery job with an outbox in memory, real connections and a manual clock. */
 function world(
   urls: Readonly<Record<string, string>>,
   { rule = "administrator" as AddressRule, random = () => 0 } = {},
@@ -53,13 +53,14 @@ function world(
           : { url, rule, body: payload, headers: () => ({}) };
       },
     });
-  const of = async (id: string) => (await outbox.list({ kind: "alert", limit: 1000 })).find((each) => each.id === id);
-  return { clock, outbox, log, results, start, of };
+  const stored = async (id: string) =>
+    (await outbox.list({ kind: "alert", limit: 1000 })).find((each) => each.id === id);
+  return { clock, outbox, log, results, start, stored };
 }
 
-it("tries again with growing pauses until it is delivered, with the same id and body and a new time", async () => {
+it("retries with growing pauses until the message is delivered, with the same id and body and a new time", async () => {
   await using receiver = await startReceiver();
-  const { clock, outbox, results, start, of } = world({ red: `${receiver.url}/hook?token=1` });
+  const { clock, outbox, results, start, stored } = world({ red: `${receiver.url}/hook?token=1` });
   receiver.answer(status(500));
   await outbox.put([message("a"), message("b")]);
   await using delivery = start();
@@ -67,7 +68,7 @@ it("tries again with growing pauses until it is delivered, with the same id and 
   for (const [tries, pauseMs] of pauses.entries()) {
     await receiver.waitFor(tries + 1);
     await delivery.idle();
-    expect(await of("a")).toMatchObject({
+    expect(await stored("a")).toMatchObject({
       tries: tries + 1,
       nextTryAt: clock.now() + pauseMs,
       lastError: "answered with status 500",
@@ -87,59 +88,59 @@ it("tries again with growing pauses until it is delivered, with the same id and 
     body: '{"id":"b"}',
     headers: { "content-type": "application/json" },
   });
-  expect(await of("a")).toMatchObject({ state: "delivered", tries: 6, lastError: null });
+  expect(await stored("a")).toMatchObject({ state: "delivered", tries: 6, lastError: null });
   expect(results).toEqual(["failed", "failed", "failed", "failed", "failed", "delivered", "delivered"]);
 });
 
-it("does not follow a redirect, sit through a silent receiver, or mind one that resets", async () => {
+it("does not follow redirects, and abandons attempts at a silent receiver or a reset connection", async () => {
   await using elsewhere = await startReceiver();
   await using receiver = await startReceiver();
-  const { clock, outbox, start, of } = world({ red: receiver.url });
+  const { clock, outbox, start, stored } = world({ red: receiver.url });
   await outbox.put([message("a")]);
   receiver.answer(status(307, { location: elsewhere.url }));
   await using delivery = start();
   await delivery.idle();
-  expect((await of("a"))?.lastError).toBe("redirected (307), which is not followed");
+  expect((await stored("a"))?.lastError).toBe("redirected (307); Farebox does not follow redirects");
   receiver.answer((response) => response.socket?.resetAndDestroy());
   clock.advance(5_000);
   await delivery.idle();
-  expect((await of("a"))?.lastError).toBe("ECONNRESET");
+  expect((await stored("a"))?.lastError).toBe("ECONNRESET");
   receiver.answer(() => {});
   clock.advance(10_000);
   await receiver.waitFor(3);
   clock.advance(10_000);
   await delivery.idle();
-  expect((await of("a"))?.lastError).toBe("no answer within 10 s");
+  expect((await stored("a"))?.lastError).toBe("no answer within 10 s");
   receiver.answer((response) => response.writeHead(200).write("an answer that never ends"));
   clock.advance(20_000);
   await delivery.idle();
-  expect((await of("a"))?.state).toBe("delivered");
+  expect((await stored("a"))?.state).toBe("delivered");
   expect(elsewhere.received).toHaveLength(0);
 });
 
-it("heeds how long a receiver wants to be left alone", async () => {
+it("waits as long as the receiver's retry-after states", async () => {
   await using receiver = await startReceiver();
-  const { outbox, start, of } = world({ red: receiver.url });
+  const { outbox, start, stored } = world({ red: receiver.url });
   receiver.answer(status(429, { "retry-after": "120" }));
   await outbox.put([message("a")]);
   await using delivery = start();
   await delivery.idle();
-  expect(await of("a")).toMatchObject({ nextTryAt: noon + 120_000 });
+  expect(await stored("a")).toMatchObject({ nextTryAt: noon + 120_000 });
 });
 
 it("stops retrying a message after a day, logs it without the address, and continues with the next one", async () => {
   await using receiver = await startReceiver();
-  const { clock, outbox, log, start, of, results } = world({ red: `${receiver.url}/services/T000/secret-path` });
+  const { clock, outbox, log, start, stored, results } = world({ red: `${receiver.url}/services/T000/secret-path` });
   receiver.answer(status(500));
   await outbox.put([message("a"), message("b", { createdAt: noon + dayMs })]);
   await using delivery = start();
-  for (let hours = 0; hours < 30 && (await of("a"))?.state === "waiting"; hours++) {
+  for (let hours = 0; hours < 30 && (await stored("a"))?.state === "waiting"; hours++) {
     await delivery.idle();
     clock.advance(3_600_000);
   }
   await delivery.idle();
-  expect(await of("a")).toMatchObject({ state: "given_up", lastError: "answered with status 500" });
-  const endedAt = (await of("a"))?.endedAt ?? 0;
+  expect(await stored("a")).toMatchObject({ state: "given_up", lastError: "answered with status 500" });
+  const endedAt = (await stored("a"))?.endedAt ?? 0;
   expect(endedAt - noon).toBeGreaterThan(dayMs - 3_600_000);
   expect(endedAt - noon).toBeLessThanOrEqual(dayMs);
   expect(results.filter((each) => each === "given_up")).toHaveLength(1);
@@ -150,20 +151,20 @@ it("stops retrying a message after a day, logs it without the address, and conti
   receiver.answer(status(204));
   clock.advance(3_600_000);
   await delivery.idle();
-  expect((await of("b"))?.state).toBe("delivered");
+  expect((await stored("b"))?.state).toBe("delivered");
 });
 
-it("after a long pause still tries once what is older than a day, and stops retrying what has no receiver", async () => {
+it("after a long pause tries messages older than a day once, and stops retrying those without a receiver", async () => {
   await using receiver = await startReceiver();
-  const { outbox, start, of } = world({ red: receiver.url });
+  const { outbox, start, stored } = world({ red: receiver.url });
   await outbox.put([message("old", { createdAt: noon - 9 * dayMs }), message("homeless", { target: "gone" })]);
   await using delivery = start();
   await delivery.idle();
-  expect((await of("old"))?.state).toBe("delivered");
-  expect(await of("homeless")).toMatchObject({ state: "given_up", lastError: "no receiver is set any more" });
+  expect((await stored("old"))?.state).toBe("delivered");
+  expect(await stored("homeless")).toMatchObject({ state: "given_up", lastError: "no receiver is set any more" });
 });
 
-it("serves four targets at a time, each in its order: one that hangs delays no other", async () => {
+it("serves four targets in parallel, each in order, so that a hanging one does not delay others", async () => {
   await using hanging = await startReceiver();
   await using receiver = await startReceiver();
   hanging.answer(() => {});
@@ -196,33 +197,33 @@ it("serves four targets at a time, each in its order: one that hangs delays no o
   await delivery.idle();
 });
 
-it("breaks off what is being sent when it ends, and sends it again after the next start", async () => {
+it("aborts messages in flight when it ends, and sends them again after the next start", async () => {
   await using receiver = await startReceiver();
-  const { outbox, start, of, clock } = world({ red: receiver.url });
+  const { outbox, start, stored, clock } = world({ red: receiver.url });
   receiver.answer(() => {});
   await outbox.put([message("a")]);
   const first = start();
   await receiver.waitFor(1);
   await first[Symbol.asyncDispose]();
   expect(clock.waiting).toBe(0);
-  expect(await of("a")).toMatchObject({ state: "waiting", tries: 0 });
+  expect(await stored("a")).toMatchObject({ state: "waiting", tries: 0 });
   receiver.answer(status(200));
   await using second = start();
   await second.idle();
-  expect((await of("a"))?.state).toBe("delivered");
+  expect((await stored("a"))?.state).toBe("delivered");
   expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual(["a", "a"]);
 });
 
-it("does not send again what it could not write down, and forgets what ended a week ago", async () => {
+it("does not resend a message whose delivery could not be written, and removes messages that ended a week ago", async () => {
   await using receiver = await startReceiver();
-  const { outbox, start, of, clock } = world({ red: receiver.url });
+  const { outbox, start, stored, clock } = world({ red: receiver.url });
   await outbox.put([message("a")]);
   const tried = outbox.tried.bind(outbox);
   let refusals = 3;
   outbox.tried = async (...args) => (refusals-- > 0 ? false : await tried(...args));
   await using delivery = start();
   await receiver.waitFor(1);
-  while ((await of("a"))?.state === "waiting") {
+  while ((await stored("a"))?.state === "waiting") {
     await new Promise((resolve) => setImmediate(resolve));
     clock.advance(1_000);
   }
@@ -232,10 +233,10 @@ it("does not send again what it could not write down, and forgets what ended a w
   await delivery.idle();
   clock.advance(3_600_000);
   await delivery.idle();
-  expect(await of("a")).toBeUndefined();
+  expect(await stored("a")).toBeUndefined();
 });
 
-it("connects to no address that the rule refuses, whether it is in the URL or a name resolves to it", async () => {
+it("never connects to an address that the rule refuses, in a URL or behind a name", async () => {
   await using receiver = await startReceiver();
   const port = new URL(receiver.url).port;
   const sent = async (url: string, rule: AddressRule) => {
@@ -256,7 +257,7 @@ it("connects to no address that the rule refuses, whether it is in the URL or a 
   expect(receiver.received).toHaveLength(1);
 });
 
-it("takes an answer that is no HTTP, or far too large, for what it is", async () => {
+it("reports an answer that is not HTTP, or whose head is too large", async () => {
   const answers = ["no http at all\r\n\r\n", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(100_000)}\r\n\r\n`];
   const server = createServer((socket) => {
     socket.on("error", () => {});
@@ -279,7 +280,7 @@ it("takes an answer that is no HTTP, or far too large, for what it is", async ()
 it.each<[what: string, answer: string, outcome: string | true]>([
   ["an end without an answer", "", "ECONNRESET"],
   ["an end within the head", "HTTP/1.1 200 OK\r\ncontent-le", "ECONNRESET"],
-  ["an interim answer alone", "HTTP/1.1 100 Continue\r\n\r\n", "ECONNRESET"],
+  ["only an interim answer", "HTTP/1.1 100 Continue\r\n\r\n", "ECONNRESET"],
   [
     "a switch of protocols",
     "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
@@ -296,7 +297,7 @@ it.each<[what: string, answer: string, outcome: string | true]>([
     "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
     true,
   ],
-])("takes %s for what it is, and never waits for more", async (_, answer, outcome) => {
+])("decides the result at once for %s", async (_, answer, outcome) => {
   const server = createServer((socket) => {
     socket.on("error", () => {});
     socket.once("data", () => socket.end(answer));
@@ -315,7 +316,7 @@ it.each<[what: string, answer: string, outcome: string | true]>([
   expect(clock.waiting).toBe(0);
 });
 
-it("says why no name leads to a receiver, without the name", async () => {
+it("reports a name that cannot be resolved, without revealing it", async () => {
   await using sender = createWebhookSender({ clock: manualClock(noon) });
   const sent = await sender.send({
     url: "http://receiver.invalid/hook",
@@ -326,46 +327,46 @@ it("says why no name leads to a receiver, without the name", async () => {
   expect(sent).toMatchObject({ ok: false, error: expect.stringMatching(/^(ENOTFOUND|EAI_AGAIN)$/) });
 });
 
-it("loses nothing and keeps the order through receivers that fail in every way and restarts in between, and keeps nothing", async () => {
+it("loses no message, keeps the order and leaves no rows, despite failing receivers and restarts", async () => {
   const seed = fc.sample(fc.integer(), 1)[0] ?? 0;
   const chance = fc.sample(fc.infiniteStream(fc.nat(999)), { numRuns: 1, seed })[0];
   const upTo = (count: number) => (chance?.next().value ?? 0) % count;
   await using receiver = await startReceiver();
   const targets = ["red", "green", "blue"];
-  const { clock, outbox, start, of } = world(
+  const { clock, outbox, start, stored } = world(
     Object.fromEntries(targets.map((target) => [target, `${receiver.url}/${target}`])),
   );
-  /** Ids as each target has taken them over, by its own answer. */
-  const taken = new Map<string, string[]>(targets.map((target) => [`/${target}`, []]));
-  let isSound = false;
+  /** Ids that each target has accepted. */
+  const accepted = new Map<string, string[]>(targets.map((target) => [`/${target}`, []]));
+  let isHealthy = false;
   receiver.answer((response, { path, headers }) => {
-    const take = () => taken.get(path)?.push(String(headers["webhook-id"]));
+    const accept = () => accepted.get(path)?.push(String(headers["webhook-id"]));
     const failures: (() => void)[] = [
       () => status(500)(response),
       () => status(429, { "retry-after": "30" })(response),
       () => status(302, { location: "/elsewhere" })(response),
       () => response.socket?.resetAndDestroy(),
       () => response.socket?.end("HTTP/1.1 200 O"),
-      // Never answered: the try ends after its time.
+      // Never answered: the attempt times out.
       () => {},
-      // Taken over, and its answer lost.
-      () => (take(), response.socket?.resetAndDestroy()),
-      // Taken over, whatever becomes of the answer's body.
+      // Accepted, but the answer is lost.
+      () => (accept(), response.socket?.resetAndDestroy()),
+      // Accepted, although the answer's body is cut.
       () => (
-        take(),
+        accept(),
         response.writeHead(200, { "content-length": "100" }).write("x"),
         response.socket?.resetAndDestroy()
       ),
     ];
-    const failure = isSound || upTo(4) === 0 ? undefined : failures[upTo(failures.length)];
+    const failure = isHealthy || upTo(4) === 0 ? undefined : failures[upTo(failures.length)];
     if (failure !== undefined) return failure();
-    take();
+    accept();
     status(200)(response);
   });
   const put: string[] = [];
   let delivery = start();
   const settle = async () => {
-    // Nothing that is under way depends on the machine's time; tries without an answer end by the clock of the test.
+    // Attempts without an answer time out by the test's clock.
     const state = { isIdle: false };
     void delivery.idle().then(() => (state.isIdle = true));
     while (!state.isIdle) {
@@ -381,25 +382,25 @@ it("loses nothing and keeps the order through receivers that fail in every way a
     }
     delivery.wake();
     if (upTo(4) === 0) {
-      // Killed, as far as the outbox can tell.
+      // To the outbox, this looks like a killed process.
       await delivery[Symbol.asyncDispose]();
       delivery = start();
     } else await settle();
     clock.advance(upTo(600) * 1000);
   }
-  isSound = true;
+  isHealthy = true;
   for (let hours = 0; (await outbox.waiting()) > 0; hours++) {
     expect(hours, `seed ${seed}`).toBeLessThan(48);
     await settle();
     clock.advance(3_600_000);
   }
-  for (const id of put) expect(await of(id), `seed ${seed}`).toMatchObject({ state: "delivered" });
-  for (const [path, ids] of taken) {
+  for (const id of put) expect(await stored(id), `seed ${seed}`).toMatchObject({ state: "delivered" });
+  for (const [path, ids] of accepted) {
     const first = [...new Set(ids)];
     expect(first, `seed ${seed}: ${path}`).toEqual(first.toSorted());
   }
-  expect(new Set([...taken.values()].flat()).size, `seed ${seed}`).toBe(put.length);
-  // What ended goes after a week, and one timer stays: the next look.
+  expect(new Set([...accepted.values()].flat()).size, `seed ${seed}`).toBe(put.length);
+  // Ended messages are removed after a week, and one timer remains: the next check.
   clock.advance(8 * dayMs);
   await settle();
   clock.advance(3_600_000);

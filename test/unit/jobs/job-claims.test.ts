@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { claimJobs } from "../../../src/jobs/job-claims.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import { jobNames } from "../../../src/ports/fleet.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { TestFleet } from "../../support/fleet.ts";
 
-/** Two proxies, each with a clock of its own: one that does not move is stopped. */
+/** Creates two proxies with separate clocks; a proxy whose clock does not move is stopped. */
 async function twoProxies() {
   let now = 0;
   const fleet = new TestFleet(() => now);
@@ -15,7 +15,7 @@ async function twoProxies() {
   return {
     first,
     second,
-    /** Lets time pass for those that run. */
+    /** Advances the clocks of the running proxies. */
     async pass(ms: number, ...running: (typeof first)[]) {
       for (let left = ms; left > 0; left -= 500) {
         now += 500;
@@ -41,7 +41,7 @@ const ownersOf = ({ claim: a }: ReturnType<typeof proxy>, { claim: b }: ReturnTy
   b.isMine(),
 ];
 
-it("have one owner, who keeps them as long as it runs and gives them to the next one at its end", async () => {
+it("job claims have one owner, which keeps them while it runs and releases them when it ends", async () => {
   const { first, second, pass } = await twoProxies();
   await pass(30_000, first, second);
   expect(ownersOf(first, second)).toEqual([true, false]);
@@ -52,18 +52,18 @@ it("have one owner, who keeps them as long as it runs and gives them to the next
   expect([first.taken, second.taken]).toEqual([1, 1]);
 });
 
-it("are taken over within four seconds of a death, and a proxy that was stopped wakes without them", async () => {
+it("job claims are taken over within four seconds of a death, and a stopped proxy wakes without them", async () => {
   const { first, second, pass } = await twoProxies();
   await pass(4_000, second);
   expect(second.claim.isMine()).toBe(true);
-  // Its clock jumps as the machine's does, and nothing of its own has run yet.
+  // Its clock has jumped, but none of its timers has run yet.
   first.clock.advance(4_000);
   expect(first.claim.isMine()).toBe(false);
   await pass(10_000, first, second);
   expect(ownersOf(first, second)).toEqual([false, true]);
 });
 
-it("end by themselves where the ledger does not answer, no later than another one can have them", async () => {
+it("job claims expire when the ledger does not answer, before another proxy can own them", async () => {
   const { first, second, pass } = await twoProxies();
   first.member.isReached = false;
   for (let passed = 0; passed < 6_000; passed += 500) {
@@ -73,7 +73,7 @@ it("end by themselves where the ledger does not answer, no later than another on
   expect(ownersOf(first, second)).toEqual([false, true]);
 });
 
-it("are all held by the only proxy of a ledger", async () => {
+it("job claims all belong to the only proxy of a ledger", async () => {
   const clock = manualClock();
   await using jobs = claimJobs({ claims: null, clock, log: silentLog });
   expect(jobNames.every((job) => jobs.of(job).isMine())).toBe(true);

@@ -5,24 +5,24 @@ import { connectUnderOneName } from "../../../src/ledger/sqlite/one-name.ts";
 import { openStore, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 
-/** A ledger in one file, without a log beside it. */
+/** Returns the bytes of a closed ledger, which is one file without a log next to it. */
 async function closedLedger(path: string): Promise<Buffer> {
   await (await openStore({ path, calendar: utc, clock: systemClock(), access: "command" }))[Symbol.asyncDispose]();
   return readFileSync(path);
 }
 
-describe("a ledger into which another process is copying its log", () => {
-  it("is read again, since it is complete a moment later", async () => {
+describe("a ledger into which another process is copying its write-ahead log", () => {
+  it("is read again, because it may be complete a moment later", async () => {
     using folder = tempFolder();
     const whole = await closedLedger(folder.database);
     truncateSync(folder.database, whole.length - 4096);
-    let looks = 0;
+    let queries = 0;
     const connect = () => {
       const db = new Database(folder.database, { fileMustExist: true });
       const pragma = db.pragma.bind(db);
       db.pragma = (...asked) => {
         try {
-          looks++;
+          queries++;
           return pragma(...asked);
         } finally {
           writeFileSync(folder.database, whole);
@@ -31,12 +31,12 @@ describe("a ledger into which another process is copying its log", () => {
       return db;
     };
     const db = connectUnderOneName(folder.database, "read", connect);
-    expect(looks).toBe(1);
+    expect(queries).toBe(1);
     expect(db.prepare("select count(*) from charges").pluck().get()).toBe(0);
     db.close();
   });
 
-  it("is called malformed where it stays so", async () => {
+  it("is reported as malformed if it stays incomplete", async () => {
     using folder = tempFolder();
     const whole = await closedLedger(folder.database);
     truncateSync(folder.database, whole.length - 4096);

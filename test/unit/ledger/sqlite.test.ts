@@ -1,24 +1,23 @@
+import { everyRequest, keyScope } from "../../../src/core/scope.ts";
 import { existsSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it, vi } from "vitest";
-import { type PicoUsd, picoUsdMax, usd } from "../../../src/core/money.ts";
+import { picoUsdMax, usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
-import { type Connection, connectToWrite, createPrivateFile } from "../../../src/ledger/sqlite/connection.ts";
+import { connectToWrite, createPrivateFile, type Connection } from "../../../src/ledger/sqlite/connection.ts";
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";
-import { bind } from "../../../src/ledger/tables/bind.ts";
-import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
+import { bind } from "../../../src/ledger/tables/tables.ts";
+import { LedgerUnavailable, type HoldResult } from "../../../src/ports/ledger.ts";
 import { queuedLedger } from "../../../src/ledger/queued-store.ts";
-import { longQueries } from "../../../src/ledger/sqlite/long-queries.ts";
+import { longQueries, sqliteShortQueries, streamCharges } from "../../../src/ledger/sqlite/queries.ts";
 import { knownSchema, migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../../src/ledger/sqlite/open.ts";
 import { CommandQueue } from "../../../src/ledger/queue.ts";
-import { SqliteQueries } from "../../../src/ledger/sqlite/short-queries.ts";
-import { streamCharges } from "../../../src/ledger/sqlite/stream.ts";
 import { WriterThread } from "../../../src/ledger/sqlite/threads.ts";
 import { registerOwner, Writer } from "../../../src/ledger/sqlite/writer.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
-import type { BatchChannel } from "../../../src/ledger/commands.ts";
+import { holdCommand, type BatchChannel } from "../../../src/ledger/commands.ts";
 import {
   alice,
   budget,
@@ -29,8 +28,8 @@ import {
   openStore,
   posting,
   tempFolder,
-  type TempFolder,
   utc,
+  type TempFolder,
 } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
@@ -39,11 +38,11 @@ const clock = systemClock();
 const serve = (path: string) => openStore({ path, calendar: utc, clock, access: "serve" });
 const command = (path: string) => openStore({ path, calendar: utc, clock, access: "command" });
 
-/** A ledger over parts that the test can reach into. */
+/** Returns a ledger over parts that the test can control. */
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
   const long = longQueries(db, utc);
-  const short = new SqliteQueries(db, utc, () => null);
+  const short = sqliteShortQueries(db, utc, () => null);
   return {
     queue,
     ledger: queuedLedger({ queue, short, long, figures: long, stream: (span) => streamCharges(db.name, span) }),
@@ -60,7 +59,7 @@ function freshDatabase(folder: TempFolder): Connection {
 }
 
 describe("opening a database", () => {
-  it("creates it for its owner only, and the files next to it", async () => {
+  it("creates the database and the files next to it for the owner only", async () => {
     using folder = tempFolder();
     await using store = await serve(folder.database);
     expect(store.created).toBe(true);
@@ -76,20 +75,20 @@ describe("opening a database", () => {
     expect(again.created).toBe(false);
   });
 
-  it("never creates one for reading, and refuses to write one opened so", async () => {
+  it("does not create a missing database for reading, and refuses writes to a read-only one", async () => {
     using folder = tempFolder();
     const options = { path: folder.database, calendar: utc, clock, access: "read" } as const;
     expect(await openSqlite(options)).toEqual({ ok: false, failure: { kind: "missing" } });
     expect(existsSync(folder.database)).toBe(false);
     {
       await using writing = await command(folder.database);
-      await writing.ledger.setBudget(budget({ kind: "all" }, "1d", "3"), noon);
+      await writing.ledger.setBudget(budget(everyRequest, "1d", "3"), noon);
       await writing.ledger.hold(holdOf("a", usd("1")));
     }
     await using store = await openStore(options);
     expect(await store.ledger.windows(noon)).toMatchObject([{ held: usd("1") }]);
     expect(await store.ledger.hold(holdOf("b", usd("1")))).toEqual({ ok: false, reason: "unavailable" });
-    await expect(store.ledger.setBudget(budget({ kind: "all" }, "1d", "3"), noon)).rejects.toThrow(LedgerUnavailable);
+    await expect(store.ledger.setBudget(budget(everyRequest, "1d", "3"), noon)).rejects.toThrow(LedgerUnavailable);
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
@@ -104,7 +103,7 @@ describe("opening a database", () => {
     });
   });
 
-  it("refuses files that are no databases, or another program's, or in no folder", async () => {
+  it("refuses files that are not databases, that are another program's, or whose folder is missing", async () => {
     using folder = tempFolder();
     const text = join(folder.path, "text.db");
     writeFileSync(text, "not a database, but long enough to be looked at as one ".repeat(20));
@@ -121,7 +120,7 @@ describe("opening a database", () => {
     }
   });
 
-  it("takes a file for a ledger whose tables another process makes between its looks", async () => {
+  it("accepts a ledger whose tables another process creates meanwhile", async () => {
     const { pragma } = Database.prototype;
     for (const access of ["command", "serve"] as const) {
       using folder = tempFolder();
@@ -143,7 +142,7 @@ describe("opening a database", () => {
     }
   });
 
-  it("lets one serve run on a file, through a link too, and commands next to it", async () => {
+  it("allows one serve on a file, also through a link, and commands next to it", async () => {
     using folder = tempFolder();
     const first = await serve(folder.database);
     const link = join(folder.path, "link.db");
@@ -162,8 +161,8 @@ describe("opening a database", () => {
   });
 });
 
-describe("grouping", () => {
-  it("takes what arrives during one transaction into the next", async () => {
+describe("the grouping of commands", () => {
+  it("puts commands that arrive during a transaction into the next one", async () => {
     using folder = tempFolder();
     const transactions: number[] = [];
     await using store = await openStore({
@@ -173,7 +172,7 @@ describe("grouping", () => {
       access: "serve",
       onWrite: (_seconds, calls) => transactions.push(calls),
     });
-    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "37"), noon);
+    await store.ledger.setBudget(budget(everyRequest, "1d", "37"), noon);
     const results = await Promise.all(
       Array.from({ length: 500 }, (_, n) => store.ledger.hold(holdOf(`h${n}`, usd("1")))),
     );
@@ -182,10 +181,10 @@ describe("grouping", () => {
     expect(transactions.length).toBeLessThanOrEqual(4);
   });
 
-  it("ends holds before it places others, so that one transaction serves both", async () => {
+  it("settles holds before it places new ones in the same transaction", async () => {
     using folder = tempFolder();
     await using store = await command(folder.database);
-    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "1"), noon);
+    await store.ledger.setBudget(budget(everyRequest, "1d", "1"), noon);
     await store.ledger.hold(holdOf("a", usd("1")));
     const [held, ended] = await Promise.all([
       store.ledger.hold(holdOf("b", usd("1"))),
@@ -194,11 +193,28 @@ describe("grouping", () => {
     expect([held.ok, ended.ok]).toEqual([true, true]);
   });
 
-  it("fails an amount beyond 64 bits alone, never wrapping a sum", async () => {
+  it("refuses holds of a batch with one copy of the window until it changes", () => {
+    using folder = tempFolder();
+    const db = freshDatabase(folder);
+    const writer = new Writer(db, utc, registerOwner(db, noon));
+    writer.apply([["run", "budgets.setBudget", [budget(everyRequest, "1d", "1"), noon]]]);
+    const { outcomes } = writer.apply(
+      ["2", "3", "0.40", "2"].map((amount, n) => holdCommand(holdOf(`h${n}`, usd(amount)), true)),
+    );
+    const windows = outcomes.flatMap((outcome) => {
+      const reply = outcome.kind === "done" ? (outcome.reply as HoldResult) : null;
+      return reply !== null && "shortage" in reply ? [reply.shortage.window] : [];
+    });
+    expect(windows.map(({ held }) => held)).toEqual([0n, 0n, usd("0.40")]);
+    expect(windows[1]).toBe(windows[0]);
+    db.close();
+  });
+
+  it("rejects only amounts and sums above 64 bits", async () => {
     using folder = tempFolder();
     await using store = await command(folder.database);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "1", "soft"), noon);
     await ledger.hold(holdOf("a", usd("5000000")));
     const results = await Promise.allSettled([
       ledger.hold(holdOf("b", picoUsdMax)),
@@ -219,7 +235,7 @@ describe("grouping", () => {
   });
 });
 
-describe("a database that cannot be written", () => {
+describe("the command queue", () => {
   it.each<[string, (db: Connection) => void, (db: Connection) => void]>([
     [
       "full disk",
@@ -227,42 +243,45 @@ describe("a database that cannot be written", () => {
       (db) => db.pragma("max_page_count = 100000"),
     ],
     ["read-only file", (db) => db.pragma("query_only = on"), (db) => db.pragma("query_only = off")],
-  ])("%s: holds are unavailable, and settlements wait for it", async (_name, breakIt, repairIt) => {
-    using folder = tempFolder();
-    const db = freshDatabase(folder);
-    const manual = manualClock(noon);
-    const { queue, ledger, keys } = ledgerOver(db, inProcessChannel(new Writer(db, utc, null)), manual);
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
-    const ids = Array.from({ length: 200 }, (_, n) => `h${n}`);
-    await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
-    expect(await ledger.isWritable()).toBe(true);
-    breakIt(db);
-    const tags = { long: "x".repeat(20_000) };
-    const before = await ledger.windows(noon);
-    expect(await Promise.all(["x", "y"].map((id) => ledger.hold(holdOf(id, usd("1"), { tags }))))).toEqual([
-      { ok: false, reason: "unavailable" },
-      { ok: false, reason: "unavailable" },
-    ]);
-    // Larger than the pages that are left, so that it cannot be squeezed in.
-    const settled = Promise.all(
-      ids.map((id) => ledger.post(id, { ...posting(1, 1), reason: "r".repeat(2000) }, endAt(noon))),
-    );
-    await ledger.extend("h0", usd("1"), usd("1"));
-    await expect(keys.create(key("name", { models: ["m".repeat(20_000)] }))).rejects.toThrow(LedgerUnavailable);
-    expect(await ledger.windows(noon)).toEqual(before);
-    expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
-    expect(manual.waiting).toBe(1);
-    manual.advance(200);
-    repairIt(db);
-    manual.advance(10_000);
-    expect((await settled).every((result) => result.ok && result.first)).toBe(true);
-    expect(await ledger.windows(noon)).toMatchObject([{ held: 0n }]);
-    expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
-    await queue.close();
-    db.close();
-  });
+  ])(
+    "refuses holds as unavailable, and keeps settlements waiting, because of a %s",
+    async (_name, breakIt, repairIt) => {
+      using folder = tempFolder();
+      const db = freshDatabase(folder);
+      const manual = manualClock(noon);
+      const { queue, ledger, keys } = ledgerOver(db, inProcessChannel(new Writer(db, utc, null)), manual);
+      await ledger.setBudget(budget(everyRequest, "1d", "1000"), noon);
+      const ids = Array.from({ length: 200 }, (_, n) => `h${n}`);
+      await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
+      expect(await ledger.isWritable()).toBe(true);
+      breakIt(db);
+      const tags = { long: "x".repeat(20_000) };
+      const before = await ledger.windows(noon);
+      expect(await Promise.all(["x", "y"].map((id) => ledger.hold(holdOf(id, usd("1"), { tags }))))).toEqual([
+        { ok: false, reason: "unavailable" },
+        { ok: false, reason: "unavailable" },
+      ]);
+      // Larger than the remaining pages, so that it does not fit.
+      const settled = Promise.all(
+        ids.map((id) => ledger.post(id, { ...posting(1, 1), reason: "r".repeat(2000) }, endAt(noon))),
+      );
+      await ledger.extend("h0", usd("1"), usd("1"), noon);
+      await expect(keys.create(key("name", { models: ["m".repeat(20_000)] }))).rejects.toThrow(LedgerUnavailable);
+      expect(await ledger.windows(noon)).toEqual(before);
+      expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
+      expect(manual.waiting).toBe(1);
+      manual.advance(200);
+      repairIt(db);
+      manual.advance(10_000);
+      expect((await settled).every((result) => result.ok && result.first)).toBe(true);
+      expect(await ledger.windows(noon)).toMatchObject([{ held: 0n }]);
+      expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
+      await queue.close();
+      db.close();
+    },
+  );
 
-  it("restarts a dead writer: settlements continue, and no hold is left behind", async () => {
+  it("restarts a dead writer: settlements continue, and no refused hold stays pending", async () => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
     const thread = new WriterThread(
@@ -270,7 +289,7 @@ describe("a database that cannot be written", () => {
       { changed: () => {}, lost: () => {} },
     );
     const { queue, ledger } = ledgerOver(db, thread);
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "1000"), noon);
     const ids = Array.from({ length: 100 }, (_, n) => `h${n}`);
     await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
     const settled = ids.map((id) => ledger.post(id, posting(1, 1), endAt(noon)));
@@ -286,7 +305,7 @@ describe("a database that cannot be written", () => {
     db.close();
   });
 
-  it("ends a hold whose writer died between its commit and its answer", async () => {
+  it("voids a hold whose writer died between its commit and its answer", async () => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
     const writer = new Writer(db, utc, null);
@@ -310,7 +329,7 @@ describe("a database that cannot be written", () => {
     db.close();
   });
 
-  it("answers unavailable once it is closed", async () => {
+  it("returns unavailable after it is closed", async () => {
     using folder = tempFolder();
     const store = await serve(folder.database);
     await store[Symbol.asyncDispose]();
@@ -318,7 +337,7 @@ describe("a database that cannot be written", () => {
     expect(await store.ledger.post("a", posting(1, 1), endAt(noon))).toEqual({ ok: false, reason: "unavailable" });
   });
 
-  it("writes what waits before it closes", async () => {
+  it("writes waiting commands before it closes", async () => {
     using folder = tempFolder();
     const store = await serve(folder.database);
     const held = Array.from({ length: 600 }, (_, n) => store.ledger.hold(holdOf(`h${n}`, usd("1"))));
@@ -329,14 +348,14 @@ describe("a database that cannot be written", () => {
   });
 });
 
-describe("changes by another process", () => {
-  it("are seen by a running serve within a second", async () => {
+describe("changes of keys and budgets", () => {
+  it("are seen within a second by a serve on the same ledger", async () => {
     using folder = tempFolder();
     await using running = await serve(folder.database);
     await using beside = await command(folder.database);
     const names = ["alice", "bob", "carol", "dave"];
     for (const name of names) await beside.keys.create(key(name));
-    // Its threads run, and what they had to tell of the past is told.
+    // Starts the threads, so that they report earlier changes first.
     await running.ledger.hold(holdOf("a", usd("1")));
     const tookMs: number[] = [];
     for (const name of names) {
@@ -351,22 +370,22 @@ describe("changes by another process", () => {
     expect(Math.min(...tookMs)).toBeLessThan(1000);
   });
 
-  it("are reported by the process that makes them, whatever else fails", async () => {
+  it("are reported once by the process that makes them, even if another command fails", async () => {
     using folder = tempFolder();
     await using store = await command(folder.database);
-    let told = 0;
-    store.changes.onChange(() => told++);
+    let reports = 0;
+    store.changes.onChange(() => reports++);
     const failing = store.ledger.hold(holdOf("bad", -1n as PicoUsd));
     await Promise.allSettled([store.keys.create(key("alice")), failing]);
-    expect(told).toBe(1);
+    expect(reports).toBe(1);
   });
 
-  it("hold for the very next admission: budgets are read in its transaction", async () => {
+  it("apply to the next admission, which reads budgets in its transaction", async () => {
     using folder = tempFolder();
     await using running = await serve(folder.database);
     await using beside = await command(folder.database);
-    expect(await running.ledger.hold(holdOf("a", usd("1")))).toEqual({ ok: true, room: null });
-    await beside.ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "1.5"), noon);
+    expect(await running.ledger.hold(holdOf("a", usd("1")))).toMatchObject({ ok: true, room: null });
+    await beside.ledger.setBudget(budget(keyScope(alice.key), "1d", "1.5"), noon);
     expect(await running.ledger.hold(holdOf("b", usd("1")))).toMatchObject({
       ok: false,
       reason: "no_room",
@@ -376,9 +395,9 @@ describe("changes by another process", () => {
     expect(
       await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee", by: "root" }),
     ).toBe("ok");
-    expect(await running.ledger.hold(holdOf("c", usd("0.25")))).toEqual({ ok: true, room: 0n });
+    expect(await running.ledger.hold(holdOf("c", usd("0.25")))).toMatchObject({ ok: true, room: 0n });
     await beside.ledger.removeBudget(`key:${alice.key}`, "1d", noon);
-    expect(await running.ledger.hold(holdOf("d", usd("9")))).toEqual({ ok: true, room: null });
+    expect(await running.ledger.hold(holdOf("d", usd("9")))).toMatchObject({ ok: true, room: null });
     expect((await running.ledger.verify()).differences).toEqual([]);
   });
 });
@@ -395,7 +414,7 @@ describe("verification", () => {
     ["an unreadable price", "update price_versions set canonical = '{'", "charge"],
     ["an assumed cost that is not the hold", "update charges set hold = hold + 1 where id = 'b'", "charge"],
     [
-      "a charge that ended and did not",
+      "a settled charge without an end",
       "pragma ignore_check_constraints = on; update charges set ended_at = null where id = 'a'",
       "charge",
     ],
@@ -404,30 +423,30 @@ describe("verification", () => {
       "pragma ignore_check_constraints = on; update charges set cost = 5 where id = 'v'",
       "charge",
     ],
-    ["an adjustment of nothing", "update charges set adjusts = 'stranger' where id = 'fix'", "charge"],
+    ["an adjustment without a charge", "update charges set adjusts = 'stranger' where id = 'fix'", "charge"],
     ["a lost charge", "delete from charges where id = 'a'", "window"],
     [
-      "a doubled charge",
+      "a settled charge that is pending again",
       "update charges set state = 'pending', ended_at = null, cost = null, list_cost = null, formula = null, source = null where id = 'a'",
       "window",
     ],
-    ["changed sums of spent", "update windows set spent = spent + 1", "window"],
-    ["changed sums of held", "update windows set held = held + 1", "window"],
+    ["changed spent sums", "update windows set spent = spent + 1", "window"],
+    ["changed held sums", "update windows set held = held + 1", "window"],
     ["a moved window", "update windows set starts_at = starts_at + 1", "window"],
-    ["a window of no budget", "pragma foreign_keys = off; delete from budgets", "budget"],
+    ["a window without a budget", "pragma foreign_keys = off; delete from budgets", "budget"],
     ["a changed quarter hour", "update rollup_quarter set requests = requests + 1", "rollup"],
-    ["a hold that its window would never release", "delete from charge_windows", "link"],
+    ["a hold without a link to its window", "delete from charge_windows", "link"],
     ["a lost quarter hour", "delete from rollup_quarter", "rollup"],
-    ["a changed day", "update rollup_day set cost = cost - 1", "rollup"],
+    ["changed daily sums", "update rollup_day set cost = cost - 1", "rollup"],
     ["a quarter hour with other retries", "update rollup_quarter set retries = retries + 1", "rollup"],
-    ["a day with other retries", "update rollup_day set retries = 0", "rollup"],
+    ["daily sums with other retries", "update rollup_day set retries = 0", "rollup"],
     ["a changed retry", "update charges set retry = 0 where id = 'a'", "rollup"],
-    ["an invented day", "update rollup_day set day = '2026-11-19'", "rollup"],
+    ["daily sums of another day", "update rollup_day set day = '2026-11-19'", "rollup"],
   ])("finds %s", async (_name, sql, kind) => {
     using folder = tempFolder();
     await using store = await command(folder.database);
     const { ledger } = store;
-    await ledger.setBudget(budget({ kind: "all" }, "1d", "100"), noon);
+    await ledger.setBudget(budget(everyRequest, "1d", "100"), noon);
     for (const id of ["a", "b", "p", "v"]) await ledger.hold(holdOf(id, usd("1"), { retry: id === "a" ? 1 : 0 }));
     await ledger.post("a", posting(1000, 10), endAt(noon));
     await ledger.post(

@@ -1,17 +1,17 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
 import type { Admin, RunSession } from "../../../src/core/keys.ts";
 import { usd } from "../../../src/core/money.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
 import type { NewMessage } from "../../../src/ports/outbox.ts";
-import { refusing } from "../../../src/ledger/queued-store.ts";
+import { readOnlyChannel } from "../../../src/ledger/queued-store.ts";
 import { CommandQueue } from "../../../src/ledger/queue.ts";
 import { migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";
 import { Writer } from "../../../src/ledger/sqlite/writer.ts";
-import { bind } from "../../../src/ledger/tables/bind.ts";
+import { bind, type RunCommand } from "../../../src/ledger/tables/tables.ts";
 import { budgets } from "../../../src/ledger/tables/budgets.ts";
-import type { RunCommand } from "../../../src/ledger/tables/tables.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { budget, key, noon, utc } from "../../support/ledger-fixtures.ts";
 
@@ -51,8 +51,8 @@ function freshDatabase() {
   return db;
 }
 
-it("answers a write that was not carried out as its port says", async () => {
-  const queue = new CommandQueue(refusing, systemClock(), { write: () => {}, changed: () => {} });
+it("a write that was not executed returns or throws what its port defines", async () => {
+  const queue = new CommandQueue(readOnlyChannel, systemClock(), { write: () => {}, changed: () => {} });
   const query = () => Promise.reject(new Error("nothing is asked"));
   const outbox = bind("outbox", query, queue);
   expect(await outbox.put([message])).toBeUndefined();
@@ -64,7 +64,7 @@ it("answers a write that was not carried out as its port says", async () => {
   await expect(bind("sessions", query, queue).end("s", noon)).rejects.toThrow(LedgerUnavailable);
 });
 
-it("announces changes of keys, teams, budgets and sessions, and nothing else", () => {
+it("the writer announces changes of keys, teams, budgets and sessions, and no others", () => {
   const db = freshDatabase();
   const writer = new Writer(db, utc, null);
   const written = (...command: RunCommand extends infer C extends RunCommand ? [C[1], C[2]] : never) => {
@@ -75,7 +75,7 @@ it("announces changes of keys, teams, budgets and sessions, and nothing else", (
   expect(written("keys.create", [key("alice")])).toBe(true);
   expect(written("keys.update", [key("alice").id, { team: "red" }, noon])).toBe(true);
   expect(written("teams.update", ["red", { models: ["m"] }, noon])).toBe(true);
-  expect(written("budgets.setBudget", [budget({ kind: "all" }, "1d", "3"), noon])).toBe(true);
+  expect(written("budgets.setBudget", [budget(everyRequest, "1d", "3"), noon])).toBe(true);
   expect(written("sessions.tidy", [noon])).toBe(false);
   expect(written("sessions.create", [session, null])).toBe(true);
   expect(written("sessions.tidy", [noon + 3_600_000_000])).toBe(true);
@@ -84,7 +84,7 @@ it("announces changes of keys, teams, budgets and sessions, and nothing else", (
   expect(written("callbacks.put", [callback])).toBe(false);
 });
 
-it("changes budgets in the writer alone", () => {
-  const set = () => answerEach(freshDatabase(), budgets.writes.setBudget(budget({ kind: "all" }, "1d", "3"), noon));
-  expect(set).toThrow("only the writer changes budgets");
+it("budgets are changed only by the writer", () => {
+  const set = () => answerEach(freshDatabase(), budgets.writes.setBudget(budget(everyRequest, "1d", "3"), noon));
+  expect(set).toThrow("a query that changes budgets must be run by the writer");
 });

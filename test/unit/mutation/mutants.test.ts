@@ -23,7 +23,7 @@ class Pair {
 }
 `;
 
-/** The mutant that replaces a text of the source. */
+/** Returns the mutant that replaces a text of the source. */
 function mutant(text: string, replacement: string, status: Mutant["status"] = "Survived"): Mutant {
   const place = (offset: number) => {
     const before = source.slice(0, offset).split("\n");
@@ -56,7 +56,7 @@ describe("a file", () => {
   const nothing = { killed: 0, equivalent: 0, accepted: 0, unlisted: [], gone: [], broken: [] };
   it.each<[string, Mutant[], Accepted[], object]>([
     ["whose mutant is killed", [plus("Killed")], [], { killed: 1 }],
-    ["whose mutant never ends", [plus("Timeout")], [], { killed: 1 }],
+    ["whose mutant times out", [plus("Timeout")], [], { killed: 1 }],
     [
       "whose mutant throws where a test imports it",
       [{ ...plus("RuntimeError"), statusReason: "An error occurred outside of a test run: sum.test.ts: no number" }],
@@ -73,34 +73,34 @@ describe("a file", () => {
       { accepted: 1 },
     ],
     [
-      "one of whose two survivors is listed",
+      "with two survivors of which one is listed",
       [plus("Survived"), plus("Survived")],
       [listed(name)],
       { equivalent: 1, unlisted: [name] },
     ],
     [
-      "both of whose survivors are listed",
+      "with two survivors that are both listed",
       [plus("Survived"), plus("Survived")],
       [listed(name, name)],
       { equivalent: 2 },
     ],
-    ["whose listed survivor took too long on a busy machine", [plus("Timeout")], [listed(name)], { equivalent: 1 }],
+    ["whose listed survivor times out on a busy machine", [plus("Timeout")], [listed(name)], { equivalent: 1 }],
     [
-      "one of whose two of a name never ends, and the other is listed",
+      "with two mutants of one name, of which one times out and one is listed",
       [plus("Timeout"), plus("Survived")],
       [listed(name)],
       { killed: 1, equivalent: 1 },
     ],
     ["whose listed survivor is killed", [plus("Killed")], [listed(name)], { killed: 1, gone: [name] }],
-    ["whose listed survivor is not there any more", [], [listed(name)], { gone: [name] }],
+    ["whose listed survivor no longer exists", [], [listed(name)], { gone: [name] }],
     [
       "whose mutant could not be judged",
       [{ ...plus("RuntimeError"), statusReason: "no module" }],
       [],
       { broken: [`${name} (RuntimeError: no module)`] },
     ],
-    ["whose mutant was left out", [plus("Ignored")], [], { broken: [`${name} (Ignored: no reason)`] }],
-  ])("%s", (_, mutants, accepted, expected) => {
+    ["whose mutant was ignored", [plus("Ignored")], [], { broken: [`${name} (Ignored: no reason)`] }],
+  ])("%s has the expected result", (_, mutants, accepted, expected) => {
     expect(judge({ source, mutants }, accepted)).toEqual({ ...nothing, ...expected });
   });
 });

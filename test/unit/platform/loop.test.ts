@@ -3,8 +3,8 @@ import { expect, it } from "vitest";
 import { loop } from "../../../src/platform/loop.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-/** A loop whose runs are noted by when they begin, and end when the test says so. */
-function world({ firstMs = 0, everyMs = 1000 } = {}) {
+/** Creates a loop that records the start of each run; the test ends the runs. */
+function recordedLoop({ firstMs = 0, everyMs = 1000 } = {}) {
   const clock = manualClock(0);
   const runs: number[] = [];
   const errors: unknown[] = [];
@@ -30,8 +30,8 @@ function world({ firstMs = 0, everyMs = 1000 } = {}) {
   return { ...self, job, end: (nextMs?: number) => self.end(nextMs), fail: (error: Error) => self.fail(error) };
 }
 
-it("runs at once, then each period after the end of the run before", async () => {
-  const { job, clock, runs, end } = world();
+it("runs at once, then a period after the end of each run", async () => {
+  const { job, clock, runs, end } = recordedLoop();
   await using _job = job;
   await nextTurn();
   expect(runs).toEqual([0]);
@@ -46,8 +46,8 @@ it("runs at once, then each period after the end of the run before", async () =>
   end();
 });
 
-it("begins later where that is said", async () => {
-  const { job, clock, runs, end } = world({ firstMs: 300 });
+it("begins after the given delay", async () => {
+  const { job, clock, runs, end } = recordedLoop({ firstMs: 300 });
   await using _job = job;
   await nextTurn();
   clock.advance(299);
@@ -57,8 +57,8 @@ it("begins later where that is said", async () => {
   end();
 });
 
-it("runs next when the step says, or not before it is woken", async () => {
-  const { job, clock, runs, end } = world();
+it("runs next after the delay that a run returns, or only when it is woken if that is Infinity", async () => {
+  const { job, clock, runs, end } = recordedLoop();
   await using _job = job;
   await nextTurn();
   end(20);
@@ -77,8 +77,8 @@ it("runs next when the step says, or not before it is woken", async () => {
   end();
 });
 
-it("is woken earlier, never later, and by several calls once", async () => {
-  const { job, clock, runs, end } = world();
+it("runs once for several wake calls, at the earliest time", async () => {
+  const { job, clock, runs, end } = recordedLoop();
   await using _job = job;
   await nextTurn();
   end();
@@ -97,8 +97,8 @@ it("is woken earlier, never later, and by several calls once", async () => {
   end();
 });
 
-it("runs once more after a run during which it was woken, by the earliest call, counted from its end", async () => {
-  const { job, clock, runs, end } = world();
+it("runs once more if it was woken during a run, at the earliest of the times, counted from the end of the run", async () => {
+  const { job, clock, runs, end } = recordedLoop();
   await using _job = job;
   await nextTurn();
   job.wake(70);
@@ -122,8 +122,8 @@ it("runs once more after a run during which it was woken, by the earliest call, 
   expect(runs).toHaveLength(3);
 });
 
-it("resolves a requested run when one that began after the request has ended", async () => {
-  const { job, runs, end } = world();
+it("resolves a requested run after a run that began later than the request", async () => {
+  const { job, runs, end } = recordedLoop();
   await using _job = job;
   await nextTurn();
   const ended: string[] = [];
@@ -141,7 +141,7 @@ it("resolves a requested run when one that began after the request has ended", a
   await third;
 });
 
-it("counts a call that a step makes itself as one during the run", async () => {
+it("runs again if a run wakes the loop itself", async () => {
   let runs = 0;
   await using job = loop(
     manualClock(0),
@@ -155,8 +155,8 @@ it("counts a call that a step makes itself as one during the run", async () => {
   expect(runs).toBe(3);
 });
 
-it("gives errors to its handler and continues after a period", async () => {
-  const { job, clock, runs, errors, end, fail } = world();
+it("passes errors to its handler and continues after a period", async () => {
+  const { job, clock, runs, errors, end, fail } = recordedLoop();
   await using _job = job;
   await nextTurn();
   fail(new Error("no disk"));
@@ -167,8 +167,8 @@ it("gives errors to its handler and continues after a period", async () => {
   end();
 });
 
-it("waits for the run in progress when it is disposed of, and runs no more", async () => {
-  const { job, clock, runs, end } = world();
+it("waits for the run in progress when it is disposed of, and then never runs again", async () => {
+  const { job, clock, runs, end } = recordedLoop();
   await nextTurn();
   job.wake();
   let isOver = false;
@@ -185,9 +185,9 @@ it("waits for the run in progress when it is disposed of, and runs no more", asy
   expect(runs).toEqual([0]);
 });
 
-it("never begins where it is disposed of first", async () => {
+it("never runs if it is disposed of before its first run", async () => {
   for (const firstMs of [0, 10]) {
-    const { job, clock, runs } = world({ firstMs });
+    const { job, clock, runs } = recordedLoop({ firstMs });
     await job[Symbol.asyncDispose]();
     clock.advance(1000);
     await nextTurn();

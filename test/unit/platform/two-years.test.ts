@@ -10,10 +10,10 @@ const dayMs = 24 * hourMs;
 const twoYearsMs = 731 * dayMs;
 
 /**
- * Zones that break what one would like to believe: half hours and quarters, summer time of half an hour, clocks set at
- * midnight, so that it is missing or comes twice, winter time in summer, a day that was left out.
+ * Zones with unusual rules: offsets of half and quarter hours, summer time of half an hour, clock changes at midnight
+ * (which is then missing or repeated), negative summer time, a skipped day.
  */
-const odd = [
+const oddZones = [
   "UTC",
   "Europe/Berlin",
   "Europe/Dublin",
@@ -45,15 +45,15 @@ const odd = [
   "Pacific/Marquesas",
 ];
 const zones = fc.oneof(
-  { weight: 2, arbitrary: fc.constantFrom(...odd) },
+  { weight: 2, arbitrary: fc.constantFrom(...oddZones) },
   { weight: 1, arbitrary: fc.constantFrom(...Intl.supportedValuesOf("timeZone")) },
 );
 
-/** From 1990 to 2036. */
+/** Starts of two years between 1990 and 2036. */
 const beginnings = fc.integer({ min: Date.UTC(1990, 0, 1), max: Date.UTC(2034, 11, 31) });
 const periods = fc.constantFrom<Exclude<Period, "total">>("1h", "1d", "1w", "1mo");
 
-/** Returns the time that a wall clock shows, as if it were UTC; by Intl, which the calendar does not use. */
+/** Returns a function for the local time as if it were UTC. Uses Intl, which the calendar does not use. */
 function wallOf(zone: string): (at: number) => number {
   const format = new Intl.DateTimeFormat("en-US", {
     timeZone: zone,
@@ -74,13 +74,13 @@ function wallOf(zone: string): (at: number) => number {
   };
 }
 
-/** Why a span does not begin where its period does by the clock on the wall; null where it does. */
+/** Returns why a span does not begin with its local period, or null if it does. */
 function faultOfStart(period: Exclude<Period, "total">, { start }: Span, wall: (at: number) => number): string | null {
   const [here, before] = [wall(start), wall(start - 1)];
-  const isSet = here - start !== before - (start - 1);
+  const isClockChange = here - start !== before - (start - 1);
   const unit = period === "1h" ? hourMs : dayMs;
-  // Where clocks are set, the hour or the day begins with the first instant that there is of it.
-  if (here % unit !== 0 && !isSet) return "begins within its hour or day";
+  // At a clock change, the hour or day begins with its first instant that exists.
+  if (here % unit !== 0 && !isClockChange) return "begins within its hour or day";
   if (period === "1h") return null;
   if (Math.floor(before / dayMs) >= Math.floor(here / dayMs)) return "begins after its first instant";
   const date = new Date(here);
@@ -89,28 +89,28 @@ function faultOfStart(period: Exclude<Period, "total">, { start }: Span, wall: (
   return null;
 }
 
-/** Samples one random instant in each span, so that remembering the last span is tested too. */
+/** Samples a random instant in each span, to test the cache of the last span, too. */
 it(
-  "two years of windows, in any zone: half-open, without gap or overlap, each from where its period begins on the wall",
+  "windows over two years in any zone have no gap or overlap, and begin with their local period",
   { timeout: 60_000 },
   () => {
     fc.assert(
       fc.property(zones, periods, beginnings, fc.integer({ min: 1, max: 999 }), (zone, period, from, permille) => {
         const calendar = calendarOf(zone);
         const wall = wallOf(zone);
-        // A year of hours takes too long to look at each: those of twenty days around a random clock do.
+        // Checking the hours of two years would take too long, so only twenty days are checked.
         const until = from + (period === "1h" ? 20 * dayMs : twoYearsMs);
         let at = from;
         let last: Span | null = null;
         while (at < until) {
           const span = calendar.spanOf(period, at);
           const { start, end } = span;
-          const told = `${zone} ${period} ${new Date(start).toISOString()}`;
-          if (end === null || start > at || end <= at) throw new Error(`${told} does not contain ${at}`);
+          const label = `${zone} ${period} ${new Date(start).toISOString()}`;
+          if (end === null || start > at || end <= at) throw new Error(`${label} does not contain ${at}`);
           if (last !== null && last.end !== start)
-            throw new Error(`${told} does not follow ${new Date(last.end ?? 0).toISOString()}`);
+            throw new Error(`${label} does not follow ${new Date(last.end ?? 0).toISOString()}`);
           const fault = faultOfStart(period, span, wall);
-          if (fault !== null) throw new Error(`${told} ${fault}`);
+          if (fault !== null) throw new Error(`${label} ${fault}`);
           last = span;
           at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
         }
@@ -120,32 +120,36 @@ it(
   },
 );
 
-it("hours around every change of a clock in two years, in the odd zones", { timeout: 60_000 }, () => {
-  fc.assert(
-    fc.property(fc.constantFrom(...odd), beginnings, (zone, from) => {
-      const calendar = calendarOf(zone);
-      const wall = wallOf(zone);
-      for (const change of changesIn(wall, from, from + twoYearsMs)) {
-        let at = change - 3 * hourMs;
-        let end = calendar.spanOf("1h", at).start;
-        while (at < change + 3 * hourMs) {
-          const span = calendarOf(zone).spanOf("1h", at);
-          expect(span).toEqual(calendar.spanOf("1h", at));
-          expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([
-            end,
-            true,
-            null,
-          ]);
-          end = span.end ?? 0;
-          at = end;
+it(
+  "hours around every clock change in two years have no gap and begin with their local hour, in unusual zones",
+  { timeout: 60_000 },
+  () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...oddZones), beginnings, (zone, from) => {
+        const calendar = calendarOf(zone);
+        const wall = wallOf(zone);
+        for (const change of changesIn(wall, from, from + twoYearsMs)) {
+          let at = change - 3 * hourMs;
+          let end = calendar.spanOf("1h", at).start;
+          while (at < change + 3 * hourMs) {
+            const span = calendarOf(zone).spanOf("1h", at);
+            expect(span).toEqual(calendar.spanOf("1h", at));
+            expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([
+              end,
+              true,
+              null,
+            ]);
+            end = span.end ?? 0;
+            at = end;
+          }
         }
-      }
-    }),
-    { numRuns: runs(60) },
-  );
-});
+      }),
+      { numRuns: runs(60) },
+    );
+  },
+);
 
-it("a clock that jumps about finds the same windows as one that runs", () => {
+it("a calendar finds the same windows for instants in any order", () => {
   fc.assert(
     fc.property(zones, periods, fc.array(beginnings, { minLength: 2, maxLength: 12 }), (zone, period, instants) => {
       const jumping = calendarOf(zone);
@@ -155,7 +159,7 @@ it("a clock that jumps about finds the same windows as one that runs", () => {
   );
 });
 
-/** The instants at which a zone's clocks are set, to the minute. */
+/** Returns the instants of a zone's clock changes. */
 function changesIn(wall: (at: number) => number, from: number, until: number): number[] {
   const offset = (at: number) => wall(at) - at;
   const found: number[] = [];

@@ -9,7 +9,7 @@ import { runs } from "../../support/effort.ts";
 const kind = { noun: "a file", schema: z.any() };
 const pricing = new URL("../../../pricing/", import.meta.url);
 
-/** The value as the parser that knows places reads it; null for a text with a fault. */
+/** Returns the value from the parser that tracks positions, or null for an invalid text. */
 function placed(text: string): { readonly value: unknown } | null {
   const document = parseDocument(text, { version: "1.2", prettyErrors: false, logLevel: "error" });
   if (document.errors.length + document.warnings.length > 0) return null;
@@ -20,7 +20,7 @@ function placed(text: string): { readonly value: unknown } | null {
   }
 }
 
-/** Pieces that mean something in YAML, in any order. */
+/** Pieces of YAML syntax, to be joined in any order. */
 const pieces = fc.constantFrom(
   ..."a|b|: |- |\n|\n  |\n    |{ |}|[|]|, |, |\"|'|#| #|? |&x |*x|<<: |!!str |---|...|%YAML 1.1|\t|~|null|true|no|1|0x1f|0o17|1_000|1e3|.5|-.inf|.nan|2026-11-22|\"1.50\"|'it''s'|>-|@|`|__proto__: |\\u0041".split(
     "|",
@@ -29,14 +29,14 @@ const pieces = fc.constantFrom(
 );
 
 describe("a YAML file", () => {
-  it("has the same values by either parser, for every shipped price file", () => {
+  it("has the same values from both parsers, for every shipped price file", () => {
     for (const name of readdirSync(pricing).filter((each) => each.endsWith(".yaml"))) {
       const text = readFileSync(new URL(name, pricing), "utf8");
       expect(readYaml(name, text, kind).value).toEqual(placed(text)?.value);
     }
   });
 
-  it("has the same values by either parser, whatever was written as YAML", () => {
+  it("has the same values from both parsers, for any value written as YAML", () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 2 }), { maxKeys: 4 }),
@@ -51,7 +51,7 @@ describe("a YAML file", () => {
     );
   });
 
-  it("has the values that the thorough parser finds, or a fault, whatever its text", () => {
+  it("has the same values from both parsers or a fault, for any text", () => {
     fc.assert(
       fc.property(fc.array(pieces, { maxLength: 14 }), (parts) => {
         const text = parts.join("");
@@ -64,7 +64,7 @@ describe("a YAML file", () => {
     );
   });
 
-  it("stays small where aliases of aliases would be gigabytes", () => {
+  it("is refused if its aliases would expand to gigabytes", () => {
     const lines = Array.from({ length: 30 }, (_, index) => `a${index + 1}: &x${index + 1} [*x${index}, *x${index}]`);
     const { faults } = readYaml("bomb.yaml", `a0: &x0 [1]\n${lines.join("\n")}\n`, kind);
     expect(faults.map(({ message }) => message)).toEqual([expect.stringContaining("cannot be read as YAML")]);

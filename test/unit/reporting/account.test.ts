@@ -35,7 +35,7 @@ describe("the account record", () => {
     ).toBe(expected);
   });
 
-  it("shows credits and plan where they are known", () => {
+  it("has credits, plan and ceilings if they are known", () => {
     const noCeilings = { all: null, suno: null, luma: null, kling: null, flux: null };
     const data = {
       plan: "pro",
@@ -62,7 +62,7 @@ describe("the account record", () => {
     ).toEqual({ ...noCeilings, all: 20, suno: 0 });
   });
 
-  it("gives its figures as they were written, and nothing else", () => {
+  it("has its figures as decimal text, and no other members", () => {
     const data = {
       id: 7,
       api_key: "sk-secret",
@@ -91,7 +91,7 @@ describe("the account record", () => {
     });
   });
 
-  it("is read without harm whatever it is", () => {
+  it("is read without an error, whatever its shape", () => {
     fc.assert(fc.property(fc.jsonValue(), (record) => void readAccount(record)));
     fc.assert(fc.property(fc.jsonValue(), (record) => void readAccountFigures({ data: record })));
   });
@@ -112,7 +112,7 @@ describe("the balance", () => {
     ceilings: { all: 1, suno: 1, luma: 1, kling: 1, flux: 1 },
   });
 
-  it("says how long it lasts, never longer", () => {
+  it("states the hours that it lasts, rounded down", () => {
     expect(balanceJson(account(usd("10")), usd("0.3"), read)).toEqual({
       balance_usd: "10.00",
       available_credits: 40,
@@ -132,7 +132,7 @@ describe("the balance", () => {
     [usd("10"), "0", null],
     [usd("0"), "1", 0],
     [-usd("1") as PicoUsd, "1", 0],
-  ])("of %s at a burn of %s lasts %s hours", (balance, burn, expected) => {
+  ])("of %s pico-USD at a burn of USD %s per hour lasts %s hours", (balance, burn, expected) => {
     expect(balanceJson(account(balance), usd(burn), read).hours_left).toBe(expected);
   });
 
@@ -144,7 +144,7 @@ describe("the balance", () => {
   });
 });
 
-it("no text of a record is kept beyond 256 characters, and no longer number", () => {
+it("texts of an account record are cut to 256 characters, and longer numbers are ignored", () => {
   const digits = "9".repeat(1_000_000);
   const record = { data: { plan: "p".repeat(1000), type: "t".repeat(1000), equivalent_in_usd: digits } };
   expect(readAccount(record)).toMatchObject({ plan: "p".repeat(256), type: "t".repeat(256), balance: null });

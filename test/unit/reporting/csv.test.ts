@@ -17,6 +17,6 @@ it.each([
   ['say "hi", then', '"say ""hi"", then"'],
   ["=1,2", `"'=1,2"`],
   ["two\nlines", '"two\nlines"'],
-])("the cell %j is written %s", (cell, expected) => {
+])("the cell %j is written as %s", (cell, expected) => {
   expect(csvOf([[cell]])).toBe(`${expected}\r\n`);
 });

@@ -1,3 +1,4 @@
+import type { Caller } from "../../../src/core/scope.ts";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import * as fc from "fast-check";
@@ -11,7 +12,8 @@ import type { Ledger } from "../../../src/ports/ledger.ts";
 import { focusColumns, type FocusVersion } from "../../../src/reporting/focus-columns.ts";
 import { focusCsv } from "../../../src/reporting/focus.ts";
 import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
-import { prune } from "../../../src/ledger/sqlite/prune.ts";
+import { pruneLedger } from "../../../src/ledger/pruning.ts";
+import { maintained } from "../../../src/ledger/sqlite/maintenance.ts";
 import { calendarOf } from "../../../src/platform/clock.ts";
 import { prices, tokenCounts } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
@@ -35,14 +37,14 @@ const dayMs = 86_400_000;
 const berlin = calendarOf("Europe/Berlin");
 const span = { since: noon - 60 * dayMs, until: noon + dayMs };
 
-/** Facts that are kept beside the project, and not in it. */
+/** Rules file, which is kept outside the repository. */
 const rulesFile = new URL("../../../../shared/data/focus-rules-1.2.json", import.meta.url);
 const rules: RulesModel | undefined = existsSync(rulesFile) ? JSON.parse(readFileSync(rulesFile, "utf8")) : undefined;
 if (rules === undefined) {
   process.stderr.write(`\nWARNING: the FOCUS rules are NOT checked: there is no ${rulesFile.pathname}\n`);
 }
 
-/** Criteria of the rules that do not apply to this export, and why. */
+/** Criteria of the rules that do not apply to this export, with the reason. */
 const unsupported = {
   AVAILABILITY_ZONE_SUPPORTED: "a gateway has no zones that a client could choose",
   BILLING_BASED_ON_PROVISIONED_RESOURCES_SUPPORTED: "requests are billed, nothing is provisioned",
@@ -77,7 +79,7 @@ function columnSum(records: readonly CsvRecord[], column: string): PicoUsd {
   return sum(records.map((record) => amountOf(record[column] ?? "") ?? noMoney));
 }
 
-/** The sums of the rows are the ledger's, and every rule of the specification holds. */
+/** Expects the sums of the rows to equal the ledger's, and every rule of the specification to hold. */
 async function expectExact(ledger: Ledger, asked = span): Promise<Exported> {
   const result = await exported(ledger, "1.2", asked);
   const rows = await ledger.report({ by: [], ...asked });
@@ -96,7 +98,7 @@ interface Request {
   readonly version: PriceVersion;
   readonly tokens: TokenCounts;
   readonly at: number;
-  readonly who: typeof alice;
+  readonly who: Caller;
   readonly tags: Readonly<Record<string, string>>;
   readonly end: "posted" | "assumed" | "unpriced" | "voided" | "pending" | "corrected";
   readonly correction: PicoUsd;
@@ -148,7 +150,7 @@ const requests = fc.array(prices, { minLength: 1, maxLength: 3 }).chain((version
       version: fc.constantFrom(...versions.map((version) => ({ ...version, model: `m ${version.model}` }))),
       tokens: tokenCounts,
       at: fc.integer({ min: span.since, max: noon }),
-      who: fc.constantFrom(alice, bob, { key: "", team: null }),
+      who: fc.constantFrom<Caller>(alice, bob, { key: "", team: null }, { ...alice, user: "=u", labels: { a: "1" } }),
       tags: fc.constantFrom({}, { a: "1" }, { b: '"2"', a: "=1" }, { a: "=1", b: '"2"' }),
       end: fc.constantFrom("posted", "posted", "assumed", "unpriced", "voided", "pending", "corrected"),
       correction: fc.bigInt({ min: -1_000_000n, max: 1_000_000_000n }).map((amount) => amount as PicoUsd),
@@ -158,65 +160,66 @@ const requests = fc.array(prices, { minLength: 1, maxLength: 3 }).chain((version
 );
 
 describe("the FOCUS export", () => {
-  it(
-    "adds up to the ledger's cost and list cost, to the last digit, by rows that FOCUS allows",
-    { timeout: 60_000 },
+  it("adds up exactly to the ledger's cost and list cost, in rows that FOCUS allows", { timeout: 60_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(requests, async (sent) => {
+        const { ledger } = memoryStore({ calendar: berlin });
+        for (const [index, request] of sent.entries()) await send(ledger, `r${index}`, request);
+        const { leftOut } = await expectExact(ledger);
+        const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
+        expect(leftOut).toEqual({ unpriced: count("unpriced"), pending: count("pending") });
+      }),
+      { numRuns: runs(60) },
+    );
+  });
+
+  it.skipIf(rules === undefined)(
+    "is checked against every rule that can be checked, and the check finds violations",
     async () => {
-      await fc.assert(
-        fc.asyncProperty(requests, async (sent) => {
-          const { ledger } = memoryStore({ calendar: berlin });
-          for (const [index, request] of sent.entries()) await send(ledger, `r${index}`, request);
-          const { leftOut } = await expectExact(ledger);
-          const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
-          expect(leftOut).toEqual({ unpriced: count("unpriced"), pending: count("pending") });
-        }),
-        { numRuns: runs(60) },
+      const { ledger } = memoryStore({ calendar: berlin });
+      const request = {
+        version: price(),
+        tokens: tokensOf(10, 5),
+        at: noon,
+        who: alice,
+        tags: { a: "b" },
+        correction: noMoney,
+      };
+      await send(ledger, "a", { ...request, end: "posted" });
+      await send(ledger, "b", { ...request, at: noon - 40 * dayMs, end: "corrected", correction: usd("0.01") });
+      const data = await exported(ledger);
+      const known = rules as RulesModel;
+      const verdict = judge(known, data, unsupported);
+      expect(verdict.broken).toEqual([]);
+      expect([...verdict.checked, ...Object.keys(verdict.listed)].toSorted()).toEqual(
+        Object.keys(known.ModelRules).toSorted(),
       );
+      const kinds = Object.groupBy(Object.values(verdict.listed), (reason) => reason.split(":")[0] ?? "");
+      expect(
+        Object.keys(kinds)
+          .filter((kind) => !(kind in unsupported))
+          .toSorted(),
+      ).toEqual(["a format", "a permission, no demand", "prose"]);
+      expect(verdict.checked.length).toBeGreaterThan(180);
+
+      const broken = (change: (record: CsvRecord) => CsvRecord) =>
+        judge(known, { ...data, records: data.records.map(change) }, unsupported).broken.map(
+          (line) => line.split(":")[0],
+        );
+      expect(broken((record) => ({ ...record, ListCost: "0.01" }))).toContain("ListUnitPrice-C-010-C");
+      expect(broken((record) => ({ ...record, BilledCost: "$1" }))).toContain("BilledCost-C-001-M");
+      expect(broken((record) => ({ ...record, ServiceCategory: "AI" }))).toContain("ServiceCategory-C-003-M");
+      expect(broken((record) => ({ ...record, ChargePeriodEnd: "2026-11-20" }))).toContain("ChargePeriodEnd-C-002-M");
+      expect(broken((record) => ({ ...record, SkuPriceId: "one" }))).toContain("SkuPriceId-C-008-M");
+      expect(broken((record) => ({ ...record, PricingUnit: null }))).toContain("PricingUnit-C-006-C");
+      const fewer = { ...data, columns: data.columns.filter((name) => name !== "ChargeClass") };
+      expect(judge(known, fewer, unsupported).broken.map((line) => line.split(":")[0])).toEqual([
+        "CostAndUsage-D-026-M",
+      ]);
     },
   );
 
-  it.skipIf(rules === undefined)("checks or lists every rule, and finds what breaks one", async () => {
-    const { ledger } = memoryStore({ calendar: berlin });
-    const request = {
-      version: price(),
-      tokens: tokensOf(10, 5),
-      at: noon,
-      who: alice,
-      tags: { a: "b" },
-      correction: noMoney,
-    };
-    await send(ledger, "a", { ...request, end: "posted" });
-    await send(ledger, "b", { ...request, at: noon - 40 * dayMs, end: "corrected", correction: usd("0.01") });
-    const data = await exported(ledger);
-    const known = rules as RulesModel;
-    const verdict = judge(known, data, unsupported);
-    expect(verdict.broken).toEqual([]);
-    expect([...verdict.checked, ...Object.keys(verdict.listed)].toSorted()).toEqual(
-      Object.keys(known.ModelRules).toSorted(),
-    );
-    const kinds = Object.groupBy(Object.values(verdict.listed), (reason) => reason.split(":")[0] ?? "");
-    expect(
-      Object.keys(kinds)
-        .filter((kind) => !(kind in unsupported))
-        .toSorted(),
-    ).toEqual(["a format", "a permission, no demand", "prose"]);
-    expect(verdict.checked.length).toBeGreaterThan(180);
-
-    const broken = (change: (record: CsvRecord) => CsvRecord) =>
-      judge(known, { ...data, records: data.records.map(change) }, unsupported).broken.map(
-        (line) => line.split(":")[0],
-      );
-    expect(broken((record) => ({ ...record, ListCost: "0.01" }))).toContain("ListUnitPrice-C-010-C");
-    expect(broken((record) => ({ ...record, BilledCost: "$1" }))).toContain("BilledCost-C-001-M");
-    expect(broken((record) => ({ ...record, ServiceCategory: "AI" }))).toContain("ServiceCategory-C-003-M");
-    expect(broken((record) => ({ ...record, ChargePeriodEnd: "2026-11-20" }))).toContain("ChargePeriodEnd-C-002-M");
-    expect(broken((record) => ({ ...record, SkuPriceId: "one" }))).toContain("SkuPriceId-C-008-M");
-    expect(broken((record) => ({ ...record, PricingUnit: null }))).toContain("PricingUnit-C-006-C");
-    const fewer = { ...data, columns: data.columns.filter((name) => name !== "ChargeClass") };
-    expect(judge(known, fewer, unsupported).broken.map((line) => line.split(":")[0])).toEqual(["CostAndUsage-D-026-M"]);
-  });
-
-  it("has one row a day, key, model, token class and price, in days of the time zone", async () => {
+  it("has one row for each day in the time zone, key, model, token class and price", async () => {
     const { ledger } = memoryStore({ calendar: berlin });
     const version = price({
       tierMode: "marginal",
@@ -266,7 +269,7 @@ describe("the FOCUS export", () => {
     });
   });
 
-  it("has the lines of the price that decided where another model answered, of its service tier, and of each hosted tool", async () => {
+  it("has rows for the price of the model that answered, its service tier and each hosted tool", async () => {
     const { ledger } = memoryStore({ calendar: berlin });
     const asked = price({ model: "asked", tiers: [tier(0, rates({ input: "1", output: "2" }))] });
     const fees = {
@@ -299,7 +302,7 @@ describe("the FOCUS export", () => {
     };
     await send("plain", answered, standardBilling);
     await send("priority", answered, { serviceTier: "priority", calls: { search: 2, code: 1 } });
-    // What answered costs less: the price of the model asked for stays.
+    // The model that answered costs less, so the price of the requested model applies.
     await send(
       "cheaper",
       price({ model: "cheap", tiers: [tier(0, rates({ input: "0.5", output: "1" }))] }),
@@ -334,13 +337,13 @@ describe("the FOCUS export", () => {
     ).toHaveLength(3);
   });
 
-  it("shows a correction of an earlier month as one, billed when it was made", async () => {
+  it("marks a correction of an earlier month, which is billed in the month it was made", async () => {
     const { ledger } = memoryStore({ calendar: berlin });
     const request = {
       version: price(),
       tokens: tokensOf(1_000_000, 0),
-      who: alice,
-      tags: { a: "b" },
+      who: { ...alice, user: "u_1", labels: { env: "prod" } },
+      tags: { a: "b", zone: "eu" },
       end: "corrected",
       correction: usd("0.5"),
     } as const;
@@ -354,15 +357,16 @@ describe("the FOCUS export", () => {
         row["ChargeClass"],
         row["ChargePeriodStart"],
         row["BillingPeriodStart"],
-        row["Tags"],
       ]),
     ).toEqual([
-      ["0.50", "Correction", "2026-10-20T22:00:00Z", "2026-10-31T23:00:00Z", '{"a":"b"}'],
-      ["-0.25", null, "2026-10-31T23:00:00Z", "2026-10-31T23:00:00Z", '{"a":"b"}'],
+      ["0.50", "Correction", "2026-10-20T22:00:00Z", "2026-10-31T23:00:00Z"],
+      ["-0.25", null, "2026-10-31T23:00:00Z", "2026-10-31T23:00:00Z"],
     ]);
+    for (const row of records)
+      expect([row["Tags"], row["x_User"]]).toEqual(['{"a":"b","label:env":"prod","zone":"eu"}', "u_1"]);
   });
 
-  it("has the columns of 1.3 when asked, and only the header for a span with nothing in it", async () => {
+  it("has the columns of version 1.3 on request, and only the header for an empty span", async () => {
     const { ledger } = memoryStore({ calendar: berlin });
     const { columns, records } = await exported(ledger, "1.3");
     expect(records).toEqual([]);
@@ -371,13 +375,15 @@ describe("the FOCUS export", () => {
       "HostProviderName",
       "ServiceProviderName",
     ]);
-    // ColumnHandling: Pascal case without abbreviations, and what is our own comes last, with its prefix.
-    const own = columns.findIndex((name) => name.startsWith("x_"));
-    expect(columns.slice(0, own).filter((name) => !/^([A-Z][a-z]+)+$/.test(name) || name.length > 50)).toEqual([]);
-    expect(columns.slice(own).filter((name) => !/^x_([A-Z][a-z]+)+$/.test(name))).toEqual([]);
+    // ColumnHandling: Pascal case without abbreviations; custom columns come last, with a prefix.
+    const customFrom = columns.findIndex((name) => name.startsWith("x_"));
+    expect(columns.slice(0, customFrom).filter((name) => !/^([A-Z][a-z]+)+$/.test(name) || name.length > 50)).toEqual(
+      [],
+    );
+    expect(columns.slice(customFrom).filter((name) => !/^x_([A-Z][a-z]+)+$/.test(name))).toEqual([]);
   });
 
-  it("counts pruned charges in, with corrections and what stays", { timeout: 30_000 }, async () => {
+  it("keeps its sums when charges are pruned, with rows for the pruned usage", { timeout: 30_000 }, async () => {
     using folder = tempFolder();
     const clock = manualClock(noon);
     await using store = await openStore({ path: folder.database, calendar: berlin, clock, access: "command" });
@@ -398,7 +404,7 @@ describe("the FOCUS export", () => {
     }
     const before = await expectExact(store.ledger);
     const db = connectToWrite(folder.database);
-    await prune(db, { calendar: berlin, clock, olderThanMs: 40 * dayMs, pause: () => Promise.resolve() });
+    await pruneLedger(maintained(db, berlin), { clock, olderThanMs: 40 * dayMs, pause: () => Promise.resolve() });
     db.close();
     const after = await expectExact(store.ledger);
     for (const column of ["BilledCost", "ListCost"])

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { buildCatalogue } from "../../../src/catalogue/build.ts";
 import { judgePrices } from "../../../src/reporting/doctor.ts";
-import { newestReview } from "../../../src/reporting/price-review.ts";
+import { newestReview } from "../../../src/reporting/prices.ts";
 
 const day = (text: string) => Date.parse(`${text}T00:00:00Z`);
 
@@ -28,7 +28,7 @@ function catalogueOf(...prices: readonly { readonly from: string; readonly sourc
 
 const reviewed = { from: "2026-08-21", source: "a list, reviewed on 2026-11-22" };
 
-it("is the newest review of the prices in force", () => {
+it("newestReview returns the newest review of the prices in force", () => {
   const catalogue = catalogueOf(reviewed, { from: "2024-01-01", source: "a list, as stored on 2026-08-21" });
   expect(newestReview(catalogue, day("2026-11-22"))).toEqual({
     reviewed_on: "2026-11-22",
@@ -40,7 +40,7 @@ it("is the newest review of the prices in force", () => {
 it.each([
   ["2027-01-21", 60, false],
   ["2027-01-22", 61, true],
-])("on %s is %s days old: due %s", (today, age, due) => {
+])("on %s, the review is %s days old; due: %s", (today, age, due) => {
   expect(newestReview(catalogueOf(reviewed), day(today))).toEqual({
     reviewed_on: "2026-11-22",
     age_days: age,
@@ -48,11 +48,11 @@ it.each([
   });
   expect(judgePrices(catalogueOf(reviewed), day(today))).toMatchObject({
     status: due ? "warning" : "ok",
-    message: `1 models, the newest review on 2026-11-22, ${age} days ago`,
+    message: `1 models, last reviewed on 2026-11-22, ${age} days ago`,
   });
 });
 
-it("is not made by a price that was announced long ago and comes into force", () => {
+it("newestReview does not count the start of an announced price as a review", () => {
   const announced = { from: "2027-03-01", source: "a list, announced there for 2027-03-01, reviewed on 2026-11-22" };
   expect(newestReview(catalogueOf(announced), day("2027-03-02"))).toMatchObject({
     reviewed_on: "2026-11-22",
@@ -60,14 +60,14 @@ it("is not made by a price that was announced long ago and comes into force", ()
   });
 });
 
-it("is the first day of a price whose source names none", () => {
+it("newestReview uses the first day of a price whose source names no review", () => {
   expect(newestReview(catalogueOf({ from: "2026-12-01", source: "our contract" }), day("2026-12-03"))).toMatchObject({
     reviewed_on: "2026-12-01",
     age_days: 2,
   });
 });
 
-it("is due where no price is in force", () => {
+it("newestReview reports a review as due if no price is in force", () => {
   expect(newestReview(catalogueOf(reviewed), day("2026-01-01"))).toEqual({
     reviewed_on: null,
     age_days: null,

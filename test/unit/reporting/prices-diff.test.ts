@@ -4,8 +4,7 @@ import { formatRate } from "../../../src/core/money.ts";
 import { tierFor, type PriceVersion } from "../../../src/core/price.ts";
 import { parentClass, tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
 import type { CatalogueModel, ModelHistory } from "../../../src/ports/catalogue.ts";
-import { changesOf, type Change } from "../../../src/reporting/model-diff.ts";
-import { diffPrices } from "../../../src/reporting/prices-diff.ts";
+import { changesOf, diffPrices, type Change } from "../../../src/reporting/prices-diff.ts";
 import { catalogueOf, oneModel } from "../../support/example-catalogue.ts";
 import { prices } from "../../support/price-arbitraries.ts";
 import { runs } from "../../support/effort.ts";
@@ -42,7 +41,7 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
   };
 }
 
-/** A model with up to three prices that begin on some days, and none before. */
+/** Histories of a model with up to three prices, and no price before the first. */
 const histories: fc.Arbitrary<ModelHistory> = fc
   .uniqueArray(fc.tuple(fc.nat(6), fc.option(prices, { freq: 6 })), { maxLength: 3, selector: ([day]) => day })
   .map((list) => ({
@@ -62,11 +61,11 @@ const rateAt = (history: ModelHistory, at: number, prompt: number, side: "charge
   const price = priceAt(history, at);
   return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, prompt)[side][name]);
 };
-const holdsAt = ({ from, until }: Change, at: number) =>
+const appliesAt = ({ from, until }: Change, at: number) =>
   (from === null || Date.parse(from) <= at) && (until === null || at < Date.parse(until));
 
 describe("changesOf", () => {
-  it("names every rate that differs, with both values, at every time and prompt size, and no rate that does not", () => {
+  it("names exactly the rates that differ at any time and prompt size, with both values", () => {
     fc.assert(
       fc.property(
         histories,
@@ -77,34 +76,34 @@ describe("changesOf", () => {
         fc.constantFrom(...tokenClasses),
         (a, b, day, prompt, side, name) => {
           const at = firstDay + (day - 1) * dayMs;
-          const changes = changesOf(a, b).filter((change) => holdsAt(change, at));
-          const reached = Math.max(
+          const changes = changesOf(a, b).filter((change) => appliesAt(change, at));
+          const tierStart = Math.max(
             0,
             ...[a, b]
               .flatMap((one) => (priceAt(one, at)?.tiers ?? []).map((tier) => tier.fromPromptTokens))
               .filter((from) => from <= prompt),
           );
           const field = (of: TokenClass) => `${side === "charged" ? "gateway" : "official"}.${of}`;
-          const told = (of: TokenClass): (typeof changes)[number] | undefined =>
-            changes.find((change) => change.field === field(of) && change.from_prompt_tokens === reached);
+          const changeOf = (of: TokenClass): (typeof changes)[number] | undefined =>
+            changes.find((change) => change.field === field(of) && change.from_prompt_tokens === tierStart);
           const [before, after] = [rateAt(a, at, prompt, side, name), rateAt(b, at, prompt, side, name)];
-          // A class that has its parent's rate in both is told with its parent.
+          // A class with its parent's rate in both is reported with its parent.
           const nearest = (of: TokenClass | null): (typeof changes)[number] | undefined =>
-            of === null ? undefined : (told(of) ?? nearest(parentClass[of]));
+            of === null ? undefined : (changeOf(of) ?? nearest(parentClass[of]));
           const change = nearest(name);
           if (before !== after) expect(change).toMatchObject({ before, after });
-          else expect(told(name)).toBeUndefined();
+          else expect(changeOf(name)).toBeUndefined();
         },
       ),
       { numRuns: runs(500) },
     );
   });
 
-  it("is empty for the same, and turned round the other way round", () => {
+  it("is empty for equal histories, and inverted for swapped ones", () => {
     fc.assert(
       fc.property(histories, histories, (a, b) => {
         expect(changesOf(a, structuredClone(a))).toEqual([]);
-        const turned = changesOf(b, a).map(({ before, after, ...change }) => ({
+        const swapped = changesOf(b, a).map(({ before, after, ...change }) => ({
           ...change,
           before: after,
           after: before,
@@ -115,14 +114,14 @@ describe("changesOf", () => {
               JSON.stringify(change, ["field", "from_prompt_tokens", "from", "until", "before", "after"]),
             )
             .toSorted();
-        expect(text(turned)).toEqual(text(changesOf(a, b)));
+        expect(text(swapped)).toEqual(text(changesOf(a, b)));
       }),
     );
   });
 });
 
 describe("diffPrices", () => {
-  it("names models that only one has, and what a group's fraction changes from when", () => {
+  it("names added and removed models, aliases, and the rates that a group's fraction changes", () => {
     const before = catalogueOf({ "a.yaml": oneModel });
     const after = catalogueOf({
       "a.yaml": oneModel
@@ -156,7 +155,7 @@ describe("diffPrices", () => {
     expect(diffPrices(after, before).removed).toEqual(diff.added);
   });
 
-  it("names service tiers, fees and who may answer", () => {
+  it("names changes of service tiers, fees, models that may answer and obeys_max_tool_calls", () => {
     const more =
       '        service_tiers: { flex: { official: { input: "1", output: "5" } } }\n        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 } }\n';
     const after = catalogueOf({
@@ -184,7 +183,7 @@ describe("diffPrices", () => {
     ]);
   });
 
-  it("ends a change where a later price is the same again", () => {
+  it("ends a change where a later price is equal again", () => {
     const correction =
       oneModel.replace('output: "10.00"', 'output: "12.00"') +
       '      - { from: 2026-03-01, source: "a list", official: { input: "2.00", output: "10.00" } }\n';

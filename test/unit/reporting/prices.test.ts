@@ -32,7 +32,7 @@ const built = buildCatalogue([[{ name: "prices.yaml", text }]]);
 if (!built.ok) throw new Error(built.faults.map(({ message }) => message).join("\n"));
 const { catalogue } = built;
 
-it("the JSON of prices has service tiers with their own tiers, and fees, as the admin API documents them", () => {
+it("the JSON of prices has service tiers, their prompt tiers and fees, and matches its schema", () => {
   const { models } = pricesJson(catalogue, at);
   const [big, flat] = models;
   expect(

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { shippedPrices } from "../../../src/server/package.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { settlementFor, type Posted } from "../../../src/core/settlement.ts";
@@ -26,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => counter[Symbol.asyncDispose]());
 
-/** Returns the posting for this answer of a model, with a hold far above it unless one is stated. */
+/** Returns the posting for an answer, with a hold far above it unless `hold` is stated. */
 async function posted(
   endpoint: Endpoint,
   body: object,
@@ -40,7 +41,7 @@ async function posted(
   const model = catalogue.find(name, clock.now());
   const outcome = await meterResponse({ tokens: counter, clock }, ending, {
     model,
-    body: bytes,
+    body: new BodyBytes([bytes]),
     request: read.request,
     inFlightTokens: 0,
   });
@@ -53,13 +54,13 @@ async function posted(
 }
 
 const chat = { messages: [{ role: "user", content: "hello" }] };
-const asking = (endpoint: Endpoint) => (endpoint === responses ? { input: "hello" } : chat);
+const requestFor = (endpoint: Endpoint) => (endpoint === responses ? { input: "hello" } : chat);
 
 function plain(endpoint: Endpoint, answer: object, ranMs = 1): Ending {
   const reader = endpoint.answerReader();
   reader.push(Buffer.from(JSON.stringify(answer)));
   const read = reader.end();
-  if (read === undefined) throw new Error("it cannot be read");
+  if (read === undefined) throw new Error("the answer cannot be read");
   return { kind: "whole", ...writtenIn(read), ranMs };
 }
 
@@ -70,7 +71,7 @@ function streamed(endpoint: Endpoint, events: readonly object[], reason?: string
   return reason === undefined ? { kind: "whole", ...written } : { kind: "cut", reason, ...written };
 }
 
-/** Words whose tokens do not depend on their neighbours. */
+/** Words whose tokens do not depend on their neighbors. */
 const text = fc
   .array(fc.constantFrom(" harbour", " the", " Zürich", " 駅", " 😀", " weather", ' {"a":', " function"), {
     minLength: 1,
@@ -84,7 +85,7 @@ const pieces = (whole: string, places: readonly number[]): string[] => {
 };
 const places = fc.array(fc.nat(500), { maxLength: 6 });
 
-/** Members in which a chat writes a text, in a message and in a delta. */
+/** Members that contain a text in a chat message or delta. */
 const chatPlaces: Record<string, (text: string) => object> = {
   content: (said) => ({ content: said }),
   parts: (said) => ({ content: [{ type: "text", text: said }] }),
@@ -107,18 +108,18 @@ const chatPlaces: Record<string, (text: string) => object> = {
 const unknownPlaces: Record<string, (text: string) => object> = {
   "an unknown member": (said) => ({ musings: said }),
   "an unknown tree": (said) => ({ musings: { deep: [{ down: [said] }] } }),
-  "an object in place of a text": (said) => ({ refusal: { because: said } }),
+  "an object instead of a text": (said) => ({ refusal: { because: said } }),
   "an unknown member of a part": (said) => ({ content: [{ type: "text", musings: said }] }),
   "an unknown member of a call": (said) => ({ tool_calls: [{ index: 0, function: { musings: [said] } }] }),
 };
 
-interface Said {
+interface Output {
   readonly where: string;
   readonly text: string;
   readonly choice: number;
   readonly places: readonly number[];
 }
-const saying = (where: readonly string[]): fc.Arbitrary<Said[]> =>
+const anyOutputs = (where: readonly string[]): fc.Arbitrary<Output[]> =>
   fc.array(fc.record({ where: fc.constantFrom(...where), text, choice: fc.nat(2), places }), {
     minLength: 1,
     maxLength: 5,
@@ -133,7 +134,7 @@ const head = {
   system_fingerprint: "fp",
   service_tier: "default",
 };
-const asMessages = (said: readonly Said[]): object => ({
+const asMessages = (said: readonly Output[]): object => ({
   ...head,
   choices: said.map(({ where, text: written }, index) => ({
     index,
@@ -142,7 +143,7 @@ const asMessages = (said: readonly Said[]): object => ({
     finish_reason: "stop",
   })),
 });
-const asChunks = (said: readonly Said[]): object[] => [
+const asChunks = (said: readonly Output[]): object[] => [
   ...said.flatMap(({ where, text: written, choice, places: cuts }) =>
     pieces(written, cuts).map((piece) => ({
       ...head,
@@ -153,7 +154,7 @@ const asChunks = (said: readonly Said[]): object[] => [
   { ...head, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] },
 ];
 
-/** Members in which a response writes a text: its item, the delta's type with its member of the whole, and its index. */
+/** Members that contain a text in a response: the item, the event type, the member of the whole text, the index. */
 const itemKinds: Record<
   string,
   { readonly item: (text: string) => object; readonly event: string; readonly whole: string; readonly index?: string }
@@ -212,7 +213,7 @@ interface Item {
   readonly kind: string;
   readonly text: string;
   readonly places: readonly number[];
-  /** Ways to state it; at least one. */
+  /** Ways to state the text, at least one. */
   readonly ways: readonly ("deltas" | "done" | "item")[];
   readonly hasId: boolean;
 }
@@ -287,8 +288,8 @@ const tokensIn = async (texts: readonly { readonly text: string }[]): Promise<nu
   return sum;
 };
 
-describe("what is posted of generated answers without usage", () => {
-  const within = async (settlement: Posted, said: readonly { readonly text: string }[], isKnown: boolean) => {
+describe("the posted output of generated answers without usage", () => {
+  const expectOutput = async (settlement: Posted, said: readonly { readonly text: string }[], isKnown: boolean) => {
     const written = await tokensIn(said);
     expect(settlement.tokens.output).toBeGreaterThanOrEqual(written);
     if (isKnown) expect(settlement.tokens.output).toBeLessThanOrEqual(Math.floor(written * 1.03) + 1);
@@ -296,17 +297,21 @@ describe("what is posted of generated answers without usage", () => {
   };
 
   it.each([
-    ["known", Object.keys(chatPlaces)],
-    ["also unknown", Object.keys(all)],
+    ["matches the output of chats whose members are known", Object.keys(chatPlaces)],
+    ["is at least the output of chats with unknown members", Object.keys(all)],
   ])(
-    "of chats, where members are %s",
+    "%s",
     async (_, where) => {
       await fc.assert(
-        fc.asyncProperty(saying(where), async (said) => {
+        fc.asyncProperty(anyOutputs(where), async (said) => {
           const isKnown = said.every((one) => one.where in chatPlaces);
-          await within(await posted(chatCompletions, chat, plain(chatCompletions, asMessages(said))), said, isKnown);
+          await expectOutput(
+            await posted(chatCompletions, chat, plain(chatCompletions, asMessages(said))),
+            said,
+            isKnown,
+          );
           const whole = await posted(chatCompletions, chat, streamed(chatCompletions, asChunks(said)));
-          await within(whole, said, isKnown);
+          await expectOutput(whole, said, isKnown);
           const cut = await posted(
             chatCompletions,
             chat,
@@ -320,15 +325,15 @@ describe("what is posted of generated answers without usage", () => {
     60_000,
   );
 
-  it("of responses, however their items are stated", async () => {
+  it("matches the output of responses, for any way to state their items", async () => {
     await fc.assert(
       fc.asyncProperty(items(Object.keys(itemKinds)), fc.boolean(), async (said, isRepeated) => {
-        await within(
+        await expectOutput(
           await posted(responses, { input: "hello" }, plain(responses, response(said.map(itemOf)))),
           said,
           true,
         );
-        await within(
+        await expectOutput(
           await posted(responses, { input: "hello" }, streamed(responses, asEvents(said, isRepeated))),
           said,
           true,
@@ -338,7 +343,7 @@ describe("what is posted of generated answers without usage", () => {
     );
   }, 60_000);
 
-  it("never passes the most that the model writes for all choices, where it is an estimate", async () => {
+  it("is, as an estimate, at most the model's output maximum for each choice", async () => {
     const musings = { choices: [{ index: 0, message: { musings: "x".repeat(200_000) } }] };
     expect((await posted(chatCompletions, chat, plain(chatCompletions, musings))).tokens.output).toBe(16_384);
     expect((await posted(chatCompletions, { ...chat, n: 2 }, plain(chatCompletions, musings))).tokens.output).toBe(
@@ -349,20 +354,20 @@ describe("what is posted of generated answers without usage", () => {
 
 describe("members that gateways add to each chunk", () => {
   const word = " harbour";
-  const chunk = (delta: object, more: object = {}, beside: object = {}) => ({
+  const chunk = (delta: object, more: object = {}, topLevel: object = {}) => ({
     ...head,
-    ...beside,
+    ...topLevel,
     choices: [{ index: 0, delta, ...more }],
   });
   const chunks = (of: (index: number) => object) => Array.from({ length: 40 }, (_, index) => of(index));
 
   it.each<[name: string, of: (index: number) => object]>([
-    ["a delta's text next to it", () => chunk({ content: word, token_id: 4 }, { text: word, seed: null })],
+    ["a copy of the delta's text next to it", () => chunk({ content: word, token_id: 4 }, { text: word, seed: null })],
     [
       "padding of changing length",
       (index) => chunk({ content: word }, {}, { p: "abcdefghijklmnopqrstuvwxyz".slice(0, 1 + ((index * 7) % 25)) }),
     ],
-  ])("do not count twice or as text: %s", async (_name, of) => {
+  ])("are not counted: %s", async (_name, of) => {
     const { tokens, doubts = [] } = await posted(
       chatCompletions,
       chat,
@@ -371,23 +376,23 @@ describe("members that gateways add to each chunk", () => {
     expect([tokens.output, doubts]).toEqual([40, []]);
   });
 
-  it("are sealed where they are a signature of the whole message", async () => {
+  it("are not unknown output if they are a signature of the message", async () => {
     const signed = chunk({ content: "", extra_content: { google: { thought_signature: "A".repeat(40) } } });
     const ending = streamed(chatCompletions, [signed], "gateway_cut");
     expect(ending).toMatchObject({ uncountable: { unknownBytes: 0 } });
   });
 });
 
-describe("why an amount may differ from the bill", () => {
+describe("the doubts of a posted amount", () => {
   const answer = (message: object) => ({ ...head, choices: [{ index: 0, message, finish_reason: "stop" }] });
   const hello = plain(chatCompletions, answer({ content: "Hello" }), 4_000);
 
-  it("is nothing where all is text", async () => {
+  it("are empty if all output is text", async () => {
     expect(await posted(chatCompletions, chat, hello)).toMatchObject({ source: "counted", tokens: { output: 1 } });
     expect((await posted(chatCompletions, chat, hello)).doubts).toBeUndefined();
   });
 
-  it("is the run time of a model with hidden reasoning", async () => {
+  it("state an estimate by run time for a model with hidden reasoning", async () => {
     expect(await posted(chatCompletions, chat, hello, { model: "gpt-5" })).toMatchObject({
       source: "counted",
       doubts: ["time_based"],
@@ -395,7 +400,7 @@ describe("why an amount may differ from the bill", () => {
     });
   });
 
-  it("is an image in the prompt, and an image in the answer, which costs its hold", async () => {
+  it("state an image in the prompt, and an image or sound in the answer, which costs the hold", async () => {
     const seen = {
       messages: [
         { role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } }] },
@@ -411,7 +416,7 @@ describe("why an amount may differ from the bill", () => {
       doubts: ["image_bound"],
       cost: 5_000_000_000n,
     });
-    // Text that passes the hold is posted all the same.
+    // Text that exceeds the hold is posted anyway.
     expect((await posted(chatCompletions, chat, made, { hold: 1n })).cost).toBeGreaterThan(1n);
     const sound = plain(chatCompletions, answer({ audio: { id: "a", data: "AAAA", transcript: "Hello" } }));
     expect(await posted(chatCompletions, chat, sound, { hold: 5_000_000_000n })).toMatchObject({
@@ -420,7 +425,7 @@ describe("why an amount may differ from the bill", () => {
     });
   });
 
-  it("is an image that was made without usage", async () => {
+  it("state an image that was generated without usage", async () => {
     const [generations] = imageEndpoints;
     if (generations === undefined) throw new Error("there is no such endpoint");
     const made = plain(generations, { data: [{ b64_json: "AAAA" }] });
@@ -431,7 +436,7 @@ describe("why an amount may differ from the bill", () => {
     });
   });
 
-  it("is sealed reasoning, by its bytes, of a model that shows what it thinks; another's is in its time", async () => {
+  it("state encrypted reasoning, estimated by its bytes if the model shows its reasoning, and by time otherwise", async () => {
     const sealed = plain(
       chatCompletions,
       answer({ content: "Hello", reasoning_details: [{ type: "reasoning.encrypted", data: "A".repeat(100) }] }),
@@ -447,7 +452,7 @@ describe("why an amount may differ from the bill", () => {
     });
   });
 
-  it("is nothing where usage is reported, whatever else came", async () => {
+  it("are empty if usage is reported, whatever the output", async () => {
     const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
     for (const ending of [
       plain(chatCompletions, { ...answer({ musings: "x" }), usage }),
@@ -456,13 +461,13 @@ describe("why an amount may differ from the bill", () => {
         { ...head, choices: [], usage },
       ]),
     ]) {
-      const settlement = await posted(chatCompletions, asking(chatCompletions), ending);
+      const settlement = await posted(chatCompletions, requestFor(chatCompletions), ending);
       expect(settlement).toMatchObject({ source: "reported", tokens: { output: 3 } });
       expect(settlement.doubts).toBeUndefined();
     }
   });
 
-  it("is unknown output that comes after an early usage, which does not cover it", async () => {
+  it("state unknown output after an early usage, which does not cover it", async () => {
     const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
     const events = [
       { ...head, choices: [], usage },

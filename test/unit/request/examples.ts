@@ -8,7 +8,7 @@ import type { ModelRequest } from "../../../src/wire/model-request.ts";
 
 export const noon = Date.parse("2026-11-20T12:00:00Z");
 
-/** 1 pico-USD for each token of the prompt and 100 for each of the completion, so that a cost shows both counts. */
+/** Returns a price of 1 pico-USD per prompt token and 100 per completion token, so that a cost shows both counts. */
 export function version(changes: Partial<PriceVersion> = {}): PriceVersion {
   const rates = Object.fromEntries(
     tokenClasses.map((name) => [name, (/output|reasoning/.test(name) ? 100n : 1n) as PicoUsdPerToken]),
@@ -73,7 +73,7 @@ const prompt: ModelRequest["prompt"] = {
   bytesOutside: () => 0,
 };
 
-/** A stream of text that states no maximum: 500 bytes, of which the prompt's own template adds 11 tokens. */
+/** Returns a text stream without a maximum. Its 500 bytes and 11 tokens of the template bound the prompt. */
 export function request(
   changes: Omit<Partial<ModelRequest>, "size"> & { readonly size?: Partial<ModelRequest["size"]> } = {},
 ): ModelRequest {
@@ -82,7 +82,7 @@ export function request(
     stream: true,
     wantsStreamUsage: false,
     unboundedFields: [],
-    fields: { models: [], mentions: [], unknown: [], why: null, doubts: [] },
+    fields: { models: [], mentions: [], unknown: [], why: null, doubts: [], user: null },
     classes: { prompt: ["input"], completion: ["output"] },
     prompt,
     ...changes,
@@ -101,7 +101,7 @@ export function request(
   };
 }
 
-/** A catalogue of these models by their ids, whose price of unknown models, if any, is that of `otherwise`. */
+/** Returns a catalogue of the models by their ids. `otherwise`: model with the price of unknown models. */
 export function catalogueOf(models: readonly CatalogueModel[], otherwise?: CatalogueModel): Catalogue {
   const named = (text: string) => models.find(({ id }) => id === text);
   return {
@@ -123,9 +123,13 @@ export interface Counted {
   readonly atMost: number | undefined;
 }
 
-/** A tokenizer for which each character is a token; busy for the first `busy` calls. */
-export function characterCounter(busy = 0): TokenCounter & { readonly asked: readonly Counted[] } {
+/** Returns a tokenizer that counts each character as a token. It is busy for the first `busy` calls. */
+export function characterCounter(busy = 0): TokenCounter & {
+  readonly asked: readonly Counted[];
+  readonly prepared: readonly string[];
+} {
   const asked: Counted[] = [];
+  const prepared: string[] = [];
   const count = (texts: readonly string[], encoding: string, atMost: number | undefined, template = 0): TokenCount => {
     asked.push({ texts, encoding, atMost });
     if (asked.length <= busy) return { ok: false, reason: "busy" };
@@ -133,6 +137,8 @@ export function characterCounter(busy = 0): TokenCounter & { readonly asked: rea
   };
   return {
     asked,
+    prepared,
+    prepare: (encoding) => void prepared.push(encoding),
     countTexts: async (texts, encoding, atMost) => count(texts, encoding, atMost),
     countText: async (text, encoding, atMost) => count([text], encoding, atMost),
     countChat: async ({ texts, messages, tools }, encoding, atMost) =>

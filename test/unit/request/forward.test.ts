@@ -2,13 +2,15 @@ import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
-import { createForwarder, Running, type ForwardParams } from "../../../src/request/forward.ts";
+import { Running } from "../../../src/core/running.ts";
+import { createForwarder, type ForwardParams } from "../../../src/request/forward.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { createMask } from "../../../src/request/response.ts";
 
 const wholeMs = 100;
 
-/** A forwarder whose gateway answers when told to, on a clock of its own. */
+/** Returns a forwarder with a scripted gateway and a manual clock. */
 function forwarding() {
   const clock = manualClock();
   const receivers: GatewayReceiver[] = [];
@@ -20,7 +22,7 @@ function forwarding() {
       },
     },
     clock,
-    mask: (bytes) => bytes,
+    mask: createMask(""),
     limits: { silenceMs: 1_000, wholeMs },
   });
   const ended: string[] = [];
@@ -51,7 +53,7 @@ function forwarding() {
   return { clock, receivers, begin, pass };
 }
 
-it("ends each answer that takes too long at its own time, with one timer for all", async () => {
+it("ends each slow answer at its own time limit, with one timer for all", async () => {
   const { clock, receivers, begin, pass } = forwarding();
   void begin("first");
   await pass(40);
@@ -67,7 +69,7 @@ it("ends each answer that takes too long at its own time, with one timer for all
   expect(clock.waiting, "nothing runs any more").toBe(0);
 });
 
-it.each(["head", "send"] as const)("a bug at %s ends its own request, and nothing of it is left", async (where) => {
+it.each(["head", "send"] as const)("an exception in %s fails its request and leaves no timer", async (where) => {
   const clock = manualClock();
   let aborted = 0;
   const forwarder = createForwarder({
@@ -81,7 +83,7 @@ it.each(["head", "send"] as const)("a bug at %s ends its own request, and nothin
       },
     },
     clock,
-    mask: (bytes) => bytes,
+    mask: createMask(""),
     limits: { silenceMs: 1_000, wholeMs },
   });
   const exchange = {
@@ -100,7 +102,7 @@ it.each(["head", "send"] as const)("a bug at %s ends its own request, and nothin
   expect(clock.waiting, "nothing runs any more").toBe(0);
 });
 
-it("Running has what was added and not removed, in any order", () => {
+it("Running contains the items that were added and not removed, in any order", () => {
   fc.assert(
     fc.property(fc.array(fc.nat(20)), (steps) => {
       const running = new Running<{ index: number; readonly name: number }>();

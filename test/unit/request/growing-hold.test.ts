@@ -1,31 +1,33 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
+import { BodyBytes } from "../../../src/ports/exchange.ts";
 import type { Shortage } from "../../../src/core/budget.ts";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
 import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/request/growing-hold.ts";
-import type { Growth, Pricer, Reservation } from "../../../src/request/price.ts";
+import type { Growth, Pricer, HoldPlan } from "../../../src/request/price.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { only } from "../../support/only.ts";
 import { catalogueOf, characterCounter, model, noon, request } from "./examples.ts";
 
-/** 11 for the prompt and 100 for each token of the output. */
+/** Returns the cost: 11 for the prompt and 100 for each output token. */
 const costAt = (tokens: number) => BigInt(11 + 100 * tokens) as PicoUsd;
-/** Extended from 32 tokens on; not read further from 48 on. */
+/** Extends the hold after 32 tokens, and pauses reading after 48. */
 const growth: Growth = { sliceTokens: 64, outputTokensMax: 1000, costAt };
-const body = Buffer.from("{}");
+const body = new BodyBytes([Buffer.from("{}")]);
 const budget = {
   id: "b",
-  scope: { kind: "all" },
+  scope: everyRequest,
   period: "1d",
   mode: "hard",
   limit: costAt(64),
   warnPercent: null,
 } as const;
 const shortage: Shortage = {
-  window: { budget, subject: "", start: 0, end: 1, spent: costAt(0), held: costAt(0) },
+  window: { budget, subject: "", start: 0, end: 1, spent: costAt(0), held: costAt(0), raises: [] },
   needed: costAt(0),
   exhausted: true,
 };
@@ -33,31 +35,38 @@ const shortage: Shortage = {
 const granted = (tokens: number): ExtendResult => ({ ok: true, granted: BigInt(100 * tokens) as PicoUsd });
 const noRoom: ExtendResult = { ok: false, reason: "no_room", shortage };
 const unavailable: ExtendResult = { ok: false, reason: "unavailable" };
-const outOfBudget = { code: "budget_exceeded", shortage, scopeName: "scope of b", running: true };
+const outOfBudget = {
+  code: "budget_exceeded",
+  shortage,
+  scopeName: "scope of b",
+  subjectName: null,
+  showsAmounts: false,
+  running: true,
+};
 const outOfLedger = { code: "ledger_unavailable", running: true };
 
-/** A reservation for a prompt of so many output tokens' worth less. */
-const lower = (tokens: number): Reservation => ({
+/** Returns the plan after a count of the prompt that frees the cost of `tokens` output tokens. */
+const lower = (tokens: number): HoldPlan => ({
   hold: null,
   growth: { ...growth, costAt: (count) => (costAt(count) - BigInt(100 * tokens)) as PicoUsd },
 });
 
 interface Setting {
   readonly model?: Partial<CatalogueModel>;
-  /** Price by a count of the prompt. */
-  readonly tighter?: Reservation;
+  /** Plan after the prompt is counted. */
+  readonly tighter?: HoldPlan;
   readonly hold?: PicoUsd;
   readonly growth?: Growth;
-  /** A maximum that the request states. */
+  /** Output maximum of the request. */
   readonly statedTokens?: number;
-  /** True where the stream has not begun. */
+  /** True if the stream has not begun. */
   readonly isSilent?: boolean;
 }
 
-/** Lets everything happen that waits for no timer and no ledger. */
-const settle = () => new Promise<void>(setImmediate);
+/** Resolves when only timers and the ledger are still pending. */
+const untilIdle = () => new Promise<void>(setImmediate);
 
-/** A stream under a hold of one slice. The test answers for the ledger; everything else runs as in a proxy, by a clock of its own. */
+/** Starts a stream under a hold of one slice. The test answers for the ledger and advances the clock. */
 function streaming(setting: Setting = {}) {
   const clock = manualClock();
   const log = captureLog();
@@ -66,7 +75,8 @@ function streaming(setting: Setting = {}) {
   const refusals: unknown[] = [];
   const stopped: unknown[] = [];
   const rooms: bigint[] = [];
-  const saw: string[] = [];
+  const reportedKinds: string[] = [];
+  let pausedMs = 0;
   const paces: string[] = [];
   const tokens = characterCounter();
   const asModel = model(setting.model);
@@ -75,6 +85,8 @@ function streaming(setting: Setting = {}) {
     at: noon,
     model: asModel,
     models: [{ name: asModel.id, model: asModel }],
+    modelIds: [asModel.id],
+    anyModel: false,
     promptTokens: 11,
     unboundedFields: [],
     bounded: true,
@@ -84,6 +96,7 @@ function streaming(setting: Setting = {}) {
     hold: costAt(1000),
     growth,
     beyond: null,
+    costAt: null,
   };
   const deps: GrowDeps = {
     ledger: only<Charging>({
@@ -103,22 +116,24 @@ function streaming(setting: Setting = {}) {
     } as Pricer,
     clock,
     log,
-    scopeName: async ({ window }) => `scope of ${window.budget.id}`,
-    events: { refused: (refusal) => void refusals.push(refusal) },
+    budgetNames: async ({ budget: { id } }) => ({ scopeName: `scope of ${id}`, subjectName: null }),
+    ownView: "own",
   };
   const hold = new GrowingHold(deps, {
     id: "c1",
+    caller: { key: "k1", team: null },
+    onRefusal: (refusal) => void refusals.push(refusal),
     hold: setting.hold ?? costAt(64),
     growth: setting.growth ?? growth,
     quote,
     body,
     statedTokens: setting.statedTokens ?? null,
-    saw: (kind) => saw.push(kind),
+    onKind: (kind) => reportedKinds.push(kind),
   });
   if (setting.isSilent !== true) {
     hold.begin({
       pace: { pause: () => paces.push("pause"), resume: () => paces.push("resume") },
-      pausedMs: () => 0,
+      pausedMs: () => pausedMs,
       stop: (reason, refusal) => stopped.push([reason, refusal]),
     });
   }
@@ -130,35 +145,44 @@ function streaming(setting: Setting = {}) {
     refusals,
     stopped,
     rooms,
-    saw,
+    reportedKinds,
     paces,
     tokens,
-    /** So many tokens that no count makes fewer, then a look, as after each chunk. */
+    /** Writes text with exactly this many tokens, then checks the hold, as after each chunk. */
     async writes(count: number) {
       hold.output.unknown(count);
       hold.onChunk();
-      await settle();
+      await untilIdle();
     },
-    /** The ledger's answer to the extension that is under way. */
+    /** Answers the pending extension. */
     async answers(result: ExtendResult | Error) {
       const waiting = answers.shift();
-      if (waiting === undefined) throw new Error("nothing was asked");
+      if (waiting === undefined) throw new Error("no extension is pending");
       if (result instanceof Error) waiting.reject(result);
       else waiting.resolve(result);
-      await settle();
+      await untilIdle();
+    },
+    /** Reading is paused for a time. */
+    pausesFor(ms: number) {
+      pausedMs += ms;
     },
     async passes(ms: number) {
       clock.advance(ms);
-      await settle();
+      await untilIdle();
     },
   };
 }
 
+it("counting is prepared before a stream writes, unless its hold already covers a stated maximum", () => {
+  expect(streaming().tokens.prepared).toEqual(["cl100k_base"]);
+  expect(streaming({ statedTokens: 200 }).tokens.prepared).toEqual([]);
+});
+
 describe("a stream with a stated maximum of 200", () => {
-  // A tenth and 64 more is the slack.
+  // The slack is a tenth plus 64 tokens.
   const stated = { statedTokens: 200, hold: costAt(200) };
 
-  it("is not watched as far as its gateway can be expected to obey", async () => {
+  it("keeps its hold up to the maximum plus some slack", async () => {
     const stream = streaming(stated);
     await stream.writes(284);
     expect([stream.asked, stream.paces]).toEqual([[], []]);
@@ -166,7 +190,7 @@ describe("a stream with a stated maximum of 200", () => {
     expect(await stream.hold.settled()).toBe(costAt(200));
   });
 
-  it("extends its hold beyond that, and is ended where its budget has no room", async () => {
+  it("extends its hold above the slack, and is ended if its budget has no room", async () => {
     const stream = streaming(stated);
     await stream.writes(285);
     expect([stream.asked, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
@@ -179,49 +203,93 @@ describe("a stream with a stated maximum of 200", () => {
     expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
   });
 
-  it("is counted before anything is held", async () => {
+  it("is counted before its hold is extended", async () => {
     const stream = streaming(stated);
     stream.hold.output.text("a".repeat(300), 0);
     stream.hold.onChunk();
-    await settle();
+    await untilIdle();
     stream.hold.output.text("b".repeat(10), 0);
     expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
   });
 
-  it("is not ended for what cannot be read, and shows nothing of its model", async () => {
+  it("keeps its hold after unreadable events, and reports no kind of stream", async () => {
     const stream = streaming(stated);
     stream.hold.cannotRead();
     await stream.writes(5000);
     stream.hold.end();
-    expect([stream.asked, stream.paces, stream.saw]).toEqual([[], [], []]);
+    expect([stream.asked, stream.paces, stream.reportedKinds]).toEqual([[], [], []]);
   });
 
-  it("may leave unread what cannot exceed it", () => {
-    expect(streaming(stated).hold.unreadBytes).toBe(200);
-    expect(streaming({ ...stated, model: { tokensPerByte: 1500 as never } }).hold.unreadBytes).toBe(133);
-    expect(streaming().hold.unreadBytes).toBe(0);
+  it("is read only when its bytes could be more than the hold covers, and not for its last bytes", async () => {
+    const { hold, writes } = streaming(stated);
+    expect([hold.mustRead(284, false), hold.mustRead(285, false), hold.mustRead(285, true)]).toEqual([
+      false,
+      true,
+      false,
+    ]);
+    await writes(100);
+    expect([hold.mustRead(184, false), hold.mustRead(185, false)]).toEqual([false, true]);
+    const denser = streaming({ ...stated, model: { tokensPerByte: 1500 as never } }).hold;
+    expect([denser.mustRead(189, false), denser.mustRead(190, false)]).toEqual([false, true]);
+    hold.end();
+    expect(hold.mustRead(1000, false)).toBe(false);
   });
 });
 
 describe("a stream without a maximum", () => {
-  it("shows itself as a burst when it comes, once", async () => {
+  it("is counted from start to end, because its pace shows whether it is a burst", () => {
+    const { hold } = streaming({ hold: costAt(1000) });
+    expect([hold.mustRead(1, false), hold.mustRead(1, true)]).toEqual([true, true]);
+  });
+
+  it("is reported as a burst once, as soon as it arrives", async () => {
     const stream = streaming();
     await stream.writes(1025);
     await stream.writes(1025);
     stream.hold.end();
-    expect(stream.saw).toEqual(["burst"]);
+    expect(stream.reportedKinds).toEqual(["burst"]);
   });
 
-  it("shows at its end that it came live", async () => {
+  it("is reported as a burst by the bytes of its text", async () => {
+    const stream = streaming({ hold: costAt(1000) });
+    stream.hold.output.text("ä".repeat(513), 0);
+    stream.hold.onChunk();
+    expect(stream.reportedKinds).toEqual(["burst"]);
+    stream.hold.end();
+    await stream.hold.settled();
+  });
+
+  it("is not a burst if the gateway wrote it while reading was paused", async () => {
+    const stream = streaming({ hold: costAt(1000) });
+    await stream.writes(1);
+    stream.pausesFor(1000);
+    await stream.writes(3023);
+    expect(stream.reportedKinds).toEqual([]);
+    await stream.writes(1);
+    expect(stream.reportedKinds).toEqual(["burst"]);
+  });
+
+  it("is not reported as a burst after its end, but may be before its answer begins", async () => {
+    const ended = streaming({ hold: costAt(1000) });
+    ended.hold.end();
+    await ended.writes(5000);
+    expect(ended.reportedKinds).toEqual([]);
+    const silent = streaming({ hold: costAt(1000), isSilent: true });
+    await silent.writes(1025);
+    expect(silent.reportedKinds).toEqual(["burst"]);
+  });
+
+  it("is reported as live once, at its end", async () => {
     const stream = streaming({ hold: costAt(1000) });
     for (let second = 0; second < 3; second++) {
       await stream.writes(400);
       stream.clock.advance(1000);
     }
-    expect(stream.saw).toEqual([]);
+    expect(stream.reportedKinds).toEqual([]);
     stream.hold.end();
+    expect(stream.reportedKinds).toEqual(["live"]);
     stream.hold.end();
-    expect(stream.saw).toEqual(["live"]);
+    expect(stream.reportedKinds).toEqual(["live"]);
   });
 });
 
@@ -246,7 +314,7 @@ describe("a hold of 64 tokens", () => {
     ]);
   });
 
-  it("is extended again at once where one answer is not enough for what was written meanwhile", async () => {
+  it("is extended again at once if one extension is not enough for the text written meanwhile", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.writes(80);
@@ -257,7 +325,7 @@ describe("a hold of 64 tokens", () => {
     ]);
   });
 
-  it("asks for no more than the model's maximum, and for nothing beyond it", async () => {
+  it("requests at most the model's maximum, and nothing beyond it", async () => {
     const stream = streaming({ hold: costAt(990) });
     await stream.writes(960);
     expect(stream.asked).toEqual([[10, 10]]);
@@ -268,13 +336,13 @@ describe("a hold of 64 tokens", () => {
     expect(stream.clock.waiting).toBe(0);
   });
 
-  it("asks for what it lacks, not for what it has: a hold need not be a whole number of tokens", async () => {
+  it("requests only the missing amount, even if the hold is not a whole number of tokens", async () => {
     const stream = streaming({ hold: (costAt(64) + 99n) as PicoUsd });
     await stream.writes(32);
     expect(stream.asked).toEqual([[64 - 0.99, 17 - 0.99]]);
   });
 
-  it("pauses before it is used up, until it is extended", async () => {
+  it("pauses the stream before it is used up, until it is extended", async () => {
     const stream = streaming();
     await stream.writes(47);
     expect(stream.paces).toEqual([]);
@@ -289,7 +357,7 @@ describe("a hold of 64 tokens", () => {
     expect([stream.stopped, stream.refusals]).toEqual([[], []]);
   });
 
-  it("pauses again after it continued", async () => {
+  it("pauses the stream again after an extension", async () => {
     const stream = streaming();
     await stream.writes(48);
     await stream.answers(granted(64));
@@ -298,7 +366,7 @@ describe("a hold of 64 tokens", () => {
   });
 });
 
-describe("a stream of text that takes fewer tokens than bytes", () => {
+describe("a stream whose text may have fewer tokens than its bytes allow", () => {
   const setting: Setting = { model: { tokensPerByte: 4000 as Permille } };
 
   it("is counted before its hold is extended", async () => {
@@ -306,7 +374,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
     stream.hold.output.text("12345", 0);
     stream.hold.output.text("678", 1);
     stream.hold.onChunk();
-    await settle();
+    await untilIdle();
     expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["12345"], ["678"]]);
     expect(stream.asked).toEqual([]);
     expect(stream.paces).toEqual(["resume"]);
@@ -314,15 +382,15 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
     expect(stream.asked).toEqual([[64, 17]]);
   });
 
-  it("is extended where the count shows that it is needed", async () => {
+  it("extends its hold if the count shows that it must", async () => {
     const stream = streaming(setting);
     stream.hold.output.text("x".repeat(33), 0);
     stream.hold.onChunk();
-    await settle();
+    await untilIdle();
     expect([stream.tokens.asked.length, stream.asked]).toEqual([1, [[64, 17]]]);
   });
 
-  it("counts what an event that has not ended may say", async () => {
+  it("counts the text of an event that has not ended", async () => {
     const stream = streaming();
     stream.hold.output.inFlight(32);
     stream.hold.onChunk();
@@ -331,7 +399,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
 });
 
 describe("an extension without room", () => {
-  it("is requested once more where the stream cannot continue without it, and then ends it", async () => {
+  it("is requested once more when the stream cannot continue without it, and then ends the stream", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -352,7 +420,7 @@ describe("an extension without room", () => {
     expect(await stream.hold.settled()).toBe(costAt(64));
   });
 
-  it("is forgotten once one is granted: the next is asked for ahead of need again", async () => {
+  it("no longer counts after another is granted: the next one is requested early again", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -369,7 +437,7 @@ describe("an extension without room", () => {
     expect(stream.stopped).toEqual([]);
   });
 
-  it("counts the prompt, once: what its bound held too much pays for output", async () => {
+  it("has the prompt counted once, and uses the freed amount for output", async () => {
     const stream = streaming({ tighter: lower(20) });
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -391,11 +459,11 @@ describe("an extension without room", () => {
     expect([stream.rooms.length, stream.stopped.length]).toEqual([1, 1]);
   });
 
-  it.each<[string, Reservation]>([
-    ["as much", lower(0)],
-    ["more", lower(-20)],
-    ["all of it", { hold: costAt(0), growth: null }],
-  ])("gains nothing from a count that holds %s", async (_, tighter) => {
+  it.each<[string, HoldPlan]>([
+    ["a hold as large", lower(0)],
+    ["a larger hold", lower(-20)],
+    ["a hold that does not grow", { hold: costAt(0), growth: null }],
+  ])("ends the stream if the count of the prompt gives %s", async (_, tighter) => {
     const stream = streaming({ tighter });
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -409,7 +477,7 @@ describe("an extension without room", () => {
 });
 
 describe("a ledger that cannot be written", () => {
-  it("is asked again after pauses that double up to a second, and from the first on after an answer", async () => {
+  it("is asked again after pauses that double up to a second, and start over after an answer", async () => {
     const stream = streaming();
     await stream.writes(32);
     for (const [index, pause] of [50, 100, 200, 400, 800, 1000, 1000].entries()) {
@@ -438,7 +506,7 @@ describe("a ledger that cannot be written", () => {
     await stream.passes(1);
     expect(stream.refusals).toEqual([outOfLedger]);
     expect(stream.stopped).toEqual([["ledger_unavailable", outOfLedger]]);
-    // The answer comes too late to change that, and is part of what is held.
+    // The late answer does not change that, but its amount is held.
     await stream.answers(granted(64));
     expect(await stream.hold.settled()).toBe(costAt(128));
     expect(stream.asked).toHaveLength(1);
@@ -461,7 +529,7 @@ describe("a ledger that cannot be written", () => {
   it.each<[string, ExtendResult | Error, number]>([
     ["no longer has the charge", { ok: false, reason: "not_pending" }, 0],
     ["fails", new Error("a bug"), 1],
-  ])("ends the stream where it %s", async (_, answer, lines) => {
+  ])("ends the stream if it %s", async (_, answer, lines) => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers(answer);
@@ -482,7 +550,7 @@ describe("a stream that cannot be read", () => {
   it("pauses until its worst case is held", async () => {
     const stream = streaming();
     stream.hold.cannotRead();
-    await settle();
+    await untilIdle();
     expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
     await stream.answers(granted(936));
     expect(stream.paces).toEqual(["pause", "resume"]);
@@ -490,7 +558,7 @@ describe("a stream that cannot be read", () => {
     expect([stream.asked.length, stream.paces.length]).toEqual([1, 2]);
   });
 
-  it("is ended where there is no room for it, after its prompt was counted", async () => {
+  it("is ended if there is no room for it, after its prompt was counted", async () => {
     const stream = streaming();
     stream.hold.cannotRead();
     await stream.answers(noRoom);
@@ -499,7 +567,7 @@ describe("a stream that cannot be read", () => {
     expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
   });
 
-  it("asks once more where a count of its prompt frees room", async () => {
+  it("asks once more if a count of its prompt frees room", async () => {
     const stream = streaming({ tighter: lower(20) });
     stream.hold.cannotRead();
     await stream.answers(noRoom);
@@ -512,7 +580,7 @@ describe("a stream that cannot be read", () => {
     expect([stream.rooms.length, stream.stopped]).toEqual([1, [["budget_exceeded", outOfBudget]]]);
   });
 
-  it("is ended at once where a count of its prompt frees nothing", async () => {
+  it("is ended at once if a count of its prompt frees nothing", async () => {
     const stream = streaming({ tighter: lower(0) });
     stream.hold.cannotRead();
     await stream.answers(noRoom);
@@ -534,15 +602,15 @@ describe("a stream with an image or sound", () => {
     const stream = streaming();
     stream.hold.output.media();
     stream.hold.output.media();
-    await settle();
+    await untilIdle();
     expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
   });
 
-  it("waits for the extension that is under way, and then asks for the rest", async () => {
+  it("waits for the pending extension, and then requests the rest", async () => {
     const stream = streaming();
     await stream.writes(32);
     stream.hold.output.media();
-    await settle();
+    await untilIdle();
     expect([stream.paces, stream.asked]).toEqual([["pause"], [[64, 17]]]);
     await stream.answers(granted(64));
     expect(stream.asked).toEqual([
@@ -552,14 +620,14 @@ describe("a stream with an image or sound", () => {
     expect(stream.paces).toEqual(["pause"]);
   });
 
-  it("continues where its worst case is held", async () => {
+  it("continues if its worst case is held", async () => {
     const stream = streaming({ hold: costAt(1000) });
     stream.hold.output.media();
-    await settle();
+    await untilIdle();
     expect([stream.paces, stream.asked]).toEqual([[], []]);
   });
 
-  it("asks for nothing once it is over, or is being ended", async () => {
+  it("requests nothing once it has ended or is being ended", async () => {
     const over = streaming();
     over.hold.end();
     over.hold.output.media();
@@ -567,13 +635,13 @@ describe("a stream with an image or sound", () => {
     await ending.writes(32);
     await ending.answers({ ok: false, reason: "not_pending" });
     ending.hold.output.media();
-    await settle();
+    await untilIdle();
     expect([over.paces, over.asked, ending.paces, ending.asked.length]).toEqual([[], [], ["resume"], 1]);
   });
 });
 
-describe("a stream that is over", () => {
-  it("asks for nothing more and stops its timers", async () => {
+describe("a stream that has ended or is being ended", () => {
+  it("requests nothing more and stops its timers", async () => {
     const stream = streaming();
     await stream.writes(48);
     stream.hold.end();
@@ -588,7 +656,7 @@ describe("a stream that is over", () => {
   it.each<[string, ExtendResult | Error]>([
     ["no longer has the charge", { ok: false, reason: "not_pending" }],
     ["fails", new Error("a bug")],
-  ])("is not ended for its hold where the ledger %s afterwards", async (_, answer) => {
+  ])("is not ended for its hold if the ledger %s afterwards", async (_, answer) => {
     const stream = streaming();
     await stream.writes(32);
     stream.hold.end();
@@ -597,7 +665,7 @@ describe("a stream that is over", () => {
     expect([stream.stopped, stream.refusals, stream.clock.waiting]).toEqual([[], [], 0]);
   });
 
-  it("is read to its last byte while it is being ended", async () => {
+  it("is neither paused nor extended while it is being ended", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers({ ok: false, reason: "not_pending" });
@@ -607,13 +675,13 @@ describe("a stream that is over", () => {
     expect(stream.stopped).toHaveLength(1);
   });
 
-  it("has what it held, as soon as the extension under way is answered", async () => {
+  it("returns its held amount as soon as the pending extension is answered", async () => {
     const stream = streaming();
     await stream.writes(32);
     stream.hold.end();
     let held: PicoUsd | undefined;
     void stream.hold.settled().then((amount) => (held = amount));
-    await settle();
+    await untilIdle();
     expect(held).toBeUndefined();
     await stream.answers(granted(64));
     expect(held).toBe(costAt(128));
@@ -631,7 +699,7 @@ describe("a stream that is over", () => {
     expect(stream.asked).toHaveLength(1);
   });
 
-  it("is not ended again for its hold while the last of it is passed on", async () => {
+  it("is not ended again for its hold while its last bytes are forwarded", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers({ ok: false, reason: "not_pending" });
@@ -641,15 +709,15 @@ describe("a stream that is over", () => {
   });
 });
 
-describe("what the gateway was writing unread when a stream was ended", () => {
-  it("is, by the stream's own pace, what it writes until it learns of the end", async () => {
+describe("the estimate of unread output when a stream is ended", () => {
+  it("is the stream's own pace, times the time until the gateway notices the end", async () => {
     const stream = streaming();
     await stream.writes(10);
     await stream.passes(100);
     await stream.writes(22);
     await stream.answers({ ok: false, reason: "not_pending" });
     expect(stream.hold.inFlightTokens).toBe(0);
-    // What arrives while it is ended counts as well: 40 tokens in 105 ms, and 5 + 50 ms before it learns of it.
+    // Text that arrives meanwhile counts too: 40 tokens in 105 ms, and 5 + 50 ms until the gateway notices.
     await stream.passes(5);
     stream.hold.output.unknown(8);
     await stream.passes(5);
@@ -664,11 +732,11 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     await stream.writes(31);
     await stream.answers({ ok: false, reason: "not_pending" });
     await stream.passes(10);
-    // 32 tokens in 1000 ms, and 10 + 50 ms before it learns of it.
+    // 32 tokens in 1000 ms, and 10 + 50 ms until the gateway notices.
     expect(stream.hold.inFlightTokens).toBe(2);
   });
 
-  it("is nothing where nothing was written", async () => {
+  it("is zero if nothing was written", async () => {
     const stream = streaming();
     stream.hold.cannotRead();
     await stream.answers(noRoom);

@@ -1,10 +1,21 @@
 import { describe, expect, it } from "vitest";
-import type { Shortage } from "../../../src/core/budget.ts";
+import { BodyBytes } from "../../../src/ports/exchange.ts";
+import type { BudgetWindow, Shortage } from "../../../src/core/budget.ts";
+import {
+  type Scope,
+  eachKeyScope,
+  everyRequest,
+  hasSubjects,
+  keyOfScope,
+  keyScope,
+  teamScope,
+} from "../../../src/core/scope.ts";
+import type { Key } from "../../../src/core/keys.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Charging, HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
-import { holdRefusal, placeHold } from "../../../src/request/hold.ts";
-import type { Growth, Pricer, Quote, Reservation } from "../../../src/request/price.ts";
+import { holdRefusal, placeHold, budgetNamesOf, writeHold } from "../../../src/request/hold.ts";
+import type { Growth, Pricer, Quote, HoldPlan } from "../../../src/request/price.ts";
 import { sendBeforeFile, unnamedModel } from "../../../src/wire/form.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
 import { only } from "../../support/only.ts";
@@ -19,6 +30,8 @@ function quote(changes: Partial<Quote> = {}): Quote {
     at: noon,
     model: asked,
     models: [{ name: asked.id, model: asked }],
+    modelIds: [asked.id],
+    anyModel: false,
     promptTokens: 500,
     unboundedFields: [],
     bounded: true,
@@ -27,6 +40,7 @@ function quote(changes: Partial<Quote> = {}): Quote {
     hold: pico(1000),
     growth: null,
     beyond: null,
+    costAt: null,
     outputTokens: 100,
     ...changes,
   };
@@ -35,26 +49,26 @@ function quote(changes: Partial<Quote> = {}): Quote {
 function shortage(exhausted: boolean): Shortage {
   const budget = {
     id: "b",
-    scope: { kind: "all" },
+    scope: everyRequest,
     period: "1d",
     mode: "hard",
     limit: pico(5000),
     warnPercent: null,
   } as const;
   return {
-    window: { budget, subject: "", start: 0, end: 1, spent: pico(300), held: pico(4000) },
+    window: { budget, subject: "", start: 0, end: 1, spent: pico(300), held: pico(4000), raises: [] },
     needed: pico(1000),
     exhausted,
   };
 }
 
 const noRoom = (exhausted = false): HoldResult => ({ ok: false, reason: "no_room", shortage: shortage(exhausted) });
-const room = (amount: PicoUsd | null): HoldResult => ({ ok: true, room: amount });
+const room = (amount: PicoUsd | null): HoldResult => ({ ok: true, room: amount, keyRoom: null });
 const tags = { app: "tests" };
-const body = Buffer.from("{}");
+const body = new BodyBytes([Buffer.from("{}")]);
 
-/** Places a hold with a ledger that answers so, and a pricer whose count of the prompt gives `tighter`. */
-async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Reservation) {
+/** Places a hold with a scripted ledger, and a pricer whose count of the prompt returns `tighter`. */
+async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: HoldPlan) {
   const held: HoldRequest[] = [];
   const rooms: bigint[] = [];
   const tighten: Pricer["tighten"] = async (_, bytes, room) => {
@@ -62,7 +76,7 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
     rooms.push(room);
     return tighter && { ...tighter, promptTokens: 10 };
   };
-  const deps = {
+  const deps: Parameters<typeof placeHold>[0] = {
     ledger: only<Charging>({
       async hold(order) {
         held.push(order);
@@ -72,7 +86,8 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
       },
     }),
     pricer: { tighten } as Pricer,
-    scopeName: async ({ window }: Shortage) => `scope of ${window.budget.id}`,
+    budgetNames: async ({ budget }: BudgetWindow) => ({ scopeName: `scope of ${budget.id}`, subjectName: null }),
+    ownView: "own",
   };
   const holding = await placeHold(deps, {
     id: "c1",
@@ -83,14 +98,14 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
     body,
     basis: null,
     fitted: null,
-    tags,
+    sender: { tags, user: null },
     retry: 2,
   });
   return { holding, held, rooms };
 }
 
 describe("a hold", () => {
-  it("is asked for with all that the ledger writes down", async () => {
+  it("is requested with every field that the ledger stores", async () => {
     const asked = quote({ bounded: false, model: model({ group: "half" }) });
     const { holding, held } = await placed(asked, [room(pico(7))]);
     expect(held).toEqual([
@@ -98,7 +113,7 @@ describe("a hold", () => {
         id: "c1",
         kind: "request",
         at: noon,
-        caller: someone.caller,
+        caller: { ...someone.caller, user: null },
         route: "/v1/chat/completions",
         model: "plain",
         group: "half",
@@ -108,6 +123,8 @@ describe("a hold", () => {
         basis: null,
         bounded: false,
         tags,
+        models: [asked.model?.id],
+        anyModel: false,
         retry: 2,
       },
     ]);
@@ -120,6 +137,8 @@ describe("a hold", () => {
         growth: null,
         price: asked.model?.price?.version,
         room: pico(7),
+        visibleRoom: pico(7),
+        limitsModels: false,
       },
       fitted: null,
     });
@@ -140,15 +159,10 @@ describe("a hold", () => {
   });
 
   it.each<[string, Quote, PicoUsd | null, object]>([
-    ["is the first slice where a hard budget applies", quote({ growth }), pico(50), { hold: pico(11), growth }],
-    [
-      "is the whole where no hard budget applies: nothing can outgrow it",
-      quote({ growth }),
-      null,
-      { hold: pico(1000), growth: null },
-    ],
-    ["is the whole where it does not grow", quote(), pico(50), { hold: pico(1000), growth: null }],
-    ["is the first slice where nothing is left", quote({ growth }), pico(0), { hold: pico(11), growth }],
+    ["is the first slice if a hard budget applies", quote({ growth }), pico(50), { hold: pico(11), growth }],
+    ["is the worst case if no hard budget applies", quote({ growth }), null, { hold: pico(1000), growth: null }],
+    ["is the worst case if it does not grow", quote(), pico(50), { hold: pico(1000), growth: null }],
+    ["is the first slice if nothing is left", quote({ growth }), pico(0), { hold: pico(11), growth }],
   ])("%s", async (_, asked, left, expected) => {
     const { holding, held } = await placed(asked, [room(left)]);
     expect(holding).toMatchObject({ ok: true, held: expected });
@@ -160,20 +174,20 @@ describe("a hold", () => {
 
 describe("a hold without room", () => {
   it.each([
-    ["of a busy budget: what is neither spent nor held", false, 700n],
-    ["of an exhausted budget: what is not spent", true, 4700n],
-  ])("is counted for the room %s", async (_, exhausted, expected) => {
+    ["neither spent nor held of a budget that will have room again", false, 700n],
+    ["not spent of an exhausted budget", true, 4700n],
+  ])("has its prompt counted for the amount %s", async (_, exhausted, expected) => {
     const { rooms } = await placed(quote(), [noRoom(exhausted)]);
     expect(rooms).toEqual([expected]);
   });
 
-  it("is asked for once more where the count is lower", async () => {
+  it("is requested again if the count is lower", async () => {
     const { holding, held } = await placed(quote(), [noRoom(), room(pico(1))], { hold: pico(999), growth: null });
     expect(held.map(({ amount }) => amount)).toEqual([pico(1000), pico(999)]);
     expect(holding).toMatchObject({ ok: true, held: { hold: pico(999), room: pico(1) } });
   });
 
-  it("compares first slices where the hold grows, and then grows by the count", async () => {
+  it("compares first slices if it grows, and then grows by the count", async () => {
     const lower: Growth = { ...growth, costAt: (tokens) => pico(tokens) };
     const { holding, held } = await placed(quote({ growth }), [noRoom(), room(pico(1))], {
       hold: pico(1000),
@@ -183,28 +197,40 @@ describe("a hold without room", () => {
     expect(holding).toMatchObject({ held: { hold: pico(10), growth: lower } });
   });
 
-  it.each<[string, Reservation | undefined]>([
+  it.each<[string, HoldPlan | undefined]>([
     ["the count is the same", { hold: pico(1000), growth: null }],
     ["the prompt cannot be counted", undefined],
-  ])("is refused at once where %s", async (_, tighter) => {
+  ])("is refused at once if %s", async (_, tighter) => {
     const { holding, held } = await placed(quote(), [noRoom(true)], tighter);
     expect(held).toHaveLength(1);
     expect(holding).toEqual({
       ok: false,
-      refusal: { code: "budget_exceeded", shortage: shortage(true), scopeName: "scope of b" },
+      refusal: {
+        code: "budget_exceeded",
+        shortage: shortage(true),
+        scopeName: "scope of b",
+        subjectName: null,
+        showsAmounts: true,
+      },
     });
   });
 
-  it("is refused as the second try was", async () => {
+  it("is refused with the result of the second try", async () => {
     const { holding } = await placed(quote(), [noRoom(true), noRoom(false)], { hold: pico(999), growth: null });
     expect(holding).toEqual({
       ok: false,
-      refusal: { code: "budget_held", shortage: shortage(false), scopeName: "scope of b" },
+      refusal: {
+        code: "budget_held",
+        shortage: shortage(false),
+        scopeName: "scope of b",
+        subjectName: null,
+        showsAmounts: true,
+      },
     });
   });
 });
 
-describe("a hold that is refused for another reason", () => {
+describe("a hold that fails for another reason than room", () => {
   const notBounded: HoldResult = { ok: false, reason: "not_bounded" };
   const priceless = model({ id: "other", price: null });
   it.each<[string, Quote, Refusal]>([
@@ -223,7 +249,7 @@ describe("a hold that is refused for another reason", () => {
       sendBeforeFile("model"),
     ],
     [
-      "fields that nothing bounds",
+      "fields without a bound, with the reason",
       quote({
         unboundedFields: ["prediction"],
         request: request({ fields: { ...request().fields, why: "it may be billed" } }),
@@ -236,7 +262,7 @@ describe("a hold that is refused for another reason", () => {
       },
     ],
     [
-      "fields without a reason",
+      "fields without a bound and a reason",
       quote({ unboundedFields: ["prediction"] }),
       { code: "cost_not_bounded", model: "plain", fields: ["prediction"], why: null },
     ],
@@ -251,7 +277,7 @@ describe("a hold that is refused for another reason", () => {
       {
         code: "model_not_priced",
         model: "alias",
-        underBudget: true,
+        hardBudget: true,
       },
     ],
     [
@@ -260,17 +286,17 @@ describe("a hold that is refused for another reason", () => {
       {
         code: "model_not_priced",
         model: "new",
-        underBudget: true,
+        hardBudget: true,
       },
     ],
-  ])("%s", async (_, asked, refusal) => {
+  ])("is refused for %s", async (_, asked, refusal) => {
     const { holding, held, rooms } = await placed(asked, [notBounded]);
     expect(holding).toEqual({ ok: false, refusal });
     expect([held.length, rooms]).toEqual([1, []]);
   });
 
   it.each([{ isUnpriced: true }, { model: unnamedModel }])(
-    "a ledger that cannot be written, whatever the request says: %j",
+    "is refused for a ledger that cannot be written, whatever the request: %j",
     async (changes) => {
       const { holding, held } = await placed(
         quote({ request: request(changes) }),
@@ -282,9 +308,10 @@ describe("a hold that is refused for another reason", () => {
     },
   );
 
-  it("says no why where none is stated", async () => {
+  it("is refused without a reason if none is known", async () => {
     const asked = { model: "m", isPriced: true, fields: ["tools"] };
-    expect(await holdRefusal({ ok: false, reason: "not_bounded" }, asked, async () => "")).toEqual({
+    const view = { budgetNames: async () => ({ scopeName: "", subjectName: null }), ownView: "own" } as const;
+    expect(await holdRefusal(view, { ok: false, reason: "not_bounded" }, asked, someone.caller)).toEqual({
       code: "cost_not_bounded",
       model: "m",
       fields: ["tools"],
@@ -293,7 +320,196 @@ describe("a hold that is refused for another reason", () => {
   });
 });
 
-it("a hold without an amount is not compared with one", async () => {
+it.each(["too_many_subjects", "unavailable"] as const)(
+  "a hold that fails with %s is refused for that reason alone",
+  async (reason) => {
+    const asked = { model: "m", isPriced: true, fields: ["tools"], affordable: { tokens: 5, field: null } };
+    const view = { budgetNames: async () => ({ scopeName: "", subjectName: null }), ownView: "own" } as const;
+    expect(await holdRefusal(view, { ok: false, reason }, asked, someone.caller)).toStrictEqual({
+      code: { too_many_subjects: "too_many_subjects", unavailable: "ledger_unavailable" }[reason],
+    });
+  },
+);
+
+it("a hold without an amount is not compared with a counted hold", async () => {
   const { held } = await placed(quote({ hold: null }), [noRoom()], { hold: usd("1"), growth: null });
   expect(held).toHaveLength(1);
+});
+
+describe("a request whose output maximum may be fitted to the budget", () => {
+  const bytes = new BodyBytes([Buffer.from("{fitted}")]);
+  const basis = { by: "model", outputTokens: 1000, outputCap: null, fitted: null };
+  /** Places a hold for a request that can be fitted. The ledger and the pricer answer in order. */
+  async function fittedTo(
+    answers: readonly HoldResult[],
+    fits: readonly (number | null)[],
+    { costOf = pico, affordable = null as number | null, field = "max_tokens" as string | null } = {},
+  ) {
+    const held: HoldRequest[] = [];
+    const rooms: bigint[] = [];
+    const counts: unknown[] = [];
+    const left = [...fits];
+    const asked = quote({ request: request({ ...(field !== null && { maximumField: field }) }) });
+    const holding = await placeHold(
+      {
+        ledger: only<Charging>({
+          async hold(order) {
+            held.push(order);
+            return answers[held.length - 1] ?? noRoom();
+          },
+        }),
+        pricer: only<Pricer>({
+          tighten: async (_, given) =>
+            given === bytes ? undefined : { hold: pico(1000), growth: null, promptTokens: 10 },
+          fit(given, amount) {
+            expect(given).toBe(asked);
+            rooms.push(amount);
+            return left.shift() ?? null;
+          },
+          async affordable(given, body, amount, counted) {
+            counts.push([given.hold, body === bytes, amount, counted]);
+            return affordable;
+          },
+        }),
+        budgetNames: async () => ({ scopeName: "all", subjectName: null }),
+        ownView: "all",
+      },
+      {
+        id: "c1",
+        kind: "request",
+        route: "/v1/chat/completions",
+        who: someone,
+        quote: asked,
+        body,
+        basis,
+        fitted: (tokens) =>
+          tokens === 0
+            ? null
+            : {
+                quote: quote({ hold: costOf(tokens) }),
+                body: bytes,
+                basis: { ...basis, by: "fitted", fitted: tokens },
+              },
+        sender: { tags, user: null },
+        retry: 2,
+      },
+    );
+    return { holding, held, rooms, counts };
+  }
+
+  it("is held unchanged if the budget pays for it", async () => {
+    const { holding, held, rooms } = await fittedTo([room(pico(1))], []);
+    expect(holding).toMatchObject({ ok: true, fitted: null, held: { hold: pico(1000) } });
+    expect([held.length, rooms]).toEqual([1, []]);
+  });
+
+  it("is held with the maximum that fits the remaining amount", async () => {
+    const { holding, held, rooms } = await fittedTo([noRoom(), room(pico(1))], [600]);
+    expect(rooms).toEqual([700n]);
+    expect(held).toMatchObject([
+      { amount: pico(1000), basis, retry: 2 },
+      { amount: pico(600), basis: { by: "fitted", fitted: 600 }, retry: 2 },
+    ]);
+    expect(holding).toMatchObject({
+      ok: true,
+      held: { hold: pico(600) },
+      fitted: { body: bytes, basis: { fitted: 600 } },
+    });
+  });
+
+  it("is fitted three times at most if others use the budget meanwhile", async () => {
+    const { holding, held } = await fittedTo([], [600, 500, 400, 300]);
+    expect(held.map(({ amount }) => amount)).toEqual([pico(1000), pico(600), pico(500), pico(400)]);
+    expect(holding).toMatchObject({ ok: false, refusal: { code: "budget_held" } });
+  });
+
+  it.each<[string, readonly (number | null)[], number]>([
+    ["no maximum fits", [null, 5], 1],
+    ["no maximum may be written", [0, 5], 1],
+    ["the fitted request costs as much", [1000, 5], 1],
+    ["the fitted request costs more", [1001, 5], 1],
+    ["a second maximum is not smaller", [600, 600, 5], 2],
+  ])("is refused if %s", async (_, fits, times) => {
+    const { holding, held } = await fittedTo([], fits);
+    expect(held).toHaveLength(times);
+    expect(holding).toMatchObject({ ok: false, refusal: { code: "budget_held" } });
+  });
+
+  it.each<[string, HoldResult]>([
+    ["its cost has no bound", { ok: false, reason: "not_bounded" }],
+    ["the ledger cannot be written", { ok: false, reason: "unavailable" }],
+  ])("is not fitted if %s, and has no affordable output counted", async (_, answer) => {
+    const { rooms, counts } = await fittedTo([answer], [600]);
+    expect([rooms, counts]).toEqual([[], []]);
+  });
+
+  it.each<[number | null, string | null, object | undefined]>([
+    [7, "max_tokens", { tokens: 7, field: "max_tokens" }],
+    [0, null, { tokens: 0, field: null }],
+    [null, "max_tokens", undefined],
+  ])(
+    "that is refused states the affordable output %s, to be set in the field %s",
+    async (affordable, field, expected) => {
+      const { holding, counts } = await fittedTo([], [null], { affordable, field });
+      expect(counts).toEqual([[pico(1000), false, 700n, 10]]);
+      expect(holding.ok ? null : "affordable" in holding.refusal ? holding.refusal.affordable : undefined).toEqual(
+        expected,
+      );
+    },
+  );
+
+  it("has a room of 0 for its affordable output if the budget is overspent", async () => {
+    const over = shortage(true);
+    const window = { ...over.window, spent: pico(1001), held: pico(4000) };
+    const { rooms, counts } = await fittedTo([{ ok: false, reason: "no_room", shortage: { ...over, window } }], [null]);
+    expect([rooms, counts]).toEqual([[0n], [[pico(1000), false, 0n, 10]]]);
+  });
+
+  it("without an amount after fitting is held without an amount", async () => {
+    const { held } = await fittedTo([], [600], { costOf: () => null as unknown as PicoUsd });
+    expect(held.map(({ amount }) => amount)).toEqual([pico(1000), null]);
+  });
+});
+
+it.each<[Scope, string]>([
+  [keyScope("k1"), "key:alice"],
+  [keyScope("gone"), "key:gone"],
+  [teamScope("red"), "team:red"],
+  [everyRequest, "all"],
+  [eachKeyScope("red"), "each-key:red"],
+])("the scope %j has the name %s", async (scope, name) => {
+  const asked: string[] = [];
+  const findById = async (id: string) => {
+    asked.push(id);
+    return id === "k1" ? ({ name: "alice" } as Key) : undefined;
+  };
+  const isEach = hasSubjects(scope);
+  const window = { ...shortage(true).window, subject: isEach ? "k1" : "" };
+  expect(await budgetNamesOf({ ...window, budget: { ...window.budget, scope } }, { findById })).toEqual({
+    scopeName: name,
+    subjectName: isEach ? "key=alice" : null,
+  });
+  const key = isEach ? "k1" : keyOfScope(scope);
+  expect(asked).toEqual(key === null ? [] : [key]);
+});
+
+it("a hold is written as not streamed unless the request states it", async () => {
+  const asked: HoldRequest[] = [];
+  const ledger = only<Charging>({
+    async hold(order) {
+      asked.push(order);
+      return room(null);
+    },
+  });
+  const row = {
+    id: "c1",
+    kind: "task",
+    route: "/v1/tasks",
+    who: someone,
+    quote: quote(),
+    sender: { tags, user: null },
+    retry: 0,
+  } as const;
+  await writeHold(ledger, row, pico(5));
+  expect(asked).toMatchObject([{ stream: false, amount: pico(5), kind: "task" }]);
 });

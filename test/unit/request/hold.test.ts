@@ -1,4 +1,6 @@
+import { everyRequest } from "../../../src/core/scope.ts";
 import { expect, it, vi } from "vitest";
+import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { shippedPrices } from "../../../src/server/package.ts";
 import { usd } from "../../../src/core/money.ts";
@@ -11,7 +13,10 @@ import { readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts
 const clock = systemClock();
 const limit = usd("0.01");
 
-/** Returns how often the prompt was counted for a request of up to 0.005 USD of output and 0.025 USD of prompt, which is 0.0025 when counted. */
+/**
+ * Returns how often the prompt was counted, and whether the request is held. It costs up to 0.005 USD for output, and
+ * for the prompt 0.025 USD, or 0.0025 USD once that is counted.
+ */
 async function countsWhere(sums: {
   readonly spent: string;
   readonly held: string;
@@ -21,7 +26,7 @@ async function countsWhere(sums: {
   const count = vi.fn(async () => ({ ok: true, tokens: 2000 }) as const);
   const pricer = createPricer({
     catalogue: () => loaded.catalogue,
-    tokens: { countText: count, countTexts: count, countChat: count },
+    tokens: { prepare: () => {}, countText: count, countTexts: count, countChat: count },
     unpriced: "record",
     sliceTokens: 1024,
     toolCalls: 4,
@@ -29,20 +34,25 @@ async function countsWhere(sums: {
   });
   const budget = {
     id: "all 1d",
-    scope: { kind: "all" },
+    scope: everyRequest,
     period: "1d",
     mode: "hard",
     limit,
     warnPercent: null,
   } as const;
   const [spent, held] = [usd(sums.spent), usd(sums.held)];
-  const window = { budget, subject: "", start: 0, end: 1, spent, held };
+  const window = { budget, subject: "", start: 0, end: 1, spent, held, raises: [] };
   const hold = async ({ amount }: { amount: bigint | null }): Promise<HoldResult> => {
     const needed = (amount ?? 0n) as typeof limit;
-    if (spent + held + needed <= limit) return { ok: true, room: null };
+    if (spent + held + needed <= limit) return { ok: true, room: null, keyRoom: null };
     return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: spent + needed > limit } };
   };
-  const deps = { ledger: { hold } as unknown as Ledger, pricer, scopeName: async () => "all" };
+  const deps = {
+    ledger: { hold } as unknown as Ledger,
+    pricer,
+    budgetNames: async () => ({ scopeName: "all", subjectName: null }),
+    ownView: "own",
+  } as const;
   const body = Buffer.from(
     JSON.stringify({ model: "gpt-4o", max_tokens: 1000, messages: [{ role: "user", content: "a ".repeat(10_000) }] }),
   );
@@ -57,10 +67,10 @@ async function countsWhere(sums: {
     route: "/v1/chat/completions",
     who,
     quote: pricing.quote,
-    body,
+    body: new BodyBytes([body]),
     basis: null,
     fitted: null,
-    tags: {},
+    sender: { tags: {}, user: null },
     retry: 0,
   });
   return { counted: count.mock.calls.length, code: holding.ok ? "held" : holding.refusal.code };
@@ -75,6 +85,43 @@ it.each([
   ],
   ["not even the output fits", { spent: "0.009", held: "0" }, { counted: 0, code: "budget_exceeded" }],
   ["nothing is left", { spent: "0.01", held: "0" }, { counted: 0, code: "budget_exceeded" }],
-])("a prompt is counted only where that can change the answer: %s", async (_, sums, expected) => {
+])("a prompt is counted only if that can change the answer: %s", async (_, sums, expected) => {
   expect(await countsWhere(sums)).toEqual(expected);
 });
+
+it.each([
+  [true, true, { isOpen: true }, true],
+  [true, undefined, { isOpen: true }, false],
+  [false, undefined, {}, false],
+] as const)(
+  "with isOpen %s and the reply limitsModels %s, a hold sends %j and has limitsModels %s",
+  async (isOpen, limits, asked, limited) => {
+    const hold = vi.fn(async () => ({ ok: true, room: null, keyRoom: null, ...(limits && { limitsModels: limits }) }));
+    const quote = {
+      at: 0,
+      bounded: true,
+      request: { model: "m", stream: false },
+      model: undefined,
+      modelIds: [],
+      hold: limit,
+      growth: null,
+    };
+    const deps = { ledger: { hold }, pricer: {}, budgetNames: vi.fn(), ownView: "own" };
+    const given = {
+      id: "1",
+      kind: "request",
+      route: "/r",
+      who: { key: null, caller: { key: "", team: null } },
+      quote,
+      isOpen,
+      basis: null,
+      fitted: null,
+      sender: { tags: {}, user: null },
+      retry: 0,
+    };
+    const holding = await placeHold(deps as never, given as never);
+    const [request] = hold.mock.calls[0] as unknown as [{ isOpen?: boolean }];
+    expect("isOpen" in request ? { isOpen: request.isOpen } : {}).toEqual(asked);
+    expect(holding).toMatchObject({ ok: true, held: { limitsModels: limited } });
+  },
+);

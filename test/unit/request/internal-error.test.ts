@@ -1,12 +1,13 @@
 import { expect, it } from "vitest";
+import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { meteredRequest, type RequestSteps } from "../../../src/request/metered-request.ts";
 import { createLimiter } from "../../../src/request/limits.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
-it("settles the hold of a request that fails inside Farebox: it does not wait for the next start, and its stream is counted as ended", async () => {
+it("a request that fails inside Farebox is settled at once, and its summary states the stream and the error", async () => {
   const body = Buffer.from('{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
@@ -18,6 +19,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     at: 0,
     model: undefined,
     models: [{ name: "m", model: undefined }],
+    modelIds: ["m"],
     hold: null,
     growth: null,
     bounded: false,
@@ -27,10 +29,11 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
+    tracing: null,
     gatewayHeaders: () => ({}),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
     ledger: {
-      hold: async () => ({ ok: true, room: null }),
+      hold: async () => ({ ok: true, room: null, keyRoom: null }),
       post: async (_id: string, posting: Posting) => {
         posted.push(posting);
         return { ok: true, first: true, state: "posted", cost: null, overage: 0n };
@@ -50,7 +53,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     status: null,
     header: () => undefined,
     headers: () => [],
-    readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
+    readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => released++ }),
   } as unknown as Exchange;
   const summary = await meteredRequest(steps, chatCompletions)(exchange);
   expect(summary).toMatchObject({ stream: true, error: new Error("a bug") });

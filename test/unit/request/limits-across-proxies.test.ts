@@ -14,7 +14,7 @@ function caller(limits: Partial<Limits>): Authenticated {
   return { key: made, team: null, caller: { key: made.id, team: null } };
 }
 
-/** So many proxies on one clock; each has a limiter that hears the others with a beat. */
+/** Returns proxies on one clock. Each heartbeat gives every limiter the usage of its peers. */
 function proxies(count: number) {
   const clock = manualClock();
   const fleet = new TestFleet(() => clock.monotonic());
@@ -27,7 +27,7 @@ function proxies(count: number) {
   return { clock, fleet, limiters };
 }
 
-it("are one limit from heartbeat to heartbeat, of requests, tokens and requests in flight", () => {
+it("limits on requests, tokens and requests in flight apply across proxies after each heartbeat", () => {
   const {
     clock,
     fleet,
@@ -55,7 +55,7 @@ it("are one limit from heartbeat to heartbeat, of requests, tokens and requests 
   expect(left()).toEqual(["rpm 3", "tpm 1000", "parallel 0"]);
 });
 
-it("forget a proxy that died, and publish no key that used nothing", () => {
+it("limits ignore a dead proxy, and a proxy stops publishing a key after a minute without requests", () => {
   const {
     clock,
     fleet,
@@ -75,26 +75,26 @@ it("forget a proxy that died, and publish no key that used nothing", () => {
   expect(one.used()).toEqual({});
 });
 
-/** A try at one of the proxies after a pause, perhaps after a beat of all. */
-const steps = fc.array(fc.record({ passMs: fc.nat(8_000), at: fc.nat(2), beats: fc.boolean() }), { maxLength: 150 });
+/** Requests in order: the pause before each, the proxy that receives it, and true if a heartbeat comes first. */
+const steps = fc.array(fc.record({ passMs: fc.nat(8_000), proxy: fc.nat(2), beats: fc.boolean() }), { maxLength: 150 });
 
-it("are passed by no more than what is admitted from one beat to the next, in any 60 seconds", () => {
+it("in any 60 seconds, proxies together exceed a limit by at most the requests admitted between two heartbeats", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 6 }), steps, (rpm, tries) => {
       const { clock, fleet, limiters } = proxies(3);
       const alice = caller({ rpm });
       let beat = 0;
       const admitted: { readonly at: number; readonly beat: number }[] = [];
-      for (const { passMs, at, beats } of tries) {
+      for (const { passMs, proxy, beats } of tries) {
         clock.advance(passMs);
         if (beats) fleet.beat();
         beat += Number(beats);
-        if (limiters[at]?.enter(alice).ok === true) admitted.push({ at: clock.monotonic(), beat });
+        if (limiters[proxy]?.enter(alice).ok === true) admitted.push({ at: clock.monotonic(), beat });
       }
       for (const last of admitted) {
         const within = admitted.filter(({ at }) => at <= last.at && at > last.at - 60_000);
-        const unheard = within.filter((each) => each.beat === last.beat);
-        expect(within.length).toBeLessThanOrEqual(Math.max(rpm, rpm - 1 + unheard.length));
+        const sameBeat = within.filter((each) => each.beat === last.beat);
+        expect(within.length).toBeLessThanOrEqual(Math.max(rpm, rpm - 1 + sameBeat.length));
       }
     }),
     { numRuns: runs(200) },

@@ -4,17 +4,17 @@ import { noLimits, type Limits } from "../../../src/core/limits.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Exchange, HeaderList } from "../../../src/ports/exchange.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";
-import { notForwarded } from "../../../src/request/handler.ts";
 import {
   limitHeaders,
   reserveTokens,
   unlimited,
-  withSlot,
+  enter,
   type Limiter,
   type Slot,
   createLimiter,
   type ProcessLimiter,
 } from "../../../src/request/limits.ts";
+import { pipeline, type PipelineSteps } from "../../../src/request/pipeline.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { runs } from "../../support/effort.ts";
@@ -41,7 +41,7 @@ function remaining(limiter: Limiter, who: Authenticated): string[] {
 const uncountable = async () => undefined;
 
 describe("requests per minute", () => {
-  it("are refused beyond the limit, until the first of them is a minute old", () => {
+  it("are refused above the limit until the first is a minute old", () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { rpm: 2 });
@@ -49,8 +49,11 @@ describe("requests per minute", () => {
     clock.advance(10_000);
     entered(limiter, alice).leave();
     const refused = limiter.enter(alice);
-    const met = { scope: "key:alice", kind: "rpm", limit: 2, needed: null };
-    expect(refused).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded", met, retryAfterSeconds: 51 } });
+    const exceeded = { scope: "key:alice", kind: "rpm", limit: 2, needed: null };
+    expect(refused).toMatchObject({
+      ok: false,
+      refusal: { code: "rate_limit_exceeded", exceeded, retryAfterSeconds: 51 },
+    });
     clock.advance(50_999);
     expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { retryAfterSeconds: 1 } });
     clock.advance(1);
@@ -58,16 +61,16 @@ describe("requests per minute", () => {
     expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { retryAfterSeconds: 10 } });
   });
 
-  it("of a team are shared, and what the team refuses does not count for the key", () => {
+  it("of a team are shared, and a refusal by the team does not count for the key", () => {
     const limiter = createLimiter({ clock: manualClock() });
     const [alice, bob] = [caller("alice", { rpm: 9 }, { rpm: 2 }), caller("bob", {}, { rpm: 2 })];
     entered(limiter, alice);
     entered(limiter, bob);
-    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { met: { scope: "team:red" } } });
+    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { exceeded: { scope: "team:red" } } });
     expect(remaining(limiter, alice)).toEqual(["key:alice rpm 8", "team:red rpm 0"]);
   });
 
-  it("follow a limit that is changed with the next request, below what is used too", () => {
+  it("obey a changed limit from the next request on, also below the current use", () => {
     const limiter = createLimiter({ clock: manualClock() });
     for (let count = 0; count < 5; count++) entered(limiter, caller("alice", { rpm: 5 }));
     expect(limiter.enter(caller("alice", { rpm: 5 })).ok).toBe(false);
@@ -127,7 +130,7 @@ describe("tokens per minute", () => {
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 1000", "team:red tpm 5000"]);
   });
 
-  it("that turn out to be more count from when that is known, however long the answer took", async () => {
+  it("used above the reservation count from the settlement on, however long the answer took", async () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { tpm: 1000 });
@@ -137,42 +140,42 @@ describe("tokens per minute", () => {
     slot.settleTokens(5000);
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 0"]);
     const refusal = await reserveTokens(entered(limiter, alice), 10, async () => 10);
-    expect(refusal).toMatchObject({ code: "rate_limit_exceeded", met: { kind: "tpm" }, retryAfterSeconds: 61 });
+    expect(refusal).toMatchObject({ code: "rate_limit_exceeded", exceeded: { kind: "tpm" }, retryAfterSeconds: 61 });
     clock.advance(61_000);
     expect(await reserveTokens(entered(limiter, alice), 10, uncountable)).toBeNull();
   });
 
-  it("are counted where the bound does not fit, so that a long prompt is not taken for a longer one", async () => {
+  it("are counted if the bound does not fit", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { tpm: 1000 });
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 900)).toBeNull();
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 100"]);
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 101)).toMatchObject({
-      met: { needed: null },
+      exceeded: { needed: null },
     });
     expect(
       await reserveTokens(entered(limiter, alice), 90, () => Promise.reject(new Error("not to be asked"))),
     ).toBeNull();
   });
 
-  it("refuse a prompt that alone is more, for ever; one that cannot be counted only waits until the minute is empty", async () => {
+  it("refuse a prompt above the limit, and an uncountable prompt until the minute is empty", async () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { tpm: 1000, rpm: 9 });
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 1001)).toMatchObject({
-      met: { needed: 1001 },
+      exceeded: { needed: 1001 },
       retryAfterSeconds: 60,
     });
     expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
     expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toMatchObject({
-      met: { needed: null },
+      exceeded: { needed: null },
       retryAfterSeconds: 61,
     });
     clock.advance(61_000);
     expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
   });
 
-  it("that are refused leave no request behind either", async () => {
+  it("that are refused leave no request counted", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { tpm: 10, rpm: 5 }, { rpm: 7 });
     const slot = entered(limiter, alice);
@@ -190,7 +193,7 @@ describe("tokens per minute", () => {
     { maxLength: 60 },
   );
 
-  it("are never admitted beyond the limit: reservations, and what turned out to be used, over any 60 seconds", async () => {
+  it("are never admitted above the limit of reserved and used tokens in any 60 seconds", async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 1, max: 1000 }), steps, async (tpm, all) => {
         const clock = manualClock();
@@ -223,14 +226,14 @@ describe("tokens per minute", () => {
 });
 
 describe("parallel requests", () => {
-  it("are refused beyond the limit, and one more is admitted for each that ends, once", () => {
+  it("are refused above the limit, and each end admits exactly one more", () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { parallel: 2 });
     const first = entered(limiter, alice);
     entered(limiter, alice);
     expect(limiter.enter(alice)).toMatchObject({
       ok: false,
-      refusal: { code: "concurrency_limit", met: { limit: 2 }, retryAfterSeconds: 1 },
+      refusal: { code: "concurrency_limit", exceeded: { limit: 2 }, retryAfterSeconds: 1 },
       headers: [],
     });
     first.leave();
@@ -241,7 +244,7 @@ describe("parallel requests", () => {
 
   const events = fc.array(fc.record({ who: fc.nat(2), end: fc.boolean() }), { maxLength: 100 });
 
-  it("are never more than the limit of the key or the team, and none leaks", () => {
+  it("are never more than the limit of the key or the team, and no slot leaks", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 6 }), events, (ofKey, ofTeam, all) => {
         const limiter = createLimiter({ clock: manualClock() });
@@ -267,42 +270,40 @@ describe("parallel requests", () => {
 
 describe("a slot", () => {
   const exchange = () => {
-    const told: { refusal?: Refusal; headers?: () => HeaderList } = {};
+    const sent: { refusal?: Refusal; headers?: () => HeaderList } = {};
     const stub = {
-      replaceHeaders: (_prefix: string, headers: () => HeaderList) => (told.headers = headers),
-      refuse: (refusal: Refusal) => (told.refusal = refusal),
+      replaceHeaders: (_prefix: string, headers: () => HeaderList) => (sent.headers = headers),
+      refuse: (refusal: Refusal) => (sent.refusal = refusal),
     } as unknown as Exchange;
-    return { told, stub };
+    return { sent, stub };
   };
 
-  it("is released however the handler ends", async () => {
+  it("is released however a request ends", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { parallel: 1 });
+    const steps = { authenticate: () => ({ ok: true, ...alice }), limiter } as unknown as PipelineSteps;
     const ends = [
-      async () => notForwarded,
+      async () => ({ ok: false, refusal: null }),
+      async () => ({ ok: false, refusal: { code: "request_timeout" } }),
       () => Promise.reject(new Error("late")),
       () => {
         throw new Error("at once");
       },
-      async (_exchange: Exchange, _who: Authenticated, slot: Slot) => {
-        slot.leave();
-        return notForwarded;
-      },
     ];
-    for (const end of ends) {
-      await withSlot(limiter, end)(exchange().stub, alice).catch(() => undefined);
+    for (const readBody of ends) {
+      const handler = pipeline(steps, { readBody } as unknown as Parameters<typeof pipeline>[1]);
+      await handler(exchange().stub).catch(() => undefined);
       expect(remaining(limiter, alice)).toEqual(["key:alice parallel 1"]);
     }
   });
 
-  it("is refused with the headers of what is left", async () => {
+  it("is refused with the rate limit headers", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { rpm: 1, tpm: 5 });
     entered(limiter, alice);
-    const { told, stub } = exchange();
-    await withSlot(limiter, () => Promise.reject(new Error("not to be asked")))(stub, alice);
-    expect(told.refusal).toMatchObject({ code: "rate_limit_exceeded" });
-    expect(told.headers?.()).toEqual([
+    const { sent, stub } = exchange();
+    expect(enter(limiter, stub, alice)).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded" } });
+    expect(sent.headers?.()).toEqual([
       ["x-ratelimit-limit-requests", "1"],
       ["x-ratelimit-remaining-requests", "0"],
       ["x-ratelimit-reset-requests", "1m1s"],
@@ -312,14 +313,14 @@ describe("a slot", () => {
     ]);
   });
 
-  it("of every unlimited key is one and the same object", () => {
+  it("of every unlimited key is the same object", () => {
     const limiter = createLimiter({ clock: manualClock() });
     const [first, second] = [limiter.enter(caller("a", {})), limiter.enter(caller("b", {}, {}))];
     expect(first).toBe(second);
     expect(limiter.enter({ key: null, team: null, caller: { key: "", team: null } })).toBe(first);
   });
 
-  it("keeps no meter of those who have gone, and no other's", () => {
+  it("stays counted while it is in use or recent, even after thousands of other keys", () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const stays = entered(limiter, caller("stays", { parallel: 1 }));
@@ -341,7 +342,7 @@ it.each([
   [59_001, "1m0s"],
   [60_000, "1m0s"],
   [60_001, "1m1s"],
-])("%d ms are written %s", (resetsInMs, text) => {
+])("a reset in %d ms is formatted as %s", (resetsInMs, text) => {
   const [, , reset] = limitHeaders([{ scope: "key:a", kind: "tpm", limit: 5, remaining: 5, resetsInMs }]);
   expect(reset).toEqual(["x-ratelimit-reset-tokens", text]);
 });

@@ -18,7 +18,7 @@ const reported: Outcome = { kind: "reported", tokens: { ...noTokens, input: 100,
 const counted = { tokens: { ...noTokens, input: 100 }, errorFactor: unchanged, hiddenTokens: 0 };
 const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 3, errorFactor: unchanged, hiddenTokens: 0 } as const;
 
-/** Settles orders with a ledger; `posted` and `lines` are what was announced and logged. */
+/** Settles charges with a ledger. `posted` contains the events, `lines` the log. */
 function settling(methods: Partial<Charging>) {
   const ledger = only<Charging>(methods);
   const posted: ChargePosted[] = [];
@@ -28,7 +28,7 @@ function settling(methods: Partial<Charging>) {
     events: { posted: (event: ChargePosted) => posted.push(event) } as unknown as Events,
     log,
   };
-  const order = (outcome: Outcome, more: Partial<SettleParams> = {}): Promise<void> =>
+  const settleAs = (outcome: Outcome, more: Partial<SettleParams> = {}) =>
     settleCharge(deps, {
       held: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
       quote: { model: model({ group: "general" }) },
@@ -37,10 +37,10 @@ function settling(methods: Partial<Charging>) {
       end,
       ...more,
     });
-  return { order, posted, lines: log.lines };
+  return { settleAs, posted, lines: log.lines };
 }
 
-/** Acts as `settling`, with the reference ledger and the charge "c1" held in it. */
+/** Acts like `settling`, with the reference ledger and a hold for the charge "c1". */
 async function held(amount: PicoUsd | null = hold) {
   const { ledger } = memoryStore();
   await ledger.hold({
@@ -76,19 +76,22 @@ const plainEvent = {
 };
 
 describe("a settlement that posts", () => {
-  it("is announced once with the ledger's amount, and logs nothing where the gateway reported", async () => {
-    const { order, posted, lines, ledger } = await held();
-    await order(reported);
-    await order(reported);
+  it("is announced once with the ledger's amount, and logs nothing if the gateway reported the usage", async () => {
+    const { settleAs, posted, lines, ledger } = await held();
+    await settleAs(reported);
+    await settleAs(reported);
     expect(posted).toEqual([plainEvent]);
     expect(lines).toEqual([]);
     expect(await ledger.charge("c1")).toMatchObject({ state: "posted", cost: 400n, endedAt: noon });
   });
 
-  it("names the key and its team, and no model that the catalogue does not know", async () => {
-    const { order, posted } = await held();
+  it("names the key and its team, and no unknown model", async () => {
+    const { settleAs, posted } = await held();
     const key = { id: "k1", name: "alice", team: "red", digest: "not for events" } as Key;
-    await order({ ...reported, doubts: ["service_tier"] }, { who: { ...someone, key }, quote: { model: undefined } });
+    await settleAs(
+      { ...reported, doubts: ["service_tier"] },
+      { who: { ...someone, key }, quote: { model: undefined } },
+    );
     expect(posted).toEqual([
       {
         ...plainEvent,
@@ -100,9 +103,9 @@ describe("a settlement that posts", () => {
     ]);
   });
 
-  it("is announced with what the ledger posted, not with what it was asked to post", async () => {
-    const { order, posted } = await held(7n as PicoUsd);
-    await order({ kind: "unknown", reason: "timeout" });
+  it("is announced with the amount that the ledger posted, not the requested one", async () => {
+    const { settleAs, posted } = await held(7n as PicoUsd);
+    await settleAs({ kind: "unknown", reason: "timeout" });
     expect(posted).toMatchObject([{ source: "assumed", cost: 7n, listCost: hold }]);
   });
 
@@ -126,33 +129,39 @@ describe("a settlement that posts", () => {
       { ...line, source: "reported", overage: "100" },
     ],
     ["counted", { kind: "counted", ...counted }, null],
-    ["exactly its hold", { ...reported, tokens: { ...noTokens, output: 10 } }, null],
-  ])("has a log line only where it is no plain report: %s", async (_, outcome, fields) => {
-    const { order, posted, lines } = await held();
-    await order(outcome);
+    ["equal to its hold", { ...reported, tokens: { ...noTokens, output: 10 } }, null],
+  ])("has a log line only for an uncertain cost or an overage: %s", async (_, outcome, fields) => {
+    const { settleAs, posted, lines } = await held();
+    await settleAs(outcome);
     expect(posted).toHaveLength(1);
     const expected: CapturedLine[] =
       fields === null
         ? []
-        : [{ level: "warn", fields: fields as CapturedLine["fields"], message: "settled without a plain report" }];
+        : [
+            {
+              level: "warn",
+              fields: fields as CapturedLine["fields"],
+              message: "settled with an uncertain cost or an overage",
+            },
+          ];
     expect(lines).toEqual(expected);
   });
 });
 
 it("a settlement that voids is not announced", async () => {
-  const { order, posted, lines, ledger } = await held();
-  await order({ kind: "notSent", reason: "client_left" });
+  const { settleAs, posted, lines, ledger } = await held();
+  await settleAs({ kind: "notSent", reason: "client_left" });
   expect(await ledger.charge("c1")).toMatchObject({ state: "voided", reason: "client_left", cost: null });
   expect([posted, lines]).toEqual([[], []]);
 });
 
-describe("a ledger that", () => {
+describe("a ledger", () => {
   const refused = new Error("the amount is beyond 64 bits");
   const done: SettleResult = { ok: true, first: true, state: "posted", cost: hold, overage: usd("0") };
 
-  it("refuses the amount is given the hold instead", async () => {
+  it("that refuses the amount gets the hold instead", async () => {
     const reasons: (string | null)[] = [];
-    const { order, posted, lines } = settling({
+    const { settleAs, posted, lines } = settling({
       async post(_, { reason }) {
         reasons.push(reason);
         if (reason === null) throw refused;
@@ -160,7 +169,7 @@ describe("a ledger that", () => {
       },
       void: async () => done,
     });
-    await order(reported);
+    await settleAs(reported);
     expect(reasons).toEqual([null, "not_recordable"]);
     expect(posted).toMatchObject([{ cost: hold, source: "assumed", listCost: hold }]);
     expect(lines).toEqual([
@@ -175,32 +184,36 @@ describe("a ledger that", () => {
           doubts: [],
           overage: "0",
         },
-        message: "settled without a plain report",
+        message: "settled with an uncertain cost or an overage",
       },
     ]);
   });
 
   const unsettled = "a charge could not be settled; recovery will post its hold";
 
-  it("refuses the hold as well leaves the charge to recovery", async () => {
-    const { order, posted, lines } = settling({
+  it("that also refuses the hold leaves the charge to recovery", async () => {
+    const { settleAs, posted, lines } = settling({
       post: () => Promise.reject(refused),
       void: () => Promise.reject(refused),
     });
-    await order(reported);
+    await settleAs(reported);
     expect(posted).toEqual([]);
     expect(lines.map(({ level, message }) => [level, message])).toEqual([
       ["error", "the ledger refused a settlement"],
       ["error", "the ledger refused a settlement"],
       ["error", unsettled],
     ]);
-    expect(lines[2]?.fields).toEqual({ request_id: "c1", reason: undefined });
+    expect(lines.map(({ fields }) => fields)).toEqual([
+      { request_id: "c1", err: refused },
+      { request_id: "c1", err: refused },
+      { request_id: "c1", reason: undefined },
+    ]);
   });
 
-  it("does not know the charge leaves it to recovery", async () => {
+  it("that does not know the charge leaves it to recovery", async () => {
     const unknown: SettleResult = { ok: false, reason: "no_such_charge" };
-    const { order, posted, lines } = settling({ post: async () => unknown, void: async () => unknown });
-    await order(reported);
+    const { settleAs, posted, lines } = settling({ post: async () => unknown, void: async () => unknown });
+    await settleAs(reported);
     expect(posted).toEqual([]);
     expect(lines).toEqual([
       { level: "error", fields: { request_id: "c1", reason: "no_such_charge" }, message: unsettled },

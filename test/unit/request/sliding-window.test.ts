@@ -2,8 +2,8 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { SlidingWindow } from "../../../src/request/sliding-window.ts";
 
-/** The rule written out: what was added, with its instant. */
-class Written {
+/** Reference implementation that keeps every added amount with its time. */
+class ReferenceWindow {
   readonly #added: { at: number; second: number; amount: number }[] = [];
 
   add(amount: number, at: number): void {
@@ -14,7 +14,7 @@ class Written {
     return this.#sum(({ at }) => at > now - ms);
   }
 
-  /** To the end of the second that it was added in, and 60 seconds more. */
+  /** Sums amounts to the end of their second plus 60 seconds. */
   sumBySeconds(now: number): number {
     return this.#sum(({ second }) => now < (second + 61) * 1000);
   }
@@ -27,26 +27,26 @@ class Written {
 const step = fc.record({ passMs: fc.oneof(fc.nat(1500), fc.nat(70_000), fc.nat(500_000)), amount: fc.nat(1000) });
 
 describe("a sliding window", () => {
-  it("has all of the last 60 seconds, and nothing of before the last 61", () => {
+  it("sums all of the last 60 seconds, and nothing older than 61", () => {
     fc.assert(
       fc.property(fc.nat(10_000_000), fc.array(step, { maxLength: 60 }), (start, steps) => {
         const window = new SlidingWindow();
-        const written = new Written();
+        const reference = new ReferenceWindow();
         let now = start + 0.25;
         for (const { passMs, amount } of steps) {
           now += passMs;
           window.add(amount, now);
-          written.add(amount, now);
+          reference.add(amount, now);
           const sum = window.sum(now);
-          expect(sum).toBe(written.sumBySeconds(now));
-          expect(sum).toBeGreaterThanOrEqual(written.sumOfLast(60_000, now));
-          expect(sum).toBeLessThanOrEqual(written.sumOfLast(61_001, now));
+          expect(sum).toBe(reference.sumBySeconds(now));
+          expect(sum).toBeGreaterThanOrEqual(reference.sumOfLast(60_000, now));
+          expect(sum).toBeLessThanOrEqual(reference.sumOfLast(61_001, now));
         }
       }),
     );
   });
 
-  it("says to the millisecond when it will have come down", () => {
+  it("states to the millisecond when its sum will be low enough", () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 40 }), fc.nat(20_000), (steps, most) => {
         const window = new SlidingWindow();
@@ -60,7 +60,7 @@ describe("a sliding window", () => {
     );
   });
 
-  it("is corrected where the amount still counts, and not where it has left", () => {
+  it("is corrected only if the amount still counts", () => {
     const window = new SlidingWindow();
     const second = window.add(100, 5_900);
     window.add(10, 30_000);

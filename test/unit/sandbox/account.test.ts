@@ -9,7 +9,7 @@ function info(sandbox: Sandbox, scenario?: string) {
   return ask(sandbox, undefined, { ...account, headers, ...(scenario === undefined ? {} : { scenario }) });
 }
 
-describe("the account", () => {
+describe("the sandbox's account", () => {
   it("has every field of the interface and a balance that falls as calls are billed", async () => {
     await using sandbox = await startSandbox({ startingBalanceUsd: "10.00", now: () => 1_760_000_000_000 });
     const before = JSON.parse((await info(sandbox)).body.toString());
@@ -35,13 +35,13 @@ describe("the account", () => {
     ["root", undefined, 25],
     ["absent", undefined, undefined],
     ["data", 25, undefined],
-  ] as const)("has equivalent_in_usd in its place: %s", async (equivalentInUsd, inData, atRoot) => {
+  ] as const)("has equivalent_in_usd at the configured place: %s", async (equivalentInUsd, inData, atRoot) => {
     await using sandbox = await startSandbox({ equivalentInUsd });
     const record = JSON.parse((await info(sandbox)).body.toString());
     expect([record.data.equivalent_in_usd, record.equivalent_in_usd]).toEqual([inData, atRoot]);
   });
 
-  it("tops up, expires, freezes and is used by others, by scenario or by hand", async () => {
+  it("changes by top-ups, expiry, frozen credits and other users, by scenario or method", async () => {
     await using sandbox = await startSandbox({ startingBalanceUsd: "10" });
     await info(sandbox, "top-up:5+expire:1+freeze:2+others:0.5");
     sandbox.unfreeze("0.5");
@@ -62,7 +62,7 @@ describe("the account", () => {
     expect([data.equivalent_in_usd, sandbox.balanceUsd()]).toEqual([11.75, "11.75"]);
   });
 
-  it("is refused without the key in its own header, and fails when asked to", async () => {
+  it("is refused without the key in x-api-key, and fails by scenario", async () => {
     await using sandbox = await startSandbox();
     const refused = await ask(sandbox, undefined, account);
     expect(refused.status).toBe(401);

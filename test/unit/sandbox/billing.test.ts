@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.close());
 
-/** The bill of the newest call. */
+/** Sends a request; returns its bill. */
 async function billFor(body: unknown, scenario: string, on = sandbox) {
   await ask(on, body, { scenario });
   const call = on.ledger.at(-1);
@@ -18,7 +18,7 @@ async function billFor(body: unknown, scenario: string, on = sandbox) {
   return { ...call, usd: formatUsd(call.cost) };
 }
 
-describe("prices", () => {
+describe("the sandbox's prices", () => {
   it.each([
     ["claude-opus-4-6", "22.50"],
     ["claude-sonnet-4-6", "13.50"],
@@ -32,12 +32,12 @@ describe("prices", () => {
     ["gpt-4.1-mini", "1.50"],
     ["gpt-4.1-nano", "0.375"],
     ["no-such-model", "10.00"],
-  ])("of 1M tokens in and 1M out with %s: USD %s", async (model, usd) => {
+  ])("charge for 1M input and 1M output tokens of %s USD %s", async (model, usd) => {
     const scenario = "prompt:1000000+reasoning:999999+tokens:1";
     expect(await billFor({ ...hello, model }, scenario)).toMatchObject({ completionTokens: 1_000_000, usd });
   });
 
-  it("of one's own, with cached input and a minimum", async () => {
+  it("can be configured, with cached input and a minimum", async () => {
     await using own = await startSandbox({
       prices: {
         "gpt-4o": { input: "2", cachedInput: "0.5", output: "8" },
@@ -57,8 +57,8 @@ describe("prices", () => {
   });
 });
 
-describe("the balance", () => {
-  it("falls by exactly what is billed, and rises by what is paid in", async () => {
+describe("the sandbox's balance", () => {
+  it("falls by exactly the billed cost, and rises by top-ups", async () => {
     await using own = await startSandbox({ startingBalanceUsd: "1.00" });
     await ask(own, hello, { scenario: "prompt:1000+tokens:10" });
     expect(own.balanceUsd()).toBe("0.9987");
@@ -68,8 +68,8 @@ describe("the balance", () => {
   });
 });
 
-describe("what is billed", () => {
-  it("is what the usage reports, plain or streamed, and more where an error is planted", async () => {
+describe("the sandbox's bill", () => {
+  it("equals the reported usage, plain or streamed, and exceeds it in the overbill scenario", async () => {
     const plain = await ask(sandbox, hello, { scenario: "reasoning:20+cached:5" });
     const { usage } = completionIn(plain);
     expect(sandbox.ledger.at(-1)).toMatchObject({
@@ -90,7 +90,7 @@ describe("what is billed", () => {
     expect(await billFor(hello, "tokens:30+overbill:7")).toMatchObject({ completionTokens: 37 });
   });
 
-  it("is nothing for an error, unless it is to be billed all the same", async () => {
+  it("does not include errors and free answers, except an error with the billed scenario", async () => {
     const before = sandbox.billed.calls;
     for (const scenario of ["status:429", "status:500", "html", "empty", "redirect-loop", "free"])
       await ask(sandbox, hello, { scenario });
@@ -99,7 +99,7 @@ describe("what is billed", () => {
     expect(await billFor(hello, "status:500+billed+tokens:12")).toMatchObject({ completionTokens: 12 });
   });
 
-  it("is the whole of a plain answer that its client does not wait for", async () => {
+  it("includes the whole plain answer of a client that left", async () => {
     await using own = await startSandbox();
     const request = begin(own, hello, { scenario: "latency:60000+tokens:40" });
     await own.waitFor(({ requests }) => requests[0]?.body.length !== 0 && requests.length === 1);
@@ -109,7 +109,7 @@ describe("what is billed", () => {
     expect(own.requests[0]?.ended).toBe("clientLeft");
   });
 
-  it("is what was written of a stream that its client leaves", async () => {
+  it("includes what was written of a stream before its client left", async () => {
     await using own = await startSandbox();
     const request = begin(own, helloStream, { scenario: "tokens:500+slow:2+reasoning:9" });
     const [response] = await once(request, "response");
@@ -124,7 +124,7 @@ describe("what is billed", () => {
     expect(call?.deliveredTokens).toBeLessThan(500);
   });
 
-  it("is nothing for a stream that is left before its headers", async () => {
+  it("does not include a stream whose client left before its headers", async () => {
     await using own = await startSandbox({ latencyMs: 60_000 });
     const request = begin(own, helloStream);
     await own.waitFor(({ requests }) => (requests[0]?.body.length ?? 0) > 0);
@@ -133,7 +133,7 @@ describe("what is billed", () => {
     expect(own.billed.calls).toBe(0);
   });
 
-  it("is what was delivered of a stream that the gateway cuts", async () => {
+  it("includes what was delivered of a cut stream", async () => {
     const seen = await ask(sandbox, helloStream, { scenario: "cut:6" });
     expect(seen.broken).not.toBeNull();
     expect(textOf(chunksIn(seen)).length).toBeGreaterThan(0);

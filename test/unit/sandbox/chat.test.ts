@@ -22,7 +22,7 @@ const o200k = get_encoding("o200k_base");
 const tokens = (text: string) => o200k.encode_ordinary(text).length;
 
 describe("a plain chat completion", () => {
-  it("has OpenAI's shape and a usage that the tokenizer confirms", async () => {
+  it("has OpenAI's shape and the tokenizer's counts as usage", async () => {
     const seen = await ask(sandbox, hello);
     const completion = completionIn(seen);
     expect(seen).toMatchObject({ status: 200, broken: null, headers: { "content-type": "application/json" } });
@@ -38,7 +38,7 @@ describe("a plain chat completion", () => {
     expect(completion.usage?.prompt_tokens).toBe(3 + 3 + tokens("user") + tokens("Say hello."));
   });
 
-  it("counts every text as tiktoken does, in lengths up to thousands of tokens", async () => {
+  it("has as many tokens as the scenario states, counted as tiktoken does", async () => {
     for (const length of [1, 2, 17, 500, 5000]) {
       const completion = completionIn(await ask(sandbox, hello, { scenario: `tokens:${length}` }));
       expect(tokens(completion.choices[0]?.message?.content ?? "")).toBe(length);
@@ -46,21 +46,21 @@ describe("a plain chat completion", () => {
     }
   });
 
-  it("stops at the request's maximum, the newer field before the older", async () => {
+  it("stops at the request's maximum, and prefers max_completion_tokens", async () => {
     const limits = { ...hello, max_tokens: 9, max_completion_tokens: 5 };
     const completion = completionIn(await ask(sandbox, limits, { scenario: "tokens:50" }));
     expect(completion.usage?.completion_tokens).toBe(5);
     expect(completion.choices[0]?.finish_reason).toBe("length");
   });
 
-  it("answers n times, each time with something else", async () => {
+  it("answers n times with different texts", async () => {
     const completion = completionIn(await ask(sandbox, { ...hello, n: 3 }));
     const texts = completion.choices.map((choice) => choice.message?.content ?? "");
     expect(new Set(texts).size).toBe(3);
     expect(completion.usage?.completion_tokens).toBe(texts.reduce((total, text) => total + tokens(text), 0));
   });
 
-  it("calls the tool that is forced, and writes JSON where JSON is asked for", async () => {
+  it("calls a forced tool, and writes JSON if requested", async () => {
     const parameters = { type: "object", properties: { city: { type: "string" }, days: { type: "integer" } } };
     const tools = [{ type: "function", function: { name: "weather", parameters } }];
     const called = completionIn(await ask(sandbox, { ...hello, tools, tool_choice: "required" }));
@@ -75,7 +75,52 @@ describe("a plain chat completion", () => {
     expect(json.usage?.completion_tokens).toBe(tokens(text));
   });
 
-  it("counts image parts by kind and gives log probabilities", async () => {
+  it("calls a custom tool with free text, in chats and responses, plain and streamed", async () => {
+    const chat = {
+      ...hello,
+      tools: [{ type: "custom", custom: { name: "patch", format: { type: "text" } } }],
+      tool_choice: { type: "custom", custom: { name: "patch" } },
+    };
+    const response = {
+      model: "gpt-4o",
+      input: "Say hello.",
+      tools: [{ type: "custom", name: "patch" }],
+      tool_choice: { type: "custom", name: "patch" },
+    };
+    const [path, scenario] = ["/v1/responses", "tokens:40"];
+    const called = JSON.parse((await ask(sandbox, chat, { scenario })).body.toString());
+    const call = called.choices[0].message.tool_calls[0];
+    expect(call).toMatchObject({ type: "custom", custom: { name: "patch" } });
+    expect(called.usage.completion_tokens).toBe(tokens(call.custom.input));
+    const chunks = chunksIn(await ask(sandbox, { ...chat, stream: true }, { scenario }));
+    const deltas = chunks.flatMap(({ choices }) => choices[0]?.delta?.tool_calls ?? []) as unknown as readonly {
+      readonly type?: string;
+      readonly custom: { readonly input: string };
+    }[];
+    expect(deltas[0]?.type).toBe("custom");
+    expect(tokens(deltas.map(({ custom }) => custom.input).join(""))).toBe(40);
+    const { output } = JSON.parse((await ask(sandbox, response, { path, scenario })).body.toString());
+    expect(output).toMatchObject([{ type: "custom_tool_call", name: "patch", status: "completed" }]);
+    expect(tokens(output[0].input)).toBe(40);
+    const { body } = await ask(sandbox, { ...response, stream: true }, { path, scenario });
+    const events = [...body.toString().matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => JSON.parse(data));
+    const written = events.filter(({ type }) => type === "response.custom_tool_call_input.delta");
+    expect(tokens(written.map(({ delta }) => delta).join(""))).toBe(40);
+    const done = events.find(({ type }) => type === "response.custom_tool_call_input.done");
+    expect(tokens(done.input)).toBe(40);
+  });
+
+  it("bills the served model with the bill-served scenario", async () => {
+    const costOf = async (scenario: string) => {
+      await ask(sandbox, { ...hello, model: "gpt-4o-mini" }, { scenario });
+      return sandbox.ledger.at(-1)?.cost ?? 0n;
+    };
+    const asked = await costOf("tokens:100+prompt:100+served:gpt-4o");
+    expect(await costOf("tokens:100+prompt:100+served:gpt-4o+bill-served")).toBeGreaterThan(asked * 10n);
+    expect(await costOf("tokens:100+prompt:100+bill-served")).toBe(asked);
+  });
+
+  it("counts image parts by kind and returns log probabilities", async () => {
     const image = {
       type: "image_url",
       image_url: { url: `data:image/png;base64,${"A".repeat(50_000)}`, detail: "low" },
@@ -97,7 +142,7 @@ describe("a plain chat completion", () => {
 });
 
 describe("a streamed chat completion", () => {
-  it("sends the role, one delta a token, the finish, the usage and [DONE]", async () => {
+  it("sends the role, one delta per token, the finish reason, the usage and [DONE]", async () => {
     const seen = await ask(sandbox, helloStream);
     const events = eventsIn(seen);
     const chunks = chunksIn(seen);
@@ -111,13 +156,13 @@ describe("a streamed chat completion", () => {
     expect(chunks).toHaveLength(tokens(textOf(chunks)) + 3);
   });
 
-  it("says nothing of usage unless asked", async () => {
+  it("reports no usage unless requested", async () => {
     const chunks = chunksIn(await ask(sandbox, { ...hello, stream: true }));
     expect(chunks.some((chunk) => "usage" in chunk)).toBe(false);
     expect(chunks.at(-1)?.choices[0]?.finish_reason).toBe("stop");
   });
 
-  it("sends several choices by turns and a tool call in fragments", async () => {
+  it("interleaves several choices, and sends a tool call in fragments", async () => {
     const both = chunksIn(await ask(sandbox, { ...helloStream, n: 2 }, { scenario: "tokens:10" }));
     expect(tokens(textOf(both, 0))).toBe(10);
     expect(tokens(textOf(both, 1))).toBe(10);
@@ -133,13 +178,13 @@ describe("a streamed chat completion", () => {
   });
 });
 
-describe("refusals", () => {
+describe("the sandbox refuses", () => {
   it.each([
-    ["no key", hello, { authorization: "" }, 401],
-    ["another key", hello, { authorization: "Bearer sk-other" }, 401],
-    ["no model", { messages: hello.messages }, {}, 400],
-    ["no messages", { model: "gpt-4o", messages: [] }, {}, 400],
-    ["no object", ["gpt-4o"], {}, 400],
+    ["a request without a key", hello, { authorization: "" }, 401],
+    ["a wrong key", hello, { authorization: "Bearer sk-other" }, 401],
+    ["a request without a model", { messages: hello.messages }, {}, 400],
+    ["a request without messages", { model: "gpt-4o", messages: [] }, {}, 400],
+    ["a body that is not an object", ["gpt-4o"], {}, 400],
     ["a misspelled scenario", hello, { "x-sandbox-scenario": "cutt:3" }, 400],
     ["a misspelled suffix", { ...hello, model: "gpt-4o+cutt" }, {}, 400],
   ])("%s", async (_, body, headers, status) => {
@@ -148,7 +193,7 @@ describe("refusals", () => {
     expect(completionIn(seen).error?.message).toEqual(expect.any(String));
   });
 
-  it("answers unknown paths with 404 in JSON and lists its models", async () => {
+  it("unknown paths with 404, but lists its models", async () => {
     expect((await ask(sandbox, hello, { path: "/v1/unknown" })).status).toBe(404);
     const models = await ask(sandbox, undefined, { path: "/v1/models", method: "GET" });
     expect(JSON.parse(models.body.toString()).data).toContainEqual(
@@ -157,8 +202,8 @@ describe("refusals", () => {
   });
 });
 
-describe("determinism", () => {
-  it("gives the same bytes for the same seed, requests and clock, and others for another seed", async () => {
+describe("the sandbox", () => {
+  it("sends the same bytes for the same seed, requests and clock, and others for another seed", async () => {
     const answers = [];
     for (const seed of [3, 3, 4]) {
       await using own = await startSandbox({ seed, now: () => 1_760_000_000_000 });
@@ -169,8 +214,8 @@ describe("determinism", () => {
   });
 });
 
-describe("choosing a scenario", () => {
-  it("by a function, a model's suffix or the last message, all of them together", async () => {
+describe("a scenario", () => {
+  it("is chosen by a function, the model's suffix and the last message together", async () => {
     await using own = await startSandbox({
       scenario: ({ path }) => (path.startsWith("/v1/chat") ? "prompt:77" : undefined),
     });
@@ -183,8 +228,8 @@ describe("choosing a scenario", () => {
   });
 });
 
-describe("what it remembers", () => {
-  it("keeps requests with their bytes, up to the bound", async () => {
+describe("the sandbox's record", () => {
+  it("keeps recent requests with their bytes, at most twice as many as the limit", async () => {
     await using own = await startSandbox({ keepRequests: 2, keepCalls: 1 });
     for (let n = 0; n < 9; n += 1) await ask(own, { ...hello, user: `u${n}` }, { headers: { "x-n": String(n) } });
     expect(own.requests.length).toBeLessThanOrEqual(4);
@@ -195,7 +240,7 @@ describe("what it remembers", () => {
     expect(own.billed.calls).toBe(9);
   });
 
-  it("wakes those who wait as soon as it holds, fails them at the timeout, on errors and at close", async () => {
+  it("resolves waitFor when the condition holds, and rejects at the timeout, on errors and at close", async () => {
     const own = await startSandbox();
     const streams = own.waitFor((box) => box.activeStreams === 1 && box.openConnections === 1);
     begin(own, helloStream, { scenario: "endless:1" });

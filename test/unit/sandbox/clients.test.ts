@@ -4,7 +4,7 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { hello } from "../../support/sandbox-client.ts";
 
 describe("the openai client", () => {
-  it("reads plain answers, streams, refusals and cuts as it reads a gateway's", async () => {
+  it("reads the sandbox's plain answers, streams, errors and cuts", async () => {
     await using sandbox = await startSandbox();
     const openai = new OpenAI({ baseURL: `${sandbox.url}/v1`, apiKey: sandbox.apiKey, maxRetries: 0 });
     const messages = [{ role: "user" as const, content: "Say hello." }];

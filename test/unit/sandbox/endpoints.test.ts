@@ -41,7 +41,7 @@ function post(path: string, body: object, headers: Readonly<Record<string, strin
 }
 
 describe.each(requests)("the sandbox's %s", (path, body) => {
-  it("answers, and bills in its books", async () => {
+  it("answers and records a bill", async () => {
     const before = sandbox.billed;
     const answer = await post(path, body());
     expect(answer.status).toBe(200);
@@ -51,7 +51,7 @@ describe.each(requests)("the sandbox's %s", (path, body) => {
     expect(sandbox.billed.cost).toBeGreaterThan(before.cost);
   });
 
-  it("wants its key and a model, and takes scenarios", async () => {
+  it("requires the key and a model, and accepts scenarios", async () => {
     expect((await post(path, body(), { authorization: "Bearer wrong" })).status).toBe(401);
     const without =
       path.includes("images/e") || path.includes("images/v") || path.includes("/trans") ? formOf({}, "file") : {};

@@ -30,7 +30,7 @@ describe("tasks of the sandbox", () => {
     ["", "TaskAnswer"],
     ["unified", "TaskUnified"],
     ["conversation", "TaskEnvelope"],
-  ])("run their life in the form %j, as the document has it", async (form, schema) => {
+  ])("run from creation to completion in the form %j, as documented", async (form, schema) => {
     let now = Date.parse("2026-11-20T12:00:00Z");
     await using sandbox = await startSandbox({ startingBalanceUsd: "10", now: () => now });
     const scenario = [form, "task-wait:1000", "task-run:2000"].filter((each) => each !== "").join("+");
@@ -59,7 +59,7 @@ describe("tasks of the sandbox", () => {
     expect(sandbox.billed).toMatchObject({ calls: 1, cost: usd("0.25") });
   });
 
-  it("make tracks of music, fail with words, are billed for what they used, and never end, by scenario", async () => {
+  it("produce music tracks, fail with a message, bill what they consumed, or never end, by scenario", async () => {
     await using sandbox = await startSandbox();
     const ended = async (scenario: string, body: object = {}) => {
       const { data } = jsonOf(await create(sandbox, `${scenario}+task-wait:0+task-run:0`, body));
@@ -80,7 +80,7 @@ describe("tasks of the sandbox", () => {
     expect(sandbox.billed.calls).toBe(2);
   });
 
-  it("are cancelled while they are pending, are for the key alone, and are created with a model and a type", async () => {
+  it("can be cancelled while pending, and require the key, a model and a type", async () => {
     await using sandbox = await startSandbox();
     const { data } = jsonOf(await create(sandbox, "task-wait:999999"));
     expect(jsonOf(await task(sandbox, "DELETE", data.task_id)).data.status).toBe("cancelled");

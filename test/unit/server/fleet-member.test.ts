@@ -1,26 +1,27 @@
 import { expect, it } from "vitest";
 import { fleetMember } from "../../../src/server/fleet.ts";
-import { silentLog } from "../../../src/platform/log.ts";
+import { silentLog } from "../../support/captured-log.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-/** A proxy of a fleet with its prices; `lines` is what it logs, `heard` what it is told that others did. */
+/** Creates a proxy of a fleet with its prices; `lines` is its log, `received` the work that was reported to it. */
 function proxy(fleet: TestFleet, clock = manualClock()) {
   const connection = fleet.join();
   const lines: string[] = [];
   const prices = {
-    current: { digest: "2026-01" },
-    /** In the folder; a read takes it over. */
+    inForce: "2026-01",
+    current: () => ({ digest: prices.inForce }),
+    /** Digest of the files in the folder, which a reload applies. */
     inFolder: "2026-01",
     reads: 0,
     listeners: [] as (() => void)[],
     async reload() {
       prices.reads++;
-      const isNew = prices.current.digest !== prices.inFolder;
-      prices.current = { digest: prices.inFolder };
+      const isNew = prices.inForce !== prices.inFolder;
+      prices.inForce = prices.inFolder;
       if (isNew) for (const listener of prices.listeners) listener();
     },
-    onTaken: (listener: () => void) => void prices.listeners.push(listener),
+    onApplied: (listener: () => void) => void prices.listeners.push(listener),
   };
   const gauges = {
     peers: 0,
@@ -34,13 +35,13 @@ function proxy(fleet: TestFleet, clock = manualClock()) {
     warn: (_fields: object, text: string) => void lines.push(text),
   };
   const member = fleetMember({ fleet: connection, clock, log, gauges, prices });
-  const heard: string[] = [];
-  for (const work of ["posted", "queued", "tasks"] as const) member.on(work, () => void heard.push(work));
+  const received: string[] = [];
+  for (const work of ["posted", "queued", "tasks"] as const) member.on(work, () => void received.push(work));
   member.join(() => ({}));
-  return { clock, connection, prices, gauges, lines, member, heard };
+  return { clock, connection, prices, gauges, lines, member, received };
 }
 
-it("reads its price files as soon as another proxy has other prices, once", () => {
+it("reads its price files once as soon as another proxy has other prices", () => {
   const fleet = new TestFleet();
   const [one, two] = [proxy(fleet), proxy(fleet)];
   fleet.beat();
@@ -57,11 +58,11 @@ it("reads its price files as soon as another proxy has other prices, once", () =
   expect([...one.lines, ...two.lines]).toEqual([]);
 });
 
-it("says that its prices differ: for readiness and metrics at once, in the log when they stay apart", () => {
+it("reports that its prices differ in readiness and metrics at once, and in the log if that lasts", () => {
   const fleet = new TestFleet();
   const [one, two] = [proxy(fleet), proxy(fleet)];
   one.prices.inFolder = "2026-02";
-  one.prices.current = { digest: "2026-02" };
+  one.prices.inForce = "2026-02";
   fleet.beat();
   expect(two.member.standing()).toEqual({ live: 1, otherCatalogues: ["2026-02"] });
   expect(one.member.standing()).toEqual({ live: 1, otherCatalogues: ["2026-01"] });
@@ -70,26 +71,26 @@ it("says that its prices differ: for readiness and metrics at once, in the log w
   two.clock.advance(5_000);
   fleet.beat();
   fleet.beat();
-  expect(two.lines).toEqual(["other proxies of this ledger have other prices in force"]);
-  two.prices.current = { digest: "2026-02" };
+  expect(two.lines).toEqual(["other proxies on this ledger use different prices"]);
+  two.prices.inForce = "2026-02";
   fleet.beat();
   expect(two.gauges.differs).toBe(false);
   expect(two.lines).toHaveLength(2);
 });
 
-it("receives what peers did, and wakes for everything when one comes or goes", () => {
+it("receives reports of peers' work, and wakes for all kinds of work when a peer joins or leaves", () => {
   const fleet = new TestFleet();
   const [one, two] = [proxy(fleet), proxy(fleet)];
   fleet.beat();
-  expect(one.heard).toEqual(["posted", "queued", "tasks"]);
+  expect(one.received).toEqual(["posted", "queued", "tasks"]);
   fleet.beat();
-  expect(one.heard).toHaveLength(3);
-  two.member.did("posted");
+  expect(one.received).toHaveLength(3);
+  two.member.did.posted();
   fleet.beat();
-  expect(one.heard.slice(3)).toEqual(["posted"]);
-  // Its own jobs hear of it at once.
-  expect(two.heard.slice(3)).toEqual(["posted"]);
+  expect(one.received.slice(3)).toEqual(["posted"]);
+  // Its own jobs are notified at once.
+  expect(two.received.slice(3)).toEqual(["posted"]);
   two.connection.isLive = false;
   fleet.beat();
-  expect(one.heard.slice(4)).toEqual(["posted", "queued", "tasks"]);
+  expect(one.received.slice(4)).toEqual(["posted", "queued", "tasks"]);
 });

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { spendByTeam } from "../../../src/server/spend.ts";
+import { spendByTeam } from "../../../src/server/figures.ts";
 import { formatUsd, usd } from "../../../src/core/money.ts";
 import type { LedgerQueries } from "../../../src/ports/ledger.ts";
 import { calendarOf } from "../../../src/platform/clock.ts";
@@ -10,7 +10,7 @@ import { only } from "../../support/only.ts";
 
 const at = (text: string) => Date.parse(`2026-11-${text}Z`);
 
-it("spend of the month is today's and that of the finished days, where a correction shows within a minute", async () => {
+it("the month's spending is today's plus that of finished days, where a correction appears within a minute", async () => {
   using commands = harness();
   await using store = await commands.open();
   const { ledger } = store;
@@ -31,7 +31,7 @@ it("spend of the month is today's and that of the finished days, where a correct
   expect((await shown(at("21T00:00:00"))).toSorted()).toEqual(["month null 0.0005", "month red 6.003"]);
 });
 
-it("a day that ended is added at midnight, however long the month's own sums have to wait", async () => {
+it("an ended day is added at midnight, even if the month's sums are not read yet", async () => {
   using commands = harness();
   await using store = await commands.open();
   const { ledger } = store;
@@ -43,13 +43,13 @@ it("a day that ended is added at midnight, however long the month's own sums hav
   await spend(ledger, { id: "1", at: at("19T12:00:00"), key: "a", input: 1000, output: 0 });
   expect(await ofMonth(at("20T23:00:00"))).toEqual(["0.001"]);
   await spend(ledger, { id: "2", at: at("20T23:59:00"), key: "a", input: 2000, output: 0 });
-  // Stale by an hour, and the long reads stand still: today and the days that ended since are right all the same.
+  // Long reads are blocked, but today and the days that ended since are included.
   expect(await ofMonth(at("21T00:01:00"))).toEqual(["0.003"]);
   await ledger.adjust("1", { id: "fix", at: at("21T00:02:00"), amount: usd("1"), why: "late", by: "test" });
   expect(await ofMonth(at("21T00:03:00"))).toEqual(["0.003"]);
   longReads.resolve();
   await setImmediate();
   expect(await ofMonth(at("21T00:04:00"))).toEqual(["1.003"]);
-  // Another month begins with nothing.
+  // A new month begins at zero.
   expect(await ofMonth(Date.parse("2026-12-01T00:01:00Z"))).toEqual([]);
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 
-/* What coding agents send: bounded by its bytes where it runs at the client, named where it may run at the gateway. */
+/* Requests of coding agents. Client tools are bounded by their bytes; tools that may run at the gateway are named. */
 
 function read(route: string, body: object | string) {
   const endpoint = endpoints.find((one) => one.route === route);
@@ -42,7 +42,7 @@ describe("tools that run at the client", () => {
     ["apply_patch", { type: "apply_patch" }, 1],
     ["custom", custom, 1],
     ["tool_search by the client", search, 1],
-  ])("are bounded by their bytes: %s", (_, tool, count) => {
+  ])("are bounded by their bytes, such as %s", (_, tool, count) => {
     for (const request of [
       response({ tools: [tool] }),
       items({ type: "additional_tools", id: "a", role: "developer", tools: [tool] }),
@@ -67,7 +67,7 @@ describe("tools that run at the client", () => {
     ["a shell within a namespace", namespace({ type: "shell" }), ["tools[1].tools[0] (shell)"], ["shell_call"]],
     ["a namespace without tools", { type: "namespace", name: "n" }, ["tools[1] (namespace)"], ["namespace_call"]],
     [
-      "a namespace whose tools are no list",
+      "a namespace whose tools are not a list",
       { type: "namespace", name: "n", tools: { type: "web_search" } },
       ["tools[1] (namespace)"],
       ["namespace_call"],
@@ -91,7 +91,7 @@ describe("tools that run at the client", () => {
       ["shell_call"],
     ],
     [
-      "a shell whose environment is no object",
+      "a shell whose environment is not an object",
       { type: "shell", environment: "container_auto" },
       ["tools[1] (shell)"],
       ["shell_call"],
@@ -109,7 +109,7 @@ describe("tools that run at the client", () => {
       ["tool_search_call"],
     ],
     [
-      "a search that says nothing of who makes it",
+      "a search that does not state who makes it",
       { type: "tool_search" },
       ["tools[1] (tool_search)"],
       ["tool_search_call"],
@@ -120,7 +120,7 @@ describe("tools that run at the client", () => {
       ["tools[1] (programmatic_tool_calling)"],
       ["programmatic_tool_calling_call"],
     ],
-  ])("are not: %s", (_, tool, fields, calls) => {
+  ])("do not include %s", (_, tool, fields, calls) => {
     expect(response({ tools: [fn, tool] }).terms).toMatchObject({ hostedTools: { fields, calls } });
     const brought = fields.map((field) => `input[0].${field}`);
     for (const type of ["additional_tools", "tool_search_output"])
@@ -134,14 +134,14 @@ describe("tools that run at the client", () => {
     [{ type: "shell", environment: { type: "local", container_id: "c" } }, "tools.environment.container_id"],
     [{ type: "shell", environment: { type: "local", Type: "container_auto" } }, "tools.environment.Type"],
     [{ ...search, fallbacks: ["o1-pro"] }, "tools.fallbacks"],
-  ])("hold the context for a member that is not known: %j", (tool, field) => {
+  ])("hold the whole context for an unknown member of %j", (tool, field) => {
     expect(response({ tools: [tool] })).toMatchObject({
       size: { unboundedFields: [field] },
       fields: { unknown: [field], doubts: ["unknown_field"] },
     });
   });
 
-  it("are those of a chat alone there", () => {
+  it("do not include a shell in a chat request", () => {
     expect(chat({ tools: [{ type: "shell" }] }).terms).toMatchObject({
       hostedTools: { fields: ["tools[0] (shell)"] },
     });
@@ -165,13 +165,13 @@ const bounded: readonly (readonly [string, object])[] = [
     "a call of a local shell",
     { type: "local_shell_call", call_id: "c", action: { type: "exec", command: ["ls"], env: {} } },
   ],
-  ["its result", { type: "local_shell_call_output", id: "c", output: "a.txt" }],
+  ["the result of a local shell", { type: "local_shell_call_output", id: "c", output: "a.txt" }],
   [
     "a call of a shell",
     { type: "shell_call", call_id: "c", action: { commands: ["ls"] }, environment: { type: "local" } },
   ],
   [
-    "its result",
+    "the result of a shell",
     {
       type: "shell_call_output",
       call_id: "c",
@@ -179,7 +179,7 @@ const bounded: readonly (readonly [string, object])[] = [
     },
   ],
   ["a patch", { type: "apply_patch_call", call_id: "c", operation: { type: "create_file", path: "a", diff: "+x" } }],
-  ["its result", { type: "apply_patch_call_output", call_id: "c", status: "completed", output: "done" }],
+  ["the result of a patch", { type: "apply_patch_call_output", call_id: "c", status: "completed", output: "done" }],
   ["a search of tools", { type: "tool_search_call", call_id: "c", execution: "client", arguments: { query: "q" } }],
 ];
 
@@ -193,13 +193,13 @@ describe("items of an agent's history", () => {
     });
   });
 
-  it.each(bounded)("are counted with all that they say: %s", (_, item) => {
+  it.each(bounded)("are counted with their whole content: %s", (_, item) => {
     const body = Buffer.from(JSON.stringify({ model: "m", input: [item] }));
     const text = accepted("/v1/responses", body.toString()).prompt.text(body);
     expect(text).toMatchObject({ kind: "chat", chat: { texts: [JSON.stringify(item)] } });
   });
 
-  it("bound the tools in their messages by their bytes, as other tools", () => {
+  it("bound the tools in messages by their bytes, like other tools", () => {
     const item = { type: "additional_tools", role: "developer", tools: [fn] };
     const body = Buffer.from(JSON.stringify({ model: "m", input: [item, { role: "user", content: "x" }] }));
     expect(accepted("/v1/responses", body.toString()).prompt.bytesOutside(body)).toBe(
@@ -207,7 +207,7 @@ describe("items of an agent's history", () => {
     );
   });
 
-  it("bound the metadata of a message by its bytes, and none of it is text", () => {
+  it("bound the metadata of a message by its bytes, and do not count it as text", () => {
     const metadata = { turn_id: "t", content_item_metadata: { provenance: { type: "user" } } };
     const item = { role: "user", content: "x", internal_chat_message_metadata_passthrough: metadata };
     const body = Buffer.from(JSON.stringify({ model: "m", input: [item] }));
@@ -225,11 +225,11 @@ describe("items of an agent's history", () => {
     [{ type: "reasoning", content: [{ type: "wonder" }] }, "input.content.wonder"],
     [{ type: "shell_call_output", call_id: "c", output: [{ stdout: "a", file_id: "f" }] }, "input.output.file_id"],
     [{ type: "apply_patch_call", operation: {}, wonder: 1 }, "input.wonder"],
-  ])("hold the context for what does not show in them: %j", (item, field) => {
+  ])("hold the whole context for content that the request does not show: %j", (item, field) => {
     expect(items(item).size.unboundedFields).toEqual([field]);
   });
 
-  it("have no bound where a command runs in a container", () => {
+  it("have no bound if a command runs in a container", () => {
     const container = { type: "container_reference", container_id: "c" };
     expect(items({ type: "shell_call", action: { commands: [] }, environment: container })).toMatchObject({
       unboundedFields: ["input.environment.type"],
@@ -247,7 +247,7 @@ describe("fields that agents send", () => {
     expect(response(known)).toMatchObject({ unboundedFields: [], size: { unboundedFields: [] } });
   });
 
-  it("hold the context for data of an answer that is not known", () => {
+  it("hold the whole context for an unknown value of include", () => {
     const { size, fields } = response({ include: ["web_search_call.results", "wonder", { type: "mcp" }] });
     expect(size.unboundedFields).toEqual(["include"]);
     expect(fields.mentions).toContain("wonder");
@@ -263,11 +263,11 @@ describe("a predicted answer", () => {
     });
   });
 
-  it("is absent where it is null or missing", () => {
+  it("is absent if it is null or missing", () => {
     for (const more of [{}, { prediction: null }]) expect(chat(more).size).not.toHaveProperty("predictedBytes");
   });
 
-  it("counts as long as it is written, however long its text is", () => {
+  it("counts all its bytes, also those of a long text", () => {
     const size = chat({ prediction: { type: "content", content: "é".repeat(5000) } }).size;
     expect(size.predictedBytes).toBe(10_000 + JSON.stringify({ type: "content", content: "" }).length);
   });
@@ -284,14 +284,14 @@ describe("parts of a chat that Anthropic's clients send back", () => {
   ];
   const body = Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content: parts }] }));
 
-  it("are bounded by their bytes, and an image by the part", () => {
+  it("are bounded by their bytes, and images by the part", () => {
     expect(accepted("/v1/chat/completions", body.toString())).toMatchObject({
       unboundedFields: [],
       size: { imageParts: 1, unboundedFields: [] },
     });
   });
 
-  it("are counted with all that they say", () => {
+  it("are counted with their whole content", () => {
     expect(accepted("/v1/chat/completions", body.toString()).prompt.text(body)).toMatchObject({
       chat: { texts: ["user", "I think", "s1", "r1", "weather", '{"city":"Ulm"}', "sunny", "rain"] },
     });
@@ -310,7 +310,7 @@ describe("a member that is given twice", () => {
       "prediction",
       `{"model":"m","messages":[{"content":"x"}],"prediction":{"content":"x","content":[{"type":"file"}]}}`,
     ],
-  ])("is refused by %s within '%s'", (route, param, body) => {
+  ])("is rejected by %s in '%s'", (route, param, body) => {
     expect(read(route, body)).toMatchObject({ ok: false, refusal: { code: "invalid_request", param } });
   });
 

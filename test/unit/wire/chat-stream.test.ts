@@ -35,7 +35,17 @@ const figures = ({ usage, finished }: StreamAnswer) => ({
 const done = "[DONE]";
 
 describe("a chat stream", () => {
-  it("passes each text of each choice to a listener once its event is complete, and returns the same at the end", () => {
+  it("is not finished by an empty finish_reason, which some gateways state in every chunk", () => {
+    const open = chunk([{ index: 0, delta: { content: "Hi" }, finish_reason: "" }], usage(100, 1));
+    const cut = [streamOf(open)];
+    for (const answer of [read(cut), readAll(cut)])
+      expect(answer).toMatchObject({ usage: undefined, finished: false, texts: ["Hi"] });
+    const whole = [streamOf(open, chunk([finish()], usage(100, 2)), done)];
+    for (const answer of [read(whole), readAll(whole)])
+      expect(figures(answer)).toEqual({ input: 100, output: 2, finished: true });
+  });
+
+  it("passes each text to a listener when its event is complete, and returns the same texts at the end", () => {
     const events = [
       chunk([delta("Hel")]),
       chunk([delta("a", 1)]),
@@ -46,16 +56,20 @@ describe("a chat stream", () => {
     ];
     const stream = streamOf(...events);
     for (const pieces of [[stream], everyByte(stream)]) {
-      const heard: [string, number][] = [];
+      const received: [string, number][] = [];
       const unexpected = () => expect.unreachable("it is all text");
       const transcript = chatTranscript({
-        text: (text, choice) => heard.push([text, choice]),
+        text: (text, choice) => received.push([text, choice]),
         unknown: unexpected,
         media: unexpected,
         inFlight: (bytes) => expect(bytes).toBe(0),
       });
-      for (const piece of pieces) transcript.push(piece);
-      expect(heard).toEqual([
+      for (const piece of pieces) {
+        transcript.push(piece);
+        transcript.read();
+      }
+      expect(transcript.unreadBytes).toBe(0);
+      expect(received).toEqual([
         ["Hel", 0],
         ["a", 1],
         ["hm", 1],
@@ -66,7 +80,7 @@ describe("a chat stream", () => {
     }
   });
 
-  it("finds the usage in the extra chunk", () => {
+  it("has the usage of the extra chunk", () => {
     const stream = streamOf(
       chunk([delta("Hel")]),
       chunk([delta("lo")]),
@@ -125,7 +139,7 @@ describe("a chat stream", () => {
     ["no end", [chunk([delta("a")])], { finished: false }],
     ["nothing", [], { finished: false }],
     ["an error event", [chunk([delta("a")]), '{"error":{"message":"x"}}'], { finished: false }],
-    // The early usage would have been booked for the whole stream.
+    // The early usage must not count for the whole stream.
     [
       "an early usage chunk, then cut",
       [chunk([], usage(7, 1)), chunk([delta("a")]), chunk([delta("b")])],
@@ -142,11 +156,11 @@ describe("a chat stream", () => {
       { input: 7, output: 9, finished: true },
     ],
     [
-      "a late usage that says nothing after an early one",
+      "an empty late usage after an early one",
       [chunk([], usage(7, 1)), chunk([delta("a")]), chunk([finish()]), chunk([], { usage: {} }), done],
       { finished: true },
     ],
-  ])("reads a stream with %s", (_, events, expected) => {
+  ])("is read with %s", (_, events, expected) => {
     const stream = streamOf(...events);
     const whole = { input: undefined, output: undefined, ...expected };
     expect(figures(read([stream]))).toEqual(whole);
@@ -154,13 +168,13 @@ describe("a chat stream", () => {
     expect(figures(read(everyByte(stream)))).toEqual(whole);
   });
 
-  it("is not fooled by texts that look like usage or an end", () => {
+  it("ignores texts that look like usage or an end", () => {
     const said = 'data: [DONE]\n\n data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n"usage"';
     const stream = streamOf(chunk([delta(said)]));
     expect(read([stream])).toMatchObject({ usage: undefined, finished: false, texts: [said] });
   });
 
-  it("collects each choice's words: text, refusal, reasoning, calls", () => {
+  it("collects text, refusal, reasoning and calls for each choice", () => {
     const stream = streamOf(
       chunk([delta("one", 0), delta("two", 1)]),
       chunk([
@@ -174,7 +188,7 @@ describe("a chat stream", () => {
     expect(readAll([stream]).texts).toEqual(['one hmf{"a":1}', "two no"]);
   });
 
-  it("survives whatever is no chunk", () => {
+  it("skips events that are not chunks", () => {
     const stream = streamOf(
       "{",
       "null",
@@ -185,7 +199,7 @@ describe("a chat stream", () => {
       '{"usage":[]}',
       done,
     );
-    // The brace is no JSON: one byte that nothing explains.
+    // The brace is not JSON and counts as one unknown byte.
     expect(read([stream])).toEqual({
       usage: undefined,
       servedModel: null,
@@ -195,7 +209,7 @@ describe("a chat stream", () => {
     });
   });
 
-  it("says the same however a stream is cut, and from its tail what it says from all of it", () => {
+  it("has the same content for any cuts, whether only its tail or all of it is read", () => {
     fc.assert(
       fc.property(streams, cuts, (stream, places) => {
         const full = readAll([stream]);
@@ -203,17 +217,17 @@ describe("a chat stream", () => {
           if (chunks.length === 0) continue;
           expect(readAll(chunks)).toEqual(full);
           const { texts, uncountable, ...tail } = read(chunks);
-          const { texts: all, uncountable: beside, ...rest } = full;
+          const { texts: allTexts, uncountable: allUncountable, ...rest } = full;
           expect(tail).toEqual(rest);
-          // What was written is left out only where a usage makes it needless.
-          if (full.usage === undefined) expect([texts, uncountable]).toEqual([all, beside]);
+          // The output is omitted only if there is a usage.
+          if (full.usage === undefined) expect([texts, uncountable]).toEqual([allTexts, allUncountable]);
         }
       }),
       { numRuns: runs(400) },
     );
   });
 
-  it("says the same of streams beyond what it keeps raw", () => {
+  it("has the same content for any cuts if it is longer than the transcript's raw buffer", () => {
     fc.assert(
       fc.property(
         fc.array(event, { maxLength: 6 }),
@@ -233,7 +247,7 @@ describe("a chat stream", () => {
     );
   });
 
-  it("keeps of a long stream what it said, not its bytes", () => {
+  it("keeps the output of a long stream, not its bytes", () => {
     const transcript = chatTranscript();
     const padding = { system_fingerprint: "x".repeat(2000) };
     const before = liveBufferBytes();
@@ -247,17 +261,17 @@ describe("a chat stream", () => {
   const flood: [string, () => string[], number][] = [
     ["texts of 40 MB", () => Array.from({ length: 40 }, () => chunk([delta("x".repeat(megabyte))])), 40 * megabyte],
     [
-      // A piece counts for 16 units beside its text, so the 16 MB end at the 986,896th.
+      // A piece counts 16 units in addition to its text, so the 16 MB are full at the 986,896th.
       "1.1 million texts of a letter",
       () => Array.from({ length: 1100 }).fill(chunk(Array.from({ length: 1000 }, () => delta("a")))) as string[],
       1_100_000,
     ],
     ["two thousand choices", () => Array.from({ length: 2000 }, (_, index) => chunk([delta("ab", index)])), 4000],
     ["an event of 20 MB", () => [chunk([delta("x".repeat(20 * megabyte))])], 20 * megabyte],
-    ["an event that is no JSON", () => ["{".repeat(100_000)], 100_000],
+    ["an event that is not JSON", () => ["{".repeat(100_000)], 100_000],
   ];
   it.each(flood)(
-    "counts a flood by its bytes where it does not keep it, and by what the gateway reports of it: %s",
+    "counts the bytes of output that is not kept as text, until the gateway reports a usage: %s",
     (_, events, bytes) => {
       const transcript = chatTranscript();
       for (const one of events()) transcript.push(streamOf(one));
@@ -306,7 +320,7 @@ const event = fc.oneof(
   },
 );
 const framing = fc.constantFrom("\n", "\r\n", "\r");
-/** Half of them are longer than the tail that is looked at first. */
+/** Half of the streams are longer than the tail that is read first. */
 const streams = fc
   .tuple(fc.boolean(), fc.array(event, { maxLength: 10 }), framing, fc.constantFrom("", ": ping"), fc.boolean())
   .map(([isLong, events, end, comment, isOpen]) => {
@@ -314,6 +328,42 @@ const streams = fc
     const text = [...start, ...events].map((data) => `${comment && comment + end}data: ${data}${end}${end}`).join("");
     return Buffer.from(isOpen ? text.slice(0, text.length - 2 * end.length) : text);
   });
+
+describe("the tail of a chat stream", () => {
+  const usage = '{"model":"m","service_tier":"default","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
+  const calls = '"server_tool_use":{"web_search_requests":3}';
+  const transcriptOf = (...events: readonly string[]) => {
+    const transcript = chatTranscript();
+    const output = '{"model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}';
+    const all = [output, ...events, "[DONE]"].map((event) => `data: ${event}\n\n`).join("");
+    transcript.push(Buffer.from(all));
+    return transcript;
+  };
+
+  it.each([
+    [
+      "calls before the last usage",
+      `{"model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5,${calls}}}`,
+      usage,
+    ],
+    ["calls after the usage", usage, `{"model":"m","choices":[],"usage":{${calls}}}`],
+    [
+      "a service tier between the usage and the end",
+      usage,
+      '{"choices":[],"service_tier":"priority"}',
+      '{"choices":[]}',
+    ],
+    ["another model after the usage", usage, '{"choices":[],"model":"expensive"}'],
+  ])("states the same as the whole stream: %s", (_what, ...events) => {
+    const { toolCalls, serviceTier, servedModel } = transcriptOf(...events).everything();
+    expect(transcriptOf(...events).end()).toMatchObject({ toolCalls, serviceTier, servedModel });
+  });
+
+  it("has the usage of the whole stream if it has unreadable lines", () => {
+    const events = [`${usage}\n\n${"output in an unknown field ".repeat(400)}`];
+    expect(transcriptOf(...events).end().usage).toEqual(transcriptOf(...events).everything().usage);
+  });
+});
 
 describe("isUsageChunk", () => {
   it.each([
@@ -324,5 +374,5 @@ describe("isUsageChunk", () => {
     ['{"usage":{}}', false],
     ["[DONE]", false],
     ['{"usage"', false],
-  ])("of %s: %s", (data, expected) => expect(isUsageChunk(data)).toBe(expected));
+  ])("for %s returns %s", (data, expected) => expect(isUsageChunk(data)).toBe(expected));
 });

@@ -10,7 +10,7 @@ function limited(
   most = 500,
   { endpoint = chatCompletions, field = "max_tokens", unstated = Infinity }: Partial<Limiting> = {},
 ): string {
-  if (endpoint.maximum === null) throw new Error("the endpoint has a maximum");
+  if (endpoint.maximum === undefined) throw new Error("the endpoint has a maximum");
   return withOutputMaximum(Buffer.from(body), endpoint.maximum, { field, most, unstated }).toString();
 }
 
@@ -24,39 +24,43 @@ const rest = '"messages":[{"role":"user","content":"héé €😀 \\"max_tokens\
 
 describe("a maximum of the output", () => {
   it.each<[string, string, string]>([
-    ["is written where none is stated", `{${rest}}`, `{"max_tokens":500,${rest}}`],
-    ["is written after white space", ` \n{ ${rest} }\n`, ` \n{"max_tokens":500, ${rest} }\n`],
+    ["is added if none is stated", `{${rest}}`, `{"max_tokens":500,${rest}}`],
+    ["is added after white space", ` \n{ ${rest} }\n`, ` \n{"max_tokens":500, ${rest} }\n`],
     ["replaces null in place", `{${rest}, "max_tokens" : null }`, `{${rest}, "max_tokens" : 500 }`],
     ["replaces null under an escaped name", `{"max\\u005ftokens":null,${rest}}`, `{"max\\u005ftokens":500,${rest}}`],
-    ["lowers a larger one", `{"max_tokens":501,${rest}}`, `{"max_tokens":500,${rest}}`],
-    ["lowers an escaped one", `{"\\u006dax_tokens": 501,${rest}}`, `{"\\u006dax_tokens": 500,${rest}}`],
-    ["lowers one of the other field", `{"max_completion_tokens":501,${rest}}`, `{"max_completion_tokens":500,${rest}}`],
+    ["lowers a larger value", `{"max_tokens":501,${rest}}`, `{"max_tokens":500,${rest}}`],
+    ["lowers a value under an escaped name", `{"\\u006dax_tokens": 501,${rest}}`, `{"\\u006dax_tokens": 500,${rest}}`],
     [
-      "lowers every larger one",
+      "lowers the value of the other field",
+      `{"max_completion_tokens":501,${rest}}`,
+      `{"max_completion_tokens":500,${rest}}`,
+    ],
+    [
+      "lowers every larger value",
       `{"max_tokens":501,${rest},"max_completion_tokens":9000}`,
       `{"max_tokens":500,${rest},"max_completion_tokens":500}`,
     ],
     [
-      "leaves the smaller of two",
+      "keeps the smaller of two values",
       `{"max_tokens":100,${rest},"max_completion_tokens":9000}`,
       `{"max_tokens":100,${rest},"max_completion_tokens":500}`,
     ],
     [
-      "leaves null beside a smaller one",
+      "keeps null next to a smaller value",
       `{"max_tokens":null,"max_completion_tokens":7,${rest}}`,
       `{"max_tokens":null,"max_completion_tokens":7,${rest}}`,
     ],
-    ["leaves an equal one", `{"max_tokens":500,${rest}}`, `{"max_tokens":500,${rest}}`],
-    ["leaves a smaller one", `{${rest},"max_tokens":1}`, `{${rest},"max_tokens":1}`],
+    ["keeps an equal value", `{"max_tokens":500,${rest}}`, `{"max_tokens":500,${rest}}`],
+    ["keeps a smaller value", `{${rest},"max_tokens":1}`, `{${rest},"max_tokens":1}`],
     ["replaces 0", `{"max_tokens":0,${rest}}`, `{"max_tokens":500,${rest}}`],
     ["replaces a number below 0", `{"max_tokens":-1,${rest}}`, `{"max_tokens":500,${rest}}`],
     ["replaces a fraction", `{"max_tokens":1.5,${rest}}`, `{"max_tokens":500,${rest}}`],
     ["replaces a text", `{"max_tokens":"10",${rest}}`, `{"max_tokens":500,${rest}}`],
     ["replaces an object", `{"max_tokens":{"max_tokens":1},${rest}}`, `{"max_tokens":500,${rest}}`],
     ["replaces a huge number", `{"max_tokens":1e400,${rest}}`, `{"max_tokens":500,${rest}}`],
-    ["replaces more digits than a number has", `{"max_tokens":100000000001,${rest}}`, `{"max_tokens":500,${rest}}`],
+    ["replaces a number with too many digits", `{"max_tokens":100000000001,${rest}}`, `{"max_tokens":500,${rest}}`],
     [
-      "leaves members of other objects",
+      "keeps members of other objects",
       `{"metadata":{"max_tokens":"9000"},${rest}}`,
       `{"max_tokens":500,"metadata":{"max_tokens":"9000"},${rest}}`,
     ],
@@ -64,7 +68,7 @@ describe("a maximum of the output", () => {
     expect(limited(body)).toBe(expected);
   });
 
-  it("goes into the field that the model reads, and leaves null in the other one", () => {
+  it("is added in the field that the model reads, and keeps null in the other field", () => {
     const gpt5 = { field: "max_completion_tokens" };
     expect(limited(`{"max_tokens":null,${rest}}`, 500, gpt5)).toBe(
       `{"max_completion_tokens":500,"max_tokens":null,${rest}}`,
@@ -76,14 +80,14 @@ describe("a maximum of the output", () => {
     );
   });
 
-  it("is never above what holds without it", () => {
+  it("is never added above the endpoint's default, but may be stated above it", () => {
     const given = { endpoint: completions, unstated: 16 };
     expect(limited('{"prompt":"a"}', 500, given)).toBe('{"max_tokens":16,"prompt":"a"}');
     expect(limited('{"prompt":"a"}', 9, given)).toBe('{"max_tokens":9,"prompt":"a"}');
     expect(limited('{"prompt":"a","max_tokens":100}', 500, given)).toBe('{"prompt":"a","max_tokens":100}');
   });
 
-  it("changes one value and no other byte, whatever the request is", () => {
+  it("is at most the limit in any request, and every other field is kept", () => {
     const value = fc.oneof(fc.constant(null), fc.integer(), fc.double(), fc.string(), fc.json());
     const members = fc.dictionary(
       fc.oneof(fc.string(), fc.constantFrom("max_tokens", "max_completion_tokens", "Max_Tokens", "model")),

@@ -31,7 +31,7 @@ function requestOf(route: string, body: object) {
   return read.request;
 }
 
-describe("the usage of an answer, in its endpoint's words", () => {
+describe("the usage of an answer", () => {
   it.each<[string, object, object]>([
     [
       "/v1/responses",
@@ -88,15 +88,47 @@ describe("the usage of an answer, in its endpoint's words", () => {
       },
       { input: 4, audio_input: 10, output: 45 },
     ],
+    [
+      "/v1/images/generations",
+      { data: [], usage: { input_tokens: 9, output_tokens: 50, output_tokens_details: { text_tokens: 50 } } },
+      { input: 9, output: 50, image_output: 0 },
+    ],
+    ["/v1/embeddings", { data: [], usage: { total_tokens: 8 } }, { input: 8, output: 0 }],
+    ["/v1/embeddings", { data: [], usage: { prompt_tokens: 8 } }, { input: 8, output: 0 }],
     ["/v1/audio/transcriptions", { text: "a", usage: { type: "duration", seconds: 9 } }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", duration: "8.470000267028809" }, { audio_input: 9 }],
     ["/v1/audio/translations", { text: "a", duration: 8.47 }, { audio_input: 9 }],
-  ])("%s %j", (route, body, tokens) => {
+  ])("is read in the format of %s: %j", (route, body, tokens) => {
     const answer = answerOf(route, body);
     expect(answer).toMatchObject({ isAnswer: true, usage: { clamped: false } });
     expect(answer?.usage?.tokens).toMatchObject(tokens);
   });
 
-  it("does not apply to a model that is billed otherwise", () => {
+  it("is read after a byte order mark", () => {
+    for (const [route, body] of [
+      ["/v1/chat/completions", { choices: [{ message: {} }], usage: { prompt_tokens: 8, completion_tokens: 1 } }],
+      ["/v1/responses", { output: [], usage: { input_tokens: 8, output_tokens: 1 } }],
+      ["/v1/embeddings", { data: [], usage: { prompt_tokens: 8, total_tokens: 8 } }],
+      ["/v1/images/generations", { data: [], usage: { input_tokens: 8, output_tokens: 1 } }],
+    ] as const)
+      expect(answerOf(route, `\ufeff${JSON.stringify(body)}`)?.usage?.tokens.input, route).toBe(8);
+  });
+
+  it.each(["-1", "0", "1e3", "", "8.", "a"])("is unknown for a duration of %j", (duration) => {
+    expect(answerOf("/v1/audio/translations", { text: "a", duration })?.usage).toBeUndefined();
+  });
+
+  it.each<[object]>([
+    [{ input_tokens: 9, output_tokens: 50, output_tokens_details: null }],
+    [{ input_tokens: 9, output_tokens: 50, output_tokens_details: {} }],
+    [{ input_tokens: 9, output_tokens: 50, output_tokens_details: { image_tokens: 0 } }],
+    [{ prompt_tokens: 9, completion_tokens: 50, total_tokens: 59 }],
+  ])("counts all output of an image endpoint as images if it does not divide it: %j", (usage) => {
+    const { tokens } = answerOf("/v1/images/generations", { data: [], usage })?.usage ?? {};
+    expect(tokens).toEqual({ ...noTokens, input: 9, image_output: 50 });
+  });
+
+  it("is undefined for a model with another unit", () => {
     const seconds = readUsage({ type: "duration", seconds: 3 });
     expect([usageIn("second", seconds, []), usageIn("token", seconds, []), usageIn("character", seconds, [])]).toEqual([
       seconds,
@@ -114,7 +146,8 @@ describe("the usage of an answer, in its endpoint's words", () => {
     "/v1/embeddings",
     "/v1/images/generations",
     "/v1/audio/transcriptions",
-  ])("stands under Gemini's name in answers of %s", (route) => {
+  ])("is read under Gemini's names in answers of %s", (route) => {
+    const output = route === "/v1/images/generations" ? "image_output" : "output";
     for (const name of ["usageMetadata", "usage_metadata"]) {
       const answer = answerOf(route, {
         [name]: {
@@ -126,7 +159,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
         },
       });
       expect(answer?.usage).toEqual({
-        tokens: { ...noTokens, input: 40, cached_input: 60, output: 5, reasoning: 3 },
+        tokens: { ...noTokens, input: 40, cached_input: 60, [output]: 5, reasoning: 3 },
         clamped: false,
       });
     }
@@ -136,13 +169,13 @@ describe("the usage of an answer, in its endpoint's words", () => {
     expect(readUsage({ type: "duration", seconds })).toBeUndefined();
   });
 
-  it("is not stated by a response that is still to run, nor by an error", () => {
+  it("is undefined for a queued response and for an error", () => {
     expect(answerOf("/v1/responses", { status: "queued", output: [], usage: null })?.isAnswer).toBe(false);
     for (const { route } of endpoints)
       expect(answerOf(route, { error: { message: "x" } })).toMatchObject({ isAnswer: false, usage: undefined });
   });
 
-  it("names its model in at most 256 characters, of which none is half a pair", () => {
+  it("comes with a model name of at most 256 characters, without half a surrogate pair", () => {
     const bodies = [{ choices: [] }, { output: [] }, { data: [] }, { text: "" }];
     for (const [length, kept] of [
       [256, 256],
@@ -170,7 +203,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
     ["/v1/completions", { choices: [{ text: "a" }] }],
     ["/v1/responses", { type: "response.created", response: {} }],
     ["/v1/responses", { type: "response.completed", response: { usage: { input_tokens: 1, output_tokens: 1 } } }],
-  ])("names the model of a stream of %s in at most 256 characters: %j", (route, event) => {
+  ])("comes with a model name of at most 256 characters in a stream of %s: %j", (route, event) => {
     const transcript = at(route).transcript();
     const model = "m".repeat(100_000);
     const named = "response" in event ? { ...event, response: { ...event.response, model } } : { ...event, model };
@@ -178,7 +211,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
     expect(transcript.everything()?.servedModel).toBe("m".repeat(256));
   });
 
-  it("is looked for in whatever comes, without a fault", () => {
+  it("is read from any body without throwing", () => {
     const shapes = fc.oneof(
       fc.json(),
       fc.string(),
@@ -193,8 +226,8 @@ describe("the usage of an answer, in its endpoint's words", () => {
   });
 });
 
-describe("what a request says of its cost", () => {
-  it("completions: every prompt has choices of its own, and all of best_of are billed", () => {
+describe("the size of a request", () => {
+  it("counts choices for each prompt of a completion, and all of best_of", () => {
     expect(requestOf("/v1/completions", { model: "m", prompt: ["a", "b"], n: 2, best_of: 5 }).size).toMatchObject({
       prompts: 2,
       choices: 10,
@@ -211,7 +244,7 @@ describe("what a request says of its cost", () => {
     });
   });
 
-  it("responses: what the body does not show is named, and what nothing bounds", () => {
+  it("names the fields of a response request that the body does not show or that have no bound", () => {
     const hidden = [
       { type: "item_reference", id: "x" },
       { role: "user", content: [{ type: "input_image", file_id: "f" }] },
@@ -242,7 +275,7 @@ describe("what a request says of its cost", () => {
     ).toEqual([]);
   });
 
-  it("responses: an image is bounded by the part, not by its bytes", () => {
+  it("bounds an image of a response request by the part, not by its bytes", () => {
     const url = `data:image/png;base64,${"A".repeat(100_000)}`;
     const { size, classes } = requestOf("/v1/responses", {
       model: "m",
@@ -253,7 +286,7 @@ describe("what a request says of its cost", () => {
     expect(classes.prompt).toContain("image_input");
   });
 
-  it("responses: a content that is one part without a list around it is that part", () => {
+  it("reads a content part of a response request without a list around it like any part", () => {
     const image = { type: "input_image", image_url: "https://x/a.png" };
     for (const item of [
       { role: "user", content: image },
@@ -274,11 +307,11 @@ describe("what a request says of its cost", () => {
     ["/v1/completions", "prompt", [[{ type: "image_url" }]]],
     ["/v1/embeddings", "input", [{ type: "image_url" }]],
     ["/v1/embeddings", "input", [[{ type: "image_url" }]]],
-  ])("%s: nothing bounds a part of %s that is no text: %j", (route, field, value) => {
+  ])("has no bound at %s for a part of '%s' that is not text: %j", (route, field, value) => {
     expect(requestOf(route, { model: "m", input: "x", [field]: value }).unboundedFields).toEqual([field]);
   });
 
-  it("images: those that are sent along in JSON are parts", () => {
+  it("counts images in a JSON image request as parts", () => {
     expect(
       requestOf("/v1/images/edits", {
         model: "m",
@@ -290,12 +323,12 @@ describe("what a request says of its cost", () => {
     expect(requestOf("/v1/images/generations", { model: "m", prompt: "x", image: null }).size.imageParts).toBe(0);
   });
 
-  it("speech: characters as Unicode counts them, however long the text", () => {
+  it("counts the Unicode characters of a speech request, also of a long text", () => {
     expect(requestOf("/v1/audio/speech", { model: "m", input: "Grüße 😀" }).characters).toBe(7);
     expect(requestOf("/v1/audio/speech", { model: "m", input: "é".repeat(3000) }).characters).toBe(3000);
   });
 
-  it("never a fault, whatever comes", () => {
+  it("is read from any fields without throwing", () => {
     const value = fc.oneof(fc.jsonValue(), fc.constantFrom<unknown>(1, "x", [], {}, null));
     const body = fc.record(
       {
@@ -320,7 +353,7 @@ describe("what a request says of its cost", () => {
   });
 });
 
-it("a response that is cut ends with an event that Codex shows and does not try again, and one that the SDKs raise", () => {
+it("a broken response ends with an event that Codex shows without a retry, and one that SDKs raise", () => {
   const message = "It broke.";
   for (const refusal of [
     { code: "gateway_stream_broken", message },
@@ -340,7 +373,7 @@ it("a response that is cut ends with an event that Codex shows and does not try 
       response: expect.objectContaining({
         object: "response",
         status: "failed",
-        // Any other code is tried again, or replaces our words.
+        // Codex retries any other code or replaces the message.
         error: { code: "invalid_prompt", message },
         output: [],
         usage: null,
@@ -349,7 +382,7 @@ it("a response that is cut ends with an event that Codex shows and does not try 
   }
 });
 
-it("a broken stream of events with types ends with one that both kinds of clients raise", () => {
+it("a broken stream of typed events ends with an event that both kinds of clients raise", () => {
   const [name, data] = typedRefusalEvent({ code: "gateway_stream_broken", message: "It broke." }).split("\n");
   expect(name).toBe("event: error");
   const event = JSON.parse((data ?? "").slice("data: ".length));

@@ -46,7 +46,7 @@ function declared(file: string, name: string): string[] {
   throw new Error(`${name} does not end`);
 }
 
-describe("the official SDK knows no field that the table does not", () => {
+describe("the field table knows every field of the official SDK", () => {
   it.each([
     ["/v1/chat/completions", "chat/completions/completions", "ChatCompletionCreateParamsBase"],
     ["/v1/completions", "completions", "CompletionCreateParamsBase"],
@@ -58,7 +58,7 @@ describe("the official SDK knows no field that the table does not", () => {
     ["/v1/audio/speech", "audio/speech", "SpeechCreateParams"],
     ["/v1/audio/transcriptions", "audio/transcriptions", "TranscriptionCreateParamsBase"],
     ["/v1/audio/translations", "audio/translations", "TranslationCreateParams"],
-  ])("%s", (route, file, name) => {
+  ])("in a request of %s", (route, file, name) => {
     const names = declared(file, name);
     expect(names).toContain("model");
     expect(names.filter((field) => fieldsAt(route).meaningOf(field) === undefined)).toEqual([]);
@@ -111,7 +111,7 @@ describe("the official SDK knows no field that the table does not", () => {
     expect(declared("responses/responses", name).filter((field) => known.meaningOf(field) === undefined)).toEqual([]);
   });
 
-  it("in what an answer may include", () => {
+  it("in the includable data of an answer", () => {
     const text = readFileSync(
       new URL("../../../node_modules/openai/resources/responses/responses.d.ts", import.meta.url),
       "utf8",
@@ -122,9 +122,9 @@ describe("the official SDK knows no field that the table does not", () => {
   });
 });
 
-describe("a field's meaning is the same for every endpoint", () => {
+describe("fields that name models or choose providers", () => {
   it.each([...endpoints, passthrough].map(({ route, fields }) => [route, fields] as const))(
-    "%s knows where models are named, and what chooses who answers",
+    "have their meaning at %s, and names of built-ins have none",
     (_, fields) => {
       for (const name of ["models", "fallbacks", "preset"]) expect(fields.meaningOf(name)).toBe("models");
       for (const name of ["provider", "plugins", "route", "inference_geo"])
@@ -139,7 +139,7 @@ describe("texts in unknown fields", () => {
   const chat = (more: string) =>
     readAt("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a text"}]${more}}`).fields;
 
-  it("are those of the unknown field alone, names of members too, each once", () => {
+  it("are the values and member names of the unknown field only", () => {
     expect(chat(',"x":{"a":["b",{"c":"b"}],"d":"e,f"},"user":"g","seed":1').mentions).toEqual(
       expect.arrayContaining(["a", "b", "c", "d", "e,f", "e", "f"]),
     );
@@ -151,7 +151,7 @@ describe("texts in unknown fields", () => {
     });
   });
 
-  it("exclude those too long for a name, and are few enough to be looked up", () => {
+  it("exclude texts too long for a name, and are limited in number", () => {
     expect(chat(`,"x":["${"y".repeat(300)}","${"z".repeat(5_000)}"]`).mentions).toEqual([]);
     const many = Array.from({ length: 10_001 }, (_, index) => `t${index}`);
     const refused = endpoints[0]?.readRequest(
@@ -166,7 +166,7 @@ describe("texts in unknown fields", () => {
     expect(models).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
   });
 
-  it("are found however deep they are", () => {
+  it("are found at any depth", () => {
     const deep = `${"[".repeat(5_000)}"o1"${"]".repeat(5_000)}`;
     expect(chat(`,"x":${deep}`).mentions).toContain("o1");
     expect(chat(`,"fallbacks":${deep}`).mentions).toContain("o1");
@@ -181,7 +181,7 @@ describe("headers and the query", () => {
   const plain = readAt("/v1/chat/completions", { model: "m", messages: [{ role: "user", content: "x" }] });
   const chat = { fields: fieldsAt("/v1/chat/completions") };
 
-  it("leave a request as it is where they say nothing of the price", () => {
+  it("leave a request unchanged if they do not affect the price", () => {
     const headers = Object.entries({
       accept: "*/*",
       "user-agent": "x",
@@ -200,7 +200,7 @@ describe("headers and the query", () => {
     ["accept", "x", "?a=o1,b&c", { unknown: ["query a", "query c"], mentions: expect.arrayContaining(["o1", "b"]) }],
     ["accept", "x", "?model=o1", { unknown: [], models: ["o1"] }],
     ["accept", "x", "?MODELS=o1%2Co3", { unknown: [], models: ["o1", "o3"] }],
-  ])("%s: %s %s", (name, value, query, facts) => {
+  ])("with %s: %s and the query '%s' are read", (name, value, query, facts) => {
     expect(withHeadersAndQuery(plain, chat, [[name, value]], query).fields).toMatchObject(facts);
   });
 
@@ -208,7 +208,7 @@ describe("headers and the query", () => {
     ["anthropic-beta", "context-1m-2025-08-07", "", "header anthropic-beta"],
     ["accept", "x", "?n=5", "query n"],
     ["accept", "x", "?provider=x", "query provider"],
-  ])("%s: %s %s has no bound", (name, value, query, field) => {
+  ])("with %s: %s and the query '%s' have no bound", (name, value, query, field) => {
     expect(withHeadersAndQuery(plain, chat, [[name, value]], query).unboundedFields).toEqual([field]);
   });
 });

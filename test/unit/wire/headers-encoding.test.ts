@@ -1,4 +1,4 @@
-import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { decoded, decodeInto, isPlain } from "../../../src/wire/headers.ts";
 
@@ -10,11 +10,12 @@ const brotli = (bytes: Buffer) => brotliCompressSync(bytes, { params: { [constan
 
 const limit = 64 * 1024 * 1024;
 
-describe("decoded", () => {
+describe("decoding", () => {
   const all = [
     ["gzip", gzipSync],
     ["x-gzip", gzipSync],
     ["deflate", deflateSync],
+    ["deflate", deflateRawSync],
     ["br", brotli],
     ["zstd", zstdCompressSync],
     ["GZIP", gzipSync],
@@ -24,26 +25,26 @@ describe("decoded", () => {
     expect((await decoded(compress(text), name, limit))?.equals(text)).toBe(true);
   });
 
-  it.each(all)("reads as much of %s as there is when it was cut", async (name, compress) => {
+  it.each(all)("reads the available part of %s that was cut", async (name, compress) => {
     const whole = compress(text);
     const part = await decoded(whole.subarray(0, whole.length - 200), name, limit);
     expect(part?.length).toBeGreaterThan(0);
     expect(text.subarray(0, part?.length).equals(part ?? text)).toBe(true);
   });
 
-  it("returns nothing for an unknown encoding and for damaged bytes", async () => {
+  it("returns undefined for an unknown encoding and for damaged bytes", async () => {
     expect(await decoded(text, "compress", limit)).toBeUndefined();
     expect(await decoded(text, "gzip, br", limit)).toBeUndefined();
     expect(await decoded(text, "gzip", limit)).toBeUndefined();
     expect(await decoded(text, "constructor", limit)).toBeUndefined();
   });
 
-  it.each(all)("decodes as much of %s as is permitted, and not a byte more", async (name, compress) => {
+  it.each(all)("decodes %s up to the limit, and returns undefined above it", async (name, compress) => {
     expect((await decoded(compress(text), name, text.length))?.length).toBe(text.length);
     expect(await decoded(compress(text), name, text.length - 1)).toBeUndefined();
   });
 
-  it("hands over pieces, and lets others run between two of them", async () => {
+  it("delivers pieces, and yields to other work between them", async () => {
     let pieces = 0;
     let largest = 0;
     const isRead = decodeInto(gzipSync(Buffer.alloc(8 * 1024 * 1024)), "gzip", 8 * 1024 * 1024, (piece) => {
@@ -59,7 +60,7 @@ describe("decoded", () => {
     expect(turns).toBeGreaterThan(1);
   });
 
-  it("knows plain bytes", () => {
+  it("recognizes plain encodings", () => {
     expect([undefined, "", "identity", "Identity"].every(isPlain)).toBe(true);
     expect(isPlain("gzip")).toBe(false);
   });

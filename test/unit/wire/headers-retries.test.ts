@@ -6,7 +6,7 @@ it.each([
   ["1", 1],
   ["2", 2],
   ["1000", 1000],
-  // Whatever else it says, it is taken as a first try.
+  // Any other value counts as a first try.
   [undefined, 0],
   ["", 0],
   ["1001", 0],

@@ -1,19 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { answerHeaders, forwardableHeaders, readTags } from "../../../src/wire/headers.ts";
 
+// cspell:ignore tracestate
+
 describe("forwardableHeaders", () => {
-  it("lets through what is listed and nothing else", () => {
+  it("forwards the listed headers and no others", () => {
     const kept = {
       accept: "*/*",
       "accept-language": "de",
       "content-type": "application/json",
+      traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+      tracestate: "vendor=1",
       "user-agent": "x",
       "x-client-request-id": "2",
       "openai-organization": "o",
       "anthropic-version": "v",
       "x-stainless-lang": "js",
     };
-    const held = {
+    const withheld = {
       authorization: "Bearer sk-fb-x",
       "x-api-key": "sk-fb-x",
       "proxy-authorization": "Basic x",
@@ -28,6 +32,7 @@ describe("forwardableHeaders", () => {
       "x-real-ip": "1",
       via: "1.1 x",
       "cf-connecting-ip": "1",
+      baggage: "user=alice",
       host: "h",
       origin: "o",
       referer: "r",
@@ -43,10 +48,10 @@ describe("forwardableHeaders", () => {
       "x-request-id": "mine",
       "x-openai-organization": "1",
     };
-    expect(forwardableHeaders(Object.entries({ ...kept, ...held }), String)).toEqual(kept);
+    expect(forwardableHeaders(Object.entries({ ...kept, ...withheld }), String)).toEqual(kept);
   });
 
-  it("replaces each header that a gateway may read as an idempotency key, and drops one that is empty", () => {
+  it("replaces each header that a gateway may read as an idempotency key, and drops empty ones", () => {
     const sent = {
       "idempotency-key": "1",
       "x-stainless-idempotency-key": "2",
@@ -86,7 +91,7 @@ describe("answerHeaders", () => {
     expect(answerHeaders(raw).flat()).toEqual([...raw, ...harmless.flat()]);
   });
 
-  it("makes a browser neither guess the type of an answer nor run it, in addition to the gateway's own policy", () => {
+  it("adds headers that keep a browser from sniffing or running an answer, next to the gateway's own policy", () => {
     const raw = ["content-security-policy", "default-src https:", "X-Content-Type-Options", "nosniff, nosniff"];
     expect(answerHeaders(raw)).toEqual([["content-security-policy", "default-src https:"], ...harmless]);
   });
@@ -104,7 +109,7 @@ describe("answerHeaders", () => {
     "X-Farebox-Request-Id",
     "x-farebox-cost-usd",
     "X-Farebox-Error",
-    // Of the gateway's own origin; a second allow-origin makes a browser refuse the answer.
+    // These apply to the gateway's origin. A second allow-origin makes a browser refuse the answer.
     "Access-Control-Allow-Origin",
     "access-control-expose-headers",
     "Alt-Svc",
@@ -114,7 +119,7 @@ describe("answerHeaders", () => {
     expect(answerHeaders(["a", "1", name, "x", "b", "2"])).toEqual([["a", "1"], ["b", "2"], ...harmless]);
   });
 
-  it("drops what the connection header names, in any position", () => {
+  it("drops the headers that a connection header names, in any position", () => {
     expect(
       answerHeaders([
         "X-Hop",
@@ -140,6 +145,8 @@ describe("readTags", () => {
     ["team=blue", { team: "blue" }],
     [" a = b , c.d-e_f=x=y ", { a: "b", "c.d-e_f": "x=y" }],
     ["a=ä€", { a: "ä€" }],
+    ["a=à, b=Zoë", { a: "à", b: "Zoë" }],
+    [Buffer.from("a=à, b=Zoë €").toString("latin1"), { a: "à", b: "Zoë €" }],
     [
       Array.from({ length: 8 }, (_, index) => `t${index}=v`).join(","),
       Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`t${index}`, "v"])),
@@ -159,6 +166,8 @@ describe("readTags", () => {
     "__proto__=b",
     "a b=c",
     "a=b,a=c",
+    "a=b\tc",
+    "a=b\u0085c",
     `${"x".repeat(64)}=b`,
     `a=${"x".repeat(129)}`,
     Array.from({ length: 9 }, (_, index) => `t${index}=v`).join(","),

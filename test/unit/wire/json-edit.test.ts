@@ -8,7 +8,7 @@ function hiddenIn(text: string): string {
   return withMembersHidden(Buffer.from(text), isSecret, "<hidden>").toString();
 }
 
-/** The same by the parsed value: what is written differently and means the same is no difference here. */
+/** Hides the secret members of a parsed value. A comparison of parsed values ignores the spaces of the JSON text. */
 function reference(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(reference);
   if (typeof value !== "object" || value === null) return value;
@@ -25,9 +25,9 @@ describe("withMembersHidden", () => {
     ['{"secret":1,"secret":12345678901234567890}', '{"secret":"<hidden>","secret":"<hidden>"}'],
     ['["secret",":"]', '["secret",":"]'],
     ['{"text":"\\"secret\\":1"}', '{"text":"\\"secret\\":1"}'],
-  ])("%s", (text, expected) => expect(hiddenIn(text)).toBe(expected));
+  ])("hides the secret members of %s", (text, expected) => expect(hiddenIn(text)).toBe(expected));
 
-  it("hides what a reader of the parsed text would, and returns the same bytes where nothing is hidden", () => {
+  it("hides the same members as a search of the parsed value, and returns the same bytes if none is hidden", () => {
     const name = fc.constantFrom("secret", "my_secret_name", "plain", '"', "");
     const { tree } = fc.letrec<{ tree: unknown }>((tie) => ({
       tree: fc.oneof(
@@ -50,7 +50,7 @@ describe("withMembersHidden", () => {
     );
   });
 
-  it("takes time by the length, however deep it goes", () => {
+  it("takes time in proportion to the length, also for deep nesting", () => {
     const depth = 300_000;
     const text = `${'{"a":['.repeat(depth)}{"secret":1}${"]}".repeat(depth)}`;
     expect(hiddenIn(text)).toBe(text.replace(":1", ':"<hidden>"'));
@@ -64,7 +64,7 @@ describe("valueAt", () => {
     ['{"a":[1]}', ["a", "b"], undefined],
     ["[]", ["a"], undefined],
     ['{"a":null}', ["a"], "null"],
-  ])("%s at %j", (text, path, expected) => {
+  ])("looks in %s for the value at %j", (text, path, expected) => {
     const bytes = Buffer.from(text);
     const place = valueAt(bytes, path);
     expect(place && bytes.toString("utf8", place.valueStart, place.valueEnd)).toBe(expected);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { jsonMembers } from "../../../src/wire/json.ts";
 import { runs } from "../../support/effort.ts";
 
-/** Parses for a comparison of two values; `__proto__` is a name like any other. */
+/** Parses a value for a comparison. JSON.parse treats `__proto__` like any other name. */
 const parsed = (bytes: Buffer): unknown => JSON.parse(bytes.toString());
 
 function membersOf(text: string): [string, unknown][] {
@@ -25,7 +25,7 @@ const value = fc.oneof(
   fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)),
 );
 
-/** Any character may be written as an escape; both must mean the same. */
+/** Returns the text as JSON, with every character escaped if `escapes` is true. */
 function written(text: string, escapes: boolean): string {
   if (!escapes) return JSON.stringify(text);
   const units = Array.from({ length: text.length }, (_, index) => text.charCodeAt(index).toString(16).padStart(4, "0"));
@@ -33,7 +33,7 @@ function written(text: string, escapes: boolean): string {
 }
 
 describe("jsonMembers", () => {
-  it("finds every member in its order, repeated ones too, with the value that JSON.parse reads there", () => {
+  it("finds every member in order, also repeated ones, with the value that JSON.parse reads", () => {
     const member = fc.record({ name, value, escapes: fc.boolean(), spaces: fc.tuple(space, space, space, space) });
     fc.assert(
       fc.property(fc.array(member, { maxLength: 8 }), space, space, (members, before, after) => {
@@ -49,7 +49,7 @@ describe("jsonMembers", () => {
     );
   });
 
-  it("finds the keys of any JSON, and none in what is no object", () => {
+  it("finds the keys of any JSON object, and none in other values", () => {
     fc.assert(
       fc.property(fc.json(), (text) => {
         const whole: unknown = JSON.parse(text);
@@ -70,7 +70,7 @@ describe("jsonMembers", () => {
     expect(members[0]).toMatchObject({ valueStart: 5, valueEnd: 5 + deep.length });
   });
 
-  it("is not fooled by the contents of texts", () => {
+  it("ignores the contents of texts", () => {
     expect(membersOf('{"a":"}\\",\\"b\\":1","c\\\\":"\\\\","d":[{"e":"]}"}]}')).toEqual([
       ["a", '}","b":1'],
       ["c\\", "\\"],

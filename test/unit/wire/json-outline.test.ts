@@ -12,7 +12,7 @@ function outlineOf(chunks: readonly Buffer[], lines = false): string {
   return Buffer.concat(pieces).toString();
 }
 
-/** Returns the expected outline of a value: long strings empty, and empty what is nested deeper than three. */
+/** Returns the expected outline of a value. Long strings and values nested deeper than three are empty. */
 function expected(value: unknown, depth = 1): unknown {
   if (typeof value === "string") return Buffer.byteLength(JSON.stringify(value)) - 2 > 1024 ? "" : value;
   if (Array.isArray(value)) return depth > 3 ? [] : value.map((item) => expected(item, depth + 1));
@@ -44,7 +44,7 @@ const json = fc.letrec<{ value: unknown }>((tie) => ({
 })).value;
 
 describe("the outline of a JSON text", () => {
-  it("is the text without long strings and what is nested deep, however it is cut", () => {
+  it("is the text without long strings and deeply nested values, for any cuts", () => {
     fc.assert(
       fc.property(json, cuts, (value, places) => {
         const bytes = Buffer.from(JSON.stringify(value));
@@ -57,7 +57,7 @@ describe("the outline of a JSON text", () => {
     );
   });
 
-  it("begins again with each line of a stream of events, whatever the previous line left open", () => {
+  it("restarts with each line of a stream of events, also after an unfinished line", () => {
     const events = [
       "event: a\n",
       'data: {"b64":"x\n',
@@ -69,7 +69,7 @@ describe("the outline of a JSON text", () => {
     expect(outlineOf(everyByte(bytes), true)).toBe(outlineOf([bytes], true));
   });
 
-  it("takes time in proportion to its bytes, also for a line of nothing but strings", () => {
+  it("takes time in proportion to its bytes, also for a line that has only strings", () => {
     const strings = Buffer.from(`data: [${'"",'.repeat(300_000)}0]\n\n`);
     expect(outlineOf([strings], true)).toBe(strings.toString());
     const transcript = mediaTranscript(["image_generation.completed"]);
@@ -82,7 +82,7 @@ describe("the outline of a JSON text", () => {
     expect(transcript.end()).toMatchObject({ finished: true, usage: { tokens: { input: 1, output: 2 } } });
   });
 
-  it("keeps nothing of a long string but that it was there", () => {
+  it("keeps nothing of the content of a long string", () => {
     const written: number[] = [];
     const outline = new JsonOutline((piece) => written.push(piece.length));
     outline.push(Buffer.from('{"data":[{"b64_json":"'));

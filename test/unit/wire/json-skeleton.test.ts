@@ -4,7 +4,7 @@ import { jsonBounds, jsonMembers, jsonSkeleton, lengthInFull } from "../../../sr
 import { chatTextOf, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 import { runs } from "../../support/effort.ts";
 
-/** Texts around the length from which they are cut out, with all that is escaped in JSON or longer than a byte in UTF-8. */
+/** Texts that a skeleton keeps or omits, with characters that JSON escapes or that have several bytes in UTF-8. */
 const pieces = fc.array(fc.constantFrom("a", '"', "\\", "\n", "é", "漢", "😀", "{", "]", ",", ":", "\u2028"), {
   minLength: 1,
   maxLength: 8,
@@ -23,7 +23,7 @@ const values = fc.letrec((tie) => ({
   ),
 })).value;
 
-/** Returns the expected skeleton, made from the whole value: strings of more than 1,024 bytes of JSON become their length. */
+/** Returns the expected skeleton of a value. Strings of more than 1,024 bytes of JSON become their length. */
 function shortened(value: unknown): unknown {
   if (typeof value === "string") {
     const length = Buffer.byteLength(JSON.stringify(value)) - 2;
@@ -42,11 +42,11 @@ function read(value: unknown): unknown {
 }
 
 describe("a skeleton", () => {
-  it("has the structure of the whole, and the length of each string that was cut out", () => {
+  it("has the structure of the whole text, and the length of each omitted string", () => {
     fc.assert(
       fc.property(values, fc.constantFrom(0, 1, 2), (value, indent) => {
         const skeleton = skeletonOf(JSON.stringify(value, null, indent));
-        // Two long names of the same length become one: such an object is looked at for no name that is as long.
+        // Two long names of the same length become one. Farebox searches no object for so long a name.
         fc.pre(!hasLongNames(value));
         expect(read(JSON.parse(skeleton.toString()))).toEqual(shortened(value));
       }),
@@ -54,17 +54,17 @@ describe("a skeleton", () => {
     );
   });
 
-  it("is the text itself where no string is long", () => {
+  it("is the text itself if no string is long", () => {
     const bytes = Buffer.from('{"model":"gpt-4o"}');
     expect(jsonSkeleton(bytes)).toBe(bytes);
   });
 
-  it("is short however long the text is", () => {
+  it("is short for a text of any length", () => {
     const text = 'She said "no" \\ '.repeat(100_000);
     expect(skeletonOf(JSON.stringify({ model: "m", text })).length).toBeLessThan(1100);
   });
 
-  it("ends a string where JSON does, however close and many its escapes are", () => {
+  it("ends a string where JSON does, for any escapes", () => {
     const piece = fc.constantFrom(
       '"',
       "\\",
@@ -96,7 +96,7 @@ describe("a skeleton", () => {
   });
 });
 
-describe("a body that is hardly anything but structure", () => {
+describe("a body that is almost all structure", () => {
   const filled = (piece: string, bytes = 20_000_000) =>
     `{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(bytes / piece.length))}1]}`;
   const names = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(",");
@@ -110,18 +110,18 @@ describe("a body that is hardly anything but structure", () => {
     ["nested objects", filled('{"a":')],
     ["parts", filled('{"type":"text"},')],
     ["white space", filled(" ")],
-    ["a text without its end", '{"model":"'.padEnd(20_000_000, "a")],
+    ["an unfinished text", '{"model":"'.padEnd(20_000_000, "a")],
     ["the names of one message", `{"model":"gpt-4o","messages":[{${names(300_000)}}]}`],
-    ["its own names", `{"model":"gpt-4o","messages":[1],${names(10_001)}}`],
-    ["one name again and again", `{"model":"gpt-4o","messages":[1],${'"k":1,'.repeat(300_000)}"k":1}`],
-  ])("is refused without being parsed: %s", (_, text) => {
+    ["too many names of its own", `{"model":"gpt-4o","messages":[1],${names(10_001)}}`],
+    ["one repeated name", `{"model":"gpt-4o","messages":[1],${'"k":1,'.repeat(300_000)}"k":1}`],
+  ])("is refused without being parsed if it consists of %s", (_, text) => {
     expect(readChatRequest(Buffer.from(text))).toMatchObject({
       ok: false,
       refusal: { code: "invalid_request", message: expect.stringContaining("more than 500000 JSON values") },
     });
   });
 
-  it("is read up to the bounds", () => {
+  it("is accepted up to the bounds", () => {
     const many = `{"model":"gpt-4o","messages":[${"1,".repeat(jsonBounds.values - 5)}1]}`;
     expect(readChatRequest(Buffer.from(many)).ok).toBe(true);
     expect(readChatRequest(Buffer.from(many.replace("[1,", "[1,1,1,"))).ok).toBe(false);
@@ -135,21 +135,21 @@ describe("a request with a long text", () => {
   const request = (content: unknown) =>
     Buffer.from(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }] }));
 
-  it("takes no text for a payload, whatever it looks like", () => {
+  it("does not read a payload as the mark of an omitted string", () => {
     const forged = `${"x".repeat(1025)}999999999`;
     const bytes = request([{ type: "image_url", image_url: { url: forged } }]);
     const read = readChatRequest(bytes);
     expect(read.ok && read.request.size.textBytes).toBe(bytes.length - forged.length);
   });
 
-  it("is refused where its structure is no JSON, before and behind the text", () => {
+  it("is refused if its structure is invalid JSON before or after the text", () => {
     const good = request("y".repeat(5000)).toString();
     for (const bad of [good.slice(0, -1), good.slice(0, -20), good.replace('"user"', "user"), `${good}}`]) {
       expect(readChatRequest(Buffer.from(bad))).toMatchObject({ ok: false, refusal: { code: "invalid_json" } });
     }
   });
 
-  it("that is no JSON inside is the gateway's to refuse, and counts with all that it has", () => {
+  it("that is invalid JSON inside the text is accepted, and counts in full", () => {
     const bytes = Buffer.from(
       request(`${"z ".repeat(2000)}END`)
         .toString()

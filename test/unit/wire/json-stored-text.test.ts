@@ -12,7 +12,7 @@ it.each([
   [`${"a".repeat(254)}😀`, `${"a".repeat(254)}😀`],
   [`${"a".repeat(254)}😀b`, `${"a".repeat(254)}😀`],
   [`😀${"a".repeat(255)}`, `😀${"a".repeat(254)}`],
-])("a text is stored up to its length, never half of a pair (case %#)", (text, stored) => {
+])("a text is stored up to 256 characters, without half a surrogate pair (case %#)", (text, stored) => {
   expect(storedText(text)).toBe(stored);
   expect(storedCharsMax).toBe(256);
 });

@@ -10,7 +10,7 @@ import { runs } from "../../support/effort.ts";
 const counter = createTokenCounter();
 afterAll(() => counter[Symbol.asyncDispose]());
 
-/** A model whose tokenizer is public; the context is large so that it bounds nothing. */
+/** A model with a public tokenizer, and a context too large to bound anything. */
 const model: ModelLimits = {
   contextTokens: 1e9,
   outputTokensMax: 1000,
@@ -54,7 +54,7 @@ const message = fc.record(
   },
   { requiredKeys: ["role"] },
 );
-/** Parallel calls and their results, which reach the model escaped. */
+/** Parallel calls and their results, which the model receives escaped. */
 const turn = fc
   .tuple(fc.array(call, { minLength: 2, maxLength: 3 }), words, fc.boolean())
   .map(([calls, text, isLong]) => [
@@ -159,7 +159,7 @@ describe("the bound of a prompt", () => {
   );
 
   it.each(cases)(
-    "is never below its count with $encoding in the form $form, $endpoint",
+    "is never below the prompt's count with $encoding in the form $form at $endpoint",
     async ({ encoding, form, endpoint }) => {
       const { requests, read: readRequest } = endpoints[endpoint];
       await fc.assert(

@@ -4,14 +4,14 @@ import { boundaryOf, FormScanner } from "../../../src/wire/multipart.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 import { runs } from "../../support/effort.ts";
 
-interface Told {
+interface Scanned {
   readonly parts: string[];
   readonly fields: [string, string | null][];
   isClear: boolean;
 }
 
-function told(chunks: readonly Buffer[], boundary = "b"): Told {
-  const all: Told = { parts: [], fields: [], isClear: true };
+function scanned(chunks: readonly Buffer[], boundary = "b"): Scanned {
+  const all: Scanned = { parts: [], fields: [], isClear: true };
   const scanner = new FormScanner(boundary, {
     part: ({ name, isFile }) => void all.parts.push(isFile ? `${name} (file)` : name),
     field: (name, value) => void all.fields.push([name, value]),
@@ -27,8 +27,8 @@ const file = (name: string, bytes: string) =>
   `--b\r\nContent-Disposition: form-data; name="${name}"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n${bytes}\r\n`;
 const end = "--b--\r\n";
 
-describe("a form while it passes", () => {
-  it("returns its fields and the names of all its parts, however it is cut", () => {
+describe("a scanned form", () => {
+  it("has its fields and the names of all its parts, for any cuts", () => {
     const value = fc
       .oneof(fc.string(), fc.constantFrom("", "\r\n", "--b", "\r\n--", "\r\n--c", "a\r\n\r\nb", "-", "x".repeat(3000)))
       .filter((text) => !`\r\n${text}`.includes("\r\n--b"));
@@ -43,7 +43,8 @@ describe("a form while it passes", () => {
           fields: parts.filter(([, , isFile]) => !isFile).map(([name, text]) => [name, Buffer.from(text).toString()]),
           isClear: true,
         };
-        for (const chunks of [[bytes], everyByte(bytes), cutAt(bytes, places)]) expect(told(chunks)).toEqual(expected);
+        for (const chunks of [[bytes], everyByte(bytes), cutAt(bytes, places)])
+          expect(scanned(chunks)).toEqual(expected);
       }),
       { numRuns: runs(300) },
     );
@@ -62,24 +63,26 @@ describe("a form while it passes", () => {
     ],
     ["no disposition", "--b\r\nContent-Type: a/b\r\n\r\nx\r\n--b--"],
     ["no headers", "--b\r\n\r\nx\r\n--b--"],
-    ["spaces behind a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n")],
-    ["headers without end", `--b\r\nContent-Disposition: ${"x".repeat(20_000)}`],
+    ["spaces after a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n")],
+    ["endless headers", `--b\r\nContent-Disposition: ${"x".repeat(20_000)}`],
   ])("is unclear with %s", (_what, text) => {
-    expect(told([Buffer.from(text)]).isClear).toBe(false);
-    expect(told(everyByte(Buffer.from(text))).isClear).toBe(false);
+    expect(scanned([Buffer.from(text)]).isClear).toBe(false);
+    expect(scanned(everyByte(Buffer.from(text))).isClear).toBe(false);
   });
 
-  it("keeps no value that is longer than any it is compared with", () => {
-    expect(told([Buffer.from(field("model", "x".repeat(100_000)) + end)]).fields).toEqual([["model", null]]);
+  it("has null for a value that is too long to be compared", () => {
+    expect(scanned([Buffer.from(field("model", "x".repeat(100_000)) + end)]).fields).toEqual([["model", null]]);
   });
+});
 
+describe("boundaryOf", () => {
   it.each([
     ["multipart/form-data; boundary=abc", "abc"],
     ['Multipart/Form-Data; boundary="a b"', "a b"],
     ["multipart/form-data", undefined],
     ["multipart/form-data; boundary=a; boundary=b", undefined],
     ["multipart/mixed; boundary=a", undefined],
-  ])("has its boundary in %s", (type, boundary) => {
+  ])("for %s returns %s", (type, boundary) => {
     expect(boundaryOf(type)).toBe(boundary);
   });
 });

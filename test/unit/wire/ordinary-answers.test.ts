@@ -9,8 +9,8 @@ import { responses } from "../../../src/wire/endpoints/responses.ts";
 import { everyByte } from "./streams.ts";
 
 /*
- * Ordinary answers of each vocabulary, as gateways send them, and what is counted of them. These are records: a change to how
- * output is recognized must leave them as they are.
+ * Ordinary answers of each endpoint, as gateways send them, and their counted output. A change to how output is
+ * recognized must not change them.
  */
 
 type Message = Record<string, unknown>;
@@ -126,8 +126,8 @@ const plain: [string, Endpoint, object, string[]][] = [
   ],
 ];
 
-describe("what is counted of a plain answer", () => {
-  it.each(plain)("%s", (_, endpoint, body, texts) => {
+describe("the counted output of a plain answer", () => {
+  it.each(plain)("is exactly the texts of %s", (_, endpoint, body, texts) => {
     const reader = endpoint.answerReader();
     reader.push(Buffer.from(JSON.stringify(body)));
     const answer = reader.end();
@@ -215,7 +215,7 @@ const begun = [
   event("response.in_progress", { response: response([], "in_progress") }),
 ];
 
-/** The events of an item of the output, from its beginning to its end. */
+/** Returns the events of an output item, from its start to its end. */
 const events = {
   message(index: number, ...pieces: string[]): object[] {
     const text = pieces.join("");
@@ -369,8 +369,8 @@ const streams: [string, Endpoint, object[], string[]][] = [
   ],
 ];
 
-describe("what is counted of a stream", () => {
-  it.each(streams)("%s", (_, endpoint, all, texts) => {
+describe("the counted output of a stream", () => {
+  it.each(streams)("is exactly the texts of %s", (_, endpoint, all, texts) => {
     const bytes = Buffer.from(all.map((data) => `data: ${JSON.stringify(data)}\n\n`).join("") + "data: [DONE]\n\n");
     for (const pieces of [[bytes], everyByte(bytes)]) {
       const transcript = endpoint.transcript();

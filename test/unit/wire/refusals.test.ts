@@ -1,14 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import type { Period, Scope, Shortage } from "../../../src/core/budget.ts";
+import type { Period, Shortage } from "../../../src/core/budget.ts";
+import { readScope, type Scope, eachKeyScope, everyRequest, keyScope, teamScope } from "../../../src/core/scope.ts";
 import type { Refusal, RefusalCode } from "../../../src/core/refusals.ts";
-import { refusalAnswer, refusalEvent, refusalStatus } from "../../../src/wire/refusals.ts";
+import { refusalAnswer, refusalEvent } from "../../../src/wire/refusals.ts";
 
 const shortage: Shortage = {
   window: {
     budget: {
       id: "b",
-      scope: { kind: "key", key: "k1" },
+      scope: keyScope("k1"),
       period: "1d",
       mode: "hard",
       limit: usd("1.00"),
@@ -19,12 +20,14 @@ const shortage: Shortage = {
     end: Date.parse("2026-11-21T00:00:00Z"),
     spent: usd("0.75"),
     held: usd("0.20"),
+    raises: [],
   },
   needed: usd("0.30"),
   exhausted: true,
 };
 const metadata = {
   scope: "key:alice",
+  subject: null,
   period: "1d",
   limit_usd: "1.00",
   spent_usd: "0.75",
@@ -37,19 +40,19 @@ interface Expected {
   readonly refusal: Refusal;
   readonly status: number;
   readonly type?: string;
-  /** Code where it differs from the refusal's own. */
+  /** Code in the answer, if it differs from the code of the refusal. */
   readonly code?: string;
   readonly param?: string;
   readonly headers?: Record<string, string>;
   readonly metadata?: object;
 }
 
-const trouble = "api_error";
+const apiError = "api_error";
 const cases: { readonly [Code in RefusalCode]: Expected } = {
   invalid_json: { refusal: { code: "invalid_json", message: "x" }, status: 400 },
   invalid_request: { refusal: { code: "invalid_request", message: "x", param: "n" }, status: 400, param: "n" },
   model_not_priced: {
-    refusal: { code: "model_not_priced", model: "m", underBudget: false },
+    refusal: { code: "model_not_priced", model: "m", hardBudget: false },
     status: 400,
     param: "model",
   },
@@ -61,14 +64,14 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   },
   invalid_api_key: { refusal: { code: "invalid_api_key", message: "x" }, status: 401 },
   budget_exceeded: {
-    refusal: { code: "budget_exceeded", shortage, scopeName: "key:alice" },
+    refusal: { code: "budget_exceeded", shortage, scopeName: "key:alice", subjectName: null, showsAmounts: true },
     status: 402,
     type: "insufficient_quota",
     headers: { "x-should-retry": "false" },
     metadata,
   },
   budget_held: {
-    refusal: { code: "budget_held", shortage, scopeName: "key:alice" },
+    refusal: { code: "budget_held", shortage, scopeName: "key:alice", subjectName: null, showsAmounts: true },
     status: 429,
     type: "rate_limit_error",
     headers: { "retry-after": "1" },
@@ -103,7 +106,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   rate_limit_exceeded: {
     refusal: {
       code: "rate_limit_exceeded",
-      met: { scope: "key:alice", kind: "rpm", limit: 60, needed: null },
+      exceeded: { scope: "key:alice", kind: "rpm", limit: 60, needed: null },
       retryAfterSeconds: 7,
     },
     status: 429,
@@ -114,7 +117,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   concurrency_limit: {
     refusal: {
       code: "concurrency_limit",
-      met: { scope: "team:red", kind: "parallel", limit: 2, needed: null },
+      exceeded: { scope: "team:red", kind: "parallel", limit: 2, needed: null },
       retryAfterSeconds: 1,
     },
     status: 429,
@@ -122,34 +125,39 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
     headers: { "retry-after": "1" },
     metadata: { scope: "team:red", limit: "parallel", value: "2" },
   },
-  gateway_unreachable: { refusal: { code: "gateway_unreachable", message: "x" }, status: 502, type: trouble },
-  gateway_redirect: { refusal: { code: "gateway_redirect" }, status: 502, type: trouble },
-  gateway_timeout: { refusal: { code: "gateway_timeout", timeoutMs: 600_000 }, status: 504, type: trouble },
-  gateway_stream_broken: { refusal: { code: "gateway_stream_broken", message: "x" }, status: 502, type: trouble },
+  too_many_subjects: {
+    refusal: { code: "too_many_subjects" },
+    status: 429,
+    type: "rate_limit_error",
+    headers: { "x-should-retry": "false" },
+  },
+  gateway_unreachable: { refusal: { code: "gateway_unreachable", message: "x" }, status: 502, type: apiError },
+  gateway_redirect: { refusal: { code: "gateway_redirect" }, status: 502, type: apiError },
+  gateway_timeout: { refusal: { code: "gateway_timeout", timeoutMs: 600_000 }, status: 504, type: apiError },
+  gateway_stream_broken: { refusal: { code: "gateway_stream_broken", message: "x" }, status: 502, type: apiError },
   ledger_unavailable: {
     refusal: { code: "ledger_unavailable" },
     status: 503,
-    type: trouble,
+    type: apiError,
     headers: { "retry-after": "1" },
   },
-  balance_floor: { refusal: { code: "balance_floor" }, status: 503, type: trouble, headers: { "retry-after": "1" } },
+  balance_floor: { refusal: { code: "balance_floor" }, status: 503, type: apiError, headers: { "retry-after": "1" } },
   overloaded: {
     refusal: { code: "overloaded", message: "x" },
     status: 503,
-    type: trouble,
+    type: apiError,
     headers: { "retry-after": "1" },
   },
-  internal_error: { refusal: { code: "internal_error" }, status: 500, type: trouble },
+  internal_error: { refusal: { code: "internal_error" }, status: 500, type: apiError },
 };
 
 describe("a refusal", () => {
   it.each(Object.values(cases))(
-    "of $refusal.code leaves with $status, OpenAI's shape and its headers",
+    "of $refusal.code has the status $status, OpenAI's format and its headers",
     ({ refusal, status, type, code, param, headers, metadata }) => {
       const answer = refusalAnswer(refusal);
       const stated = code ?? refusal.code;
       expect(answer.status).toBe(status);
-      expect(refusalStatus(refusal)).toBe(status);
       expect(Object.fromEntries(answer.headers)).toEqual({
         "content-type": "application/json",
         "x-farebox-error": stated,
@@ -168,43 +176,75 @@ describe("a refusal", () => {
     },
   );
 
-  it("of a budget that is overspent has nothing left, not less", () => {
+  it("of an overspent budget states 0.00 USD left, not a negative amount", () => {
     const overspent = { ...shortage, window: { ...shortage.window, spent: usd("1.50"), end: null } };
     const { error } = JSON.parse(
-      refusalAnswer({ code: "budget_exceeded", shortage: overspent, scopeName: "all" }).body,
+      refusalAnswer({
+        code: "budget_exceeded",
+        shortage: overspent,
+        scopeName: "all",
+        subjectName: null,
+        showsAmounts: true,
+      }).body,
     ) as { error: { message: string; metadata: object } };
     expect(error.message).toContain("has 0.00 USD left");
     expect(error.metadata).toMatchObject({ scope: "all", spent_usd: "1.50", resets_at: null });
   });
 
+  const read = (text: string): Scope => {
+    const result = readScope(text);
+    if (!result.ok) throw new Error(result.fault);
+    return result.scope;
+  };
+  it.each([
+    ["key:alice model:gpt-5*", "of key alice for models gpt-5*"],
+    ["key:alice model:gpt-5 tag:feature=search", "of key alice for model gpt-5 and the tag feature=search"],
+    ["team:research each-user", "that each user of team research has for itself"],
+    ["team:research each-model", "of team research for each model"],
+    ["team:research label:env=prod", "of keys with label env=prod of team research"],
+    ["user:u%2042", "of all keys together for user u 42"],
+    ["each-key each-tag:session", "that each key has for each value of the tag session"],
+    ["each-key each-user", "that each user of each key has for itself"],
+    ["key:alice each-user model:gpt-5*", "that each user of key alice has for models gpt-5*"],
+    ["key:alice tag:session=run_01j9zk3v9q", "of this session of key alice"],
+  ])("names the owner of the budget %s: %s", (text, owner) => {
+    const { window } = shortage;
+    const changed = { ...shortage, window: { ...window, budget: { ...window.budget, scope: read(text) } } };
+    const names = { scopeName: text, subjectName: "user=u1" };
+    const answer = refusalAnswer({ code: "budget_exceeded", shortage: changed, ...names, showsAmounts: false });
+    const { error } = JSON.parse(answer.body) as { error: { message: string; metadata: object } };
+    expect(error.message).toContain(`The daily budget ${owner} (${text}) cannot pay for this request`);
+    expect(error.metadata).toMatchObject({ scope: text, subject: "user=u1" });
+  });
+
   const named: [Scope, string, Period, string][] = [
-    [{ kind: "all" }, "all", "1h", "The budget of all keys together (all, 1.00 USD an hour)"],
-    [{ kind: "team", team: "red" }, "team:red", "1d", "The budget of team red (team:red, 1.00 USD a day)"],
-    [{ kind: "key", key: "k1" }, "key:alice", "1w", "The budget of key alice (key:alice, 1.00 USD a week)"],
+    [everyRequest, "all", "1h", "The budget of all keys together (all, 1.00 USD an hour)"],
+    [teamScope("red"), "team:red", "1d", "The budget of team red (team:red, 1.00 USD a day)"],
+    [keyScope("k1"), "key:alice", "1w", "The budget of key alice (key:alice, 1.00 USD a week)"],
+    [eachKeyScope(), "each-key", "1mo", "The budget that each key has for itself (each-key, 1.00 USD a month)"],
     [
-      { kind: "eachKey", team: null },
-      "each-key",
-      "1mo",
-      "The budget that each key has for itself (each-key, 1.00 USD a month)",
-    ],
-    [
-      { kind: "eachKey", team: "red" },
+      eachKeyScope("red"),
       "each-key:red",
       "total",
-      "The budget that each key of team red has for itself (each-key:red, 1.00 USD in all)",
+      "The budget that each key of team red has for itself (each-key:red, 1.00 USD in total)",
     ],
   ];
   it.each(named)(
-    "of a budget of %j says whose it is, what is left and when it resets",
+    "of a budget of %j states its owner, the amount left and the reset",
     (scope, scopeName, period, text) => {
       const { window } = shortage;
-      const its: Shortage = {
+      const changed: Shortage = {
         ...shortage,
         window: { ...window, budget: { ...window.budget, scope, period }, end: period === "total" ? null : window.end },
       };
       const messageOf = (code: "budget_exceeded" | "budget_held") =>
-        (JSON.parse(refusalAnswer({ code, shortage: its, scopeName }).body) as { error: { message: string } }).error
-          .message;
+        (
+          JSON.parse(
+            refusalAnswer({ code, shortage: changed, scopeName, subjectName: null, showsAmounts: true }).body,
+          ) as {
+            error: { message: string };
+          }
+        ).error.message;
       const reset = period === "total" ? "It never resets." : "It resets at 2026-11-21T00:00:00.000Z.";
       expect(messageOf("budget_exceeded")).toBe(
         `${text} has 0.25 USD left, and this request can cost up to 0.30 USD. ${reset}`,
@@ -215,8 +255,40 @@ describe("a refusal", () => {
     },
   );
 
-  it("in the middle of a stream says that it cannot continue, with the same code, figures and shape", () => {
-    const running = { code: "budget_exceeded", shortage, scopeName: "key:alice", running: true } as const;
+  it("of a budget with hidden amounts states none of them", () => {
+    const { window } = shortage;
+    const shared = {
+      ...shortage,
+      window: { ...window, budget: { ...window.budget, scope: teamScope("red") } },
+    };
+    const hidden = { shortage: shared, scopeName: "team:red", subjectName: null, showsAmounts: false } as const;
+    const { limit_usd: _, spent_usd: __, held_usd: ___, ...shown } = { ...metadata, scope: "team:red" };
+    const errorOf = (text: string) => (JSON.parse(text) as { error: { message: string; metadata: object } }).error;
+    const resets = "It resets at 2026-11-21T00:00:00.000Z.";
+    expect(errorOf(refusalAnswer({ code: "budget_exceeded", ...hidden }).body)).toMatchObject({
+      message: `The daily budget of team red (team:red) cannot pay for this request, which can cost up to 0.30 USD. ${resets}`,
+    });
+    expect(errorOf(refusalAnswer({ code: "budget_held", ...hidden }).body)).toMatchObject({
+      message:
+        "The daily budget of team red (team:red) has too little left while other requests run; this request can cost up to 0.30 USD and fits once they have settled.",
+    });
+    const running = { code: "budget_exceeded", ...hidden, running: true } as const;
+    expect(errorOf(refusalEvent(running).slice("data: ".length))).toMatchObject({
+      message: `The daily budget of team red (team:red) cannot pay for more of this stream. ${resets}`,
+    });
+    for (const code of ["budget_exceeded", "budget_held"] as const)
+      expect(errorOf(refusalAnswer({ code, ...hidden }).body).metadata).toEqual(shown);
+  });
+
+  it("during a stream states that it cannot continue, with the same code, amounts and format", () => {
+    const running = {
+      code: "budget_exceeded",
+      shortage,
+      scopeName: "key:alice",
+      subjectName: null,
+      showsAmounts: true,
+      running: true,
+    } as const;
     expect(JSON.parse(refusalEvent(running).slice("data: ".length))).toEqual({
       error: {
         message:
@@ -230,10 +302,11 @@ describe("a refusal", () => {
     expect(refusalEvent({ code: "ledger_unavailable", running: true })).toContain("this stream cannot continue");
   });
 
-  it("states money to its last digit", () => {
+  it("states amounts to the last digit", () => {
     const tiny = { ...shortage, needed: 1n as PicoUsd };
-    expect(refusalAnswer({ code: "budget_held", shortage: tiny, scopeName: "all" }).body).toContain(
-      '"needed_usd":"0.000000000001"',
-    );
+    expect(
+      refusalAnswer({ code: "budget_held", shortage: tiny, scopeName: "all", subjectName: null, showsAmounts: true })
+        .body,
+    ).toContain('"needed_usd":"0.000000000001"');
   });
 });

@@ -14,13 +14,13 @@ describe("the credential of a session", () => {
     expect(credentialOf(session, secret)).toBe(credential);
   });
 
-  it("is not signed by another secret, nor with anything changed", () => {
+  it("is invalid with another secret or with any change", () => {
     const read = readCredential(credential);
-    if (read === undefined) throw new Error("it is one");
+    if (read === undefined) throw new Error("the credential cannot be read");
     expect(isSigned(read, "cd".repeat(32))).toBe(false);
     for (const change of [{ id: "run_abc235" }, { key: "k2346" }, { expiresAt: session.expiresAt + 1 }])
       expect(isSigned({ ...read, ...change }, secret)).toBe(false);
-    // The last character of a MAC stands for four bits of six: another text of the same bytes is another credential.
+    // The last character of a MAC has four significant bits of six. An equal MAC in another spelling is rejected.
     const last = credential.at(-1) ?? "";
     for (const other of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
       const altered = readCredential(credential.slice(0, -1) + other);
@@ -37,7 +37,7 @@ describe("the credential of a session", () => {
     credential.toUpperCase(),
     ` ${credential}`,
     credential.replace("run_", "run-"),
-  ])("is not %j", (text) => {
+  ])("is not read from %j", (text) => {
     expect(readCredential(text)).toBeUndefined();
   });
 });

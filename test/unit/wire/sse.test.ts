@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LineEnds, SseReader } from "../../../src/wire/sse.ts";
+import { beginsWithEvent, lastEventStart, LineEnds, SseReader } from "../../../src/wire/sse.ts";
 import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte, eventStreams, referenceEvents } from "./streams.ts";
 import { runs, size } from "../../support/effort.ts";
@@ -14,7 +14,7 @@ function read(chunks: readonly Buffer[], how: { readonly finish: boolean } = { f
 }
 
 describe("SseReader", () => {
-  it("reads what the standard says, however the stream is cut", () => {
+  it("reads any stream as the standard does, for any cuts", () => {
     fc.assert(
       fc.property(eventStreams, cuts, (stream, places) => {
         const expected = referenceEvents(stream);
@@ -47,7 +47,7 @@ describe("SseReader", () => {
     expect(read([Buffer.from("data:  {\ndata: \t1\ndata\ndata:}\n\n")])).toEqual([" {\n\t1\n\n}"]);
   });
 
-  it("takes a byte order mark away at the start only", () => {
+  it("removes a byte order mark only at the start", () => {
     expect(read([Buffer.from("data: a\n\n\ufeffdata: b\n\ndata: \ufeffc\n\n")])).toEqual(["a", "\ufeffc"]);
   });
 
@@ -60,14 +60,14 @@ describe("SseReader", () => {
     expect(events).toEqual(["a", "b"]);
   });
 
-  it("reads a line of 15 MB that comes in pieces", () => {
+  it("reads a line of 15 MB that arrives in pieces", () => {
     const piece = Buffer.alloc(64 * 1024, "x");
     const events = read([Buffer.from("data: "), ...Array.from({ length: 240 }, () => piece), Buffer.from("\n\n")]);
     expect(events.map((data) => data.length)).toEqual([240 * piece.length]);
   });
 
   const megabyte = "x".repeat(1024 * 1024);
-  /** Beyond the 16 that are kept of one event. */
+  /** More than the 16 MB that the reader keeps of one event. */
   const megabytes = size(100, 50);
   it.each<[string, () => Iterable<string>]>([
     [
@@ -92,26 +92,26 @@ describe("SseReader", () => {
         yield "\n";
       },
     ],
-  ])(`reports an event of ${megabytes} MB by its bytes as it comes, and reads on: %s`, (_, pieces) => {
+  ])(`reports an event of ${megabytes} MB as unreadable bytes while it arrives, and continues: %s`, (_, pieces) => {
     const events: string[] = [];
     let unreadable = 0;
     const reader = new SseReader(
       (data) => events.push(data),
       (bytes) => (unreadable += bytes),
     );
-    let came = 0;
+    let arrived = 0;
     for (const piece of pieces()) {
       reader.feed(Buffer.from(piece));
-      came += piece.replaceAll("\n", "").length;
-      if (came > 17 * 1024 * 1024) expect(unreadable + reader.pendingBytes).toBeGreaterThanOrEqual(came - 20);
+      arrived += piece.replaceAll("\n", "").length;
+      if (arrived > 17 * 1024 * 1024) expect(unreadable + reader.pendingBytes).toBeGreaterThanOrEqual(arrived - 20);
     }
-    expect(unreadable).toBe(came);
+    expect(unreadable).toBe(arrived);
     expect(reader.pendingBytes).toBe(0);
     reader.feed(Buffer.from("data: after\n\n"));
     expect(events).toEqual(["after"]);
   });
 
-  it("reports lines that are no field of an event by their bytes, and says what has come of an event that has not ended", () => {
+  it("reports lines without a known field as unreadable bytes, and the bytes of an unfinished event as pending", () => {
     for (const cut of [cutAt, (bytes: Buffer) => everyByte(bytes)]) {
       let unreadable = 0;
       const events: string[] = [];
@@ -131,11 +131,11 @@ describe("SseReader", () => {
     }
   });
 
-  it(`leaves nothing out for a comment of ${megabytes} MB`, () => {
+  it(`omits nothing of an event that contains a comment of ${megabytes} MB`, () => {
     const events: string[] = [];
     const reader = new SseReader(
       (data) => events.push(data),
-      () => expect.unreachable("a comment is no output"),
+      () => expect.unreachable("a comment is not output"),
     );
     reader.feed(Buffer.from("data: a\n: "));
     for (let count = 0; count < megabytes; count++) reader.feed(Buffer.from(megabyte));
@@ -154,17 +154,17 @@ describe("SseReader", () => {
 });
 
 describe("LineEnds", () => {
-  it("reads each byte once for either kind of end", () => {
-    let looks = 0;
-    let looked = 0;
+  it("searches each byte at most once for each kind of line end", () => {
+    let searches = 0;
+    let searchedBytes = 0;
     const bytes = Buffer.from("data: x\r\r".repeat(10_000));
     const counting = new Proxy(bytes, {
       get(target, name) {
         if (name !== "indexOf") return Reflect.get(target, name);
         return (byte: number, from: number) => {
           const found = target.indexOf(byte, from);
-          looks++;
-          looked += (found === -1 ? target.length : found + 1) - from;
+          searches++;
+          searchedBytes += (found === -1 ? target.length : found + 1) - from;
           return found;
         };
       },
@@ -173,7 +173,47 @@ describe("LineEnds", () => {
     let count = 0;
     for (let end = ends.next(0); end !== -1; end = ends.next(end + 1)) count++;
     expect(count).toBe(20_000);
-    expect(looked).toBeLessThanOrEqual(2 * bytes.length);
-    expect(looks).toBeLessThanOrEqual(count + 2);
+    expect(searchedBytes).toBeLessThanOrEqual(2 * bytes.length);
+    expect(searches).toBeLessThanOrEqual(count + 2);
   });
+});
+
+describe("the start of the last event", () => {
+  it("divides a stream between two events, from any place", () => {
+    fc.assert(
+      fc.property(eventStreams, fc.nat(), (stream, place) => {
+        const end = place % (stream.length + 1);
+        const start = lastEventStart(stream, end);
+        expect(start).toBeLessThanOrEqual(end);
+        const [before, after] = [stream.subarray(0, start), stream.subarray(start)];
+        expect([...read([before], { finish: false }), ...read([after])]).toEqual(read([stream]));
+        expect(read([stream.subarray(start, end)]).length).toBeLessThanOrEqual(1);
+      }),
+      { numRuns: runs(1000) },
+    );
+  });
+
+  it.each(["\n", "\r", "\r\n"])("is found with the line ends %j, comments and several lines", (end) => {
+    const [first, second] = [`data: a${end}${end}`, `event: x${end}data: b${end}: c${end}${end}${end}`];
+    const stream = Buffer.from(`${first}${second}data: [DONE]${end}${end}`);
+    const last = lastEventStart(stream, stream.length);
+    expect([last, lastEventStart(stream, last)]).toEqual([first.length + second.length, first.length]);
+    expect(lastEventStart(stream, first.length)).toBe(0);
+  });
+});
+
+describe("beginsWithEvent", () => {
+  it.each(['data: {"a":1}', "data:x", ": comment", "event: a", "id: 1", "retry: 5", "\n\r\ndata: x", "\ufeffdata: x"])(
+    "recognizes %j",
+    (text) => {
+      expect(beginsWithEvent(Buffer.from(text))).toBe(true);
+    },
+  );
+
+  it.each(['{"data":1}', ' {"a":1}', "[1]", '"data:"', "null", "database: x", "data", "", "<html>", " data: x"])(
+    "does not recognize %j",
+    (text) => {
+      expect(beginsWithEvent(Buffer.from(text))).toBe(false);
+    },
+  );
 });

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 
-/** Cuts bytes at the given places, in any order; places beyond the end are left out. */
+/** Cuts bytes at the given places, in any order. Ignores places beyond the end. */
 export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
   const ends = [...new Set(places)].filter((place) => place > 0 && place < bytes.length).sort((a, b) => a - b);
   return [0, ...ends].map((start, index) => bytes.subarray(start, ends[index] ?? bytes.length));
@@ -13,13 +13,13 @@ export function everyByte(bytes: Buffer): Buffer[] {
   );
 }
 
-/** Places to cut: mostly a few, at times all. */
+/** Places to cut: mostly a few, sometimes all. */
 export const cuts = fc.oneof(
   fc.array(fc.nat(600), { maxLength: 12 }),
   fc.constant(Array.from({ length: 5000 }, (_, index) => index)),
 );
 
-/** The rules of server-sent events read from the standard line by line, over the whole text at once. */
+/** Reads server-sent events line by line as the standard describes it, from the whole text at once. */
 export function referenceEvents(bytes: Buffer): { readonly data: string[]; readonly unfinished: string | undefined } {
   const text = new TextDecoder("utf-8", { ignoreBOM: false }).decode(bytes);
   const lines = text.split(/\r\n|\n|\r/);
@@ -59,7 +59,7 @@ const line = fc.oneof(
 
 const lineEnd = fc.constantFrom("\n", "\r\n", "\r");
 
-/** Whole streams: all line ends, alone or mixed; comments, blank lines, other fields, a byte order mark, an open end. */
+/** Whole streams: all line ends, alone or mixed, comments, blank lines, other fields, byte order marks, open ends. */
 export const eventStreams: fc.Arbitrary<Buffer> = fc
   .record({
     mark: fc.constantFrom("", "", "\ufeff"),

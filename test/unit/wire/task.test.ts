@@ -7,7 +7,7 @@ import { conversationRecord, musicRecord, record, videoRecord } from "../../supp
 const at = (iso: string) => Date.parse(iso);
 
 describe("a task's record", () => {
-  it("is read in the unified form, in the envelope form, and with its numbers exactly as written", () => {
+  it("is read in the unified form and the envelope form, with exact numbers", () => {
     expect(readTaskRecord(videoRecord)).toEqual({
       taskId: "vid-1",
       status: "completed",
@@ -49,12 +49,15 @@ describe("a task's record", () => {
     ["Cancelled", "cancelled"],
     ["hatching", "unknown"],
     ["constructor", "unknown"],
-  ])("says %s and means %s", (word, status) => {
+  ])("with the status %s is %s", (word, status) => {
     expect(readTaskRecord(record("t", word))?.status).toBe(status);
   });
 
-  it("has no start and no end where these are the zero time", () => {
+  it("has no start and no end if these are the zero time", () => {
     expect(readTaskRecord(record("t", "pending"))).toMatchObject({ startedAt: null, endedAt: null });
+  });
+
+  it("with an unknown status is final only if it states an end", () => {
     expect(finalStatusOf({ ...known("hatching"), endedAt: 5 })).toBe("completed");
     expect(finalStatusOf({ ...known("hatching"), endedAt: 5, hasError: true })).toBe("failed");
     expect(finalStatusOf(known("hatching"))).toBeNull();
@@ -77,7 +80,7 @@ describe("a task's record", () => {
     ).toMatchObject({ hasError: true, errors: ["no"] });
   });
 
-  it("is tolerated whatever else it is", () => {
+  it("has empty fields if an object states no valid values, and is missing if the body is no object", () => {
     const nothing = {
       taskId: null,
       status: "unknown",
@@ -108,13 +111,13 @@ describe("a task's record", () => {
     ).toEqual({ type: "llm", units: "1.5" });
   });
 
-  it("has an id that can stand in a path", () => {
+  it("has an id that is valid in a path", () => {
     expect(["a", "9f8b-1", "x".repeat(200)].every(isTaskId)).toBe(true);
     expect(["", "a/b", "..", ".", "a?b", "a#b", "a%2fb", "a b", "é", "x".repeat(201)].some(isTaskId)).toBe(false);
   });
 });
 
-describe("a refusal inside an answer of success", () => {
+describe("a rejected creation with a success status", () => {
   it.each<[string, object | undefined]>([
     ['{"code":10001,"data":null}', { code: 10001, texts: [] }],
     ['{"code":"10001","data":{},"message":"no"}', { code: 10001, texts: ["no"] }],
@@ -125,7 +128,7 @@ describe("a refusal inside an answer of success", () => {
       '{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}',
       { code: 200, texts: ["no"] },
     ],
-    // What may have made a task is none.
+    // An answer that may have created a task is not a rejection.
     ['{"code":10001,"data":{"task_id":"t-1"}}', undefined],
     ['{"code":10001,"data":[{"task_id":"t-1"}]}', undefined],
     ['{"code":10001,"data":{"id":"t-1"}}', undefined],
@@ -137,7 +140,7 @@ describe("a refusal inside an answer of success", () => {
     ['{"data":null}', undefined],
     ["[]", undefined],
     ["<", undefined],
-  ])("%s", (text, expected) => {
+  ])("is recognized or not in %s", (text, expected) => {
     expect(readRefusedCreation(Buffer.from(text))).toEqual(expected);
   });
 });
@@ -178,7 +181,7 @@ describe("a task's creation", () => {
     expect(stated(input)).toBe(quantity);
   });
 
-  it("reads a field under every name that folds to it", () => {
+  it("states an unclear amount if a field's name is in another letter case, also with the long s or the Kelvin sign", () => {
     expect(stated('{"\u017feconds":9}', "seconds")).toBe("unclear");
     expect(stated('{"seconds":1,"\\u017fECONDS":9}', "seconds")).toBe("unclear");
     expect(stated('{"\u212aeyframes":9}', "keyframes")).toBe("unclear");
@@ -206,9 +209,9 @@ describe("a task's creation", () => {
   });
 });
 
-describe("the tasks that an answer names", () => {
+describe("the task ids of an answer", () => {
   it.each([..."task_id"].map((letter, index) => [letter, index] as const))(
-    "are found where %s of task_id is written as an escape",
+    "are found if the %s of task_id is escaped",
     (letter, index) => {
       const code = letter.charCodeAt(0).toString(16).padStart(4, "0");
       for (const escape of [`\\u${code}`, `\\u${code.toUpperCase()}`]) {

@@ -6,7 +6,7 @@ import { runs } from "../../support/effort.ts";
 
 const usageChunk = '{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
 
-/** Events that stay, however much they look like the one that goes. */
+/** Events that the filter keeps although they resemble the usage event. */
 const lookalikes = [
   '{"choices":[],"usage":null}',
   '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}',
@@ -51,7 +51,7 @@ function filtered(chunks: readonly Buffer[]): string {
 }
 
 describe("UsageChunkFilter", () => {
-  it("takes out exactly the usage event, however the stream is cut", () => {
+  it("removes exactly the usage events, for any cuts of the stream", () => {
     fc.assert(
       fc.property(streams, cuts, (all, places) => {
         const stream = Buffer.from(all.map(({ bytes }) => bytes).join(""));
@@ -76,29 +76,29 @@ describe("UsageChunkFilter", () => {
     );
   });
 
-  it("lets all leave at once but the bytes of an event that is not complete", () => {
+  it("passes everything at once except the bytes of an incomplete event", () => {
     fc.assert(
       fc.property(eventStreams, cuts, (stream, places) => {
         const filter = new UsageChunkFilter();
-        let came = "";
-        let left = "";
+        let received = "";
+        let passed = "";
         for (const chunk of cutAt(stream, places)) {
-          came += chunk.toString("latin1");
-          left += filter.pass(chunk).toString("latin1");
-          expect(left).toBe(came.slice(0, lastEventEnd(came)));
+          received += chunk.toString("latin1");
+          passed += filter.pass(chunk).toString("latin1");
+          expect(passed).toBe(received.slice(0, lastEventEnd(received)));
         }
       }),
       { numRuns: runs(1000) },
     );
   });
 
-  it("takes it out at the end of a stream that lacks its last blank line", () => {
+  it("removes a usage event at the end of a stream without the last blank line", () => {
     expect(filtered([Buffer.from(`data: a\n\ndata: ${usageChunk}`)])).toBe("data: a\n\n");
     expect(filtered([Buffer.from('data: a\n\ndata: {"choices":[],"us')])).toBe('data: a\n\ndata: {"choices":[],"us');
   });
 
-  // The end of the long event was missed when its blank line was cut in two, and the usage chunk after it passed.
-  it.each(["\n", "\r\n", "\r"])("finds the end of an event too long to wait for, with line ends %j", (end) => {
+  // Missing the end of the long event at a cut blank line would let the next usage chunk pass.
+  it.each(["\n", "\r\n", "\r"])("finds the end of an event too long to wait for, with the line ends %j", (end) => {
     const long = `data: ${"x".repeat(70_000)}${end}${end}`;
     const stream = Buffer.from(`${long}data: ${usageChunk}${end}${end}data: [DONE]${end}${end}`);
     for (let cut = 69_990; cut < 70_020; cut++) {
@@ -106,24 +106,24 @@ describe("UsageChunkFilter", () => {
     }
   });
 
-  it("passes an event beyond 64 KiB on as it comes", () => {
+  it("passes an event above 64 KiB on as it arrives", () => {
     const filter = new UsageChunkFilter();
     const piece = Buffer.alloc(16 * 1024, "x");
-    const left = Array.from({ length: 8 }, () => filter.pass(piece).length);
-    expect(left).toEqual([0, 0, 0, 0, 5, 1, 1, 1].map((pieces) => pieces * piece.length));
+    const passed = Array.from({ length: 8 }, () => filter.pass(piece).length);
+    expect(passed).toEqual([0, 0, 0, 0, 5, 1, 1, 1].map((pieces) => pieces * piece.length));
   });
 
   it("reads a long event's bytes once, not once for each chunk", () => {
     const filter = new UsageChunkFilter();
     const byte = Buffer.from("x");
-    let left = 0;
-    for (let count = 0; count < 60_000; count++) left += filter.pass(byte).length;
-    expect(left).toBe(0);
+    let passed = 0;
+    for (let count = 0; count < 60_000; count++) passed += filter.pass(byte).length;
+    expect(passed).toBe(0);
     expect(filter.rest()).toHaveLength(60_000);
   });
 });
 
-/** After the last blank line; a CR at the very end is a line end already. */
+/** Returns the end of the last blank line. A CR at the very end counts as a line end. */
 function lastEventEnd(text: string): number {
   let end = 0;
   let lineStart = 0;

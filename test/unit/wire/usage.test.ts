@@ -12,13 +12,13 @@ describe("readUsage", () => {
     ["a total alone", { prompt_tokens: 10, total_tokens: 15 }, { input: 10, output: 5 }],
     ["a null completion", { prompt_tokens: 10, completion_tokens: null, total_tokens: 10 }, { input: 10 }],
     [
-      "a total that tells more",
+      "a total above prompt and completion",
       { prompt_tokens: 10, completion_tokens: 5, total_tokens: 100 },
       { input: 10, output: 90 },
     ],
     ["an empty prompt", { prompt_tokens: 0, completion_tokens: 5 }, { output: 5 }],
     [
-      "how long written tokens last, among the details",
+      "the lifetimes of written tokens in details",
       {
         prompt_tokens: 100,
         completion_tokens: 5,
@@ -94,7 +94,7 @@ describe("readUsage", () => {
       { input: 10, cached_input: 600, cache_write: 30, cache_write_1h: 10, output: 5 },
     ],
     [
-      "Anthropic's own of a prompt that is cached whole",
+      "Anthropic's own of a fully cached prompt",
       { input_tokens: 0, output_tokens: 5, cache_read_input_tokens: 600 },
       { cached_input: 600, output: 5 },
     ],
@@ -108,7 +108,7 @@ describe("readUsage", () => {
       { input: 10, cache_write: 30, cache_write_1h: 10, output: 5 },
     ],
     [
-      "a conversion's, inside of the prompt",
+      "Anthropic's, converted, with cached tokens inside the prompt",
       {
         prompt_tokens: 1000,
         completion_tokens: 5,
@@ -119,22 +119,22 @@ describe("readUsage", () => {
       { input: 360, cached_input: 600, cache_write: 40, output: 5 },
     ],
     [
-      "a conversion's that exceeds the prompt",
+      "Anthropic's, converted, with more cached tokens than the prompt",
       { prompt_tokens: 10, completion_tokens: 5, cache_read_input_tokens: 600 },
       { input: 10, cached_input: 600, output: 5 },
     ],
     [
-      "a conversion's that the total has outside",
+      "Anthropic's, converted, with cached tokens outside the prompt by the total",
       { prompt_tokens: 1000, completion_tokens: 5, total_tokens: 1605, cache_read_input_tokens: 600 },
       { input: 1000, cached_input: 600, output: 5 },
     ],
     [
-      "Anthropic's that the total has inside",
+      "Anthropic's own, with cached tokens inside the prompt by the total",
       { input_tokens: 1000, output_tokens: 5, total_tokens: 1005, cache_read_input_tokens: 600 },
       { input: 400, cached_input: 600, output: 5 },
     ],
     [
-      "a conversion's in details and next to them",
+      "Anthropic's, converted, with cached tokens in details and next to them",
       {
         prompt_tokens: 1000,
         completion_tokens: 5,
@@ -147,7 +147,7 @@ describe("readUsage", () => {
       { input: 360, cached_input: 600, cache_write_1h: 40, output: 5 },
     ],
     [
-      "a conversion's in both vocabularies",
+      "Anthropic's, converted, in both vocabularies",
       {
         prompt_tokens: 1000,
         input_tokens: 360,
@@ -159,17 +159,17 @@ describe("readUsage", () => {
       { input: 360, cached_input: 600, cache_write: 40, output: 5 },
     ],
     [
-      "a conversion's with empty members of the other",
+      "in one vocabulary, with zeros in the other",
       { prompt_tokens: 0, completion_tokens: 0, input_tokens: 10, output_tokens: 5, total_tokens: 15 },
       { input: 10, output: 5 },
     ],
     [
-      "details that exceed the prompt, which the total has outside",
+      "one with more cached tokens in details than the prompt, outside it by the total",
       { prompt_tokens: 10, completion_tokens: 5, total_tokens: 105, prompt_tokens_details: { cached_tokens: 90 } },
       { input: 10, cached_input: 90, output: 5 },
     ],
     [
-      "hidden reasoning next to a cached part",
+      "one with hidden reasoning and cached tokens",
       { prompt_tokens: 1000, completion_tokens: 5, total_tokens: 1095, cache_read_input_tokens: 600 },
       { input: 400, cached_input: 600, output: 95 },
     ],
@@ -209,7 +209,7 @@ describe("readUsage", () => {
       { input: 40, cached_input: 20, cache_write: 30, image_input: 10, output: 5 },
     ],
     [
-      "xAI's, whose completion is without reasoning",
+      "xAI's, with a completion without reasoning",
       {
         prompt_tokens: 28,
         completion_tokens: 4,
@@ -248,7 +248,7 @@ describe("readUsage", () => {
       { input: 10, output: 5 },
     ],
     [
-      "predictions",
+      "one with predictions",
       {
         prompt_tokens: 10,
         completion_tokens: 50,
@@ -257,12 +257,12 @@ describe("readUsage", () => {
       { input: 10, output: 50 },
     ],
     [
-      "reasoning at the top",
+      "one with reasoning at the top",
       { prompt_tokens: 10, completion_tokens: 50, reasoning_tokens: 40 },
       { input: 10, output: 10, reasoning: 40 },
     ],
     [
-      "spelled in camel case",
+      "one in camel case",
       { inputTokens: 10, outputTokens: 5, cacheReadInputTokens: 60, cacheWriteInputTokens: 7 },
       { input: 10, cached_input: 60, cache_write: 7, output: 5 },
     ],
@@ -304,7 +304,7 @@ describe("readUsage", () => {
       { promptTokenCount: 100, totalTokenCount: 120, thoughtsTokenCount: 20 },
       { input: 100, reasoning: 20 },
     ],
-  ])("knows a usage that is %s", (_, usage, tokens) => {
+  ])("reads a usage that is %s", (_, usage, tokens) => {
     expectPlain(usage, tokens);
   });
 
@@ -350,12 +350,12 @@ describe("readUsage", () => {
       { input: 100, cache_write: 60, output: 5 },
     ],
     [
-      "a total that fits neither",
+      "a total that fits cached tokens neither inside nor outside the prompt",
       { prompt_tokens: 100, completion_tokens: 5, total_tokens: 90, cache_read_input_tokens: 60 },
       { input: 160, output: 5 },
     ],
     [
-      "a total that fits both",
+      "a total that fits cached tokens both inside and outside the prompt",
       {
         prompt_tokens: 100,
         completion_tokens: 5,
@@ -381,7 +381,7 @@ describe("readUsage", () => {
       { prompt_tokens: 100, completion_tokens: 5, prompt_cache_hit_tokens: 60, prompt_cache_miss_tokens: 50 },
       { input: 170, output: 5 },
     ],
-  ])("takes the more expensive reading of %s, and says so", (_, usage, tokens) => {
+  ])("takes the more expensive reading of %s, with a doubt", (_, usage, tokens) => {
     expect(readUsage(usage)).toMatchObject({
       tokens: { ...noTokens, ...tokens },
       clamped: true,
@@ -389,7 +389,7 @@ describe("readUsage", () => {
     });
   });
 
-  it("doubts a total below its parts, which decides nothing", () => {
+  it("doubts a total below its parts, and ignores it", () => {
     expect(readUsage({ prompt_tokens: 10, completion_tokens: 5, total_tokens: 3 })).toEqual({
       tokens: { ...noTokens, input: 10, output: 5 },
       clamped: false,
@@ -397,7 +397,7 @@ describe("readUsage", () => {
     });
   });
 
-  it("has writes that their two kinds do not explain as long ones", () => {
+  it("counts cache writes beyond their two kinds as one-hour writes", () => {
     const usage = {
       input_tokens: 10,
       output_tokens: 5,
@@ -414,7 +414,7 @@ describe("readUsage", () => {
     });
   });
 
-  it("marks writes that no member splits", () => {
+  it("marks cache writes that no member splits", () => {
     expect(readUsage({ input_tokens: 10, output_tokens: 5, cache_creation_input_tokens: 50 })).toMatchObject({
       writesAreUnsplit: true,
     });
@@ -428,7 +428,7 @@ describe("readUsage", () => {
     ).not.toHaveProperty("writesAreUnsplit");
   });
 
-  it("counts cached sound and images in full, because they have no class of their own", () => {
+  it("counts cached sound and images at the full price, because they have no class of their own", () => {
     const usage = {
       promptTokenCount: 100,
       candidatesTokenCount: 5,
@@ -458,10 +458,10 @@ describe("readUsage", () => {
     ["in a very deep object", { extra: JSON.parse("[".repeat(2000) + "]".repeat(2000)) }],
     ["of a modality", { promptTokensDetails: [{ modality: "SMELL", tokenCount: 3 }] }],
     ["of a modality that is not stated", { promptTokensDetails: [{}] }],
-    ["in place of details", { prompt_tokens_details: 3 }],
+    ["instead of details", { prompt_tokens_details: 3 }],
     ["as a malformed part", { prompt_tokens_details: { cached_tokens: -1, audio_tokens: "3" } }],
     ["of further runs of the model", { iterations: [{ input_tokens: 3 }, { input_tokens: 4 }] }],
-  ])("doubts a count that it does not know %s", (_, more) => {
+  ])("doubts an unknown count %s", (_, more) => {
     expect(readUsage({ ...plain, ...more })).toEqual({
       tokens: { ...noTokens, input: 10, output: 5 },
       clamped: false,
@@ -469,7 +469,7 @@ describe("readUsage", () => {
     });
   });
 
-  it("does not doubt 0, fractions and texts that it does not know", () => {
+  it("does not doubt unknown zeros, fractions and texts", () => {
     const more = {
       video_seconds: 0,
       latency: 0.25,
@@ -490,7 +490,7 @@ describe("readUsage", () => {
     expect(readUsage({ ...plain, num_sources_used: 0 })).not.toHaveProperty("doubts");
   });
 
-  it("is never below what any vocabulary with a total states", () => {
+  it("is exact, or costs no less than the true usage, in every vocabulary", () => {
     const count = fc.nat(40);
     fc.assert(
       fc.property(
@@ -523,7 +523,7 @@ describe("readUsage", () => {
     ["a list", [1, 2]],
     ["a text", "10"],
     [
-      "all zeros beside details",
+      "all zeros next to details",
       { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 5 } },
     ],
     ["all zeros", { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
@@ -536,9 +536,9 @@ describe("readUsage", () => {
     ["a number in a text", { prompt_tokens: "10", completion_tokens: 5 }],
     ["a malformed total", { prompt_tokens: 10, completion_tokens: 5, total_tokens: "15" }],
     ["absurd", { prompt_tokens: 1e18, completion_tokens: 5 }],
-    // It was read as a completion of 0.
+    // It must not be read as a completion of 0.
     ["a total below the prompt, and no completion", { prompt_tokens: 10, total_tokens: 4 }],
-  ])("does not believe one that is %s", (_, usage) => {
+  ])("rejects a usage that is %s", (_, usage) => {
     expect(readUsage(usage)).toBeUndefined();
   });
 });
@@ -558,7 +558,7 @@ interface Truth {
 }
 
 const split = ({ five, hour }: Truth) => ({ ephemeral_5m_input_tokens: five, ephemeral_1h_input_tokens: hour });
-const beside = (truth: Truth) => ({
+const cacheAtTop = (truth: Truth) => ({
   cache_read_input_tokens: truth.cached,
   cache_creation_input_tokens: truth.five + truth.hour,
   cache_creation: split(truth),
@@ -566,41 +566,41 @@ const beside = (truth: Truth) => ({
 const whole = ({ input, cached, five, hour }: Truth) => input + cached + five + hour;
 const written = ({ output, reasoning }: Truth) => output + reasoning;
 
-/** The same usage as several interfaces state it. */
+/** Functions that state one usage in the format of several interfaces. */
 const vocabularies: readonly ((truth: Truth) => object)[] = [
   (truth) => ({
     input_tokens: truth.input,
     output_tokens: written(truth),
     reasoning_tokens: truth.reasoning,
-    ...beside(truth),
+    ...cacheAtTop(truth),
   }),
   (truth) => ({
     input_tokens: truth.input,
     output_tokens: written(truth),
     total_tokens: whole(truth) + written(truth),
     reasoning_tokens: truth.reasoning,
-    ...beside(truth),
+    ...cacheAtTop(truth),
   }),
   (truth) => ({
     prompt_tokens: truth.input,
     completion_tokens: written(truth),
     total_tokens: whole(truth) + written(truth),
     reasoning_tokens: truth.reasoning,
-    ...beside(truth),
+    ...cacheAtTop(truth),
   }),
   (truth) => ({
     prompt_tokens: whole(truth),
     completion_tokens: written(truth),
     total_tokens: whole(truth) + written(truth),
     reasoning_tokens: truth.reasoning,
-    ...beside(truth),
+    ...cacheAtTop(truth),
   }),
   (truth) => ({
     prompt_tokens: whole(truth),
     completion_tokens: truth.output,
     total_tokens: whole(truth) + written(truth),
     completion_tokens_details: { reasoning_tokens: truth.reasoning },
-    ...beside(truth),
+    ...cacheAtTop(truth),
   }),
   (truth) => ({
     prompt_tokens: whole(truth),
@@ -627,7 +627,7 @@ const vocabularies: readonly ((truth: Truth) => object)[] = [
   }),
 ];
 
-/** Reports whether no price with cached input at most at the price of input makes the first cheaper. */
+/** Returns true if the first never costs less, at any price with cached input at most at the input rate. */
 function costsNoLess(read: TokenCounts, truth: TokenCounts): boolean {
   const { input, cached_input, ...rest } = truth;
   return (

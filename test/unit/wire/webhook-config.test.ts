@@ -24,7 +24,7 @@ describe("readWebhookConfig", () => {
     ['{"config":{"service_mode":"public"}}', "", ""],
     ['{"config":{"webhook_config":{"endpoint":"","secret":null}}}', "", ""],
     ['{"config":{"webhook_config":{"endpoint":"https:\\/\\/c.example","secret":"s"}}}', "https://c.example", "s"],
-  ])("%s", (body, endpoint, secret) => expect(read(body)).toEqual({ ok: true, config: { endpoint, secret } }));
+  ])("reads %s", (body, endpoint, secret) => expect(read(body)).toEqual({ ok: true, config: { endpoint, secret } }));
 
   it.each([
     ['{"config":[]}', "config", "'config' must be an object"],
@@ -77,9 +77,9 @@ describe("withWebhookConfig", () => {
       '{"config":{"webhook_config":{ "secret" : "s" , "more":[1, 2] , "endpoint":"https://c.example" }}}',
       `{"config":{"webhook_config":{ "secret" : "${ours.secret}" , "more":[1, 2] , "endpoint":"${ours.endpoint}" }}}`,
     ],
-  ])("%s", (body, expected) => expect(put(body)).toBe(expected));
+  ])("adds the webhook to %s", (body, expected) => expect(put(body)).toBe(expected));
 
-  it("changes nothing else, and is read back, for any creation that can be read", () => {
+  it("changes only the webhook of any valid creation, and readWebhookConfig returns the new one", () => {
     const webhook = fc.oneof(
       fc.constant(null),
       fc.record({ endpoint: fc.webUrl(), secret: fc.string(), more: fc.jsonValue() }, { requiredKeys: [] }),
@@ -115,26 +115,26 @@ describe("withWebhookConfig", () => {
 describe("withWebhookShown", () => {
   const shown = (text: string, to = theirs) => withWebhookShown(Buffer.from(text), ours, to).toString();
 
-  it("shows the client's wherever ours appears, and leaves every other byte", () => {
+  it("replaces our webhook with the client's everywhere, and keeps every other value", () => {
     const text = `{"n": 1.50, "config":{"webhook_config":{"endpoint":"${ours.endpoint.replaceAll("/", "\\/")}","secret":"${ours.secret}"}},"logs":["told ${ours.endpoint} \\u00fc"]}`;
     expect(shown(text)).toBe(
       `{"n": 1.50, "config":{"webhook_config":{"endpoint":"${theirs.endpoint}","secret":${JSON.stringify(theirs.secret)}}},"logs":["told ${theirs.endpoint} ü"]}`,
     );
   });
 
-  it("shows what the gateway would where the client gave none", () => {
+  it("shows empty values, like the gateway, if the client stated no webhook", () => {
     expect(shown(put("{}"), { endpoint: "", secret: "" })).toBe(
       '{"config":{"webhook_config":{"endpoint":"","secret":""}}}',
     );
   });
 
-  it("takes a replacement as it is, whatever patterns are in it", () => {
+  it("inserts a replacement literally, including $ patterns", () => {
     expect(shown(JSON.stringify({ secret: ours.secret }), { endpoint: "", secret: "$& $1 $$" })).toBe(
       '{"secret":"$& $1 $$"}',
     );
   });
 
-  it("gives the same bytes where nothing is ours", () => {
+  it("returns the same bytes if our webhook does not appear", () => {
     const bytes = Buffer.from('{"config":{"webhook_config":{"endpoint":"https://c.example","secret":"x"}}}');
     expect(withWebhookShown(bytes, ours, theirs)).toBe(bytes);
     const page = Buffer.from('<html>"</html>');
@@ -142,7 +142,7 @@ describe("withWebhookShown", () => {
   });
 });
 
-it("withWebhookHidden hides the whole of it", () => {
+it("withWebhookHidden hides the whole webhook config", () => {
   expect(withWebhookHidden(Buffer.from(put('{"a":1}')), "<hidden>").toString()).toBe(
     '{"config":{"webhook_config":"<hidden>"},"a":1}',
   );

@@ -7,7 +7,7 @@ import { signatureHeader, webhookHeaders } from "../../../src/wire/webhook-signa
 
 const headers = webhookHeaders("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330_000);
 
-it("signs as Standard Webhooks' own example", () => {
+it("a signature matches the example of Standard Webhooks", () => {
   expect(headers).toEqual({
     "content-type": "application/json",
     "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -18,7 +18,7 @@ it("signs as Standard Webhooks' own example", () => {
   });
 });
 
-it("is verified by the lines that the document gives", async () => {
+it("a signature is verified by the code in the documentation", async () => {
   using folder = tempFolder();
   const document = readFileSync(new URL("../../../docs/alerts.md", import.meta.url), "utf8");
   const file = join(folder.path, "verified.mjs");

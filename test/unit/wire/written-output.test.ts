@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { readChatAnswer } from "../../../src/wire/endpoints/chat-completions.ts";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
-import type { Written } from "../../../src/wire/output-walk.ts";
+import type { Written } from "../../../src/wire/model-answer.ts";
 import type { StreamTranscript } from "../../../src/wire/stream-output.ts";
 
 function writtenIn({ texts, uncountable }: Written): {
@@ -18,17 +18,20 @@ const nothing = { texts: [], unknown: 0, sealed: 0, media: false };
 
 function message(members: object): ReturnType<typeof writtenIn> {
   const answer = readChatAnswer(Buffer.from(JSON.stringify({ choices: [{ index: 0, message: members }] })));
-  if (answer === undefined) throw new Error("it cannot be read");
+  if (answer === undefined) throw new Error("the answer cannot be read");
   return writtenIn(answer);
 }
 
-function heard(transcript: StreamTranscript, events: readonly (object | string)[]): ReturnType<typeof writtenIn> {
+function writtenInStream(
+  transcript: StreamTranscript,
+  events: readonly (object | string)[],
+): ReturnType<typeof writtenIn> {
   for (const event of events)
     transcript.push(Buffer.from(`data: ${typeof event === "string" ? event : JSON.stringify(event)}\n\n`));
   return writtenIn(transcript.everything());
 }
-const chat = (...events: (object | string)[]) => heard(chatTranscript(), events);
-const responses = (...events: (object | string)[]) => heard(responsesTranscript(), events);
+const chat = (...events: (object | string)[]) => writtenInStream(chatTranscript(), events);
+const responses = (...events: (object | string)[]) => writtenInStream(responsesTranscript(), events);
 
 describe("a message", () => {
   it.each<[string, object, Partial<typeof nothing>]>([
@@ -53,12 +56,12 @@ describe("a message", () => {
       { texts: ["a", "a"] as never },
     ],
     [
-      "a summary beside its reasoning",
+      "a summary next to its reasoning",
       { reasoning: "ab", reasoning_details: [{ text: "ab" }, { summary: "s" }] },
       { texts: ["ab", "s"] as never },
     ],
     [
-      "what its provider said",
+      "a copy of its reasoning among the fields of its provider",
       {
         content: "x",
         reasoning_content: "ab",
@@ -66,18 +69,14 @@ describe("a message", () => {
       },
       { texts: ["x", "ab"] as never },
     ],
-    [
-      "an answer that says what its reasoning says",
-      { content: "ab", reasoning: "ab" },
-      { texts: ["ab", "ab"] as never },
-    ],
+    ["an answer equal to its reasoning", { content: "ab", reasoning: "ab" }, { texts: ["ab", "ab"] as never }],
     [
       "arguments as an object",
       { tool_calls: [{ function: { name: "f", arguments: { city: "Bern", at: [1, 2] } } }] },
       { texts: ["f", '{"city":"Bern","at":[1,2]}'] as never },
     ],
-    ["an object in place of a text", { refusal: { because: "no" } }, { unknown: "because".length + 2 }],
-    ["unknown numbers", { musings: { count: 5, list: [1, 2] } }, {}],
+    ["an object instead of a text", { refusal: { because: "no" } }, { unknown: "because".length + 2 }],
+    ["unknown numbers, which are not output,", { musings: { count: 5, list: [1, 2] } }, {}],
     ["unknown texts in lists", { musings: [["é", { a: "b" }]] }, { unknown: 4 }],
     [
       "members of any name",
@@ -95,12 +94,12 @@ describe("a message", () => {
     ],
     ["an image", { images: [{ type: "image_url", image_url: { url: "data:," } }] }, { media: true }],
     [
-      "sound and what it says",
+      "sound and its transcript",
       { audio: { id: "a", data: "AAAA", transcript: "Hi", expires_at: 5 } },
       { texts: ["Hi"] as never, media: true },
     ],
     [
-      "nothing but what is free",
+      "only members that are free",
       {
         role: "assistant",
         content: "",
@@ -109,11 +108,11 @@ describe("a message", () => {
       },
       {},
     ],
-  ])("has %s", (_, members, expected) => {
+  ])("with %s has each output counted once", (_, members, expected) => {
     expect(message(members)).toEqual({ ...nothing, ...expected });
   });
 
-  it("nested deeper than the stack is read all the same", () => {
+  it("is read if it is nested deeper than the stack", () => {
     const deep = `${"[".repeat(20_000)}"abc"${"]".repeat(20_000)}`;
     for (const name of ["musings", "content", "tool_calls", "reasoning_details"]) {
       const answer = readChatAnswer(Buffer.from(`{"choices":[{"message":{"${name}":${deep}}}]}`));
@@ -124,10 +123,10 @@ describe("a message", () => {
   });
 });
 
-describe("a stream of a chat", () => {
+describe("a chat stream", () => {
   const chunk = (delta: object, more: object = {}) => ({ choices: [{ index: 0, delta, ...more }] });
 
-  it("counts a message that repeats the deltas once, and one that comes without them", () => {
+  it("does not count a message that repeats the deltas, but counts a message without deltas", () => {
     const repeated = ["Hel", "lo", " you"].map((content, index, all) =>
       chunk({ content }, { message: { role: "assistant", content: all.slice(0, index + 1).join("") } }),
     );
@@ -140,7 +139,7 @@ describe("a stream of a chat", () => {
     ).toEqual({ ...nothing, texts: ["Hello"], unknown: 3 });
   });
 
-  it("counts an unknown member next to the choices once where it is the same in each chunk, and all of it where it changes", () => {
+  it("counts an unknown member next to the choices once if it never changes, and each time otherwise", () => {
     const regions = (...all: string[]) =>
       chat(...all.map((region) => ({ region, choices: [{ index: 0, delta: { content: "a" } }] })));
     expect(regions("eu", "eu", "eu").unknown).toBe(2);
@@ -149,7 +148,7 @@ describe("a stream of a chat", () => {
     expect(regions("x".repeat(300), "x".repeat(300)).unknown).toBe(600);
   });
 
-  it("knows the chunks of Gemini's own interface", () => {
+  it("reads the chunks of Gemini's own interface", () => {
     const part = (more: object) => ({
       candidates: [{ content: { role: "model", parts: [more] }, index: 0 }],
       usageMetadata: { promptTokensDetails: [{ modality: "TEXT", tokenCount: 1 }] },
@@ -165,7 +164,7 @@ describe("a stream of a chat", () => {
     ).toEqual({ ...nothing, texts: ['Hellof{"a":1}'], sealed: 4 });
   });
 
-  it("counts what is no chunk by its bytes, and little of an event that the end cut off", () => {
+  it("counts events that are not chunks by their bytes, except the first 1024 of a cut event", () => {
     expect(chat("not json", '"a text"', '[{"choices":"ab"}]', "7", "null").unknown).toBe(8 + 6 + "choicesab".length);
     for (const [length, unknown] of [
       [500, 0],
@@ -178,7 +177,7 @@ describe("a stream of a chat", () => {
   });
 });
 
-describe("a stream of a response", () => {
+describe("a response stream", () => {
   const at = (item_id: string | undefined, output_index: number | undefined, more: object = {}) => ({
     item_id,
     output_index,
@@ -253,7 +252,7 @@ describe("a stream of a response", () => {
       [itemDone(0, bare("Hello")), itemDone(1, bare("Hello, too")), completed(bare("Hello"), bare("Hello, too"))],
       15,
     ],
-    ["whose response alone has them", [completed(bare("Hello"), bare("Hello"))], 10],
+    ["whose items are only in its response", [completed(bare("Hello"), bare("Hello"))], 10],
     ["whose response has other indexes", [delta("Hello", at("a", 1)), completed(item("a", "Hello"))], 5],
     [
       "whose response has other indexes and ids",
@@ -272,23 +271,23 @@ describe("a stream of a response", () => {
     ],
     ["whose response has no output", [delta("Hello", at("a", 0)), completed()], 5],
     [
-      "whose response has its text alone",
+      "whose response has only the joined text",
       [{ type: "response.completed", response: { output: [], output_text: "Hello" } }],
       5,
     ],
     [
-      "whose response repeats its text alone",
+      "whose response repeats only the joined text",
       [delta("Hello", at("a", 0)), { type: "response.completed", response: { output: [], output_text: "Hello" } }],
       5,
     ],
-    ["whose whole text is longer", [delta("Hel", at("a", 0)), done("Hello", at("a", 0))], 5],
+    ["whose whole text is longer than its deltas", [delta("Hel", at("a", 0)), done("Hello", at("a", 0))], 5],
     ["that is cut", [delta("Hel", at("a", 0))], 3],
   ])("%s counts each item once", (_, events, expected) => {
     expect(total(events)).toBe(expected);
     expect(responses(...events).unknown).toBe(0);
   });
 
-  it("counts what is unknown once, however often it is repeated, and every string of an unknown event", () => {
+  it("counts repeated unknown output once, and every string of an unknown event", () => {
     const musing = { id: "a", type: "musing", thoughts: "abc" };
     const all = [
       { type: "response.created", response: { output: [], region: "eu" } },
@@ -311,7 +310,7 @@ describe("a stream of a response", () => {
     ).toEqual(nothing);
   });
 
-  it("knows images, sound and sealed reasoning", () => {
+  it("recognizes images, sound and encrypted reasoning", () => {
     expect(
       responses({
         type: "response.image_generation_call.partial_image",
@@ -324,7 +323,7 @@ describe("a stream of a response", () => {
     expect(responses(itemDone(0, reasoning), completed(reasoning))).toEqual({ ...nothing, sealed: 4 });
   });
 
-  it("has as many texts as the plain answer", () => {
+  it("has the same texts as the plain answer", () => {
     const output = [
       {
         type: "web_search_call",

@@ -1,77 +1,116 @@
 import { z } from "zod";
-import { createKey, revokeKey, rotateKey, showKey, updateKey } from "../../../admin/keys.ts";
+import { createKey, resumeKey, revokeKey, rotateKey, showKey, suspendKey, updateKey } from "../../../admin/keys.ts";
 import { failure } from "../../../admin/result.ts";
-import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "../../../admin/fields.ts";
-import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../../admin/teams.ts";
-import { teamDetails } from "../../../core/audit.ts";
-import { keyStates } from "../../../core/keys.ts";
-import { keyJson, keysJson, newKeyJson, rotatedKeyJson } from "../../../reporting/keys.ts";
-import { ownName } from "../../../reporting/names.ts";
-import { standingOf } from "../../../reporting/standing.ts";
 import {
-  keyListSchema,
+  labelsSchema,
+  limitsSchema,
+  modelsSchema,
+  nameSchema,
+  outputCapSchema,
+  pinsSchema,
+  requirementsSchema,
+  userSchema,
+} from "../../../admin/fields.ts";
+import { createTeam, removeTeam, showTeam, updateTeam } from "../../../admin/teams.ts";
+import { teamDetails } from "../../../core/audit.ts";
+import { callerOf } from "../../../core/scope.ts";
+import { keyStates, type KeyState } from "../../../core/keys.ts";
+import { keySorts, teamSorts } from "../../../ports/lists.ts";
+import { keyJson, newKeyJson, rotatedKeyJson } from "../../../reporting/keys.ts";
+import { keysCsv, teamsCsv } from "../../../reporting/list-csv.ts";
+import { ownName } from "../../../reporting/names.ts";
+import { listedKeyJson, listedTeamJson, rankedStanding, usageJson } from "../../../reporting/lists.ts";
+import {
   keySchema,
-  keyWithBudgetsSchema,
   newKeySchema,
   removedSchema,
   rotatedKeySchema,
-  teamListSchema,
   teamSchema,
-  teamWithKeysSchema,
 } from "../../../reporting/shapes/keys.ts";
-import { cursor, lifetime, limitOf, msOf, overlap } from "./fields.ts";
-import { answered, found, route, type AdminRoute } from "./route.ts";
+import { keyDetailsSchema, keyListSchema, teamDetailsSchema, teamListSchema } from "../../../reporting/shapes/lists.ts";
+import { lifetime, listFields, msOf, overlap } from "./fields.ts";
+import { answered, found, route, wrongCursor, type AdminRoute } from "./route.ts";
 
 const outputCap = outputCapSchema
   .optional()
   .meta({ description: "Most output tokens for each choice of a request; null for no cap." });
 
+/** Fields that set a key's labels, pinned tags and user, and requirements. */
+const values = {
+  labels: labelsSchema
+    .optional()
+    .meta({ description: 'Labels such as {"env": "prod"}. A missing label stays unchanged; null removes it.' }),
+  tags: pinsSchema
+    .optional()
+    .meta({ description: "Tags of all requests of the key. A missing tag stays unchanged; null removes it." }),
+  user: userSchema.optional().meta({ description: "User of all requests of the key; null for none." }),
+  requires: requirementsSchema.optional().meta({
+    description: "Values that each request of the key must state: `user` or `tag:NAME`.",
+    example: ["user", "tag:session"],
+  }),
+};
+
 const newKey = z.strictObject({
   name: nameSchema.meta({ example: "alice" }),
-  team: nameSchema.nullable().optional().meta({ description: "A team that does not exist is created." }),
+  team: nameSchema.nullable().optional().meta({ description: "Team of the key. It is created if it does not exist." }),
   models: modelsSchema
     .optional()
-    .meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
+    .meta({ description: "Patterns of the models that the key may use, such as gpt-4o*; null for all." }),
   expires: lifetime.nullable().optional(),
   limits: limitsSchema.optional(),
   output_cap: outputCap,
+  ...values,
 });
 
 const keyChange = z.strictObject({
   team: nameSchema.nullable().optional(),
   models: modelsSchema.optional(),
-  expires: lifetime.nullable().optional().meta({ description: "Lifetime from now on; null for no end." }),
-  limits: limitsSchema.optional().meta({ description: "A limit that is left out stays; null removes it." }),
+  expires: lifetime.nullable().optional().meta({ description: "Lifetime from now; null for no expiry." }),
+  limits: limitsSchema.optional().meta({ description: "A missing limit stays unchanged; null removes it." }),
   output_cap: outputCap,
+  ...values,
 });
 
+const keyList = listFields(keySorts, ["created", "name"]);
+const statesShape = `must be one or more of ${keyStates.join(", ")}, separated by commas`;
 const keyFilter = z.strictObject({
-  state: z.enum(keyStates, `must be one of ${keyStates.join(", ")}`).optional(),
-  limit: limitOf(100),
-  cursor: cursor.optional(),
+  ...keyList.fields,
+  state: z
+    .string(statesShape)
+    .regex(new RegExp(`^(${keyStates.join("|")})(,(${keyStates.join("|")}))*$`), statesShape)
+    .optional()
+    .meta({ description: `One or more of ${keyStates.join(", ")}, separated by commas.`, example: "live,suspended" }),
+  team: z.string().max(100).optional().meta({ description: "Only keys of this team." }),
 });
+
+const stateChanges = [
+  ["suspend", suspendKey, "Refuse the requests of a key until the key is resumed; repeating the call changes nothing"],
+  ["resume", resumeKey, "Admit the requests of a suspended key again; repeating the call changes nothing"],
+  ["revoke", revokeKey, "Revoke a key permanently; repeating the call changes nothing"],
+] as const;
 
 export const keyRoutes: readonly AdminRoute[] = [
   route("GET /keys", {
     role: "viewer",
-    summary: "Keys, including revoked ones, in the order of creation, in pages",
+    summary: "Keys, including revoked ones, searched, sorted and in pages",
     query: keyFilter,
     answer: keyListSchema,
-    handle: async ({ keys, clock }, { query: { limit, cursor: after, state } }) => {
-      if (after !== undefined && (await keys.findById(after)) === undefined)
-        return failure("invalid", "cursor must be the cursor that a list of keys ended with");
-      const page = await keys.page({
-        limit,
-        at: clock.now(),
-        ...(after !== undefined && { after }),
-        ...(state && { state }),
+    csv: keysCsv,
+    handle: async ({ lists, clock }, { query: { state, team, ...query } }) => {
+      const now = clock.now();
+      const page = await lists.listKeys({
+        ...keyList.queryOf(query, now),
+        states: state?.split(",") as KeyState[] | undefined,
+        team,
       });
-      return found(keysJson(page, clock.now()));
+      return page === null
+        ? wrongCursor("keys")
+        : found({ keys: page.rows.map((row) => listedKeyJson(row, now)), next: page.next });
     },
   }),
   route("POST /keys", {
     role: "editor",
-    summary: "Create a key; its text is shown only in this answer",
+    summary: "Create a key; only this answer shows the key itself",
     body: newKey,
     status: 201,
     answer: newKeySchema,
@@ -82,20 +121,29 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("GET /keys/{key}", {
     role: "viewer",
-    summary: "A key by its name or id, with the budgets that apply to it",
-    answer: keyWithBudgetsSchema,
+    summary: "A key by its name or id, with its usage and the budgets that apply to it",
+    answer: keyDetailsSchema,
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);
       if (!shown.ok) return shown;
       const { key } = shown;
       const now = tools.clock.now();
-      const windows = await tools.ledger.windowsOf({ key: key.id, team: key.team }, now);
-      return found({ ...keyJson(key, now), budgets: windows.map((window) => standingOf(window, ownName(key))) });
+      const windows = await tools.ledger.windowsOf(callerOf(key), now);
+      const [usage, ranked, byRequest] = await Promise.all([
+        tools.lists.usageOf(key.id, now),
+        tools.lists.ranked(windows, now),
+        tools.lists.requestWindows(callerOf(key), now),
+      ]);
+      return found({
+        ...keyJson(key, now),
+        usage: usageJson(usage),
+        budgets: [...ranked, ...byRequest].map((window) => rankedStanding(window, ownName(key))),
+      });
     },
   }),
   route("PATCH /keys/{key}", {
     role: "editor",
-    summary: "Change the given fields of a key, from its next request on",
+    summary: "Change the given fields of a key; they apply from its next request",
     body: keyChange,
     answer: keySchema,
     handle: async (tools, { params: [name = ""], body: { expires, output_cap, ...body } }) =>
@@ -105,7 +153,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("POST /keys/{key}/rotate", {
     role: "editor",
-    summary: "Give a key a new secret, shown only in this answer; the present one stays valid for a while",
+    summary: "Give a key a new secret, which only this answer shows; the current secret stays valid for `overlap`",
     body: z.strictObject({ overlap: overlap.default("24h") }),
     answer: rotatedKeySchema,
     handle: async (tools, { params: [name = ""], body }) =>
@@ -113,13 +161,15 @@ export const keyRoutes: readonly AdminRoute[] = [
         rotatedKeyJson(key, text),
       ),
   }),
-  route("POST /keys/{key}/revoke", {
-    role: "editor",
-    summary: "Revoke a key permanently; repeating it changes nothing",
-    answer: keySchema,
-    handle: async (tools, { params: [name = ""] }) =>
-      answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
-  }),
+  ...stateChanges.map(([action, change, summary]) =>
+    route(`POST /keys/{key}/${action}`, {
+      role: "editor",
+      summary,
+      answer: keySchema,
+      handle: async (tools, { params: [name = ""] }) =>
+        answered(await change(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
+    }),
+  ),
 ];
 
 const teamChange = z.strictObject({
@@ -128,16 +178,18 @@ const teamChange = z.strictObject({
   output_cap: outputCap,
 });
 
+const teamList = listFields(teamSorts, ["name"]);
+
 export const teamRoutes: readonly AdminRoute[] = [
   route("GET /teams", {
     role: "viewer",
-    summary: "All teams with the names of their live keys",
+    summary: "Teams with the names of their live keys, searched, sorted and in pages",
+    query: z.strictObject(teamList.fields),
     answer: teamListSchema,
-    handle: async ({ teams, keys, clock }) => {
-      const members = await liveMembers(keys, clock.now());
-      return found({
-        teams: (await listTeams(teams)).map((team) => ({ ...teamDetails(team), keys: members(team.name) })),
-      });
+    csv: teamsCsv,
+    handle: async ({ lists, clock }, { query }) => {
+      const page = await lists.listTeams(teamList.queryOf(query, clock.now()));
+      return page === null ? wrongCursor("teams") : found({ teams: page.rows.map(listedTeamJson), next: page.next });
     },
   }),
   route("POST /teams", {
@@ -151,11 +203,24 @@ export const teamRoutes: readonly AdminRoute[] = [
   }),
   route("GET /teams/{team}", {
     role: "viewer",
-    summary: "A team with the names of its live keys",
-    answer: teamWithKeysSchema,
-    handle: async ({ teams, keys, clock }, { params: [name = ""] }) => {
-      const members = await liveMembers(keys, clock.now());
-      return answered(await showTeam(teams, name), ({ team }) => ({ ...teamDetails(team), keys: members(name) }));
+    summary: "A team with the names of its live keys, its usage and the budgets that apply to the whole team",
+    answer: teamDetailsSchema,
+    handle: async ({ teams, lists, ledger, clock }, { params: [name = ""] }) => {
+      const now = clock.now();
+      const [shown, page, windows] = await Promise.all([
+        showTeam(teams, name),
+        lists.listTeams({ ...teamList.queryOf({ sort: "name", limit: 1 }, now), team: name }),
+        ledger.windowsOf({ key: "", team: name }, now),
+      ]);
+      if (!shown.ok) return shown;
+      const [row] = page?.rows ?? [];
+      if (row === undefined) return failure("not_found", `there is no team ${JSON.stringify(name)}`);
+      const { fullest: _fullest, ...json } = listedTeamJson(row);
+      const ranked = [
+        ...(await lists.ranked(windows, now)),
+        ...(await lists.requestWindows({ key: "", team: name }, now)),
+      ];
+      return found({ ...json, budgets: ranked.map((window) => rankedStanding(window, (id) => id)) });
     },
   }),
   route("PATCH /teams/{team}", {
@@ -168,9 +233,9 @@ export const teamRoutes: readonly AdminRoute[] = [
   }),
   route("DELETE /teams/{team}", {
     role: "editor",
-    summary: "Delete a team that no live key and no budget names",
+    summary: "Remove a team that has no live keys or budgets",
     answer: removedSchema,
     handle: async (tools, { params: [name = ""] }) =>
-      answered(await deleteTeam(tools, name), () => ({ removed: true as const })),
+      answered(await removeTeam(tools, name), () => ({ removed: true as const })),
   }),
 ];

@@ -32,7 +32,7 @@ function openApiDocument(routes: readonly AdminRoute[], version: string) {
       title: "Farebox admin API",
       version,
       description:
-        "Keys, teams, budgets, charges and figures of one Farebox. Amounts are decimal strings in USD, times ISO 8601 UTC. Unknown fields and parameters are refused.",
+        "Keys, teams, budgets, charges and figures of one Farebox. Amounts are decimal strings in USD. Times are ISO 8601 in UTC. Unknown fields and parameters are refused.",
     },
     security: [{ adminToken: [] }],
     paths,
@@ -60,7 +60,7 @@ const errorSchema = z.object({
 });
 
 function operation(route: AdminRoute): object {
-  const { method, path, role, summary, query, body, status, answer } = route;
+  const { method, path, role, summary, query, body, status, answer, csv } = route;
   const parameters = [...pathParameters(path), ...queryParameters(query)];
   return {
     operationId: operationId(method, path),
@@ -75,7 +75,13 @@ function operation(route: AdminRoute): object {
       },
     }),
     responses: {
-      [status]: { description: "Done.", content: { "application/json": { schema: schemaOf(answer, "output") } } },
+      [status]: {
+        description: "Done.",
+        content: {
+          "application/json": { schema: schemaOf(answer, "output") },
+          ...(csv !== null && { "text/csv": { schema: { type: "string" } } }),
+        },
+      },
       default: {
         description: errorsOf(route),
         content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
@@ -86,14 +92,14 @@ function operation(route: AdminRoute): object {
 
 function errorsOf({ role, body, path }: AdminRoute): string {
   const all = [
-    "400 something given is unknown or malformed",
+    "400 a parameter or field is unknown or malformed",
     "401 no valid admin token",
     ...(role === "editor" ? ["403 the token is a viewer's"] : []),
-    ...(path.includes("{") ? ["404 there is no such thing"] : []),
-    ...(role === "editor" ? ["409 it already exists, or is in use"] : []),
+    ...(path.includes("{") ? ["404 the named object does not exist"] : []),
+    ...(role === "editor" ? ["409 the object already exists, or is in use"] : []),
     "413 the body is above 1 MB",
     ...(body === null ? [] : ["415 the body is not JSON"]),
-    "429 too many tries with wrong tokens",
+    "429 too many attempts with wrong tokens",
   ];
   return `${all.join("; ")}.`;
 }

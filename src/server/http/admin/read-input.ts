@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { closest } from "../../../config/suggest.ts";
+import { meantValue } from "../../../core/fault.ts";
 import type { Refusal } from "../../../core/refusals.ts";
 import type { Exchange } from "../../../ports/exchange.ts";
 import { isObject, jsonMembers, parseJson } from "../../../wire/json.ts";
@@ -8,7 +9,7 @@ export type Read<T, R = Refusal> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly refusal: R };
 
-/** Reads the parameters of a query. Each may be given only once. */
+/** Reads the parameters of a query. Refuses a parameter that is given twice. */
 export function readQuery(query: string, schema: z.ZodObject | null): Read<unknown> {
   const given = new URLSearchParams(query);
   const names = [...given.keys()];
@@ -18,10 +19,10 @@ export function readQuery(query: string, schema: z.ZodObject | null): Read<unkno
   const [first] = names;
   return first === undefined
     ? { ok: true, value: {} }
-    : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
+    : invalid(`There is no parameter '${shown(first)}': this path has no parameters.`, first);
 }
 
-/** Reads a body. Refuses a body that the route would ignore. The refusal is null if the client disconnected. */
+/** Reads a body. If `schema` is null, refuses every body. The returned refusal is null if the client disconnected. */
 export async function readBody(
   exchange: Exchange,
   schema: z.ZodObject | null,
@@ -36,9 +37,11 @@ export async function readBody(
   }
   try {
     if (schema === null)
-      return read.bytes.length === 0 ? { ok: true, value: undefined } : invalid("This request takes no body.", null);
+      return read.bytes.length === 0
+        ? { ok: true, value: undefined }
+        : invalid("This request must not have a body.", null);
     if (read.bytes.length === 0) return readFields(schema, {}, "body");
-    return readJsonBody(read.bytes, exchange.header("content-type"), schema);
+    return readJsonBody(read.bytes.whole, exchange.header("content-type"), schema);
   } finally {
     read.release();
   }
@@ -57,9 +60,9 @@ function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.
   return readFields(schema, value, "field");
 }
 
-/** Validates an input. Its refusal names the first invalid field, but never contains the value. */
+/** Validates an input. The refusal names the first invalid field, but never contains the field's value. */
 export function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
-  const result = schema.safeParse(given);
+  const result = schema.safeParse(given, { reportInput: true });
   if (result.success) return { ok: true, value: result.data };
   // Unknown names are reported first, because one may be a misspelled required name.
   const { issues } = result.error;
@@ -67,9 +70,10 @@ export function readFields(schema: z.ZodObject, given: object, noun: "parameter"
   if (issue?.code === "unrecognized_keys") return unknownField(schema, issue.path, issue.keys[0] ?? "", noun);
   const field = issue?.path.map(String).join(".") ?? "";
   if (isMissing(given, issue?.path ?? []))
-    return invalid(`The ${noun === "body" ? "field" : noun} '${field}' is needed.`, field);
+    return invalid(`The ${noun === "body" ? "field" : noun} '${field}' is required.`, field);
+  const problem = issue === undefined ? "is malformed" : `${issue.message}${meantValue(issue)}`;
   return invalid(
-    `${field === "" ? "This" : `'${field}'`} ${issue?.message ?? "is malformed"}.`,
+    `${field === "" ? "This" : `'${field}'`} ${problem}${problem.endsWith("?") ? "" : "."}`,
     field === "" ? null : field,
   );
 }
@@ -114,7 +118,7 @@ function invalid(message: string, param: string | null): Read<never> {
   return { ok: false, refusal: { code: "invalid_request", message, param: param && shown(param) } };
 }
 
-/** Shortens a name from the request. Hides a text that looks like a secret. */
+/** Shortens a name from the request. Hides the text if it may contain a secret. */
 function shown(text: string): string {
   if (/sk-[\w-]{8,}/.test(text)) return "<hidden>";
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;

@@ -1,32 +1,22 @@
 import type { z } from "zod";
+import type { CsvList } from "../../../reporting/list-csv.ts";
+import { withFormat } from "./csv.ts";
 import type { AdminCaller } from "../../../admin/admin-gate.ts";
-import type { Failure } from "../../../admin/result.ts";
+import { failure, type Failure } from "../../../admin/result.ts";
 import type { AdminRole } from "../../../core/keys.ts";
-import type { AccountSamples } from "../../../ports/account-samples.ts";
-import type { AuditLog } from "../../../ports/audit-log.ts";
 import type { Calendar } from "../../../ports/calendar.ts";
 import type { Catalogue } from "../../../ports/catalogue.ts";
 import type { Clock } from "../../../ports/clock.ts";
-import type { KeyStore } from "../../../ports/key-store.ts";
-import type { BudgetStore, Charging, LedgerMaintenance, LedgerQueries } from "../../../ports/ledger.ts";
 import type { Shape } from "../../../reporting/shapes/fields.ts";
 import type { SpendMemory } from "../../../reporting/spend-memory.ts";
 import type { ProcessHealth } from "../../../reporting/health.ts";
-import type { Outbox } from "../../../ports/outbox.ts";
-import type { TaskStore } from "../../../ports/task-store.ts";
-import type { TeamStore } from "../../../ports/team-store.ts";
+import type { Store } from "../../../ports/store.ts";
+import type { StoredUser } from "../../../wire/headers.ts";
 
 /** Stores and services that the routes of the admin API call. */
-export interface AdminDeps {
-  readonly ledger: LedgerQueries & BudgetStore & LedgerMaintenance & Charging;
-  /** The same ledger, for short and frequent queries that long queries must not delay. */
-  readonly latest: LedgerQueries;
-  readonly keys: KeyStore;
-  readonly teams: TeamStore;
-  readonly samples: AccountSamples;
-  readonly audit: AuditLog;
-  readonly outbox: Outbox;
-  readonly tasks: TaskStore;
+export interface AdminDeps extends Store {
+  /** True if `FAREBOX_ADMIN_TOKEN` is set. Its bearer is an editor. */
+  readonly hasSettingsToken: boolean;
   readonly clock: Clock;
   readonly calendar: Calendar;
   /** Returns the prices in force. */
@@ -37,9 +27,11 @@ export interface AdminDeps {
    */
   readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
   readonly accountTtlMs: number;
-  /** Spending in past days and hours. */
+  /** Returns the stored form of a user's name; null if users are not stored. */
+  readonly storedUser: StoredUser | null;
+  /** Cached spending of past days and hours. */
   readonly memory: SpendMemory;
-  /** State of this process, for its health. */
+  /** State of this process, for `GET /health`. */
   readonly process: ProcessHealth;
 }
 
@@ -51,7 +43,7 @@ export interface RouteTools extends AdminDeps {
 
 export type RouteAnswer<Json = unknown> = { readonly ok: true; readonly json: Json } | Failure | NoGateway;
 
-/** The route needs an answer from the gateway, but the gateway did not answer. */
+/** Failure of a route that needs an answer from the gateway, if the gateway did not answer. */
 interface NoGateway {
   readonly ok: false;
   readonly kind: "no_gateway";
@@ -61,12 +53,12 @@ interface NoGateway {
 
 type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
 
-/** One route of the admin API, as it is served and documented. */
+/** Route of the admin API, for serving and for the OpenAPI document. */
 export interface AdminRoute {
   readonly method: AdminMethod;
   /** Path below /admin/v1 with parameters in braces: "/keys/{key}". */
   readonly path: string;
-  /** Role that may call it. */
+  /** Lowest role that may call the route. */
   readonly role: AdminRole;
   readonly summary: string;
   /** Schema of the query parameters; null if there are none. */
@@ -77,6 +69,8 @@ export interface AdminRoute {
   readonly status: 200 | 201;
   /** Schema of the answer, for types, the OpenAPI document and tests. */
   readonly answer: z.ZodType;
+  /** Rows and columns of the answer as CSV; null if it is not a list. */
+  readonly csv: CsvList<never> | null;
   handle(
     tools: RouteTools,
     input: { readonly params: readonly string[]; readonly query: never; readonly body: never },
@@ -90,6 +84,11 @@ interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodOb
   readonly body?: B;
   readonly status?: 201;
   readonly answer: A;
+  /**
+   * Adds the parameter `format`, with which the route returns all pages as one CSV file. The query needs `limit` and
+   * `cursor`, the answer `next`.
+   */
+  readonly csv?: CsvList<Shape<A>>;
   handle(
     tools: RouteTools,
     input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> },
@@ -102,14 +101,15 @@ interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodOb
  */
 export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
   name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
-  { query, body, status, handle, ...declared }: Declared<A, Q, B>,
+  { query, body, status, csv, handle, ...declared }: Declared<A, Q, B>,
 ): AdminRoute {
   const [method = "", path = ""] = name.split(" ");
   return {
     ...declared,
     method: method.toLowerCase() as AdminMethod,
     path,
-    query: query ?? null,
+    query: query === undefined ? null : csv === undefined ? query : withFormat(query),
+    csv: csv ?? null,
     body: body ?? null,
     status: status ?? 200,
     handle: handle as AdminRoute["handle"],
@@ -126,4 +126,9 @@ export function answered<T extends { readonly ok: true }, Json>(
 
 export function found<Json>(json: Json): RouteAnswer<Json> {
   return { ok: true, json };
+}
+
+/** Returns the failure for a cursor that does not come from this list in the same order. */
+export function wrongCursor(list: string): Failure {
+  return failure("invalid", `cursor must be the cursor of an earlier list of ${list} in the same order`);
 }

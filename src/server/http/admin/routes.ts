@@ -1,6 +1,9 @@
+import { adminTokenRoutes } from "./admin-token-routes.ts";
 import { figureRoutes } from "./figure-routes.ts";
 import { keyRoutes, teamRoutes } from "./key-routes.ts";
-import { budgetRoutes, chargeRoutes } from "./money-routes.ts";
+import { modelRoutes } from "./model-routes.ts";
+import { raiseRoutes } from "./raise-routes.ts";
+import { budgetRoutes, chargeRoutes, refusalRoutes } from "./money-routes.ts";
 import { overviewRoutes } from "./overview-routes.ts";
 import { withDocument } from "./openapi.ts";
 import type { AdminRoute } from "./route.ts";
@@ -9,7 +12,19 @@ import { taskRoutes } from "./task-routes.ts";
 /** Returns all routes of the admin API, to serve, document and test them. */
 export function adminRoutes(version: string): readonly AdminRoute[] {
   return withDocument(
-    [...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...taskRoutes, ...figureRoutes, ...overviewRoutes],
+    [
+      ...keyRoutes,
+      ...teamRoutes,
+      ...budgetRoutes,
+      ...raiseRoutes,
+      ...chargeRoutes,
+      ...refusalRoutes,
+      ...modelRoutes,
+      ...taskRoutes,
+      ...adminTokenRoutes,
+      ...figureRoutes,
+      ...overviewRoutes,
+    ],
     version,
   );
 }

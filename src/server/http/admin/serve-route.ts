@@ -1,28 +1,37 @@
 import type { AdminCaller, AdminGate } from "../../../admin/admin-gate.ts";
 import type { Refusal } from "../../../core/refusals.ts";
-import type { Exchange } from "../../../ports/exchange.ts";
-import { notForwarded, type Summary } from "../../../request/handler.ts";
-import type { DashboardSessions } from "../dashboard/signed-in.ts";
+import { type Exchange, notForwarded, type Summary } from "../../../ports/exchange.ts";
+import type { BrowserSessions } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
 import { answerJson, refuseUncached } from "../json.ts";
+import { answerCsv, firstPage } from "./csv.ts";
 import { readBody, readQuery } from "./read-input.ts";
 import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
 
 export const adminBase = "/admin/v1";
 
 /** Checks of an admin's token and of a dashboard session. */
-interface Doors {
+interface AccessChecks {
   readonly gate: AdminGate;
-  readonly dashboardSessions: Pick<DashboardSessions, "admin">;
+  readonly browserSessions: Pick<BrowserSessions, "admin">;
+}
+
+/** Route with the pattern of its paths. */
+interface ServedRoute extends AdminRoute {
+  readonly pattern: RegExp;
 }
 
 /** Returns the routes for the HTTP application. The last ones refuse all other paths of /admin/v1. */
-export function serveAdmin(routes: readonly AdminRoute[], deps: AdminDeps & Doors): readonly Route[] {
-  const served = routes.map((each): Route => ({
-    method: each.method,
-    path: adminBase + each.path.replace(/\{(\w+)\}/g, ":$1"),
-    handler: (exchange) => serve(exchange, each, deps),
-  }));
+export function serveAdmin(adminRoutes: readonly AdminRoute[], deps: AdminDeps & AccessChecks): readonly Route[] {
+  const routes = adminRoutes.map((each): ServedRoute => ({ ...each, pattern: patternOf(each) }));
+  // A model's path matches longer paths, too, so longer routes come first.
+  const served = routes
+    .toSorted((one, other) => other.path.split("/").length - one.path.split("/").length)
+    .map((each): Route => ({
+      method: each.method,
+      path: adminBase + each.path.replace("{model}", "*model").replace(/\{(\w+)\}/g, ":$1"),
+      handler: (exchange) => serve(exchange, each, deps),
+    }));
   const rest = (exchange: Exchange) => serveRest(exchange, routes, deps);
   return [
     ...served,
@@ -31,7 +40,7 @@ export function serveAdmin(routes: readonly AdminRoute[], deps: AdminDeps & Door
   ];
 }
 
-async function serve(exchange: Exchange, route: AdminRoute, deps: AdminDeps & Doors): Promise<Summary> {
+async function serve(exchange: Exchange, route: ServedRoute, deps: AdminDeps & AccessChecks): Promise<Summary> {
   const admission = await admit(exchange, deps);
   if (!admission.ok) return refuseUncached(exchange, admission.refusal);
   const { caller } = admission;
@@ -40,30 +49,48 @@ async function serve(exchange: Exchange, route: AdminRoute, deps: AdminDeps & Do
   if (!query.ok) return refuseUncached(exchange, query.refusal);
   const body = await readBody(exchange, route.body, bodyBytesMax);
   if (!body.ok) return body.refusal === null ? notForwarded : refuseUncached(exchange, body.refusal);
-  const input = { params: paramsOf(route, exchange.path), query: query.value as never, body: body.value as never };
-  const answer = await route.handle({ ...deps, caller, by: caller.name }, input);
+  const params = (route.pattern.exec(exchange.path) ?? []).slice(1).map(decodeURIComponent);
+  return answerRoute(exchange, route, query.value, (parameters) =>
+    route.handle(
+      { ...deps, caller, by: caller.name },
+      { params, query: parameters as never, body: body.value as never },
+    ),
+  );
+}
+
+/** Answers with the result of `read`. Sends JSON, or CSV of all pages if the parameter `format` is "csv". */
+export async function answerRoute(
+  exchange: Exchange,
+  { csv, status }: Partial<Pick<AdminRoute, "csv" | "status">>,
+  query: unknown,
+  read: (parameters: object) => Promise<RouteAnswer>,
+): Promise<Summary> {
+  const { format, ...parameters } = query as { readonly format?: "json" | "csv" };
+  const list = format === "csv" ? csv : null;
+  const answer = await read(list ? { ...parameters, ...firstPage } : parameters);
   if (!answer.ok) return refuseUncached(exchange, refusalOfFailure(answer));
-  return answerJson(exchange, answer.json, { status: route.status });
+  if (!list) return answerJson(exchange, answer.json, status && { status });
+  return answerCsv(exchange, list, answer.json, (cursor) => read({ ...parameters, ...firstPage, cursor }));
 }
 
 /** Refuses an unknown path or method. Only admins learn which of the two is unknown. */
-async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], doors: Doors): Promise<Summary> {
-  const admission = await admit(exchange, doors);
+async function serveRest(exchange: Exchange, routes: readonly ServedRoute[], checks: AccessChecks): Promise<Summary> {
+  const admission = await admit(exchange, checks);
   if (!admission.ok) return refuseUncached(exchange, admission.refusal);
-  const methods = routes.filter((each) => matches(each, exchange.path)).map(({ method }) => method.toUpperCase());
+  const methods = routes.filter(({ pattern }) => pattern.test(exchange.path)).map(({ method }) => method.toUpperCase());
   if (methods.length > 0) return refuseUncached(exchange, { code: "method_not_allowed", allow: methods });
   return refuseUncached(exchange, {
     code: "not_found",
-    message: `There is no such path; ${adminBase}/openapi.json lists those that there are.`,
+    message: `There is no such path; ${adminBase}/openapi.json lists all paths.`,
   });
 }
 
 type Admitted = { readonly ok: true; readonly caller: AdminCaller } | { readonly ok: false; readonly refusal: Refusal };
 
-async function admit(exchange: Exchange, { gate, dashboardSessions }: Doors): Promise<Admitted> {
+async function admit(exchange: Exchange, { gate, browserSessions }: AccessChecks): Promise<Admitted> {
   const authorization = exchange.header("authorization");
   if (authorization === undefined) {
-    const session = await dashboardSessions.admin(exchange);
+    const session = await browserSessions.admin(exchange);
     if (session.ok) return { ok: true, caller: session.by };
     if (session.refusal !== null) return { ok: false, refusal: session.refusal };
   }
@@ -76,20 +103,15 @@ async function admit(exchange: Exchange, { gate, dashboardSessions }: Doors): Pr
 /** Largest body of a request, in bytes. No change needs this much. */
 const bodyBytesMax = 1024 * 1024;
 
-function paramsOf(route: AdminRoute, path: string): string[] {
-  const given = path.slice(adminBase.length).split("/");
-  return route.path
+/**
+ * Returns the pattern of a route's paths. The id of a model may contain slashes, and a path cannot contain them
+ * encoded.
+ */
+function patternOf({ path }: AdminRoute): RegExp {
+  const segments = path
     .split("/")
-    .flatMap((segment, index) => (segment.startsWith("{") ? [decodeURIComponent(given[index] ?? "")] : []));
-}
-
-function matches(route: AdminRoute, path: string): boolean {
-  const given = path.slice(adminBase.length).split("/");
-  const segments = route.path.split("/");
-  return (
-    segments.length === given.length &&
-    segments.every((segment, index) => segment === given[index] || (segment.startsWith("{") && given[index] !== ""))
-  );
+    .map((each) => (each === "{model}" ? "(.+)" : each.startsWith("{") ? "([^/]+)" : each.replace(".", "[.]")));
+  return new RegExp(`^${adminBase}${segments.join("/")}$`);
 }
 
 export function refusalOfFailure({ kind, message, param }: RouteAnswer & { readonly ok: false }): Refusal {

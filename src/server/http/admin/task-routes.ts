@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { askedKey } from "../../../admin/keys.ts";
+import { findKeyIfNamed } from "../../../admin/keys.ts";
 import { failure } from "../../../admin/result.ts";
-import { keyNamesOf } from "../../../reporting/names.ts";
+import { keyNamesIn } from "../../../reporting/names.ts";
 import { taskJson } from "../../../reporting/tasks.ts";
 import { taskListSchema, taskSchema } from "../../../reporting/shapes/charges.ts";
 import { cursor, limitOf } from "./fields.ts";
@@ -10,7 +10,7 @@ import { found, route, type AdminRoute } from "./route.ts";
 const taskQuery = z.strictObject({
   key: z.string().max(200).optional().meta({ description: "A key's name or id." }),
   running: z
-    .enum(["true", "false"])
+    .enum(["true", "false"], "must be true or false")
     .optional()
     .meta({ description: "`true` for unsettled tasks only, `false` for settled ones only." }),
   limit: limitOf(100),
@@ -24,7 +24,7 @@ export const taskRoutes: readonly AdminRoute[] = [
     query: taskQuery,
     answer: taskListSchema,
     handle: async ({ tasks, keys }, { query: { key: nameOrId, running, limit, cursor: after } }) => {
-      const named = await askedKey(keys, nameOrId);
+      const named = await findKeyIfNamed(keys, nameOrId);
       if (!named.ok) return named;
       const { key } = named;
       const page = await tasks.list({
@@ -33,10 +33,7 @@ export const taskRoutes: readonly AdminRoute[] = [
         ...(running !== undefined && { running: running === "true" }),
         ...(after !== undefined && { after }),
       });
-      const nameOf = await keyNamesOf(
-        keys,
-        page.tasks.map((each) => each.key),
-      );
+      const nameOf = await keyNamesIn(keys, page.tasks);
       return found({ tasks: page.tasks.map((each) => taskJson(each, nameOf)), next: page.next });
     },
   }),
@@ -47,7 +44,7 @@ export const taskRoutes: readonly AdminRoute[] = [
     handle: async ({ tasks, keys }, { params: [taskId = ""] }) => {
       const known = await tasks.find(taskId);
       if (known === undefined) return failure("not_found", "there is no such task");
-      return found(taskJson(known, await keyNamesOf(keys, [known.key])));
+      return found(taskJson(known, await keyNamesIn(keys, [known])));
     },
   }),
 ];

@@ -1,8 +1,8 @@
 import type { Exchange, HeaderList } from "../../../ports/exchange.ts";
 
 /*
- * The cookie of a session. A browser sends a host's cookies to all its ports, so the name contains the port of the request.
- * Otherwise two Fareboxes on one machine would sign each other's users out.
+ * Cookie of a dashboard session. A browser sends a host's cookies to all its ports, so the name contains the port of
+ * the request. Otherwise two Fareboxes on one machine would sign each other's users out.
  */
 
 /** Prefix for https: a browser accepts such a cookie only from a secure page of the same host. */
@@ -13,7 +13,7 @@ function cookieName(exchange: Exchange): string {
   return port === undefined ? "farebox_session" : `farebox_session_${port}`;
 }
 
-/** Returns the session token in a request. */
+/** Returns the session token in a request; undefined if there is none. */
 export function sessionToken(exchange: Exchange): string | undefined {
   const name = cookieName(exchange);
   const cookies = (exchange.header("cookie") ?? "").split(/; */);
@@ -25,17 +25,18 @@ export function sessionToken(exchange: Exchange): string | undefined {
 }
 
 /** Returns the header that stores the session in the browser until the session ends. */
-export function keepSession(exchange: Exchange, token: string, forMs: number): HeaderList {
-  return [setCookie(exchange, token, Math.ceil(forMs / 1000))];
+export function keepSession(exchange: Exchange, token: string, lifetimeMs: number): HeaderList {
+  return [setCookie(exchange, token, Math.ceil(lifetimeMs / 1000))];
 }
 
+/** Returns the header that removes the session from the browser. */
 export function dropSession(exchange: Exchange): HeaderList {
   return [setCookie(exchange, "", 0)];
 }
 
 /**
- * Returns the header that sets the cookie. A browser sends the page's origin with every write; it shows whether the page
- * uses https.
+ * Returns the header that sets the cookie. A browser sends the page's origin with every write, and Farebox learns from
+ * it whether the page uses https.
  */
 function setCookie(exchange: Exchange, value: string, seconds: number): HeaderList[number] {
   const isSecure = /^https:/i.test(exchange.header("origin") ?? "");

@@ -1,19 +1,18 @@
 import { z } from "zod";
 import type { Refusal } from "../../../core/refusals.ts";
 import type { Clock } from "../../../ports/clock.ts";
-import type { Exchange } from "../../../ports/exchange.ts";
-import { notForwarded, type Handler } from "../../../request/handler.ts";
-import { isoTime } from "../../../reporting/names.ts";
+import { type Exchange, notForwarded, type Handler } from "../../../ports/exchange.ts";
+import { isoTime } from "../../../core/time.ts";
 import type { DashboardSession } from "../../../reporting/shapes/keys.ts";
 import { readBody } from "../admin/read-input.ts";
 import type { Route } from "../http-app.ts";
 import { answerJson, refuseUncached } from "../json.ts";
 import { dropSession, keepSession } from "./cookie.ts";
-import type { DashboardSessions, SignedIn } from "./signed-in.ts";
+import { isOwnPage, type BrowserSessions, type SignedIn } from "./signed-in.ts";
 
-/** Returns the routes to sign in and out and to show the session, which the dashboard requests first. */
+/** Returns the routes that sign in, sign out and show the session. The dashboard requests the session first. */
 export function sessionRoutes(deps: {
-  readonly sessions: DashboardSessions;
+  readonly sessions: BrowserSessions;
   readonly clock: Clock;
   readonly timeZone: string;
   readonly version: string;
@@ -27,19 +26,17 @@ export function sessionRoutes(deps: {
   };
 
   const signIn: Handler = async (exchange) => {
-    if (!sessions.isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
+    if (!isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
     const body = await readBody(exchange, tokenBody, bodyBytesMax);
     if (!body.ok) return body.refusal === null ? notForwarded : refuseUncached(exchange, body.refusal);
     const { token: text } = body.value as z.output<typeof tokenBody>;
-    const result = await sessions.signIn(text, exchange.remoteAddress);
+    const result = await sessions.signIn(exchange, text);
     if (!result.ok)
       return refuseUncached(exchange, {
         code: "admin_refused",
         message: result.message,
         retryAfterSeconds: result.retryAfterSeconds,
       });
-    // Ends the previous session of this browser.
-    sessions.signOut(exchange);
     const { signedIn, token } = result;
     return answerJson(exchange, sessionJson(signedIn, about), {
       headers: keepSession(exchange, token, signedIn.expiresAt - clock.now()),
@@ -47,8 +44,8 @@ export function sessionRoutes(deps: {
   };
 
   const signOut: Handler = async (exchange) => {
-    if (!sessions.isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
-    sessions.signOut(exchange);
+    if (!isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
+    await sessions.signOut(exchange);
     return answerJson(exchange, signedOut, { headers: dropSession(exchange) });
   };
 
@@ -63,7 +60,7 @@ export function sessionRoutes(deps: {
 const bodyBytesMax = 10_000;
 
 const tokenBody = z.strictObject({
-  token: z.string("must be a text").trim().min(1, "must not be empty").max(1000, "is too long"),
+  token: z.string("must be a string").trim().min(1, "must not be empty").max(1000, "must have at most 1000 characters"),
 });
 
 const signedOut: DashboardSession = { kind: "none" };

@@ -1,8 +1,8 @@
 import type { AdminCaller, AdminGate } from "../../../admin/admin-gate.ts";
-import { FailedTries } from "../../../admin/failed-tries.ts";
-import { Sessions, type Session } from "../../../admin/sessions.ts";
+import { FailedAttempts } from "../../../admin/failed-attempts.ts";
+import { Sessions, type Holder, type Session } from "../../../admin/sessions.ts";
+import { SignInCodes } from "../../../admin/sign-in-codes.ts";
 import type { Refusal } from "../../../core/refusals.ts";
-import type { Clock } from "../../../ports/clock.ts";
 import type { Exchange } from "../../../ports/exchange.ts";
 import {
   digestOfSecret,
@@ -13,7 +13,7 @@ import {
 } from "../../../request/authenticate.ts";
 import { sessionToken } from "./cookie.ts";
 
-/** The signed-in admin or key, with its present rights. */
+/** The signed-in admin or key, with its current rights. */
 export type SignedIn = { readonly expiresAt: number } & (
   | { readonly kind: "admin"; readonly caller: AdminCaller }
   | { readonly kind: "key"; readonly who: Authenticated }
@@ -24,69 +24,99 @@ export type SignIn =
   | { readonly ok: false; readonly message: string; readonly retryAfterSeconds: number | null };
 
 /** Result of checking a request's session. `refusal` is null if the request has no valid session. */
-export type Admitted<T> =
-  | { readonly ok: true; readonly by: T }
-  | { readonly ok: false; readonly refusal: Refusal | null };
+type Admitted<T> = { readonly ok: true; readonly by: T } | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** Sessions of the dashboard. A session starts with a token and ends when the token does. */
-export interface DashboardSessions {
-  signIn(token: string, address: string): Promise<SignIn>;
+/** Sessions of the dashboard. A session starts with an admin token or a key, and ends no later than this credential. */
+export class BrowserSessions {
+  readonly #gate: AdminGate;
+  readonly #keyring: Keyring;
+  readonly #sessions: Sessions;
+  readonly #codes: SignInCodes;
+  readonly #attempts: FailedAttempts;
+
+  constructor(
+    deps: { readonly gate: AdminGate; readonly keyring: Keyring } & ConstructorParameters<typeof Sessions>[0],
+  ) {
+    this.#gate = deps.gate;
+    this.#keyring = deps.keyring;
+    this.#sessions = new Sessions(deps);
+    this.#codes = new SignInCodes(deps.clock);
+    this.#attempts = new FailedAttempts(deps.clock);
+  }
+
+  /**
+   * Begins a session with an admin token, a key, or a code from `code`. Ends the session that the request already has.
+   */
+  signIn(exchange: Exchange, text: string): Promise<SignIn> {
+    const token = this.#codes.use(text) ?? text;
+    return token.startsWith("sk-fb-") ? this.#signInWithKey(exchange, token) : this.#signInAsAdmin(exchange, token);
+  }
+
+  /** Returns a code that signs a browser in once, so that the browser does not receive the token. */
+  code(token: string): string {
+    return this.#codes.create(token);
+  }
+
   /** Returns the holder of a request's session; undefined if it has no valid session. */
-  signedIn(exchange: Exchange): Promise<SignedIn | undefined>;
-  signOut(exchange: Exchange): void;
-  /** Returns true if the request comes from the dashboard's own page. Writes with a cookie are accepted only from there. */
-  isOwnPage(exchange: Exchange): boolean;
+  async signedIn(exchange: Exchange): Promise<SignedIn | undefined> {
+    const token = sessionToken(exchange);
+    const session = token === undefined ? undefined : await this.#sessions.find(token);
+    return session && this.#currentHolder(session);
+  }
+
+  async signOut(exchange: Exchange): Promise<void> {
+    const token = sessionToken(exchange);
+    if (token !== undefined) await this.#sessions.end(token);
+  }
+
   /** Returns the admin whose session a request may use. */
-  admin(exchange: Exchange): Promise<Admitted<AdminCaller>>;
+  async admin(exchange: Exchange): Promise<Admitted<AdminCaller>> {
+    const found = await this.#admitted(exchange);
+    if (!found.ok) return found;
+    return found.by.kind === "admin" ? { ok: true, by: found.by.caller } : { ok: false, refusal: keysSession };
+  }
+
   /** Returns an authentication that accepts a key or the session of a key. */
-  own(authenticate: Authenticate): Authenticate;
-}
+  own(authenticate: Authenticate): Authenticate {
+    return async (exchange) => {
+      const found = hasCredential(exchange) ? null : await this.#admitted(exchange);
+      if (found === null || (!found.ok && found.refusal === null)) return authenticate(exchange);
+      if (!found.ok) return { ok: false, refusal: found.refusal ?? adminsSession };
+      return found.by.kind === "key" ? { ok: true, ...found.by.who } : { ok: false, refusal: adminsSession };
+    };
+  }
 
-export function createDashboardSessions(deps: {
-  readonly gate: AdminGate;
-  readonly keyring: Keyring;
-  readonly clock: Clock;
-}): DashboardSessions {
-  const { gate, keyring, clock } = deps;
-  const sessions = new Sessions(clock);
-  const tries = new FailedTries(clock);
-
-  async function holderNow({ holder, expiresAt }: Session): Promise<SignedIn | undefined> {
+  async #currentHolder({ holder, expiresAt }: Session): Promise<SignedIn | undefined> {
     if (holder.kind === "admin") {
-      const caller = await gate.stillOpens(holder.credential);
+      const caller = await this.#gate.currentCaller(holder.credential);
       return caller && { kind: "admin", caller, expiresAt };
     }
-    const who = await keyring.byDigest(holder.id, holder.digest);
+    const who = await this.#keyring.byDigest(holder.id, holder.digest);
     return who.ok ? { kind: "key", who, expiresAt } : undefined;
   }
 
-  async function signedIn(exchange: Exchange): Promise<SignedIn | undefined> {
-    const token = sessionToken(exchange);
-    const session = token === undefined ? undefined : sessions.find(token);
-    if (token === undefined || session === undefined) return undefined;
-    const holder = await holderNow(session);
-    if (holder === undefined) sessions.end(token);
-    return holder;
+  #begin(exchange: Exchange, holder: Holder, tokenExpiresAt: number | null) {
+    return this.#sessions.begin(holder, tokenExpiresAt, sessionToken(exchange) ?? null);
   }
 
-  async function signInAsAdmin(text: string, address: string): Promise<SignIn> {
-    const admission = await gate.admit(`Bearer ${text}`, address);
+  async #signInAsAdmin(exchange: Exchange, text: string): Promise<SignIn> {
+    const admission = await this.#gate.admit(`Bearer ${text}`, exchange.remoteAddress);
     if (!admission.ok) return admission;
     const { caller, credential } = admission;
-    const { token, session } = sessions.begin({ kind: "admin", credential }, caller.expiresAt);
+    const { token, session } = await this.#begin(exchange, { kind: "admin", credential }, caller.expiresAt);
     return { ok: true, token, signedIn: { kind: "admin", caller, expiresAt: session.expiresAt } };
   }
 
   /** Signs in with a key. Wrong keys are delayed like wrong admin tokens. */
-  async function signInWithKey(text: string, address: string): Promise<SignIn> {
-    const who = await keyring.bySecret(text);
+  async #signInWithKey(exchange: Exchange, text: string): Promise<SignIn> {
+    const who = await this.#keyring.bySecret(text);
     if (!who.ok) {
-      const slowed = await tries.slow(address);
-      if (!slowed.ok)
+      const delayed = await this.#attempts.delay(exchange.remoteAddress);
+      if (!delayed.ok)
         return {
           ok: false,
-          message: "Too many tries with wrong keys came from this address.",
-          retryAfterSeconds: slowed.retryAfterSeconds,
+          message: "There were too many attempts with wrong keys from this address; try again later.",
+          retryAfterSeconds: delayed.retryAfterSeconds,
         };
       return {
         ok: false,
@@ -95,21 +125,17 @@ export function createDashboardSessions(deps: {
       };
     }
     const { id, expiresAt } = who.key;
-    const { token, session } = sessions.begin({ kind: "key", id, digest: digestOfSecret(text) }, expiresAt);
+    const { token, session } = await this.#begin(
+      exchange,
+      { kind: "key", id, digest: digestOfSecret(text) },
+      expiresAt,
+    );
     return { ok: true, token, signedIn: { kind: "key", who, expiresAt: session.expiresAt } };
   }
 
-  function isOwnPage(exchange: Exchange): boolean {
-    const origin = exchange.header("origin");
-    if (origin === undefined || exchange.header("x-farebox-dashboard") !== "1") return false;
-    // The browser's statement that the page has the same origin is valid even if a proxy changes the host.
-    if (exchange.header("sec-fetch-site") === "same-origin") return true;
-    return URL.parse(origin)?.host === exchange.header("host");
-  }
-
   /** Returns the holder of the session in a request's cookie, if the request may use it. */
-  async function admitted(exchange: Exchange): Promise<Admitted<SignedIn>> {
-    const found = await signedIn(exchange);
+  async #admitted(exchange: Exchange): Promise<Admitted<SignedIn>> {
+    const found = await this.signedIn(exchange);
     if (found === undefined) return { ok: false, refusal: null };
     const isRead = exchange.method === "GET" || exchange.method === "HEAD";
     if (!isRead && !isOwnPage(exchange)) {
@@ -117,37 +143,27 @@ export function createDashboardSessions(deps: {
     }
     return { ok: true, by: found };
   }
+}
 
-  return {
-    signedIn,
-    isOwnPage,
-    signIn: (text, address) =>
-      text.startsWith("sk-fb-") ? signInWithKey(text, address) : signInAsAdmin(text, address),
-    signOut(exchange) {
-      const token = sessionToken(exchange);
-      if (token !== undefined) sessions.end(token);
-    },
-    async admin(exchange) {
-      const found = await admitted(exchange);
-      if (!found.ok) return found;
-      return found.by.kind === "admin" ? { ok: true, by: found.by.caller } : { ok: false, refusal: keysSession };
-    },
-    own: (authenticate) => async (exchange) => {
-      const found = hasCredential(exchange) ? null : await admitted(exchange);
-      if (found === null || (!found.ok && found.refusal === null)) return authenticate(exchange);
-      if (!found.ok) return { ok: false, refusal: found.refusal ?? adminsSession };
-      return found.by.kind === "key" ? { ok: true, ...found.by.who } : { ok: false, refusal: adminsSession };
-    },
-  };
+/**
+ * Returns true if the request comes from the dashboard's own page. Writes with a cookie are accepted only from this
+ * page.
+ */
+export function isOwnPage(exchange: Exchange): boolean {
+  const origin = exchange.header("origin");
+  if (origin === undefined || exchange.header("x-farebox-dashboard") !== "1") return false;
+  // The browser states here that the page has the same origin. This is valid even if another proxy changes the host.
+  if (exchange.header("sec-fetch-site") === "same-origin") return true;
+  return URL.parse(origin)?.host === exchange.header("host");
 }
 
 const keysSession: Refusal = {
   code: "admin_refused",
-  message: "A session of a key sees only that key's figures, at /v1/farebox; sign in with an admin token.",
+  message: "A key's session shows only that key's figures, at /v1/farebox; sign in with an admin token.",
   retryAfterSeconds: null,
 };
 
 const adminsSession: Refusal = {
   code: "invalid_api_key",
-  message: "A session of an admin has no key of its own; /admin/v1 has the figures of all keys.",
+  message: "An admin's session has no key; /admin/v1 has the figures of all keys.",
 };

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { pythonProgram, pythonScript, runForeign, temporaryHome, type ProgramEnd } from "../support/program.ts";
-import { allAsBilled, proxyOfFile, refusedAtTheDoor, type Endpoint } from "../support/watched-proxy.ts";
+import { allAsBilled, proxyOfFile, refusedByFarebox, type Endpoint } from "../support/watched-proxy.ts";
 
 /* Clients of `npm run test:clients -- --all`. */
 
@@ -35,11 +35,11 @@ describe.each([
     expect(charges).toMatchObject([{ state: "posted", status: 200, overage: 0n }]);
   });
 
-  it.each(["plain", "streamed"])("sees once that the budget is exhausted, or the key wrong: %s", async (kind) => {
+  it.each(["plain", "streamed"])("reports an exhausted budget or a wrong key after one request: %s", async (kind) => {
     expect(await shown(kind, proxy.poor)).toMatchObject({ error: at402, status: 402 });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
     expect(await shown(kind, proxy.unknown)).toMatchObject({ error: at401, status: 401 });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
   });
 
   it("raises when its stream is cut", async () => {
@@ -58,7 +58,7 @@ describe("aider", () => {
     await using home = await temporaryHome();
     const args = [...flags.split(" "), "--message", "Say hello."];
     const { code, stdout } = await runForeign(pythonProgram("aider", "aider"), args, home.path, variables(at));
-    // It breaks lines at 80 columns.
+    // Aider breaks lines at 80 columns.
     return { code, text: stdout.replace(/\s+/g, " ") };
   }
 
@@ -69,7 +69,7 @@ describe("aider", () => {
     expect(charges).toMatchObject([{ state: "posted", status: 200, source: "reported", overage: 0n }]);
   });
 
-  it("says that the budget is exhausted, and tries for a minute, which costs nothing", async () => {
+  it("reports an exhausted budget and retries for a minute, at no cost", async () => {
     const { code, text } = await ask(proxy.poor);
     expect({ code, text }).toEqual({
       code: 0,
@@ -78,22 +78,22 @@ describe("aider", () => {
       ) as string,
     });
     const seen = await proxy.seen();
-    refusedAtTheDoor(
+    refusedByFarebox(
       seen,
       Array.from({ length: 9 }, () => chat),
     );
   });
 
-  it("says once that the key is wrong", async () => {
+  it("reports a wrong key after one request", async () => {
     const { code, text } = await ask(proxy.unknown);
     expect({ code, text }).toEqual({
       code: 0,
       text: expect.stringContaining("litellm.BadRequestError: OpenAIException - This is not a Farebox key") as string,
     });
-    refusedAtTheDoor(await proxy.seen());
+    refusedByFarebox(await proxy.seen());
   });
 
-  it("asks again for a minute when its stream is cut, and each try is paid", async () => {
+  it("retries for a minute when its stream is cut, and each try is charged", async () => {
     proxy.gatewayWill("cut:5");
     const { code, text } = await ask(proxy.rich);
     expect({ code, text }).toEqual({
@@ -135,22 +135,22 @@ describe("opencode", () => {
     return await runForeign(program, ["run", "Say hello."], folder, variables(at));
   }
 
-  it("answers: one request for a title and one for the answer", async () => {
+  it("answers with one request for a title and one for the answer", async () => {
     const { code } = await ask(proxy.rich);
     expect(code).toBe(0);
     allAsBilled(await proxy.seen(), [chat, chat]);
   });
 
-  it("says that the budget is exhausted, or the key wrong, without another try", async () => {
+  it("reports an exhausted budget or a wrong key without a retry", async () => {
     const { code, stderr } = await ask(proxy.poor);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("The budget of key poor") as string });
-    refusedAtTheDoor(await proxy.seen(), [chat, chat]);
+    refusedByFarebox(await proxy.seen(), [chat, chat]);
     const unknown = await ask(proxy.unknown);
     expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining("not a Farebox key") as string });
-    refusedAtTheDoor(await proxy.seen(), [chat, chat]);
+    refusedByFarebox(await proxy.seen(), [chat, chat]);
   });
 
-  it.each([400, 404])("passes on what the gateway says at %d, without another try", async (status) => {
+  it.each([400, 404])("reports the gateway's message at status %d without a retry", async (status) => {
     proxy.gatewayWill(`status:${status}`);
     expect(await ask(proxy.rich)).toMatchObject({
       code: 1,
@@ -159,7 +159,7 @@ describe("opencode", () => {
     expect((await proxy.seen()).atFarebox).toEqual([chat, chat]);
   });
 
-  it("fails when its stream is cut, without another try", async () => {
+  it("fails without a retry when its stream is cut", async () => {
     proxy.gatewayWill("cut:5");
     const { code, stdout, stderr } = await ask(proxy.rich);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });

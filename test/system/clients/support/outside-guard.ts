@@ -1,7 +1,7 @@
 /**
- * Loaded before a client (`node --import`, or imported first): every attempt to reach anything but this machine is
- * refused and noted, so that a test can say which there were. Node's own sockets and look-ups, those of `fetch` too,
- * pass the functions replaced here.
+ * Loaded before a client (`node --import`, or imported first): refuses and records every attempt to reach anything but
+ * this machine, so that a test can check the attempts. Node's own sockets and look-ups, including those of `fetch`,
+ * use the functions replaced here.
  */
 import dns from "node:dns";
 import { appendFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { Socket } from "node:net";
 /** Hosts that this process tried to reach, oldest first. */
 export const outside: string[] = [];
 
-/** A child process notes its attempts in this file, one a line. */
+/** Variable with the path of the file in which a child process records its attempts, one per line. */
 export const logVariable = "FAREBOX_TEST_OUTSIDE_LOG";
 
 const here = /^(localhost|127(\.\d+){3}|::1)$/;

@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 
-/** An HTTP proxy that lets nothing through and notes what was asked for. */
+/** An HTTP proxy that refuses every request and records its host. */
 export interface OutsideProxy extends AsyncDisposable {
-  /** For a program that is no Node script: what its HTTP library takes for its way out of this machine. */
+  /** Variables that make the HTTP library of any program use this proxy. */
   readonly env: Readonly<Record<string, string>>;
-  /** Hosts that were asked for, each once, in their order. */
+  /** Requested hosts, each once, in the order of the first request. */
   readonly hosts: ReadonlySet<string>;
 }
 

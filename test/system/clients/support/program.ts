@@ -10,20 +10,20 @@ export interface ProgramEnd {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** Hosts beyond this machine that it tried to reach, each once; it reached none. */
+  /** Hosts beyond this machine that the program tried to reach, each once. */
   readonly outside: readonly string[];
 }
 
-/** Longest run of a program before it counts as one that does not end, in milliseconds. */
+/** Time after which a program is killed, in milliseconds. */
 const patienceMs = 150_000;
 
-/** A folder that is also the program's home, so that it finds no settings of the machine's user. */
+/** Creates a folder for the program's home, so that it finds no settings of the machine's user. */
 export async function temporaryHome(): Promise<{ readonly path: string } & AsyncDisposable> {
   const path = await mkdtemp(join(tmpdir(), "farebox-clients-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** Runs a client's program (a script for Node, installed in this folder) to its end, with nothing beyond this machine in reach. */
+/** Runs a client's Node script, installed in this folder, to its end without access beyond this machine. */
 export async function runProgram(
   name: string,
   args: readonly string[],
@@ -40,7 +40,7 @@ export async function runProgram(
   return { ...ended, outside: await hostsIn(log) };
 }
 
-/** Runs any other program to its end. Its way out of this machine lets nothing through. */
+/** Runs any other program to its end, with an HTTP proxy that refuses every request. */
 export async function runForeign(
   file: string,
   args: readonly string[],
@@ -52,12 +52,12 @@ export async function runForeign(
   return { ...ended, outside: [...outside.hosts] };
 }
 
-/** A program that Python installed, such as `python` itself; `among`: a file of `python/` that names the packages. */
-export function pythonProgram(name: string, among = "default"): string {
-  return fileURLToPath(new URL(`../.python/${among}/bin/${name}`, import.meta.url));
+/** Returns the path of a program such as `python` in the virtual environment of a package list in `python/`. */
+export function pythonProgram(name: string, list = "default"): string {
+  return fileURLToPath(new URL(`../.python/${list}/bin/${name}`, import.meta.url));
 }
 
-/** The script of that name in `python/`. */
+/** Returns the path of a script in `python/`. */
 export function pythonScript(name: string): string {
   return fileURLToPath(new URL(`../python/${name}`, import.meta.url));
 }

@@ -3,13 +3,13 @@ import { outside } from "./outside-guard.ts";
 import {
   chargedAsBilled,
   gatewayText,
-  refusedAtTheDoor,
+  refusedByFarebox,
   startWatchedProxy,
   type Endpoint,
   type WatchedProxy,
 } from "./watched-proxy.ts";
 
-/** Result of a call, as the user of a client has it. */
+/** Result of a call, as a client's user receives it. */
 export interface Answer {
   readonly text: string;
   readonly usage: { readonly input: number; readonly output: number } | undefined;
@@ -19,7 +19,7 @@ export interface Answer {
 export interface CallParams {
   readonly prompt: string;
   readonly outputTokensMax: number;
-  /** Asks for the usage of a stream in the client's own way. */
+  /** Requests the usage of a stream in the client's own way. */
   readonly usage?: boolean;
   /** Offers `weatherTool` and requires a call. */
   readonly tool?: boolean;
@@ -31,13 +31,13 @@ export const weatherTool = {
   parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
 } as const;
 
-/** A library, and what its user sees. It asks once more where it thinks that this may help. */
+/** A library, and what its user sees. It may retry once. */
 export interface SdkClient {
   readonly name: string;
   plain(at: Endpoint, params: CallParams): Promise<Answer>;
-  /** Rejects when the user is told of an error, by whatever way; `received` is handed the text as it comes. */
+  /** Rejects when the library reports an error in any way; calls `received` with the text as it arrives. */
   streamed(at: Endpoint, params: CallParams, received: (text: string) => void): Promise<Answer>;
-  /** True if a stream's usage is asked for when the user does not. */
+  /** True if the library requests a stream's usage by default. */
   readonly asksForUsage: boolean;
   /** Expectations of the error: its class and members. */
   readonly sees: Record<
@@ -65,7 +65,7 @@ export function describeSdk(client: SdkClient): void {
       expect(answer.usage).toEqual({ input: tokens.input, output: tokens.output });
     });
 
-    it("reads a stream as it is asked for by default", async () => {
+    it("reads a stream with the library's default options", async () => {
       const { answer, pieces } = await stream(proxy.rich, params);
       const seen = await proxy.seen();
       const { tokens } = chargedAsBilled(seen, "reported");
@@ -74,7 +74,7 @@ export function describeSdk(client: SdkClient): void {
       expect(answer.usage).toEqual(client.asksForUsage ? { input: tokens.input, output: tokens.output } : undefined);
     });
 
-    it("reads a stream with usage", async () => {
+    it("reads the usage of a stream that requests it", async () => {
       const { answer } = await stream(proxy.rich, { ...params, usage: true });
       const { tokens } = chargedAsBilled(await proxy.seen(), "reported");
       expect(answer.usage).toEqual({ input: tokens.input, output: tokens.output });
@@ -89,21 +89,21 @@ export function describeSdk(client: SdkClient): void {
       chargedAsBilled(await proxy.seen(), "reported");
     });
 
-    it("says once that the budget is exhausted", async () => {
+    it("reports an exhausted budget after one request", async () => {
       expectSeen(await errorFrom(client.plain(proxy.poor, params)), "exhausted");
-      refusedAtTheDoor(await proxy.seen());
+      refusedByFarebox(await proxy.seen());
       expectSeen(await errorFrom(stream(proxy.poor, params)), "exhausted");
-      refusedAtTheDoor(await proxy.seen());
+      refusedByFarebox(await proxy.seen());
     });
 
-    it("says once that the key is wrong", async () => {
+    it("reports a wrong key after one request", async () => {
       expectSeen(await errorFrom(client.plain(proxy.unknown, params)), "wrongKey");
-      refusedAtTheDoor(await proxy.seen());
+      refusedByFarebox(await proxy.seen());
       expectSeen(await errorFrom(stream(proxy.unknown, params)), "wrongKey");
-      refusedAtTheDoor(await proxy.seen());
+      refusedByFarebox(await proxy.seen());
     });
 
-    it("raises when a stream is cut, after what was delivered, and pays for that", async () => {
+    it("raises when a stream is cut, and is charged for what was delivered", async () => {
       proxy.gatewayWill("cut:5");
       const pieces: string[] = [];
       expectSeen(await errorFrom(client.streamed(proxy.rich, params, (text) => pieces.push(text))), "cut");
@@ -117,7 +117,7 @@ export function describeSdk(client: SdkClient): void {
       expect(charges[0]?.cost).toBeLessThan(charges[0]?.hold ?? 0n);
     });
 
-    it("asks again when a plain answer breaks off, and each try is a charge", async () => {
+    it("retries when a plain answer breaks off, and each try is charged", async () => {
       proxy.gatewayWill("cut");
       expectSeen(await errorFrom(client.plain(proxy.rich, params)), "brokenOff");
       const { atFarebox, charges, billed } = await proxy.seen();

@@ -9,21 +9,21 @@ import { startProxy, type RunningProxy } from "../../../support/running-proxy.ts
 
 /** Address and key of a client. */
 export interface Endpoint {
-  /** With /v1. */
+  /** Includes /v1. */
   readonly baseURL: string;
   readonly apiKey: string;
 }
 
-/** The real proxy before the sandbox, and what each side has seen of one client's call. */
+/** A real proxy in front of the sandbox, with a record of what each side saw. */
 export interface WatchedProxy extends AsyncDisposable {
-  /** With a hard budget of 0.50 USD, or what the test says. */
+  /** Has a hard budget, by default of 0.50 USD. */
   readonly rich: Endpoint;
-  /** With a budget that pays for nothing. */
+  /** Has a budget that is too small for any request. */
   readonly poor: Endpoint;
   readonly unknown: Endpoint;
-  /** Sets the gateway's scenario from now on; undefined is a usual answer. */
+  /** Sets the gateway's scenario from now on; undefined means a normal answer. */
   gatewayWill(scenario: string | undefined): void;
-  /** Since the last reading, once everything has been settled. */
+  /** Waits until everything is settled; returns what happened since the last call. */
   seen(): Promise<Seen>;
 }
 
@@ -36,7 +36,7 @@ export interface Seen {
   readonly billed: readonly BilledCall[];
 }
 
-/** One for all tests of a file; each begins with a gateway as usual, and with books that were read. */
+/** Starts one proxy for all tests of a file; each test begins with a normal gateway and an empty record. */
 export async function proxyOfFile(): Promise<WatchedProxy> {
   const proxy = await startWatchedProxy();
   afterAll(() => proxy[Symbol.asyncDispose]());
@@ -49,14 +49,14 @@ export async function proxyOfFile(): Promise<WatchedProxy> {
 
 export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<WatchedProxy> {
   await using owned = new AsyncDisposableStack();
-  let fate: string | undefined;
-  const proxy = owned.use(await startProxy({ sandbox: { scenario: () => fate } }));
+  let scenario: string | undefined;
+  const proxy = owned.use(await startProxy({ sandbox: { scenario: () => scenario } }));
   const baseURL = `${proxy.url}/v1`;
   const endpoint = (apiKey: string): Endpoint => ({ baseURL, apiKey });
   await proxy.budget("key:alice", budget, "1mo");
   const poor = endpoint(await proxy.addKey("poor"));
   await proxy.budget("key:poor", "0.000001", "1d");
-  const door = owned.use(doorOf(proxy));
+  const recorder = owned.use(recordRequests(proxy));
   const books = new Books(proxy);
   let gatewaySeen = 0;
   const kept = owned.move();
@@ -64,21 +64,21 @@ export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<Watch
     rich: endpoint(proxy.key),
     poor,
     unknown: endpoint("sk-fb-0123456789-wrong"),
-    gatewayWill: (scenario) => void (fate = scenario),
+    gatewayWill: (next) => void (scenario = next),
     async seen() {
-      const charges = await books.endings();
+      const charges = await books.allSettled();
       const requests = proxy.sandbox.requests.slice(gatewaySeen);
       gatewaySeen += requests.length;
-      // What a running proxy asks by itself is no client's.
+      // The proxy polls the account itself, without a client.
       const bodies = requests.filter(({ path }) => path !== "/account/info").map(({ body }) => body.toString());
-      return { atFarebox: door.entered.splice(0), atGateway: bodies, charges, billed: books.billed() };
+      return { atFarebox: recorder.entered.splice(0), atGateway: bodies, charges, billed: books.billed() };
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
-/** Counts at Node's own HTTP server what comes to this proxy, so that nothing of Farebox is believed. */
-function doorOf(proxy: RunningProxy): Disposable & { readonly entered: string[] } {
+/** Records the requests to this proxy at Node's HTTP server, independently of Farebox. */
+function recordRequests(proxy: RunningProxy): Disposable & { readonly entered: string[] } {
   const entered: string[] = [];
   const port = Number(new URL(proxy.url).port);
   const note = (message: unknown) => {
@@ -89,7 +89,7 @@ function doorOf(proxy: RunningProxy): Disposable & { readonly entered: string[] 
   return { entered, [Symbol.dispose]: () => void unsubscribe("http.server.request.start", note) };
 }
 
-/** The only charge, which is what the gateway billed. */
+/** Expects one charge of a chat request, equal to the gateway's bill; returns it. */
 export function chargedAsBilled({ charges, billed, atFarebox }: Seen, source: "reported" | "counted"): Charge {
   const [charge, ...others] = charges;
   if (charge === undefined || others.length > 0) throw new Error(`expected one charge, found ${charges.length}`);
@@ -106,8 +106,8 @@ export function chargedAsBilled({ charges, billed, atFarebox }: Seen, source: "r
   return charge;
 }
 
-/** The only charge of another endpoint, which is what the gateway billed. */
-export function otherAsBilled({ charges, billed, atFarebox }: Seen, route: string): Charge {
+/** Expects one charge of the given endpoint, equal to the gateway's bill; returns it. */
+export function routeAsBilled({ charges, billed, atFarebox }: Seen, route: string): Charge {
   const [charge, ...others] = charges;
   if (charge === undefined || others.length > 0) throw new Error(`expected one charge, found ${charges.length}`);
   expect(atFarebox).toEqual([route]);
@@ -123,7 +123,7 @@ export function otherAsBilled({ charges, billed, atFarebox }: Seen, route: strin
   return charge;
 }
 
-/** Each charge is what the gateway billed, and they are of these routes, in whatever order. */
+/** Expects charges of these routes in any order, equal to the gateway's bills. */
 export function allAsBilled({ charges, billed, atFarebox }: Seen, routes: readonly string[]): void {
   expect(atFarebox.toSorted()).toEqual(routes.toSorted());
   expect(charges.map(({ route }) => route).toSorted()).toEqual(routes.toSorted());
@@ -134,12 +134,12 @@ export function allAsBilled({ charges, billed, atFarebox }: Seen, routes: readon
   expect(costs(charges)).toEqual(costs(billed));
 }
 
-/** One request reached Farebox, and it went no further and cost nothing. */
-export function refusedAtTheDoor(seen: Seen, atFarebox: readonly string[] = ["/v1/chat/completions"]): void {
+/** Expects the requests to have reached Farebox but not the gateway, without a charge. */
+export function refusedByFarebox(seen: Seen, atFarebox: readonly string[] = ["/v1/chat/completions"]): void {
   expect(seen).toEqual({ atFarebox, atGateway: [], charges: [], billed: [] });
 }
 
-/** Returns the gateway's answer to this body, asked without a proxy: same body, same answer. */
+/** Returns the text that the gateway answers to this body, which is always the same. */
 export async function gatewayText(body: string): Promise<string> {
   await using sandbox = await startSandbox();
   const response = await fetch(`${sandbox.url}/v1/chat/completions`, {

@@ -13,7 +13,7 @@ afterEach(async () => {
   owned = new AsyncDisposableStack();
 });
 
-/** A server on this machine; its address, no slash at the end. */
+/** Starts a server on this machine; returns its address without a slash at the end. */
 async function serving(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
   const server = createServer(answer).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -24,15 +24,15 @@ async function serving(answer: (request: IncomingMessage, response: ServerRespon
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-describe("a table that is downloaded", () => {
-  it("is its text, a compression undone", async () => {
+describe("a downloaded table", () => {
+  it("is decompressed", async () => {
     const url = await serving((_, response) =>
       response.setHeader("content-encoding", "gzip").end(gzipSync('{"é": 1}')),
     );
     expect(await fetchText(`${url}/data.json`, bounds)).toEqual({ ok: true, text: '{"é": 1}' });
   });
 
-  it("is found behind redirects on this machine, as many as are allowed", async () => {
+  it("is fetched through redirects on this machine, up to the allowed number", async () => {
     const url = await serving(({ url: path = "" }, response) => {
       const left = Number(path.slice(1));
       if (left === 0) response.end("table");
@@ -45,28 +45,31 @@ describe("a table that is downloaded", () => {
   it.each([
     [
       "http://prices.example/",
-      "redirects to http://prices.example/, which must begin with https://; plain http only to this machine",
+      "redirects to http://prices.example/, which must begin with https://; plain http is allowed only for this machine",
     ],
-    ["http://me:secret@127.0.0.1/", "redirects to http://127.0.0.1/, which must not hold a user name or password"],
+    ["http://me:secret@127.0.0.1/", "redirects to http://127.0.0.1/, which must not contain a user name or password"],
     [
       "file:///etc/passwd",
-      "redirects to null/etc/passwd, which must begin with https://; plain http only to this machine",
+      "redirects to null/etc/passwd, which must begin with https://; plain http is allowed only for this machine",
     ],
-    ["http://[", "redirects to something that is no address"],
-  ])("is not looked for at %s", async (location, problem) => {
+    ["http://[", "redirects to an invalid address"],
+  ])("is not fetched through a redirect to %s", async (location, problem) => {
     const url = await serving((_, response) => response.writeHead(301, { location }).end());
     expect(await fetchText(`${url}/`, bounds)).toEqual({ ok: false, problem: `${url}/ ${problem}` });
   });
 
   it.each([
-    ["stated", (_: IncomingMessage, response: ServerResponse) => response.end(Buffer.alloc(2 * 1024 ** 2, "a"))],
     [
-      "compressed",
+      "a stated length",
+      (_: IncomingMessage, response: ServerResponse) => response.end(Buffer.alloc(2 * 1024 ** 2, "a")),
+    ],
+    [
+      "a compressed body",
       (_: IncomingMessage, response: ServerResponse) =>
         response.setHeader("content-encoding", "gzip").end(gzipSync(Buffer.alloc(64 * 1024 ** 2))),
     ],
     [
-      "endless",
+      "an endless body",
       (_: IncomingMessage, response: ServerResponse) => {
         const more = () => {
           while (response.write(Buffer.alloc(65_536)));
@@ -80,7 +83,7 @@ describe("a table that is downloaded", () => {
     expect(await fetchText(`${url}/`, bounds)).toEqual({ ok: false, problem: `${url}/ is larger than 1 MB` });
   });
 
-  it("is abandoned when it takes too long: before its head, and within its text", async () => {
+  it("is abandoned when the head or the body takes too long", async () => {
     const silent = await serving(() => undefined);
     expect(await fetchText(`${silent}/`, { ...bounds, timeoutMs: 100 })).toEqual({
       ok: false,
@@ -93,7 +96,7 @@ describe("a table that is downloaded", () => {
     });
   });
 
-  it("is not there: a status, a closed port, a broken connection", async () => {
+  it("is refused after an error status, a closed port or a broken connection", async () => {
     const url = await serving(({ url: path }, response) =>
       path === "/cut" ? response.destroy() : response.writeHead(404).end("no"),
     );

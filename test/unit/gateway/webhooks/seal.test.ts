@@ -3,7 +3,7 @@ import { createSeal } from "../../../../src/gateway/webhooks/seal.ts";
 
 const text = Buffer.from("https://user:pass@client.example/hook and a secret");
 
-it("opens what it closed, with the same key and for the same purpose alone", () => {
+it("a sealed text opens only with the same key and for the same purpose", () => {
   const seal = createSeal("gateway-key");
   const sealed = seal.close(text, "callback of 1");
   expect(createSeal("gateway-key").open(sealed, "callback of 1")).toEqual(text);
@@ -11,22 +11,22 @@ it("opens what it closed, with the same key and for the same purpose alone", () 
   expect(createSeal("another-key").open(sealed, "callback of 1")).toBeUndefined();
 });
 
-it("reveals nothing of the text, and never seals it to the same bytes twice", () => {
+it("a sealed text and its digest hide the text, and the same text is sealed differently each time", () => {
   const seal = createSeal("gateway-key");
   const [one, other] = [seal.close(text, "p"), seal.close(text, "p")];
   expect(one).not.toBe(other);
   for (const sealed of [one, other])
     expect(Buffer.from(sealed.slice(3), "base64url").includes("client.example")).toBe(false);
-  const names = [
-    seal.nameOf("https://client.example"),
-    seal.nameOf("https://client.example"),
-    createSeal("k").nameOf("https://client.example"),
+  const digests = [
+    seal.digestOf("https://client.example"),
+    seal.digestOf("https://client.example"),
+    createSeal("k").digestOf("https://client.example"),
   ];
-  expect([names[0] === names[1], names[0] === names[2]]).toEqual([true, false]);
-  expect(names[0]).toMatch(/^[0-9a-f]{32}$/);
+  expect([digests[0] === digests[1], digests[0] === digests[2]]).toEqual([true, false]);
+  expect(digests[0]).toMatch(/^[0-9a-f]{32}$/);
 });
 
-it("does not open what was changed, cut or never sealed", () => {
+it("a text that was changed, cut or never sealed does not open", () => {
   const seal = createSeal("gateway-key");
   const sealed = seal.close(text, "p");
   const bytes = Buffer.from(sealed.slice(3), "base64url");

@@ -6,25 +6,25 @@ import { noChat } from "../../../../src/wire/prompt-text.ts";
 import { chatOf, weatherTool } from "./cookbook.ts";
 import { runs } from "../../../support/effort.ts";
 
-const partsOf = (...tools: unknown[]) => tokenInput(chatOf([], tools));
-const partsWith = (changes: Partial<ChatText>, form?: PromptForm) => tokenInput({ ...noChat, ...changes }, form);
+const inputOfTools = (...tools: unknown[]) => tokenInput(chatOf([], tools));
+const inputOfChat = (changes: Partial<ChatText>, form?: PromptForm) => tokenInput({ ...noChat, ...changes }, form);
 const functionTool = (definition: object) => ({ type: "function", function: { name: "f", ...definition } });
 const withProperties = (properties: object, rest: object = {}) => functionTool({ parameters: { properties, ...rest } });
 
-/** The lines between the braces of the only function's parameters. */
+/** Returns the lines between the braces of the only function's parameters. */
 function membersOf(tool: unknown): string {
-  const [text = ""] = partsOf(tool).texts;
+  const [text = ""] = inputOfTools(tool).texts;
   return text.slice(text.indexOf("(_: {\n") + 6, text.lastIndexOf("}) => any;"));
 }
 
 describe("tokenInput", () => {
-  it("adds only the reply to a chat without messages and tools", () => {
-    expect(partsOf()).toEqual({ texts: [], escaped: [], tokens: 3 });
-    expect(partsWith({}, "harmony")).toEqual({ texts: [], escaped: [], tokens: 2 });
+  it("adds only the tokens that begin the reply to a chat without messages and tools", () => {
+    expect(inputOfTools()).toEqual({ texts: [], escaped: [], tokens: 3 });
+    expect(inputOfChat({}, "harmony")).toEqual({ texts: [], escaped: [], tokens: 2 });
   });
 
   it("writes functions as types of a namespace", () => {
-    const [text] = partsOf(weatherTool, functionTool({})).texts;
+    const [text] = inputOfTools(weatherTool, functionTool({})).texts;
     expect(text).toBe(
       [
         "namespace functions {",
@@ -59,13 +59,17 @@ describe("tokenInput", () => {
     ["a constant", { a: { const: 1 } }, "a?: 1,\n"],
     ["a default", { a: { type: "string", default: "x" } }, "a?: string, // default: x\n"],
     ["a title", { a: { type: "string", title: "A", description: "It." } }, "// A\n// It.\na?: string,\n"],
-    ["lines", { a: { type: "string", description: "One.\n  - two\n" } }, "// One.\n- two\na?: string,\n"],
-    ["nothing that is known", { a: { minimum: 1 }, b: 7 }, "a?: any,\nb?: any,\n"],
+    [
+      "a description of several lines",
+      { a: { type: "string", description: "One.\n  - two\n" } },
+      "// One.\n- two\na?: string,\n",
+    ],
+    ["properties without a type", { a: { minimum: 1 }, b: 7 }, "a?: any,\nb?: any,\n"],
   ])("writes %s", (_, properties, members) => {
     expect(membersOf(withProperties(properties))).toBe(members);
   });
 
-  it("writes a definition once, so that references cannot make it long", () => {
+  it("writes a definition once, so that references cannot make the text long", () => {
     const two = { type: "object", properties: { a: { $ref: "#/$defs/next" }, b: { $ref: "#/$defs/next" } } };
     const next = { type: "object", properties: { c: { $ref: "#/$defs/next" } } };
     expect(membersOf(withProperties({ x: two }, { $defs: { next } }))).toBe(
@@ -75,90 +79,92 @@ describe("tokenInput", () => {
     const $defs = Object.fromEntries(
       names.map((name, at) => [name, { anyOf: [{ $ref: `#/$defs/d${at + 1}` }, { $ref: `#/$defs/d${at + 1}` }] }]),
     );
-    const [text = ""] = partsOf(withProperties({ x: { $ref: "#/$defs/d0" } }, { $defs })).texts;
+    const [text = ""] = inputOfTools(withProperties({ x: { $ref: "#/$defs/d0" } }, { $defs })).texts;
     expect(text.length).toBeLessThan(50_000);
   });
 
-  it("adds the tools once, less where they join a message of the system", () => {
-    expect(partsOf(weatherTool).tokens).toBe(3 + 9);
-    expect(partsOf(weatherTool, weatherTool).tokens).toBe(3 + 9);
-    expect(partsWith({ tools: [weatherTool], hasSystem: true }).tokens).toBe(3 + 9 - 4);
-    expect(partsWith({ tools: [weatherTool], hasSystem: true }, "harmony").tokens).toBe(2 + 91);
-    expect(partsWith({ tools: [weatherTool], api: "responses" }).tokens).toBe(3 + 3);
-    expect(partsWith({ tools: [weatherTool], api: "responses" }, "harmony").tokens).toBe(2 + 9);
+  it("adds the overhead of tools once, by API, prompt form, system message and parallel calls", () => {
+    expect(inputOfTools(weatherTool).tokens).toBe(3 + 9);
+    expect(inputOfTools(weatherTool, weatherTool).tokens).toBe(3 + 9);
+    expect(inputOfChat({ tools: [weatherTool], hasSystem: true }).tokens).toBe(3 + 9 - 4);
+    expect(inputOfChat({ tools: [weatherTool], hasSystem: true }, "harmony").tokens).toBe(2 + 91);
+    expect(inputOfChat({ tools: [weatherTool], api: "responses" }).tokens).toBe(3 + 3);
+    expect(inputOfChat({ tools: [weatherTool], api: "responses" }, "harmony").tokens).toBe(2 + 9);
     const sequential = { tools: [weatherTool], isSequential: true };
-    expect(partsWith(sequential, "harmony").tokens).toBe(2 + 91 + 78);
-    expect(partsWith(sequential).tokens).toBe(3 + 9);
+    expect(inputOfChat(sequential, "harmony").tokens).toBe(2 + 91 + 78);
+    expect(inputOfChat(sequential).tokens).toBe(3 + 9);
   });
 
-  it("takes a token off where the first property says nothing of itself", () => {
-    expect(partsOf(withProperties({ a: { type: "string" }, b: {} })).tokens).toBe(3 + 9 - 1);
-    expect(partsOf(withProperties({ a: { title: "A" } })).tokens).toBe(3 + 9);
-    expect(partsWith({ tools: [withProperties({ a: {} })] }, "harmony").tokens).toBe(2 + 91 - 2);
-    // The older list of functions does not.
-    expect(partsOf(withProperties({ a: {} }).function).tokens).toBe(3 + 9);
+  it("subtracts a token, or two in the harmony form, if the first property has no title or description", () => {
+    expect(inputOfTools(withProperties({ a: { type: "string" }, b: {} })).tokens).toBe(3 + 9 - 1);
+    expect(inputOfTools(withProperties({ a: { title: "A" } })).tokens).toBe(3 + 9);
+    expect(inputOfChat({ tools: [withProperties({ a: {} })] }, "harmony").tokens).toBe(2 + 91 - 2);
+    // Not in the older list of functions.
+    expect(inputOfTools(withProperties({ a: {} }).function).tokens).toBe(3 + 9);
   });
 
-  it("reads the flat form of a function alike", () => {
-    expect(partsOf({ type: "function", ...weatherTool.function, strict: true })).toEqual(partsOf(weatherTool));
+  it("reads a flat function like a nested one", () => {
+    expect(inputOfTools({ type: "function", ...weatherTool.function, strict: true })).toEqual(
+      inputOfTools(weatherTool),
+    );
   });
 
-  it("counts a tool that is no function by its JSON text", () => {
+  it("counts a tool that is not a function by its JSON text", () => {
     const tool = { type: "custom", name: "c", custom: { format: "text" } };
-    expect(partsOf(tool)).toEqual({
+    expect(inputOfTools(tool)).toEqual({
       texts: ["namespace functions {\n\n} // namespace functions", JSON.stringify(tool)],
       escaped: [],
       tokens: 3 + 9 + 7,
     });
   });
 
-  it("adds what a demand for a tool costs", () => {
+  it("adds the tokens of a tool choice", () => {
     const tools = [weatherTool];
-    expect(partsWith({ tools, toolChoice: "none" }).tokens).toBe(3 + 9 + 1);
-    const named = partsWith({ tools, toolChoice: { name: "abc" } });
+    expect(inputOfChat({ tools, toolChoice: "none" }).tokens).toBe(3 + 9 + 1);
+    const named = inputOfChat({ tools, toolChoice: { name: "abc" } });
     expect([named.tokens, named.texts.at(-1)]).toEqual([3 + 9 + 7, "abc"]);
-    expect(partsWith({ tools, toolChoice: { name: "abc" } }, "harmony").tokens).toBe(2 + 91);
+    expect(inputOfChat({ tools, toolChoice: { name: "abc" } }, "harmony").tokens).toBe(2 + 91);
   });
 
   const call = { name: "f", arguments: "{}" };
-  it("names the function again with its result", () => {
+  it("names the function again after the result of a tool call, but not of an older function call", () => {
     const turn: ToolTurn = { kind: "tool", calls: [call], results: ["é"] };
-    expect(partsWith({ turns: [turn] })).toEqual({ texts: ["f", "{}", "é", "f"], escaped: [], tokens: 3 + 5 + 4 });
-    expect(partsWith({ turns: [turn], api: "responses" }).tokens).toBe(3 + 7 + 6);
-    expect(partsWith({ turns: [turn] }, "harmony").tokens).toBe(2 + 9 + 6);
-    expect(partsWith({ turns: [turn], api: "responses" }, "harmony").tokens).toBe(2 + 12 + 8);
-    expect(partsWith({ turns: [{ ...turn, kind: "function" }] })).toEqual({
+    expect(inputOfChat({ turns: [turn] })).toEqual({ texts: ["f", "{}", "é", "f"], escaped: [], tokens: 3 + 5 + 4 });
+    expect(inputOfChat({ turns: [turn], api: "responses" }).tokens).toBe(3 + 7 + 6);
+    expect(inputOfChat({ turns: [turn] }, "harmony").tokens).toBe(2 + 9 + 6);
+    expect(inputOfChat({ turns: [turn], api: "responses" }, "harmony").tokens).toBe(2 + 12 + 8);
+    expect(inputOfChat({ turns: [{ ...turn, kind: "function" }] })).toEqual({
       texts: ["f", "{}", "é"],
       escaped: [],
       tokens: 3 + 3 + 3,
     });
     const odd = { ...turn, calls: [{ name: "no name".repeat(20), arguments: "" }] };
-    expect(partsWith({ turns: [odd] }).texts.at(-1)).toBe("");
+    expect(inputOfChat({ turns: [odd] }).texts.at(-1)).toBe("");
   });
 
-  it("escapes the results of parallel calls", () => {
+  it("escapes the results of parallel calls in chats, but not in responses", () => {
     const turn: ToolTurn = { kind: "tool", calls: [call, call], results: ["é😀", "b"] };
-    const parts = partsWith({ turns: [turn] });
+    const parts = inputOfChat({ turns: [turn] });
     expect(parts).toMatchObject({ texts: ["f", "{}", "f", "{}", "f", "f"], escaped: ["é😀", "b"] });
     expect(parts.tokens).toBe(3 + 2 * (5 + 4) + 12 + 2 * 3);
-    expect(partsWith({ turns: [turn], api: "responses" }).texts).toContain("é😀");
+    expect(inputOfChat({ turns: [turn], api: "responses" }).texts).toContain("é😀");
   });
 
   it("counts the schema of an answer by its JSON text", () => {
     const schema = { type: "object", properties: { a: { description: "A" } }, additionalProperties: false };
     const strict = { name: "n", description: "d", schema, isStrict: true };
     const { additionalProperties: _, ...shown } = schema;
-    expect(partsWith({ schema: strict })).toEqual({
+    expect(inputOfChat({ schema: strict })).toEqual({
       texts: ["n", "// d", JSON.stringify(shown)],
       escaped: [],
       tokens: 3 + 6 - 1,
     });
-    expect(partsWith({ schema: { ...strict, isStrict: false } }).texts.at(-1)).toBe(JSON.stringify(schema));
-    expect(partsWith({ schema: strict, hasSystem: true }).tokens).toBe(3 + 2 - 1);
-    expect(partsWith({ schema: strict, api: "responses" }).tokens).toBe(3 - 1);
+    expect(inputOfChat({ schema: { ...strict, isStrict: false } }).texts.at(-1)).toBe(JSON.stringify(schema));
+    expect(inputOfChat({ schema: strict, hasSystem: true }).tokens).toBe(3 + 2 - 1);
+    expect(inputOfChat({ schema: strict, api: "responses" }).tokens).toBe(3 - 1);
   });
 
-  it("takes any shape: 2,000 of them, and parts of tools in the wrong places", () => {
+  it("counts tools of any shape, even with members in the wrong places", () => {
     const schemaKeys = ["name", "description", "parameters", "properties", "type", "enum", "items", "anyOf", "$ref"];
     const key = fc.constantFrom("function", ...schemaKeys, "__proto__", "other");
     const { tool } = fc.letrec((tie) => ({
@@ -171,7 +177,7 @@ describe("tokenInput", () => {
     }));
     fc.assert(
       fc.property(fc.array(tool, { maxLength: 3 }), (tools) => {
-        const parts = partsOf(...tools);
+        const parts = inputOfTools(...tools);
         expect(Number.isSafeInteger(parts.tokens)).toBe(true);
         expect(parts.texts.every((text) => typeof text === "string")).toBe(true);
       }),
@@ -179,18 +185,18 @@ describe("tokenInput", () => {
     );
   });
 
-  it("takes nesting that is too deep for JSON.stringify", () => {
+  it("counts nesting that is too deep for JSON.stringify", () => {
     const depth = 200_000;
     const deep: unknown = JSON.parse(`${'{"a":['.repeat(depth)}"leaf"${"]}".repeat(depth)}`);
-    const text = partsOf(deep).texts.join("");
+    const text = inputOfTools(deep).texts.join("");
     expect(text).toContain('"leaf"');
     expect(text.match(/"a":/g)).toHaveLength(depth);
   });
 
-  it("takes a schema that is nested as deep, in a text that is no longer than it", () => {
+  it("writes a deeply nested schema in a text that is no longer than the schema", () => {
     const depth = 100_000;
     const json = `${'{"type":"array","items":'.repeat(depth)}{}${"}".repeat(depth)}`;
-    const [text = ""] = partsOf(withProperties({ deep: JSON.parse(json) })).texts;
+    const [text = ""] = inputOfTools(withProperties({ deep: JSON.parse(json) })).texts;
     expect(text.length).toBeLessThan(json.length);
     expect(text).toContain("[][]");
   });

@@ -1,4 +1,4 @@
-/** Published examples with the counts that the OpenAI API reported: cookbook, "How to count tokens with tiktoken". */
+/** Examples with the counts that the OpenAI API reported, from the cookbook "How to count tokens with tiktoken". */
 import { noChat } from "../../../../src/wire/prompt-text.ts";
 import type { ChatText } from "../../../../src/ports/token-counter.ts";
 

@@ -1,4 +1,4 @@
-/** Begins an image of so many pixels, written as "png 128x64"; the rest of it is missing. */
+/** Returns a data URL with only the header of an image, which a text such as "png 128x64" describes. */
 export function imageUrl(description: string): string {
   const [, kind = "", width = "", height = ""] = /^(\w+) (\d+)x(\d+)$/.exec(description) ?? [];
   const header = headers[kind];
@@ -11,7 +11,7 @@ const headers: Readonly<Record<string, (width: number, height: number) => Buffer
   gif: (width, height) => bytes("GIF89a", u16(width).toReversed(), u16(height).toReversed(), [0, 0, 0]),
   webp: (width, height) =>
     bytes("RIFF", [0, 0, 0, 0], "WEBPVP8X", [10, 0, 0, 0, 0, 0, 0, 0], u24(width - 1), u24(height - 1)),
-  // An EXIF segment of 40,000 bytes, fill bytes and a table come before the frame.
+  // An EXIF segment of 40,000 bytes, fill bytes and a table precede the frame.
   jpeg: (width, height) =>
     bytes(
       [0xff, 0xd8, 0xff, 0xe1, ...u16(40_002)],

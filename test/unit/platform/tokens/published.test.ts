@@ -11,7 +11,7 @@ import { responses } from "../../../../src/wire/endpoints/responses.ts";
 import { expectCatalogue, pricing, today } from "../../../support/example-catalogue.ts";
 import { imageUrl } from "./image-header.ts";
 
-/** A request that its source publishes with the prompt's tokens as the API reported them. */
+/** A published request with the prompt tokens that the API reported. */
 interface Published {
   readonly title: string;
   readonly source: string;
@@ -34,7 +34,7 @@ beforeAll(async () => {
   catalogue = expectCatalogue(await loadCatalogue({ shipped: pricing }));
 });
 
-/** Returns the tokens posted for the prompt where the gateway reports nothing. */
+/** Returns the tokens posted for the prompt if the gateway reports nothing, and the most that the prompt can have. */
 async function counted({ endpoint, body }: Published): Promise<{ tokens: number; bound: number }> {
   const text = JSON.stringify(body).replaceAll(/"url":"(\w+ \d+x\d+)"/g, (_, image) => `"url":"${imageUrl(image)}"`);
   const bytes = Buffer.from(text);
@@ -53,7 +53,7 @@ async function counted({ endpoint, body }: Published): Promise<{ tokens: number;
   };
 }
 
-describe("published counts", () => {
+describe("counted tokens match published ones", () => {
   it.each(published.filter((each) => !hasImage(each)))("within 3%: $title ($source)", async (each) => {
     const { tokens, bound } = await counted(each);
     expect(Math.abs(tokens / each.tokens - 1), `${tokens} for ${each.tokens}`).toBeLessThanOrEqual(0.03);
@@ -66,11 +66,11 @@ describe("published counts", () => {
     expect(bound).toBeGreaterThanOrEqual(each.tokens);
   });
 
-  /** OpenAI developer forum, topic 1375117: the same results as answers to three parallel calls, and to one. */
+  /** From the OpenAI developer forum, topic 1375117. */
   it.each([
     ["테스트 ", 39_235],
     ["test ", 3_191],
-  ])("results of parallel calls reach the model escaped: 3 times 1,000 %j", async (word, tokens) => {
+  ])("except for unpublished parts: the results of three parallel calls, each 1,000 times %j", async (word, tokens) => {
     const calls = ["a", "b", "c"].map((id) => ({
       id,
       type: "function",
@@ -80,7 +80,7 @@ describe("published counts", () => {
     const messages = [{ role: "user", content: "Read it." }, { role: "assistant", tool_calls: calls }, ...results];
     const body = { model: "gpt-4.1", messages };
     const { tokens: found, bound } = await counted({ title: "", source: "", endpoint: "chat", tokens, body });
-    // The published request has a prompt and a tool of its own, which its text does not show.
+    // The published request has another prompt and a tool, which are not published.
     expect(found / tokens).toBeGreaterThan(0.95);
     expect(found).toBeLessThan(tokens);
     expect(bound).toBeGreaterThanOrEqual(tokens);

@@ -1,14 +1,9 @@
 import type { Worker } from "node:worker_threads";
 import { get_encoding } from "tiktoken";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { startCountingThread } from "../../../../src/platform/tokens/counting-thread.ts";
-import { countInPieces } from "../../../../src/platform/tokens/cuts.ts";
 import type { JobBatch } from "../../../../src/platform/tokens/turns.ts";
-import {
-  createTokenCounter,
-  type TokenCounterOptions,
-  type WarmableTokenCounter,
-} from "../../../../src/platform/tokens/token-counter.ts";
+import { createTokenCounter, type TokenCounterOptions } from "../../../../src/platform/tokens/token-counter.ts";
 import { size } from "../../../support/effort.ts";
 import { chatOf, publishedExamples } from "./cookbook.ts";
 import { noChat } from "../../../../src/wire/prompt-text.ts";
@@ -17,7 +12,7 @@ const encodings = ["o200k_base", "cl100k_base"] as const;
 const busy = { ok: false, reason: "busy" };
 const tokens = (count: number) => ({ ok: true, tokens: count });
 
-/** A counter whose threads, and the batches sent to them, can be watched. */
+/** Creates a counter that records its threads and the batches sent to them. */
 function watchedCounter(options: TokenCounterOptions = {}) {
   const threads: Worker[] = [];
   const batches: JobBatch[] = [];
@@ -33,33 +28,24 @@ function watchedCounter(options: TokenCounterOptions = {}) {
       threads.push(thread);
       return thread;
     },
-    onThreadDeath: (error) => deaths.push(error),
+    log: { warn: (fields) => deaths.push("err" in fields ? fields.err : "no error") },
     ...options,
   });
   onTestFinished(() => counter[Symbol.asyncDispose]());
   return { counter, threads, batches, deaths };
 }
 
-const ways: [string, (counter: WarmableTokenCounter) => Promise<void>][] = [
-  ["on the worker", async () => {}],
-  ["inline", async (counter) => void (await Promise.all(encodings.map((encoding) => counter.warm(encoding))))],
-];
-
-describe.each(ways)("a token counter %s", (_way, prepare) => {
-  let counter: WarmableTokenCounter;
-  beforeAll(async () => {
-    counter = createTokenCounter();
-    await prepare(counter);
-  });
+describe("a token counter", () => {
+  const counter = createTokenCounter();
   afterAll(() => counter[Symbol.asyncDispose]());
 
-  it.each(publishedExamples)("reproduces the published $title", async ({ chat, tokens: published }) => {
+  it.each(publishedExamples)("reproduces the published counts of $title", async ({ chat, tokens: published }) => {
     for (const encoding of encodings) {
       expect(await counter.countChat(chat, encoding)).toEqual(tokens(published[encoding]));
     }
   });
 
-  it("counts a chat no further than it is asked to, its template included", async () => {
+  it("counts a chat, including its template, only up to the given limit", async () => {
     const chat = chatOf([{ role: "user", content: "word ".repeat(300) }], []);
     const whole = await counter.countChat(chat, "o200k_base");
     expect(whole).toEqual(tokens(308));
@@ -79,16 +65,8 @@ describe.each(ways)("a token counter %s", (_way, prepare) => {
       expect(await counter.countText("a\ud800b", encoding)).toEqual(await counter.countText("a\ufffdb", encoding));
     }
   });
-});
 
-describe("a token counter", () => {
-  let shared: WarmableTokenCounter;
-  beforeAll(() => {
-    shared = createTokenCounter();
-  });
-  afterAll(() => shared[Symbol.asyncDispose]());
-
-  it("counts no text as 0 without a thread", async () => {
+  it("counts an empty text as 0 without a thread", async () => {
     const { counter, threads } = watchedCounter();
     expect(await counter.countText("", "o200k_base")).toEqual(tokens(0));
     const empty = { ...noChat, texts: ["", ""], messages: 2 };
@@ -96,19 +74,31 @@ describe("a token counter", () => {
     expect(threads).toHaveLength(0);
   });
 
+  it("prepares each encoding only once", async () => {
+    const { counter, threads, batches } = watchedCounter();
+    for (const encoding of ["o200k_base", "o200k_base", "cl100k_base"] as const) counter.prepare(encoding);
+    await counter.countText("one", "o200k_base");
+    expect(batches.flat().map(({ encoding, texts }) => [encoding, ...texts])).toEqual([
+      ["o200k_base", " "],
+      ["cl100k_base", " "],
+      ["o200k_base", "one"],
+    ]);
+    expect(threads).toHaveLength(1);
+  });
+
   it.each([
     ["letters", "a", size(1_000_000, 200_000), 1 / 8],
-    // Taken whole, two minutes for 150,000.
+    // Counted as a whole, 150,000 of them would take two minutes.
     ["Chinese without punctuation", "中", size(150_000, 30_000), 1],
     ["combining marks", "\u0301", size(100_000, 20_000), 1],
     ["spaces", " ", 100_000, 1 / 128],
     ["lone surrogates", "\ud800", size(100_000, 20_000), 1 / 8],
     ["surrogate pairs", "😀", size(100_000, 20_000), 1],
-  ])("counts many %s, which no tokenizer could take whole", async (_name, unit, times, each) => {
-    expect(await shared.countText(unit.repeat(times), "o200k_base")).toEqual(tokens(Math.ceil(times * each)));
+  ])("counts many %s, which a tokenizer cannot count as a whole", async (_name, unit, times, each) => {
+    expect(await counter.countText(unit.repeat(times), "o200k_base")).toEqual(tokens(Math.ceil(times * each)));
   });
 
-  it("answers a short text before a long one that was asked first", async () => {
+  it("answers a short text before an earlier long one", async () => {
     const { counter } = watchedCounter();
     const order: string[] = [];
     const long = counter.countText("a ".repeat(100_000), "o200k_base").then(() => order.push("long"));
@@ -117,28 +107,15 @@ describe("a token counter", () => {
     expect(order).toEqual(["short", "long"]);
   });
 
-  it("counts inline up to the limit in bytes, once it is warm, and leaves the rest to the worker", async () => {
-    const { counter, batches } = watchedCounter({ inlineBytesMax: 9 });
-    await counter.warm("o200k_base");
-    await counter.countText("中中中", "o200k_base");
-    expect(batches).toHaveLength(0);
-    await counter.countText("中中中.", "o200k_base");
-    await counter.countText("short", "cl100k_base");
-    expect(batches).toHaveLength(2);
-  });
-
-  it("gives the same figure inline and on the worker", async () => {
+  it("counts a long text as the tokenizer does", async () => {
     const text = "It's a naïve café, 東京!  \r\n".repeat(300);
-    const encoder = get_encoding("o200k_base");
-    const { counter } = watchedCounter();
-    const expected = tokens(countInPieces(text, (piece) => encoder.encode_ordinary(piece).length));
-    expect(await counter.countText(text, "o200k_base")).toEqual(expected);
-    expect(expected).toEqual(tokens(encoder.encode_ordinary(text).length));
+    const whole = get_encoding("o200k_base").encode_ordinary(text).length;
+    expect(await counter.countText(text, "o200k_base")).toEqual(tokens(whole));
   });
 });
 
-describe("the queue to the worker", () => {
-  it("sends together what one tick asks, and then what gathers while the worker is at it", async () => {
+describe("the queue to the counting thread", () => {
+  it("sends the calls of one tick together, and then those that arrive while the thread is busy", async () => {
     const { counter, batches } = watchedCounter();
     const ask = (times: number) =>
       Array.from({ length: times }, (_, n) => counter.countText(`text ${n}`, "o200k_base"));
@@ -151,14 +128,14 @@ describe("the queue to the worker", () => {
     expect(batches.map((batch) => batch.length)).toEqual([100, 500]);
   });
 
-  it("refuses more calls than it may hold, and takes calls again once those are answered", async () => {
+  it("refuses calls beyond its item limit, and accepts calls again once earlier ones are answered", async () => {
     const { counter } = watchedCounter({ queueItemsMax: 2 });
     const ask = () => Promise.all(["a", "b", "c"].map((text) => counter.countText(text, "o200k_base")));
     expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
     expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
   });
 
-  it("refuses more memory than it may hold, and takes calls again once those are answered", async () => {
+  it("refuses calls beyond its memory, and accepts calls again once earlier ones are answered", async () => {
     const { counter } = watchedCounter({ queueBytesMax: 3_000 });
     const text = "a b ".repeat(250);
     const ask = () => Promise.all([text, text].map((each) => counter.countText(each, "o200k_base")));
@@ -170,8 +147,8 @@ describe("the queue to the worker", () => {
   });
 });
 
-describe("the worker", () => {
-  it("is replaced when it dies, and its unanswered calls are answered by the next one", async () => {
+describe("the thread of a token counter", () => {
+  it("is replaced when it dies, and the next one answers its calls", async () => {
     const { counter, threads, deaths } = watchedCounter();
     const pending = [counter.countText("a ".repeat(50_000), "o200k_base"), counter.countText("b", "cl100k_base")];
     await Promise.resolve();
@@ -181,7 +158,7 @@ describe("the worker", () => {
     expect(deaths).toEqual([undefined]);
   });
 
-  it("is restarted by the first call after it died idle", async () => {
+  it("is restarted by the first call after it died while idle", async () => {
     const { counter, threads } = watchedCounter();
     await counter.countText("a", "o200k_base");
     await threads[0]?.terminate();
@@ -189,7 +166,7 @@ describe("the worker", () => {
     expect(threads).toHaveLength(2);
   });
 
-  it("is tried twice for a call, which is then answered busy", async () => {
+  it("is replaced once for a call, which is answered busy if the second one dies, too", async () => {
     const { counter, threads, deaths } = watchedCounter();
     const pending = counter.countText("a", "o200k_base");
     await Promise.resolve();
@@ -200,7 +177,7 @@ describe("the worker", () => {
     expect(await counter.countText("a", "o200k_base")).toEqual(tokens(1));
   });
 
-  it("that cannot be started leaves its calls busy", async () => {
+  it("leaves every call answered busy if it cannot be started", async () => {
     const failure = new Error("no threads left");
     const { counter, deaths } = watchedCounter({
       startThread: () => {
@@ -212,7 +189,7 @@ describe("the worker", () => {
     expect(deaths).toEqual([failure, failure, failure, failure]);
   });
 
-  it("ends with the counter, which answers busy from then on", async () => {
+  it("ends with the counter, which then answers busy", async () => {
     const { counter, threads, deaths } = watchedCounter();
     const pending = counter.countText("a ".repeat(50_000), "o200k_base");
     const gathering = counter.countText("b", "o200k_base");

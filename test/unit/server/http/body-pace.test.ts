@@ -1,47 +1,47 @@
 import { describe, expect, it } from "vitest";
-import { BodyPace, bodyPace } from "../../../../src/server/http/body-pace.ts";
+import { BodyPace, bodyPace } from "../../../../src/server/http/body.ts";
 import { manualClock } from "../../../support/manual-clock.ts";
 
-/** A body on a clock of its own. */
+/** Creates a pace with a manual clock. */
 function watched() {
   const clock = manualClock();
-  let isGivenUp = false;
-  const pace = new BodyPace(clock, () => (isGivenUp = true));
-  /** One whole time, in which so many bytes come. */
-  const time = (bytes: number) => {
-    pace.came(bytes);
+  let isAbandoned = false;
+  const pace = new BodyPace(clock, () => (isAbandoned = true));
+  /** Lets one period pass, in which the given bytes arrive. */
+  const passPeriod = (bytes: number) => {
+    pace.received(bytes);
     clock.advance(bodyPace.ms);
-    return isGivenUp;
+    return isAbandoned;
   };
-  return { clock, pace, time };
+  return { clock, pace, passPeriod };
 }
 
 describe("a body that is being read", () => {
-  it("is read on for as long as it moves", () => {
-    const { time } = watched();
-    for (let minute = 0; minute < 120; minute++) expect(time(bodyPace.bytes)).toBe(false);
+  it("is read for any time as long as its bytes keep arriving", () => {
+    const { passPeriod } = watched();
+    for (let minute = 0; minute < 120; minute++) expect(passPeriod(bodyPace.bytes)).toBe(false);
   });
 
-  it("is abandoned where it stops, or drips", () => {
-    const { time } = watched();
-    expect(time(1_000_000)).toBe(false);
-    expect(time(bodyPace.bytes - 1)).toBe(true);
+  it("is abandoned if it is too slow in one period", () => {
+    const { passPeriod } = watched();
+    expect(passPeriod(1_000_000)).toBe(false);
+    expect(passPeriod(bodyPace.bytes - 1)).toBe(true);
   });
 
-  it("is not hurried where it was asked to wait", () => {
-    const { pace, time } = watched();
+  it("is not abandoned for a period in which it was paused", () => {
+    const { pace, passPeriod } = watched();
     pace.pause();
-    expect(time(0)).toBe(false);
-    expect(time(0)).toBe(false);
+    expect(passPeriod(0)).toBe(false);
+    expect(passPeriod(0)).toBe(false);
     pace.resume();
-    expect(time(0), "a part of this time was ours").toBe(false);
-    expect(time(0)).toBe(true);
+    expect(passPeriod(0), "the body was paused for a part of this period").toBe(false);
+    expect(passPeriod(0)).toBe(true);
   });
 
-  it("is forgotten when it has come", () => {
-    const { clock, pace, time } = watched();
+  it("has no timer once it is complete", () => {
+    const { clock, pace, passPeriod } = watched();
     pace.stop();
-    expect(time(0)).toBe(false);
+    expect(passPeriod(0)).toBe(false);
     expect(clock.waiting).toBe(0);
   });
 });

@@ -1,3 +1,4 @@
+import { eachKeyScope, readScope } from "../../../../src/core/scope.ts";
 import { expect, it } from "vitest";
 import type { LedgerFigures } from "../../../../src/server/metrics/ledger-gauges.ts";
 import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
@@ -16,10 +17,11 @@ const noFigures: LedgerFigures = {
   reconciliation: null,
 };
 
-function metricsWith(keysMax: number, figures = noFigures) {
+function metricsWith(keysMax: number, figures = noFigures, subjectsMax = 0) {
   const metrics = createMetrics({
     version: "0",
     keysMax,
+    subjectsMax,
     otel: false,
     clock: systemClock(),
     pricesLoadedAt: 0,
@@ -43,9 +45,10 @@ const charge = (name: string, cost: PicoUsd, team: string | null = null) =>
     doubts: [],
   }) as const;
 
-it("keys beyond the cap are `other` and stay so, in the gauges of the ledger too", async () => {
+it("keys beyond the cap share `other` permanently, in the ledger's gauges, too", async () => {
   const budget = (key: string, spent: string) => ({
-    scope: "each-key",
+    scope: eachKeyScope(),
+    subject: key,
     key,
     period: "1d",
     limit: usd("5"),
@@ -73,7 +76,48 @@ it("keys beyond the cap are `other` and stay so, in the gauges of the ledger too
   expect(valueOf(families, "farebox_budget_limit_usd", { scope: "each-key=other" })).toBe("10");
 });
 
-it("a key that moves from team to team does not grow without end", async () => {
+it("users beyond the limit share `other`", async () => {
+  const windows: [string, string][] = [
+    ["team:red each-user", "u1"],
+    ["team:red each-user", "u2"],
+    ["team:red each-user", "u3"],
+    ["team:red each-user", ""],
+    ["key:k1 tag:feature=search", ""],
+    ["key:k1 model:gpt-5*", ""],
+    ["each-key each-model", "k1 gpt-5"],
+  ];
+  const budgets = windows.map(([text, subject]) => {
+    const read = readScope(text);
+    if (!read.ok) throw new Error(read.fault);
+    const key = text.includes("key") ? "alice" : null;
+    return { scope: read.scope, subject, key, period: "1d", limit: usd("10"), spent: usd("1"), held: usd("0") };
+  });
+  const page = await metricsWith(9, { ...noFigures, budgets }, 2).scrape("prometheus");
+  const samples = readPage(page.text).get("farebox_budget_spent_usd")?.samples;
+  expect(samples?.map(({ labels, value }) => `${labels["scope"]}: ${value}`)).toEqual([
+    "team:red each-user=u1: 1",
+    "team:red each-user=u2: 1",
+    "team:red each-user=other: 1",
+    "team:red each-user=: 1",
+    "key:alice tag:feature=search: 1",
+    "key:alice model:gpt-5*: 1",
+    "each-key each-model=alice gpt-5: 1",
+  ]);
+});
+
+it("budgets for each model have at most 2,000 series and `other`, however many models clients name", async () => {
+  const read = readScope("each-model");
+  if (!read.ok) throw new Error(read.fault);
+  const amounts = { limit: usd("10"), spent: usd("1"), held: usd("0") };
+  const budgets = Array.from({ length: 2_003 }, (_, index) => {
+    return { scope: read.scope, subject: `m${index}`, key: null, period: "1d", ...amounts };
+  });
+  const families = readPage((await metricsWith(9, { ...noFigures, budgets }).scrape("prometheus")).text);
+  expect(families.get("farebox_budget_spent_usd")?.samples).toHaveLength(2_001);
+  expect(valueOf(families, "farebox_budget_spent_usd", { scope: "each-model=other" })).toBe("3");
+});
+
+it("a key that changes teams has a bounded number of series", async () => {
   const metrics = metricsWith(2);
   for (let team = 0; team < 50; team++) metrics.events.posted(charge("alice", usd("1"), `team-${team}`));
   const families = readPage((await metrics.scrape("prometheus")).text);
@@ -87,7 +131,7 @@ it("a key that moves from team to team does not grow without end", async () => {
   ]);
 });
 
-it("money counts every pico-dollar, however large the sum", async () => {
+it("sums of money count every pico-dollar, however large they are", async () => {
   const metrics = metricsWith(2);
   metrics.events.posted(charge("alice", usd("9000000")));
   for (let count = 0; count < 7; count++) metrics.events.posted(charge("alice", 1n as PicoUsd));
@@ -95,7 +139,7 @@ it("money counts every pico-dollar, however large the sum", async () => {
   expect(valueOf(families, "farebox_key_cost_usd_total")).toBe("9000000.000000000007");
 });
 
-it("what is in doubt is counted under each of its doubts, to the pico-dollar, and each starts at 0", async () => {
+it("an amount in doubt is counted exactly under each of its doubts, which all start at 0", async () => {
   const metrics = metricsWith(2);
   const read = async () =>
     readPage((await metrics.scrape("prometheus")).text)
@@ -113,7 +157,7 @@ it("what is in doubt is counted under each of its doubts, to the pico-dollar, an
   ]);
 });
 
-it("what a label holds is escaped", async () => {
+it("label values are escaped", async () => {
   const metrics = metricsWith(2);
   metrics.events.posted({ ...charge("alice", usd("1")), model: 'a "quoted\\" one\nin two lines' });
   const { text } = await metrics.scrape("prometheus");
@@ -122,7 +166,7 @@ it("what a label holds is escaped", async () => {
   );
 });
 
-it("unknown fields beyond the cap, and names that are long or not plain, are `other`", async () => {
+it("unknown fields beyond the cap, with long names or with special characters share `other`", async () => {
   const metrics = metricsWith(2);
   const route = "/v1/chat/completions";
   for (let field = 0; field < 120; field++) metrics.events.unknownFields({ route, fields: [`f${field}`] });

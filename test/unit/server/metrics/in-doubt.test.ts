@@ -9,7 +9,7 @@ import { captureLog } from "../../../support/captured-log.ts";
 import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../../support/ledger-fixtures.ts";
 import { readPage, valueOf } from "../../../support/metrics-page.ts";
 
-it("a settlement counts what is in doubt, and names its doubts in the line of one without a plain report", async () => {
+it("a settlement counts its amount in doubt, and logs its doubts if the cost is uncertain", async () => {
   const { ledger } = memoryStore();
   const figures = {
     budgets: [],
@@ -22,6 +22,7 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
   const metrics = createMetrics({
     version: "0",
     keysMax: 9,
+    subjectsMax: 0,
     otel: false,
     clock: systemClock(),
     pricesLoadedAt: 0,
@@ -47,7 +48,7 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
     clamped: false,
     doubts: ["served_model", "service_tier"],
   });
-  // As the ledger has it: the hold, not what the settlement guessed.
+  // The ledger's amount counts: the hold.
   await end("held", { kind: "unknown", reason: "timeout", doubts: ["service_tier"] }, 3n as PicoUsd);
   const page = readPage(await metrics.scrape("prometheus").then(({ text }) => text));
   const counted = (reason: string) => valueOf(page, "farebox_cost_in_doubt_usd_total", { reason });
@@ -56,12 +57,12 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
     "0.001000000003",
     "0",
   ]);
-  // A doubt alone is in the row, the report and the metric; a line for each would flood the log.
+  // A doubt alone is not logged, because a line for each would flood the log.
   expect(log.lines).toMatchObject([
     {
       level: "warn",
       fields: { request_id: "held", doubts: ["service_tier"] },
-      message: "settled without a plain report",
+      message: "settled with an uncertain cost or an overage",
     },
   ]);
 });

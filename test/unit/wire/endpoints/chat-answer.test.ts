@@ -6,7 +6,7 @@ import { runs } from "../../../support/effort.ts";
 const read = (body: unknown) => readChatAnswer(Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
 
 describe("readChatAnswer", () => {
-  it("reads usage and the model that served; what was written only where no usage says it", () => {
+  it("reads the usage and the served model, and the output only if there is no usage", () => {
     const body = {
       model: "gpt-4o-x",
       choices: [
@@ -27,7 +27,7 @@ describe("readChatAnswer", () => {
       texts: [],
       usage: { tokens: { input: 1, output: 2 } },
     });
-    // Seconds say nothing of a text.
+    // A usage in seconds does not count text.
     expect(read({ ...body, usage: { type: "duration", seconds: 2 } })).toMatchObject({
       texts: ["a", "b", "c", "d", "f", "{}", "g", "1"],
     });
@@ -37,7 +37,7 @@ describe("readChatAnswer", () => {
     expect(read(body)).toBeUndefined();
   });
 
-  it("reads an error page as an answer without choices", () => {
+  it("does not take an error page for an answer", () => {
     expect(read({ error: { message: "x" } })).toEqual({
       usage: undefined,
       servedModel: null,

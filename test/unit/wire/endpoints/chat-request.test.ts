@@ -25,18 +25,18 @@ function accepted(body: unknown): ModelRequest {
 
 function refusal(body: unknown): object {
   const result = readChatRequest(Buffer.isBuffer(body) ? body : bytesOf(body));
-  if (result.ok) throw new Error("it was accepted");
+  if (result.ok) throw new Error("the request was accepted");
   return result.refusal;
 }
 
 const request = (more: object): object => ({ model: "gpt-4o", messages: hello, ...more });
-/** The same as text, so that names can be given twice. */
+/** Returns a request as text, so that names can be given twice. */
 const text = (more: string): string => `{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]${more}}`;
 const withParts = (...parts: unknown[]): object => ({ model: "gpt-4o", messages: [{ role: "user", content: parts }] });
-const isContext = (body: unknown): boolean => accepted(body).size.unboundedFields.length > 0;
+const holdsContext = (body: unknown): boolean => accepted(body).size.unboundedFields.length > 0;
 
 describe("readChatRequest", () => {
-  it("reads what prices depend on", () => {
+  it("reads the fields that determine the cost", () => {
     const body = request({
       stream: true,
       stream_options: { include_usage: true },
@@ -63,7 +63,7 @@ describe("readChatRequest", () => {
 
   it.each([
     ["nothing", ""],
-    ["half a text", '{"model":'],
+    ["an incomplete text", '{"model":'],
     ["a trailing comma", '{"model":"gpt-4o",}'],
     ["a byte order mark", `\ufeff${text("")}`],
     ["a list", "[]"],
@@ -77,21 +77,21 @@ describe("readChatRequest", () => {
       Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xed, 0xa0, 0x80]), Buffer.from('"}')]),
     ],
     ["UTF-16", Buffer.from(text(""), "utf16le")],
-  ])("refuses %s as no JSON", (_, body) => {
+  ])("refuses %s as invalid JSON", (_, body) => {
     expect(refusal(body)).toMatchObject({ code: "invalid_json" });
   });
 
   it.each<[string, unknown, string]>([
     ["no model", { messages: hello }, "model"],
     ["an empty model", { model: "", messages: hello }, "model"],
-    ["a model that is no text", { model: 7, messages: hello }, "model"],
+    ["a model that is not a text", { model: 7, messages: hello }, "model"],
     ["a model name of 300 characters", { model: "x".repeat(300), messages: hello }, "model"],
     ["a control character in the model", { model: "gpt\u0000", messages: hello }, "model"],
     ["half a character in the model", '{"model":"gpt\\ud800","messages":[1]}', "model"],
     ["no messages", { model: "gpt-4o" }, "messages"],
     ["empty messages", { model: "gpt-4o", messages: [] }, "messages"],
-    ["messages that are no list", { model: "gpt-4o", messages: "hi" }, "messages"],
-    ["a prototype in the place of members", '{"__proto__":{"model":"gpt-4o","messages":[1]}}', "model"],
+    ["messages that are not a list", { model: "gpt-4o", messages: "hi" }, "messages"],
+    ["a prototype instead of members", '{"__proto__":{"model":"gpt-4o","messages":[1]}}', "model"],
     ...[0, -1, 1.5, "2", true, [], {}, 1001, 1e300].map((n): [string, unknown, string] => [
       `n: ${JSON.stringify(n)}`,
       request({ n }),
@@ -119,12 +119,12 @@ describe("readChatRequest", () => {
     }
   });
 
-  it("reads escaped names as what they are", () => {
+  it("reads escaped names like plain ones", () => {
     expect(accepted('{"\\u006dodel":"gpt-4o","messages":[1]}').model).toBe("gpt-4o");
     expect(refusal('{"\\u006dodel":"gpt-4o","model":"o1","messages":[1]}')).toMatchObject({ param: "model" });
   });
 
-  it("leaves free fields alone, however often they come", () => {
+  it("accepts repeated fields that do not affect the cost", () => {
     expect(accepted(text(',"temperature":1,"temperature":2,"user":"x","seed":null')).size.unboundedFields).toEqual([]);
   });
 
@@ -164,7 +164,7 @@ describe("readChatRequest", () => {
     expect(classes.prompt).toEqual(expect.arrayContaining(["image_input", "audio_input"]));
   });
 
-  it("reads a content that is one part without a list around it as it reads the list", () => {
+  it("reads a content part without a list around it like a list of that part", () => {
     const url = `data:image/png;base64,${"A".repeat(10_000)}`;
     for (const part of [
       { type: "image_url", image_url: { url } },
@@ -192,7 +192,7 @@ describe("readChatRequest", () => {
     ).toEqual(["user", "look"]);
   });
 
-  it("takes what the body does not show for images or sound, where those cost more", () => {
+  it("prices content that the body does not show also as images and sound", () => {
     for (const body of [
       request({ something_new: 1 }),
       withParts({ type: "video_url" }),
@@ -209,7 +209,7 @@ describe("readChatRequest", () => {
     expect(accepted(request({})).classes.prompt).toEqual(["input", "cached_input", "cache_write"]);
   });
 
-  it("never takes more for a payload than its bytes", () => {
+  it("subtracts at most the bytes of a payload", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.boolean(), (url, escapes) => {
         const part = JSON.stringify({ type: "image_url", image_url: { url } });
@@ -228,9 +228,9 @@ describe("readChatRequest", () => {
     ["a field named like a built-in", text(',"constructor":1')],
     ["a field named __proto__", text(',"__proto__":{"n":5}')],
     ["an unknown member of a prediction", request({ prediction: { type: "content", content: "x", wonder: 1 } })],
-    ["a prediction that is no object", request({ prediction: "x" })],
+    ["a prediction that is not an object", request({ prediction: "x" })],
     [
-      "a part of a prediction that is no text",
+      "a part of a prediction that is not text",
       request({ prediction: { type: "content", content: [{ type: "file" }] } }),
     ],
     [
@@ -240,11 +240,11 @@ describe("readChatRequest", () => {
     ["an unknown member of a thought", withParts({ type: "thinking", thinking: "x", image_url: { url: "https://x" } })],
     ["an unknown part", withParts({ type: "video_url", video_url: { url: "https://x" } })],
     ["a part without a type", withParts({ text: "x" })],
-    ["a part that is no object", withParts("x")],
-    ["a part of a built-in's name", withParts({ type: "constructor" })],
+    ["a part that is not an object", withParts("x")],
+    ["a part whose type is a built-in's name", withParts({ type: "constructor" })],
     ["an earlier audio answer", { model: "m", messages: [{ role: "assistant", audio: { id: "audio_1" } }] }],
     ["an unknown member of a message", { model: "m", messages: [{ role: "user", content: "x", images: ["aGk="] }] }],
-    // A reader without regard to letter case would find an image here.
+    // A reader that ignores letter case would find an image here.
     [
       "a message's content in another letter case",
       { model: "m", messages: [{ role: "user", content: "x", Content: [{ type: "image_url" }] }] },
@@ -254,8 +254,8 @@ describe("readChatRequest", () => {
       withParts({ type: "text", text: "x", Type: "image_url", image_url: { url: "https://x" } }),
     ],
     ["an image inside a text", withParts({ type: "text", text: "x", image_url: { url: "https://x" } })],
-  ])("holds the context for %s", (_, body) => {
-    expect(isContext(body)).toBe(true);
+  ])("has the whole context held for %s", (_, body) => {
+    expect(holdsContext(body)).toBe(true);
   });
 
   it.each<[string, unknown]>([
@@ -279,9 +279,9 @@ describe("readChatRequest", () => {
       { model: "m", messages: [{ role: "assistant", content: "x", audio: null, images: null }] },
     ],
     ["cache marks", withParts({ type: "text", text: "x", cache_control: { type: "ephemeral" } })],
-    // Some clients write every field that they know, null where it is not set.
+    // Some clients write every field they know, with null for unset ones.
     [
-      "null for what is not set",
+      "null for unset fields",
       request({
         prediction: null,
         something_new: null,
@@ -292,7 +292,7 @@ describe("readChatRequest", () => {
         tools: null,
       }),
     ],
-  ])("is bounded by the text with %s", (_, body) => {
+  ])("bounds a request by its text despite %s", (_, body) => {
     expect(accepted(body)).toMatchObject({ size: { unboundedFields: [] }, unboundedFields: [] });
   });
 
@@ -301,13 +301,13 @@ describe("readChatRequest", () => {
     ["plugins", { plugins: [] }, ["plugins"]],
     ["best_of", { best_of: 5 }, ["best_of"]],
     ["two of them", { best_of: 5, plugins: [] }, ["best_of", "plugins"]],
-  ])("has no bound for %s", (_, more, fields) => {
+  ])("finds no bound for %s", (_, more, fields) => {
     expect(accepted(request(more)).unboundedFields).toEqual(fields);
   });
 
   it.each<[string, object, string | null, string[], string[]]>([
     ["a service tier", { service_tier: "Priority" }, "priority", [], []],
-    ["a service tier that is no text", { service_tier: 1 }, "unknown", [], []],
+    ["a service tier that is not a text", { service_tier: 1 }, "unknown", [], []],
     [
       "a hosted tool",
       { tools: [{ type: "function", function: {} }, { type: "web_search" }] },
@@ -323,7 +323,7 @@ describe("readChatRequest", () => {
       ["tools[0] (web_search_2025_08_26)", "tools[1] (web_search_20250305)"],
     ],
     ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"], ["tools[0]"]],
-    ["a tool that is no object", { tools: ["web_search"] }, null, ["other_call"], ["tools[0]"]],
+    ["a tool that is not an object", { tools: ["web_search"] }, null, ["other_call"], ["tools[0]"]],
     ["a tool without a list around it", { tools: { type: "mcp" } }, null, ["mcp_call"], ["tools[0] (mcp)"]],
     [
       "a tool of responses",
@@ -340,13 +340,13 @@ describe("readChatRequest", () => {
       ["tools[0]"],
     ],
     ["a search by a field", { web_search_options: {} }, null, ["web_search_call"], ["web_search_options"]],
-  ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls, fields) => {
+  ])("states %s in the terms of the request", (_, more, serviceTier, calls, fields) => {
     const hostedTools = calls.length === 0 ? null : { calls, fields, areShown: false, callsMax: undefined };
     expect(accepted(request(more)).terms).toEqual({ serviceTier, hostedTools });
   });
 
   it.each([{}, { service_tier: "default" }, { service_tier: null }, { tools: [{ type: "function", function: {} }] }])(
-    "names none in %j",
+    "states no terms for %j",
     (more) => {
       expect(accepted(request(more)).terms).toBeUndefined();
     },
@@ -356,7 +356,7 @@ describe("readChatRequest", () => {
     expect(accepted(request({ service_tier })).unboundedFields).toEqual([]);
   });
 
-  it("knows that answers in sound or pictures have their own price", () => {
+  it("adds the token classes of answers with sound or images", () => {
     expect(accepted(request({})).classes.completion).toEqual(["output", "reasoning"]);
     expect(accepted(request({ modalities: ["text", "audio", "image"] })).classes.completion).toEqual([
       "output",
@@ -366,11 +366,28 @@ describe("readChatRequest", () => {
     ]);
   });
 
-  it("streams only for a plain true", () => {
+  it.each<[unknown, readonly string[]]>([
+    ["audio", ["audio_output"]],
+    [["image", "text"], ["image_output"]],
+    [["AUDIO"], ["audio_output", "image_output"]],
+    [{ type: "audio" }, ["audio_output", "image_output"]],
+    ["text", []],
+    [null, []],
+  ])("adds every token class that the modalities %j may mean", (modalities, media) => {
+    expect(accepted(request({ modalities })).classes.completion).toEqual(["output", "reasoning", ...media]);
+  });
+
+  it("counts a list instead of a message as unknown", () => {
+    const image = { type: "image_url", image_url: { url: "https://host/a.png" } };
+    const { fields, size } = accepted({ model: "m", messages: [[{ role: "user", content: [image] }]] });
+    expect([fields.unknown, size.unboundedFields]).toEqual([["messages"], ["messages"]]);
+  });
+
+  it("reads stream as true only from a plain true", () => {
     for (const stream of [false, null, "true", 1]) expect(accepted(request({ stream })).stream).toBe(false);
   });
 
-  it("answers any JSON and any bytes with a request or a refusal", () => {
+  it("returns a request or a refusal for any JSON and any bytes", () => {
     const anyBytes = fc.oneof(
       fc.json().map((json) => Buffer.from(json)),
       fc.uint8Array().map((bytes) => Buffer.from(bytes)),
@@ -399,13 +416,13 @@ describe("readChatRequest", () => {
 
   it("reads bodies nested ten thousand levels deep", () => {
     const deep = "[".repeat(10_000) + "]".repeat(10_000);
-    expect(isContext(text(`,"x":${deep}`))).toBe(true);
+    expect(holdsContext(text(`,"x":${deep}`))).toBe(true);
     expect(accepted(`{"model":"m","messages":[${deep}]}`).size.messages).toBe(1);
   });
 });
 
 describe("chatTextOf", () => {
-  it("takes the texts and leaves payloads", () => {
+  it("returns the texts without payloads", () => {
     const body = {
       model: "m",
       messages: [
@@ -433,7 +450,7 @@ describe("chatTextOf", () => {
     });
   });
 
-  it("puts results with the calls before them, by their kind and number", () => {
+  it("groups results with the calls before them by kind and count", () => {
     const call = { name: "f", arguments: "{}" };
     const messages = [
       { role: "tool", content: "alone" },
@@ -462,7 +479,7 @@ describe("chatTextOf", () => {
     });
   });
 
-  it("takes the terms of a prompt in addition to its messages", () => {
+  it("returns the system flag, tool choice and schema in addition to the texts", () => {
     const schema = { type: "object" };
     const body = {
       model: "m",
@@ -481,8 +498,8 @@ describe("chatTextOf", () => {
     expect(chatTextOf(bytesOf({ ...body, tool_choice: "auto" })).toolChoice).toBeNull();
   });
 
-  // They were handed to a function as so many arguments, which overflowed the stack after the answer: the hold stayed.
-  it("takes the texts of a message with 90,000 parts", () => {
+  // Passing so many texts as separate arguments overflowed the stack after the answer, and the hold remained.
+  it("returns the texts of a message with 90,000 parts", () => {
     const parts = Array.from({ length: 90_000 }, () => '{"type":"text","text":"a"}').join(",");
     const bytes = bytesOf(`{"model":"m","messages":[{"role":"user","content":[${parts}]}]}`);
     expect(chatTextOf(bytes).texts).toHaveLength(90_001);
@@ -498,7 +515,7 @@ describe("withStreamUsage", () => {
     ['{"stream_options":null,"a":1}', '{"stream_options":{"include_usage":true},"a":1}'],
     ['{"stream_options" : { } ,"a":1}', '{"stream_options" : {"include_usage":true } ,"a":1}'],
     ['{"stream_options":{"include_usage" : false }}', '{"stream_options":{"include_usage" : true }}'],
-    // The other options were rewritten, which changed numbers beyond 2^53.
+    // Rewriting the other options would change numbers beyond 2^53.
     [
       '{"stream_options":{ "x": 12345678901234567890, "y":1.0}}',
       '{"stream_options":{"include_usage":true, "x": 12345678901234567890, "y":1.0}}',
@@ -511,11 +528,11 @@ describe("withStreamUsage", () => {
       '{"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}',
       '{"stream_options":{"include_usage":true},"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}',
     ],
-  ])("makes of %s %s", (body, expected) => {
+  ])("changes %s to %s", (body, expected) => {
     expect(inject(body)).toBe(expected);
   });
 
-  it("asks for usage and changes nothing else that any reader could see", () => {
+  it("requests usage and keeps every other value", () => {
     const options = fc.oneof(
       fc.constant(undefined),
       fc.constant(null),

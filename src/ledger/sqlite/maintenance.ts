@@ -1,0 +1,34 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
+import { sqliteDialect } from "../queries/dialects.ts";
+import { acceptLock, answer, answerEach } from "./answer.ts";
+import { guarded, openCurrent } from "./backup.ts";
+import { connectToRead, connectToWrite, writeTransaction, type Connection } from "./connection.ts";
+import { storedCalendar } from "./open.ts";
+import { verify } from "./verify.ts";
+
+/** Returns a function that opens the ledger in a file for maintenance. */
+export function ledgerIn(path: string): OpenLedger {
+  return (work, { calendar, access }) =>
+    guarded(async () => {
+      const opened = openCurrent(path);
+      if (!opened.ok) return opened;
+      opened.db.close();
+      using owned = new DisposableStack();
+      const connect = access === "read" ? connectToRead : connectToWrite;
+      const db = owned.adopt(connect(path), (each) => void each.close());
+      return await work(maintained(db, storedCalendar(db, calendar)));
+    });
+}
+
+/** Returns the ledger of a connection, for maintenance. */
+export function maintained(db: Connection, calendar: Calendar): MaintainedLedger {
+  return {
+    dialect: sqliteDialect,
+    calendar,
+    verify: (on) => verify(db, { calendar, ...on }),
+    read: (query) => answer(db, query),
+    write: (query) => writeTransaction(db, () => answerEach(db, query(), acceptLock)),
+    freeSpace() {},
+  };
+}

@@ -1,0 +1,61 @@
+import type { Reload } from "../catalogue/watched-prices.ts";
+import type { PriceReloads } from "./metrics/job-metrics.ts";
+import type { Log } from "../ports/log.ts";
+import type { StoreEvent } from "../ledger/queue.ts";
+
+/** Largest number of faults that are logged after a reload. `farebox prices check` lists all of them. */
+const faultsLoggedMax = 20;
+
+/** Logs and counts the result of reading the price files again. */
+export function logReload(
+  reload: Reload,
+  to: { readonly log: Log; readonly count: PriceReloads; readonly at: number },
+): void {
+  const { log, count, at } = to;
+  if (reload.kind === "applied") {
+    count.ok(at);
+    const { digest } = reload.catalogue;
+    log.info(
+      { before: reload.before, digest, models: reload.catalogue.list(at).length },
+      reload.before === digest ? "price files reloaded; no price has changed" : "new prices are in force",
+    );
+    return;
+  }
+  count.refused();
+  const { faults } = reload;
+  for (const { file, line, column, message } of faults.slice(0, faultsLoggedMax)) {
+    log.warn(
+      { file, line, column, fault: message, faults: faults.length },
+      "a price file is refused; the previous prices stay in force",
+    );
+  }
+}
+
+/** Logs an event of the ledger. docs/troubleshooting.md explains what to do about each event. */
+export function logStoreEvent(event: StoreEvent, path: string, log: Log): void {
+  switch (event.kind) {
+    case "unwritable":
+      log.error(
+        { database: path, reason: event.reason },
+        "the ledger cannot be written; until it can be, nothing is forwarded and settlements wait",
+      );
+      return;
+    case "writable":
+      log.warn(
+        { database: path, after_ms: Math.round(event.afterMs), settlements: event.waited },
+        "the ledger can be written again",
+      );
+      return;
+    case "copied":
+      log.error(
+        { database: path, copy: event.copy },
+        "the ledger file is no longer at its path; stop serve, put the file or this copy back, and start serve again",
+      );
+      return;
+    case "not_copied":
+      log.error(
+        { database: path, pid: process.pid, reason: event.reason },
+        "the ledger file is no longer at its path and could not be copied; it is lost when this process ends",
+      );
+  }
+}
