@@ -215,14 +215,14 @@ export interface DurableState {
   /** True if the charge belongs to a stored task. */
   isOfTask(charge: string): boolean;
   /** Messages in the order in which they were added. */
-  messages(): readonly Message[];
+  messages(): readonly Pick<Message, "id" | "state" | "dedupeKey">[];
 }
 
 function durableState(db: Connection): DurableState {
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
   const ofTask = db.prepare("select 1 from tasks where charge = ?");
-  const messages = db.prepare("select id, state from outbox order by seq");
+  const messages = db.prepare("select id, state, dedupe_key as dedupeKey from outbox order by seq");
   return {
     charge(id) {
       const row = charge.get(id) as ShownChargeRow | undefined;
@@ -234,6 +234,6 @@ function durableState(db: Connection): DurableState {
     price: (id) => answerEach(db, readPrice(id)),
     task: (id) => answerEach(db, tasks.queries.find(id)),
     isOfTask: (id) => ofTask.get(id) !== undefined,
-    messages: () => messages.all() as Message[],
+    messages: () => messages.all() as ReturnType<DurableState["messages"]>,
   };
 }

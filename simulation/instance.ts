@@ -10,6 +10,7 @@ import { startAlerts, type Alerts } from "../src/jobs/alerts.ts";
 import { startBalanceSampler } from "../src/jobs/balance-sampler.ts";
 import { alwaysMine } from "../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../src/jobs/task-poller.ts";
+import type { BudgetWindow } from "../src/core/budget.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { Catalogue } from "../src/ports/catalogue.ts";
 import { combineEvents, type Events, type RefusedEvent } from "../src/ports/events.ts";
@@ -37,6 +38,8 @@ export interface InstanceDeps {
   readonly catalogue: () => Catalogue;
   readonly sender: WebhookSender;
   readonly newId: () => string;
+  /** Called after each query for windows to alert. */
+  readonly onEvaluated: (at: number, windows: readonly BudgetWindow[]) => void;
   /** Called for each logged error. */
   readonly onError: (message: string, error: unknown) => void;
 }
@@ -90,7 +93,13 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     claim: alwaysMine,
   });
   const alerts = startAlerts({
-    ledger,
+    ledger: Object.assign(Object.create(ledger) as typeof ledger, {
+      async windowsToAlert(at: number, limit: number) {
+        const windows = await ledger.windowsToAlert(at, limit);
+        deps.onEvaluated(at, windows);
+        return windows;
+      },
+    }),
     samples,
     raiseRequests: store.raiseRequests,
     outbox,

@@ -9,6 +9,7 @@ import { calendarOf } from "../src/platform/clock.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { BurstMarksResult } from "../src/ports/ledger.ts";
+import { AlertChecks } from "./alert-checks.ts";
 import { faultsOf, type AuditedRequest } from "./audit.ts";
 import { LedgerChecks } from "./ledger-checks.ts";
 import { SimulatedExchange } from "./client.ts";
@@ -84,6 +85,7 @@ export async function simulate(options: RunOptions): Promise<RunResult> {
 interface ProxyRun {
   readonly owner: Owner;
   readonly calendar: Calendar;
+  readonly alertChecks: AlertChecks;
   /** Undefined until the start is complete. */
   instance: Instance | undefined;
   isDraining: boolean;
@@ -245,7 +247,13 @@ class Simulation {
     const world = this.#world;
     const owner = ++this.#proxyRuns;
     const calendar = this.#calendar;
-    const run: ProxyRun = { owner, calendar, instance: undefined, isDraining: false };
+    const run: ProxyRun = {
+      owner,
+      calendar,
+      alertChecks: new AlertChecks(),
+      instance: undefined,
+      isDraining: false,
+    };
     this.#proxyRun = run;
     world.note(`run ${owner} starts, in ${calendar.timeZone}`);
     const clock = world.clock(owner);
@@ -268,6 +276,7 @@ class Simulation {
       catalogue: () => editionOf(this.#edition),
       sender: this.#receiver.sender(owner),
       newId: () => `m${++this.#messageIds}`,
+      onEvaluated: (at, windows) => run.alertChecks.onEvaluated(at, windows),
       onError: (message, error) => this.#onErrorLogged(message, error),
     });
     void starting.then(
@@ -632,6 +641,9 @@ class Simulation {
       this.fault(
         `no alert was sent for ${pendingAlerts.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`,
       );
+    const keys = new Set(durable.messages().map(({ dedupeKey }) => dedupeKey));
+    for (const name of (await this.#proxyRun?.alertChecks.missing(ledger, keys)) ?? [])
+      this.fault(`an alert was found for ${name}, but never sent`);
   }
 }
 

@@ -97,6 +97,8 @@ const periodMs = 60_000;
 const sampleMsMax = 2 * 3_600_000;
 /** Largest number of windows in an evaluation. The next evaluation covers the remaining windows. */
 const windowsMax = 500;
+/** Largest number of hours whose windows an evaluation covers. More than two occur only if alerts cannot be written. */
+const hoursMax = 24;
 /** Largest number of open requests for raises in an evaluation. */
 const requestsMax = 200;
 /** Largest number of messages in a transaction. It is small because a hold may wait for the transaction. */
@@ -112,23 +114,23 @@ export function startAlerts(deps: AlertDeps): Alerts {
   const { ledger, clock, calendar, log, claim } = deps;
   const refusals = new Map<string, Shortage>();
   const raise = alertRaiser(deps);
-  let lastAt: number | null = null;
+  /**
+   * Time of the latest evaluation in each hour since the last evaluation whose alerts were all written, by the start of
+   * the hour. The next evaluation covers the windows at these times, too.
+   */
+  const evaluated = new Map<number, number>();
   let areBudgetsDue = false;
   /** Duration of the latest query for windows to alert, in milliseconds. */
   let budgetsMs = 0;
 
-  /**
-   * Returns the alerts of current windows. The first evaluation in an hour also covers the windows that have just
-   * ended.
-   */
-  const windowAlerts = async (now: number): Promise<Alert[]> => {
-    const isNewHour = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
-    const instants = lastAt !== null && isNewHour ? [lastAt, now] : [now];
+  /** Returns the alerts of the windows at each of the times. `isCut`: true if there are more. */
+  const windowAlerts = async (times: readonly number[]) => {
     const startedAt = clock.monotonic();
-    const found = await Promise.all(instants.map((at) => ledger.windowsToAlert(at, windowsMax)));
+    const found = await Promise.all(times.map((at) => ledger.windowsToAlert(at, windowsMax)));
     budgetsMs = clock.monotonic() - startedAt;
-    if (found.some(({ length }) => length === windowsMax)) spent();
-    return budgetAlerts(found.flat());
+    // A long window is current at several of the times.
+    const alerts = new Map(budgetAlerts(found.flat()).map((alert) => [alert.dedupeKey, alert]));
+    return { alerts: [...alerts.values()], isCut: found.some(({ length }) => length === windowsMax) };
   };
   const requestAlerts = async (at: number): Promise<Alert[]> =>
     raiseRequestAlerts(await deps.raiseRequests.list({ isOpen: true, at, limit: requestsMax }));
@@ -137,9 +139,20 @@ export function startAlerts(deps: AlertDeps): Alerts {
     areBudgetsDue = false;
     const shortages = [...refusals.values()];
     refusals.clear();
-    const alerts = claim.isMine() ? [...(await windowAlerts(now)), ...(await requestAlerts(now))] : [];
-    lastAt = now;
-    await raise([...alerts, ...refusalAlerts(shortages)]);
+    const hour = calendar.spanOf("1h", now).start;
+    evaluated.delete(hour);
+    evaluated.set(hour, now);
+    const [oldestHour = hour] = evaluated.keys();
+    if (evaluated.size > hoursMax) evaluated.delete(oldestHour);
+    const { alerts, isCut } = claim.isMine()
+      ? await windowAlerts([...evaluated.values()])
+      : { alerts: [], isCut: false };
+    if (isCut) spent();
+    const requested = claim.isMine() ? await requestAlerts(now) : [];
+    const isWritten = await raise([...alerts, ...requested, ...refusalAlerts(shortages)]);
+    if (!isWritten || isCut) return;
+    evaluated.clear();
+    evaluated.set(hour, now);
   };
   const evaluateAll = async (): Promise<void> => {
     await budgets.run();
@@ -204,10 +217,10 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
 }
 
 /**
- * Returns a function that puts new alerts into the outbox. If an alert could not be written, the next evaluation finds
- * it again; an alert about refusals returns with the next refusal.
+ * Returns a function that puts new alerts into the outbox. It returns false if an alert could not be written. The next
+ * evaluation finds such an alert again; an alert about refusals returns with the next refusal.
  */
-function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
+function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<boolean> {
   const { clock, outbox, target, newId, calendar } = deps;
   const timeText = timesIn(calendar.timeZone);
   /**
@@ -233,10 +246,11 @@ function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<voi
   };
   return async (alerts) => {
     const fresh = await messagesOf(alerts);
-    if (fresh.length === 0) return;
+    if (fresh.length === 0) return true;
     const nameOf = await deps.names();
     const at = clock.now();
     const added: { readonly alert: Alert; readonly message: AlertMessage }[] = [];
+    let isWritten = true;
     for (let from = 0; from < fresh.length; from += messagesAtOnceMax) {
       const part = fresh.slice(from, from + messagesAtOnceMax);
       const messages = part.map(({ to, ...group }) => ({
@@ -245,18 +259,22 @@ function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<voi
         message: alertMessage(group, { id: newId(), at, nameOf, timeText }),
       }));
       const ids = await outbox.put(messages.map(({ alert, message, to }) => newMessage(alert, message, at, to)));
-      if (ids === undefined) break;
+      if (ids === undefined) {
+        isWritten = false;
+        break;
+      }
       if (raised.size > raisedMax) raised.clear();
       for (const { alert } of part) raised.add(alert.dedupeKey);
       added.push(...messages.filter(({ message }) => ids.includes(message.id)));
     }
-    if (added.length === 0) return;
+    if (added.length === 0) return isWritten;
     for (const { alert } of added) deps.countAlert(alert.type);
     deps.log.warn(
       { alerts: added.length, first: added.slice(0, 5).map((each) => loggedAlert(each, nameOf)) },
       "alerts raised",
     );
     deps.wakeDelivery();
+    return isWritten;
   };
 }
 

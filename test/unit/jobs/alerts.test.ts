@@ -2,6 +2,7 @@ import { everyRequest, keyScope, parseScope } from "../../../src/core/scope.ts";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import type { AlertType } from "../../../src/core/alerts.ts";
+import type { Period } from "../../../src/core/budget.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
@@ -29,7 +30,10 @@ async function world(start = noon) {
     counts,
     woken: 0,
     burn: usd("0"),
-    drift: null as { difference: ReturnType<typeof usd>; unexplained: ReturnType<typeof usd> } | null,
+    drift: null as {
+      difference: ReturnType<typeof usd>;
+      unexplained: ReturnType<typeof usd>;
+    } | null,
     target: "hook" as string | null,
     zone: "UTC",
     start: () =>
@@ -142,7 +146,11 @@ it("sends one message for many windows of a budget, records the others, and repe
   };
   const messages = async () => {
     const newest = await self.outbox.list({ kind: "alert", limit: 1000 });
-    const older = await self.outbox.list({ kind: "alert", limit: 1000, after: newest.at(-1)?.id ?? "" });
+    const older = await self.outbox.list({
+      kind: "alert",
+      limit: 1000,
+      after: newest.at(-1)?.id ?? "",
+    });
     return [...newest, ...older].toReversed().map(({ payload, state }) => ({
       ...(JSON.parse(payload) as AlertMessage),
       state,
@@ -205,6 +213,95 @@ it("also checks the window that has just ended", async () => {
   await alerts.evaluate();
   expect(self.counts).toEqual(["budget_warning"]);
 });
+
+it("also checks the windows of earlier hours until their alerts are written", async () => {
+  const self = await world(Date.parse("2026-11-20T22:59:58Z"));
+  await self.ledger.setBudget(budget(everyRequest, "1h", "1"), self.clock.now());
+  const put = self.outbox.put.bind(self.outbox);
+  self.outbox.put = async () => undefined as never;
+  await using alerts = self.start();
+  await self.spend("first hour", 1_000_000);
+  await alerts.evaluate();
+  // The first evaluation of the next hour cannot write the alerts either.
+  self.clock.set(Date.parse("2026-11-20T23:30:00Z"));
+  await self.spend("second hour", 1_000_000);
+  await alerts.evaluate();
+  self.clock.set(Date.parse("2026-11-21T00:00:01Z"));
+  await alerts.evaluate();
+  expect(self.counts).toEqual([]);
+  self.outbox.put = put;
+  await alerts.evaluate();
+  await alerts.evaluate();
+  const texts = await self.texts();
+  expect(texts.map((text) => text.replace(/^Farebox: the budget | It resets .*$/g, ""))).toEqual([
+    "key:alice per 1d has reached 80%. Spent: 2.00 of 1.00 USD.",
+    "key:alice per 1d is used up. Spent: 2.00 of 1.00 USD.",
+    "all per 1h is used up. Spent: 1.00 of 1.00 USD.",
+    "all per 1h is used up. Spent: 1.00 of 1.00 USD.",
+  ]);
+});
+
+it("covers the windows of the last 24 hours in which alerts could not be written", async () => {
+  const self = await world();
+  const put = self.outbox.put.bind(self.outbox);
+  self.outbox.put = async () => undefined as never;
+  const times: number[] = [];
+  const windowsToAlert = self.ledger.windowsToAlert.bind(self.ledger);
+  self.ledger.windowsToAlert = (at, limit) => {
+    times.push(at);
+    return windowsToAlert(at, limit);
+  };
+  await self.spend("a", 1_000_000);
+  await using alerts = self.start();
+  for (let hour = 0; hour < 30; hour++) {
+    self.clock.set(noon + hour * hourMs);
+    await self.spend(`in hour ${hour}`, 1_000_000);
+    await alerts.evaluate();
+  }
+  const hoursOf = (last: number) => times.slice(-last).map((at) => (at - noon) / hourMs);
+  expect(hoursOf(24)).toEqual(Array.from({ length: 24 }, (_, index) => index + 6));
+  self.outbox.put = put;
+  await alerts.evaluate();
+  times.length = 0;
+  await alerts.evaluate();
+  expect(hoursOf(24)).toEqual([29]);
+});
+
+it("counts a window once that two hours share", async () => {
+  const self = await world(Date.parse("2026-11-20T12:59:58Z"));
+  await using alerts = self.start();
+  await alerts.evaluate();
+  await exhaustEachUser(self, "1d", 7);
+  self.clock.advance(3_000);
+  await alerts.evaluate();
+  expect((await self.texts()).filter((text) => text.includes("others"))).toEqual([
+    expect.stringContaining("The same applies to 6 others"),
+  ]);
+});
+
+it("also checks more than 500 windows that have ended", async () => {
+  const self = await world(Date.parse("2026-11-20T12:59:58Z"));
+  await using alerts = self.start();
+  await alerts.evaluate();
+  await exhaustEachUser(self, "1h", 501);
+  self.clock.advance(3_000);
+  await alerts.evaluate();
+  expect(self.counts).toHaveLength(500);
+  await alerts.evaluate();
+  expect(self.counts).toHaveLength(501);
+});
+
+/** Sets a budget for each user, and exhausts it for this many users. */
+async function exhaustEachUser({ ledger, clock }: Awaited<ReturnType<typeof world>>, period: Period, users: number) {
+  const eachUser = parseScope("each-user");
+  if (eachUser === undefined) throw new Error("each-user is a scope");
+  await ledger.setBudget(budget(eachUser, period, "0.01"), clock.now());
+  for (let index = 0; index < users; index++) {
+    const id = `u${index}`;
+    await ledger.hold(holdOf(id, usd("0"), { caller: { ...bob, user: id }, at: clock.now() }));
+    await ledger.post(id, posting(10_000, 0), endAt(clock.now()));
+  }
+}
 
 it("reports a budget that is exhausted, but not one with room once holds are settled", async () => {
   const self = await world();
