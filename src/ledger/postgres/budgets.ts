@@ -6,6 +6,7 @@ import { sumOf, type BudgetStep } from "../queries/query.ts";
 import { partsOfWindows, type SpentBefore } from "../queries/window-sums.ts";
 import { readBudgets } from "../queries/windows.ts";
 import { chargesBySubject, endOfTime, type NamedWindow, type StoredBudget } from "../rows/budgets.ts";
+import { checkTimeZone } from "../time-zone.ts";
 import { answer, numbered } from "./answer.ts";
 import type { Database, Statements } from "./connection.ts";
 import type { KnownBudgets } from "./known-budgets.ts";
@@ -18,9 +19,16 @@ export async function lockBudgets(db: Statements): Promise<void> {
   await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, 0)");
 }
 
-/** Performs a budget step of a query: locks the budgets, or opens or removes the windows of a budget. */
+/**
+ * Performs a budget step of a query: locks the budgets, or opens or removes the windows of a budget. Throws an error if
+ * the time zone of the ledger is no longer that of the calendar.
+ */
 export async function applyBudgetStep(db: Statements, calendar: Calendar, step: BudgetStep): Promise<void> {
-  if (step.budgets === "lock") return lockBudgets(db);
+  if (step.budgets === "lock") {
+    await lockBudgets(db);
+    const meta = await db.row<{ time_zone: string | null }>("select time_zone from meta");
+    return checkTimeZone(meta?.time_zone ?? null, calendar);
+  }
   const { budget } = step;
   if (step.budgets === "open") {
     await reduceLeases(db, budget);

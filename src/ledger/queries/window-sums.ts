@@ -19,12 +19,14 @@ interface WindowTerms {
   readonly period: Period;
   readonly subject: string | null;
   readonly span: Span;
-  /** Sums that were computed earlier; null for none. */
+  /** Sums that were computed earlier; null for none. Ignored if they are for another span. */
   readonly before?: SpentBefore | null;
 }
 
 /** Sums of a new budget's windows at an earlier instant, and the state of `charges` at that instant. */
 export interface SpentBefore extends LaterCharges {
+  /** Span of the windows. The ledger's time zone may have changed since that instant, and then the spans differ. */
+  readonly span: Span;
   /** JSON array of pairs. Each pair has a subject, and its amount in pico-USD as text. */
   readonly spent: string;
   /**
@@ -73,6 +75,7 @@ export function* readSpentBefore(
     values: [...parts.values, ...later.values],
   });
   return {
+    span,
     spent: JSON.stringify(sums.map(({ subject: of, spent }) => [of, String(spent)])),
     upTo: last,
     pending: JSON.stringify(pending.map(({ seq }) => Number(seq))),
@@ -108,11 +111,12 @@ export function* readWindowSums(
 /**
  * Returns a statement that selects `subject`, `spent` and `held`. Its rows add up to the sums of the windows. The
  * statement reads rollups and pending charges if the rollups can sum the scope and still have the span; otherwise it
- * reads all charges. If sums were computed earlier (`before`), it reads only the charges posted since then, and the
- * pending ones.
+ * reads all charges. If sums of the same span were computed earlier (`before`), it reads only the charges posted since
+ * then, and the pending ones.
  */
 export function* partsOfWindows(dialect: Dialect, calendar: Calendar, terms: WindowTerms): Query<Statement> {
-  const { scope, subject, span, before = null } = terms;
+  const { scope, subject, span } = terms;
+  const before = terms.before?.span.start === span.start && terms.before.span.end === span.end ? terms.before : null;
   const pending = chargesBySubject(dialect, scope, subject, span, "pending");
   const holds = `union all select subject, 0, coalesce(hold, 0) from (${pending.sql}) charges`;
   if (before !== null) {

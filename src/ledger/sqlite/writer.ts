@@ -37,6 +37,7 @@ import { snapshot, callerOfRow } from "../rows/budgets.ts";
 import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
 import { correctLate, lateSettlement } from "../late-settlement.ts";
 import { runsTask } from "../tables/tasks.ts";
+import { checkTimeZone } from "../time-zone.ts";
 import { acceptLock, answerEach } from "./answer.ts";
 import { WindowStore, type OpenWindow } from "./budgets.ts";
 import { ChargeStore, entryOf, hasSeveralModels, type EndedCharge, type PendingCharge } from "./charges.ts";
@@ -61,6 +62,7 @@ export class Writer {
   readonly #begin: Statement;
   readonly #commit: Statement;
   readonly #dataVersion: Statement;
+  readonly #timeZone: Statement;
   readonly #bump: Statement;
   readonly #touch: Statement;
   /** Copies of windows, by window, that the refusals of a batch share. */
@@ -93,6 +95,7 @@ export class Writer {
     this.#begin = db.prepare("begin immediate");
     this.#commit = db.prepare("commit");
     this.#dataVersion = db.prepare("pragma data_version").pluck();
+    this.#timeZone = db.prepare("select time_zone from meta").pluck();
     this.#bump = db.prepare("update meta set changes = changes + 1");
     this.#touch = db.prepare("update meta set changes = changes");
   }
@@ -161,10 +164,14 @@ export class Writer {
     }
   }
 
-  /** Clears the memory if another connection has written since this writer's previous transaction. */
+  /**
+   * Clears the memory if another connection has written since this writer's previous transaction. Throws an error if it
+   * has changed the time zone: a proxy may have started in another one while a command runs.
+   */
   #forgetIfOutdated(): void {
     const version = this.#dataVersion.get();
     if (version === this.#lastDataVersion) return;
+    checkTimeZone(this.#timeZone.get() as string | null, this.#calendar);
     this.#lastDataVersion = version;
     this.#forget();
   }

@@ -1,0 +1,86 @@
+import { expect, it } from "vitest";
+import { everyRequest, parseScope } from "../../src/core/scope.ts";
+import { usd } from "../../src/core/money.ts";
+import type { SpentBefore } from "../../src/ledger/queries/window-sums.ts";
+import { connectToWrite } from "../../src/ledger/sqlite/connection.ts";
+import { longQueries } from "../../src/ledger/sqlite/queries.ts";
+import { Writer } from "../../src/ledger/sqlite/writer.ts";
+import { calendarOf } from "../../src/platform/clock.ts";
+import type { Store } from "../../src/ports/store.ts";
+import {
+  budget,
+  endAt,
+  holdOf,
+  inThreads,
+  onPostgres,
+  openPostgresStore,
+  openStore,
+  posting,
+  tempFolder,
+} from "../support/ledger-fixtures.ts";
+import { manualClock } from "../support/manual-clock.ts";
+import { newDatabase } from "../support/shared-postgres.ts";
+
+const clock = manualClock("2026-11-20T13:00:30Z");
+/** In the previous hour in UTC, but in the current hour in Kathmandu. */
+const at = Date.parse("2026-11-20T12:59:59Z");
+const kathmandu = "Asia/Kathmandu";
+
+type Access = "serve" | "command";
+
+/** Creates a ledger with one charge in UTC. */
+async function world() {
+  const database = onPostgres ? await newDatabase() : null;
+  const folder = tempFolder();
+  const open = (access: Access, zone: string): Promise<Store> => {
+    const options = { calendar: calendarOf(zone), clock, access };
+    return database === null
+      ? openStore({ ...options, path: folder.database, threads: inThreads })
+      : openPostgresStore({ ...options, url: database.url });
+  };
+  {
+    await using store = await open("serve", "UTC");
+    await store.ledger.hold(holdOf("a", usd("1"), { at }));
+    await store.ledger.post("a", posting(1000, 0), endAt(at));
+  }
+  return {
+    open,
+    path: folder.database,
+    async [Symbol.asyncDispose]() {
+      folder[Symbol.dispose]();
+      await database?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+it("rejects a budget of a command if a proxy has started in another time zone meanwhile", async () => {
+  await using self = await world();
+  const command = await self.open("command", "UTC");
+  await using proxy = await self.open("serve", kathmandu);
+  const hourly = budget(everyRequest, "1h", "1");
+  await expect(command.ledger.setBudget(hourly, clock.now())).rejects.toThrow(
+    "the time zone of the ledger has changed from UTC to Asia/Kathmandu; run the command again",
+  );
+  await command[Symbol.asyncDispose]();
+  await using again = await self.open("command", "UTC");
+  await again.ledger.setBudget(hourly, clock.now());
+  expect(await proxy.ledger.windows(clock.now())).toMatchObject([{ spent: usd("0.001") }]);
+  expect((await proxy.ledger.verify()).differences).toEqual([]);
+});
+
+it.skipIf(onPostgres || inThreads)("ignores sums of a new budget that are for another span", async () => {
+  await using self = await world();
+  const eachUser = parseScope("each-model");
+  if (eachUser === undefined) throw new Error("each-model is a scope");
+  const hourly = budget(eachUser, "1h", "1");
+  const db = connectToWrite(self.path);
+  using _ = { [Symbol.dispose]: () => db.close() };
+  const before: SpentBefore | null = await longQueries(db, calendarOf("UTC")).spentBefore(hourly, clock.now());
+  expect(before).toMatchObject({ spent: "[]" });
+  await using proxy = await self.open("serve", kathmandu);
+  new Writer(db, calendarOf(kathmandu), null).apply([
+    ["run", "budgets.setBudget", [hourly, clock.now(), "test", before]],
+  ]);
+  expect(await proxy.ledger.windows(clock.now())).toMatchObject([{ subject: "model-a", spent: usd("0.001") }]);
+  expect((await proxy.ledger.verify()).differences).toEqual([]);
+});
