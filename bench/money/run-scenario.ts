@@ -12,7 +12,7 @@ import { prices, scenarios, type Scenario, type World } from "./scenarios.ts";
 /** Longest duration of a scenario, including the start of its peer, in milliseconds. */
 const limitMs = 240_000;
 /** Longest wait until the gateway has no open request, in milliseconds. */
-const quietMs = 20_000;
+const quietMs = 60_000;
 
 export interface Run {
   readonly peer: Peer;

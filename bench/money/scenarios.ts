@@ -63,7 +63,7 @@ function chat({ model = "gpt-4o", stream = false, maxTokens, more = {} }: Chat =
 }
 
 /** Longest wait for a scenario's moment, in milliseconds. */
-const momentLimitMs = 20_000;
+const momentLimitMs = 60_000;
 
 function times<T>(count: number, value: T): readonly T[] {
   return Array.from({ length: count }, () => value);

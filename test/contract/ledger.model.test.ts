@@ -471,7 +471,7 @@ async function repairsEverything(steps: readonly Step[], faults: readonly string
 }
 
 describe.runIf(!onPostgres && !inThreads)("the ledger in SQLite", () => {
-  it("answers random steps like the model, in process", { timeout: 120_000 }, async () => {
+  it("answers random steps like the model, in process", async () => {
     const stories = randomSteps(["UTC"], 5);
     await fc.assert(
       fc.asyncProperty(stories, (steps) => compare(sqliteKind, steps)),
@@ -479,7 +479,7 @@ describe.runIf(!onPostgres && !inThreads)("the ledger in SQLite", () => {
     );
   });
 
-  it("is restored by a repair after random faults in derived rows", { timeout: 120_000 }, async () => {
+  it("is restored by a repair after random faults in derived rows", async () => {
     const stories = randomSteps(["UTC"], 20);
     const faults = fc.array(corruption, { minLength: 1, maxLength: 8 });
     await fc.assert(fc.asyncProperty(stories, faults, repairsEverything), {
@@ -489,7 +489,7 @@ describe.runIf(!onPostgres && !inThreads)("the ledger in SQLite", () => {
 });
 
 describe.runIf(inThreads)("the ledger in SQLite", () => {
-  it("answers random steps like the model, in threads and across time zones", { timeout: 120_000 }, async () => {
+  it("answers random steps like the model, in threads and across time zones", async () => {
     const stories = randomSteps(["UTC", "Europe/Berlin", "Asia/Kathmandu"], 20);
     await fc.assert(
       fc.asyncProperty(stories, (steps) => compare(threadsKind, steps)),
@@ -501,7 +501,6 @@ describe.runIf(inThreads)("the ledger in SQLite", () => {
 describe.runIf(onPostgres)("the ledger in PostgreSQL", () => {
   it.each([postgresKind, leasingKind])(
     "answers random steps like the model, across time zones: $name",
-    { timeout: 120_000 },
     async (kind) => {
       const stories = randomSteps(["UTC", "Europe/Berlin", "Asia/Kathmandu"], 20);
       await fc.assert(

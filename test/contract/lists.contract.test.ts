@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   type Caller,
   type Scope,
@@ -16,6 +16,7 @@ import { keySorts, windowSorts, type KeyListQuery, type ListPage, type ModelList
 import type { RefusalRow } from "../../src/ports/refusals.ts";
 import { budget, endAt, holdOf, key, ledgerKinds, noon, posting, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
+import { until } from "../support/until.ts";
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
@@ -333,7 +334,7 @@ describe.each(ledgerKinds)("the sums of past days: $name", (kind) => {
     await spend("cedar", noon - 2 * dayMs, 2000);
     await spend("cedar", noon, 4000);
     expect(await spent(noon)).toBe(usd("0.005"));
-    await vi.waitFor(async () => expect(await spent(noon + 60_000)).toBe(usd("0.007")));
+    await until(async () => (await spent(noon + 60_000)) === usd("0.007"), "the sums are read again");
     // Another day is a different past span.
     expect(await spent(noon + dayMs)).toBe(usd("0.007"));
   });

@@ -220,7 +220,7 @@ const kinds = inThreads ? [...ledgerKinds, servedKind] : ledgerKinds;
 const casesOf: Readonly<Record<string, number>> = { "sqlite in process": 200, "sqlite in threads": 5 };
 
 describe.each(kinds)("the list of budgets: $name", (kind) => {
-  it("counts, sums and ranks windows like the list of all windows", { timeout: 120_000 }, async () => {
+  it("counts, sums and ranks windows like the list of all windows", async () => {
     await fc.assert(
       fc.asyncProperty(setups, async (setup) => {
         await using filled = await companyOf(kind, setup);

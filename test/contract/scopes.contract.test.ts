@@ -32,7 +32,7 @@ async function setAll({ ledger }: Store, at: number): Promise<void> {
 }
 
 describe.each(ledgerKinds)("budgets of every form of scope: $name", (kind) => {
-  it("have the same windows whether they are set before or after the charges", { timeout: 60_000 }, async () => {
+  it("have the same windows whether they are set before or after the charges", async () => {
     await using homes = new AsyncDisposableStack();
     const [early, late] = [homes.use(kind.newHome(manualClock(noon))), homes.use(kind.newHome(manualClock(noon)))];
     await using before = await early.open();
@@ -52,7 +52,7 @@ describe.each(ledgerKinds)("budgets of every form of scope: $name", (kind) => {
     expect(await after.ledger.windows(noon, { byUserOrTag: false })).toEqual(others);
   });
 
-  it("count holds, settlements and corrections that happen while they are set", { timeout: 60_000 }, async () => {
+  it("count holds, settlements and corrections that happen while they are set", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await fill(store);

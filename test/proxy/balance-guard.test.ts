@@ -6,10 +6,12 @@ import { captureLog } from "../support/captured-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { until } from "../support/until.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 it("the balance guard forwards nothing below its floor, and forwards again after a top-up", async () => {
   await using proxy = await startProxy({
     sandbox: { startingBalanceUsd: "0.50" },
+    clock: patientClock(),
     env: { FAREBOX_BALANCE_FLOOR: "1.00" },
     adjust: (settings) => ({ ...settings, balance: { ...settings.balance, ttlMs: 1 } }),
   });

@@ -4,6 +4,7 @@ import { errorOf } from "../support/answers.ts";
 import { answeringGateway, type AnsweringGateway, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 /*
  * Tests of requests without a maximum under hard budgets that cannot pay for the model's whole maximum: a smaller maximum
@@ -40,7 +41,7 @@ async function holdOfHundred(proxy: RunningProxy): Promise<bigint> {
 
 const tools = [{ type: "function", function: { name: "f", parameters: { type: "object", properties: {} } } }];
 
-describe("a budget for 37 requests of 100 tokens", { timeout: 60_000 }, () => {
+describe("a budget for 37 requests of 100 tokens", () => {
   it("pays for at least 25 of 100 parallel requests that state no maximum and retry after a 429", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
@@ -158,7 +159,7 @@ describe("fitting", () => {
 
   it("writes at least FAREBOX_FIT_MIN into the field of a reasoning model, plain and streamed", async () => {
     await using gateway = await hundredEach();
-    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, clock: patientClock() });
     await proxy.budget("all", "0.06");
     for (const stream of [false, true]) {
       const response = await proxy.chat({ model: "gpt-5", stream });
@@ -209,7 +210,7 @@ describe("fitting", () => {
 
   it("does not change requests whose full output fits, nor streams with a growing hold", async () => {
     await using gateway = await hundredEach();
-    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, clock: patientClock() });
     await proxy.budget("all", text(perToken * 20_000n));
     const whole = await proxy.chat({});
     expect([whole.status, whole.headers.get("x-farebox-fitted")]).toEqual([200, null]);

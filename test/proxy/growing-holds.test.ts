@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import { chatWith } from "../support/books.ts";
-import { fastClock } from "../support/fast-clock.ts";
+import { patientClock } from "../support/patient-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { watchWindows } from "../support/window-watch.ts";
 import { ask, eventsIn } from "../support/wire-client.ts";
@@ -10,21 +10,22 @@ import { isThorough } from "../support/effort.ts";
 const limit = usd("0.05");
 const parallel = 50;
 
-describe("50 parallel endless streams of 100 tokens per second on a budget of 0.05 USD", { timeout: 60_000 }, () => {
+describe("50 parallel endless streams of 100 tokens per second on a budget of 0.05 USD", () => {
   it.each(isThorough ? ["64", "128"] : ["64"])(
     "spend at least 90% and at most 100% of it by the gateway's bill, in slices of %s",
     async (slice) => {
-      // The clock runs at half speed, so that a busy machine does not reach the 2 s limit on pauses.
-      await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice }, clock: fastClock(0.5) });
+      // Time passes as the gateway writes, because Farebox estimates from a stream's speed what is still on its way.
+      let written = () => 0;
+      const clock = { ...patientClock(), monotonic: () => (10 * written()) / parallel };
+      await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice }, clock });
+      written = () => proxy.sandbox.requests.reduce((sum, { deltas }) => sum + deltas, 0);
       await proxy.budget("key:alice", "0.05", "1mo");
       const watch = watchWindows(proxy);
       const answers = await Promise.all(
         Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))),
       );
       const charges = await proxy.charges();
-      const { rounds, broken } = await watch.stop();
-      expect(broken).toEqual([]);
-      expect(rounds).toBeGreaterThan(10);
+      expect(await watch.stop()).toEqual([]);
 
       for (const { status, body, broken: connection } of answers) {
         expect([status, connection]).toEqual([200, null]);

@@ -64,7 +64,7 @@ const overlapping: readonly (readonly [
   ],
 ];
 
-describe(`${burst} parallel requests of four keys under overlapping budgets`, { timeout: 60_000 }, () => {
+describe(`${burst} parallel requests of four keys under overlapping budgets`, () => {
   it.each(overlapping)("stay within every budget on %s, and use the tightest one exactly", async (_name, budgets) => {
     const hold = await holdOfOne();
     await using relay = await startPausedRelay();
@@ -95,15 +95,14 @@ describe(`${burst} parallel requests of four keys under overlapping budgets`, { 
     for (const { budget, subject, held: sum } of await proxy.serving.ledger.windows(Date.now()))
       if (budget.mode === "hard") expect(sum, `${budget.id} ${subject}`).toBeLessThanOrEqual(budget.limit);
 
+    await watch.checked();
     relay.open(proxy.sandbox.url);
     const statuses = (await Promise.all(answers)).map(({ status }) => status);
     expect([
       statuses.filter((status) => status === 200).length,
       statuses.filter((status) => status === 429).length,
     ]).toEqual([37, burst - 37]);
-    const { rounds, broken } = await watch.stop();
-    expect(broken).toEqual([]);
-    expect(rounds).toBeGreaterThan(3);
+    expect(await watch.stop()).toEqual([]);
     const charges = await proxy.charges();
     expect(charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n)).toBe(proxy.sandbox.billed.cost);
     for (const team of ["red", "blue"])
@@ -112,7 +111,7 @@ describe(`${burst} parallel requests of four keys under overlapping budgets`, { 
   });
 });
 
-describe("budgets that another process creates, changes and removes under load", { timeout: 60_000 }, () => {
+describe("budgets that another process creates, changes and removes under load", () => {
   it("are enforced as soon as they change, with correct sums at the end", async () => {
     const hold = await holdOfOne();
     await using proxy = await startProxy();
@@ -147,7 +146,9 @@ describe("budgets that another process creates, changes and removes under load",
      */
     const atChange = new Map<string, bigint>();
     const broken: string[] = [];
-    for (let change = 0; change < size(60, 20); change++) {
+    const refused = () => (countByStatus.get(402) ?? 0) + (countByStatus.get(429) ?? 0);
+    const areAllSeen = () => (countByStatus.get(200) ?? 0) > 50 && refused() > 50;
+    for (let change = 0; change < size(60, 20) || !areAllSeen(); change++) {
       const scope = scopes[random(scopes.length)] ?? "all";
       const period = periods[random(periods.length)] ?? "total";
       if (random(4) === 0) await removeBudget(tools, { scope, period });
@@ -178,10 +179,8 @@ describe("budgets that another process creates, changes and removes under load",
     loadEnded.abort();
     await Promise.all(senders);
     expect(broken).toEqual([]);
-    // Some requests were admitted and some refused; none failed.
+    // The load lasts until some requests were admitted and some refused; none failed.
     expect([...countByStatus.keys()].toSorted().filter((status) => ![200, 402, 429].includes(status))).toEqual([]);
-    expect(countByStatus.get(200)).toBeGreaterThan(50);
-    expect((countByStatus.get(402) ?? 0) + (countByStatus.get(429) ?? 0)).toBeGreaterThan(50);
     const charges = await proxy.charges();
     expect(charges.length >= 1000 || charges.length === countByStatus.get(200)).toBe(true);
     expect(

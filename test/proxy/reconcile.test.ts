@@ -10,6 +10,9 @@ import { chatWith } from "../support/books.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { openStore, utc } from "../support/ledger-fixtures.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
+import { until } from "../support/until.ts";
 
 /** Value of one sandbox credit in pico-USD: a ten-millionth of a US dollar. */
 const credit = 100_000n;
@@ -118,14 +121,35 @@ describe("reconciliation with a gateway that bills correctly", () => {
 });
 
 it("a reconciliation that starts and ends in the middle of streams has their possible cost as its doubt", async () => {
-  await using proxy = await startProxy();
+  await using sandbox = await startSandbox();
+  const waiting: (() => void)[] = [];
+  const forwarded = async ({ method, path, headers, body }: ReceivedRequest): Promise<Answering> => {
+    // The gateway bills a stream at its end, so its middle looks like its beginning.
+    if (body.includes('"stream":true')) await new Promise<void>((resolve) => waiting.push(resolve));
+    const sent = Object.entries(headers).filter(([name]) => /^(authorization|x-api-key|content-type)$/.test(name));
+    const init = {
+      method,
+      headers: sent as [string, string][],
+      ...(method === "POST" && { body: new Uint8Array(body) }),
+    };
+    const answer = await fetch(sandbox.url + path, init);
+    const type = answer.headers.get("content-type") ?? "";
+    return { status: answer.status, headers: { "content-type": type }, body: Buffer.from(await answer.arrayBuffer()) };
+  };
+  const accountOf = {
+    method: "GET",
+    path: "/account/info",
+    headers: { "x-api-key": sandbox.apiKey },
+    body: Buffer.alloc(0),
+  };
+  await using gateway = await answeringGateway(forwarded, () => forwarded(accountOf));
+  await using proxy = await startProxy({ gatewayUrl: gateway.url });
   const begin = async () => {
-    const reader = (
-      await proxy.chat(chatWith("tokens:300+slow:3", { stream: true, stream_options: { include_usage: true } }))
-    ).body?.getReader();
-    await reader?.read();
+    const running = proxy.chat(chatWith("tokens:300", { stream: true, stream_options: { include_usage: true } }));
+    await until(() => waiting.length === 1, "the gateway has the stream");
     return async () => {
-      while ((await reader?.read())?.done === false);
+      waiting.shift()?.();
+      await (await running).text();
     };
   };
   const endFirst = await begin();

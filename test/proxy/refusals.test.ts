@@ -5,6 +5,7 @@ import { refusalListSchema, type RefusalJson } from "../../src/reporting/shapes/
 import { askAdmin } from "../support/admin-client.ts";
 import { chatWith } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 const adminToken = "the-token-of-the-admin-api-in-tests";
 const env = { FAREBOX_ADMIN_TOKEN: adminToken };
@@ -242,7 +243,7 @@ describe("refusals", () => {
   });
 
   it("include a stream that its budget ends, once, and no gateway failures", async () => {
-    await using proxy = await startProxy({ env: { ...env, FAREBOX_STREAM_SLICE: "64" } });
+    await using proxy = await startProxy({ env: { ...env, FAREBOX_STREAM_SLICE: "64" }, clock: patientClock() });
     const bob = await proxy.addKey("bob");
     await proxy.budget("key:alice", "0.002");
     const answer = await proxy.chat(chatWith("endless:1", { stream: true }));

@@ -10,18 +10,8 @@ import { size } from "../support/effort.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { scriptedGateway } from "../support/scripted-gateway.ts";
-
-/** Returns a clock that a test can move forward. */
-function movableClock(): Clock & { forward(ms: number): void } {
-  const clock = systemClock();
-  let ahead = 0;
-  return {
-    now: () => clock.now() + ahead,
-    monotonic: () => clock.monotonic() + ahead,
-    after: (ms, callback) => clock.after(ms, callback),
-    forward: (ms) => void (ahead += ms),
-  };
-}
+import { stillClock } from "../support/still-clock.ts";
+import type { SeenRequest } from "../../src/sandbox/options.ts";
 
 const toolsOf = ({ serving }: RunningProxy, clock: Clock = systemClock()) => ({
   keys: serving.keys,
@@ -54,7 +44,7 @@ const withScenario = (scenario: string) => ({ "x-client-request-id": scenario })
 
 describe("the limit of requests per minute", () => {
   it("refuses with 429 and OpenAI's headers at no cost, and resets", async () => {
-    const clock = movableClock();
+    const clock = stillClock();
     await using proxy = await startProxy({ clock });
     const key = await proxy.addKey("bob", { limits: { rpm: 3 } });
     for (const remaining of ["2", "1", "0"]) {
@@ -114,7 +104,7 @@ describe("the limit of tokens per minute", () => {
     (await proxy.charges()).reduce((sum, { tokens }) => sum + promptTotal(tokens) + completionTotal(tokens), 0);
 
   it("reserves tokens at admission and replaces them with the answer's usage", async () => {
-    await using proxy = await startProxy({ sandbox: { scenario: scenarioOf } });
+    await using proxy = await startProxy({ sandbox: { scenario: scenarioOf }, clock: stillClock() });
     const key = await proxy.addKey("bob", { limits: { tpm: 5000 } });
     const whole = await proxy.chat({ max_tokens: 50 }, { key });
     expect(Number(whole.headers.get("x-ratelimit-remaining-tokens"))).toBeLessThan(5000);
@@ -128,7 +118,7 @@ describe("the limit of tokens per minute", () => {
   });
 
   it("returns the tokens of a request that a budget refuses, and refuses without a charge", async () => {
-    await using proxy = await startProxy();
+    await using proxy = await startProxy({ clock: stillClock() });
     const key = await proxy.addKey("bob", { limits: { tpm: 2000, rpm: 100 } });
     await proxy.budget("key:bob", "0.0000001");
     expect((await proxy.chat(small, { key })).status).toBe(402);
@@ -184,12 +174,15 @@ describe("the limit of parallel requests", () => {
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
   });
 
-  it("gets every slot back, however a request ends", { timeout: 30_000 }, async () => {
+  it("gets every slot back, however a request ends", async () => {
     let mostOpen = 0;
+    const left = "slow:5+tokens:200";
     await using proxy = await startProxy({
       sandbox: {
         scenario: (request) => {
-          mostOpen = Math.max(mostOpen, proxy.sandbox.requests.filter(({ ended }) => ended === "open").length);
+          // The sandbox may notice late that Farebox has left the requests of clients that leave.
+          const isOpen = ({ ended, scenario }: SeenRequest) => ended === "open" && scenario !== left;
+          mostOpen = Math.max(mostOpen, proxy.sandbox.requests.filter(isOpen).length);
           return scenarioOf(request);
         },
       },
@@ -200,7 +193,7 @@ describe("the limit of parallel requests", () => {
       const controller = new AbortController();
       const response = await proxy.chat(body, {
         key,
-        headers: withScenario("slow:5+tokens:200"),
+        headers: withScenario(left),
         signal: controller.signal,
       });
       controller.abort();
@@ -258,7 +251,7 @@ describe("a change under load", () => {
   };
 
   it("that rotates a key keeps both secrets working until the overlap ends, as one key", async () => {
-    const clock = movableClock();
+    const clock = stillClock();
     await using proxy = await startProxy({ clock });
     const tools = toolsOf(proxy, clock);
     const old = await proxy.addKey("bob", { limits: { rpm: 10_000 } });

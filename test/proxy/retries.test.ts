@@ -36,7 +36,7 @@ it("a retry of the openai client is counted in the metrics and in the report", a
   const { ledger } = proxy.serving;
   const { total } = await runReport(
     { ...proxy.serving, calendar: utc, nameOf: (id) => id },
-    { by: ["model"], since: 0, until: Date.now() },
+    { by: ["model"], since: 0, until: Date.now() + 1 },
   );
   expect(total.retries).toBe(1);
   expect((await ledger.verify()).differences).toEqual([]);

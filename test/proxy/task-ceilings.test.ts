@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 /** Starts a proxy with ceilings, and a gateway whose tasks run until the test adds them to `ended`. */
 async function startWithCeilings(ceilings: Readonly<Record<string, unknown>> | null, mode = "enforce") {
@@ -22,7 +23,8 @@ async function startWithCeilings(ceilings: Readonly<Record<string, unknown>> | n
   const account = (): Answering =>
     ceilings === null ? { status: 500 } : { body: JSON.stringify({ code: 200, data: ceilings, message: "success" }) };
   const gateway = owned.use(await answeringGateway(answer, account));
-  const proxy = owned.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_TASK_CEILINGS: mode } }));
+  const env = { FAREBOX_TASK_CEILINGS: mode };
+  const proxy = owned.use(await startProxy({ gatewayUrl: gateway.url, env, clock: patientClock() }));
   return { gateway, proxy, ended, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 

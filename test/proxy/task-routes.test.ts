@@ -7,6 +7,7 @@ import { answeringGateway, type Answering, type ReceivedRequest } from "../suppo
 import { startProxy, type ProxyOptions } from "../support/running-proxy.ts";
 import { record } from "../support/task-records.ts";
 import { ask } from "../support/wire-client.ts";
+import { stillClock } from "../support/still-clock.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "farebox-routes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -37,7 +38,12 @@ async function startWith(
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
   const proxy = owned.use(
-    await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }),
+    await startProxy({
+      clock: stillClock(),
+      ...options,
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PRICING: folder, ...options.env },
+    }),
   );
   const bob = await proxy.addKey("bob");
   const send = async (

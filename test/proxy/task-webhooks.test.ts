@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { startReceiver, status, type WebhookReceiver } from "../support/webhook-receiver.ts";
+import { stillClock } from "../support/still-clock.ts";
 
 interface Webhook {
   readonly endpoint: string;
@@ -54,6 +55,7 @@ async function relaying(options: ProxyOptions = {}, ended: () => boolean = () =>
   const gateway = owned.use(await answeringGateway(answer));
   const proxy = owned.use(
     await startProxy({
+      clock: stillClock(),
       ...options,
       gatewayUrl: gateway.url,
       env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1", ...options.env },

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../support/task-records.ts";
+import { stillClock } from "../support/still-clock.ts";
 
 /** Starts a proxy, and a gateway that answers as the test specifies. */
 async function startWith(
@@ -10,7 +11,7 @@ async function startWith(
 ) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
-  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url }));
+  const proxy = owned.use(await startProxy({ clock: stillClock(), ...options, gatewayUrl: gateway.url }));
   return { gateway, proxy, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 

@@ -3,13 +3,14 @@ import { usd } from "../../src/core/money.ts";
 import { errorCode, ask, eventsIn, lastErrorCode, type WireAnswer } from "../support/wire-client.ts";
 import { Books } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 let proxy: RunningProxy;
 let books: Books;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  proxy = everything.use(await startProxy());
+  proxy = everything.use(await startProxy({ clock: patientClock() }));
   await proxy.budget("key:alice", "1000", "total", "soft");
   books = new Books(proxy);
 });

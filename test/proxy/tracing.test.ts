@@ -12,11 +12,15 @@ type Sampler = NonNullable<Settings["tracing"]>["sampler"];
 const keepAll: Sampler = { isParentBased: true, root: "always_on", ratio: 1 };
 
 /** Starts a proxy that sends its spans to this address. */
-function startTraced(address: string, options: ProxyOptions = {}, sampler = keepAll): Promise<RunningProxy> {
+function startTraced(
+  address: string,
+  options: ProxyOptions = {},
+  { sampler = keepAll, timeoutMs = 60_000 } = {},
+): Promise<RunningProxy> {
   return startProxy({
     ...options,
     sandbox: { keepRequests: 10, ...options.sandbox },
-    adjust: (settings) => ({ ...settings, tracing: { address: new Secret(address), sampler, timeoutMs: 500 } }),
+    adjust: (settings) => ({ ...settings, tracing: { address: new Secret(address), sampler, timeoutMs } }),
   });
 }
 
@@ -28,10 +32,10 @@ interface Scene extends AsyncDisposable {
   onlySpan(): Promise<ReceivedSpan>;
 }
 
-async function startScene(options?: ProxyOptions, sampler?: Sampler): Promise<Scene> {
+async function startScene(options?: ProxyOptions, sampler = keepAll): Promise<Scene> {
   await using owned = new AsyncDisposableStack();
   const receiver = owned.use(await startTraceReceiver());
-  const proxy = owned.use(await startTraced(`${receiver.url}/v1/traces`, options, sampler));
+  const proxy = owned.use(await startTraced(`${receiver.url}/v1/traces`, options, { sampler }));
   const kept = owned.move();
   const spans = async () => {
     await proxy[Symbol.asyncDispose]();
@@ -91,10 +95,10 @@ describe("a traced request", () => {
   it("has a span that states, for a stream, the time to the first chunk", async () => {
     await using scene = await startScene();
     await (await scene.proxy.chat({ stream: true })).text();
+    const { firstTokenMs } = await scene.proxy.onlyCharge();
     const { attributes } = await scene.onlySpan();
     expect(attributes).toMatchObject({ "gen_ai.request.stream": true, "farebox.source": "reported" });
-    expect(attributes["gen_ai.response.time_to_first_chunk"]).toBeGreaterThan(0);
-    expect(attributes["gen_ai.response.time_to_first_chunk"]).toBeLessThan(60);
+    expect(Math.round(Number(attributes["gen_ai.response.time_to_first_chunk"]) * 1000)).toBe(firstTokenMs);
   });
 
   it("has the code of its refusal in its span, and no cost", async () => {
@@ -258,15 +262,13 @@ describe("a trace receiver that refuses spans", () => {
     expect(await proxy.metrics()).toMatch(/^farebox_spans_total\{result="sent"\} 1$/m);
   });
 
-  it("does not delay the end of the proxy", async () => {
+  it("does not prevent the end of the proxy if it never answers", async () => {
     await using receiver = await startTraceReceiver();
     receiver.answer(() => undefined);
     const log = captureLog();
-    const proxy = await startTraced(`${receiver.url}/v1/traces`, { log });
+    const proxy = await startTraced(`${receiver.url}/v1/traces`, { log }, { timeoutMs: 100 });
     await proxy.chat({});
-    const before = performance.now();
     await proxy[Symbol.asyncDispose]();
-    expect(performance.now() - before).toBeLessThan(5_000);
     expect(log.lines.filter((line) => line.message === message)).toHaveLength(1);
   });
 });

@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { updateKey, type KeyUpdate, type NewKey } from "../../src/admin/keys.ts";
 import { beginSession, newSessionSchema } from "../../src/admin/run-sessions.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { tempFolder } from "../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { until } from "../support/until.ts";
 
 const chat = { model: "gpt-4o", messages: [{ role: "user", content: "Say hello." }] };
 
@@ -362,7 +363,7 @@ describe("a request that names several models", () => {
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const notNames = ["a\u0000b", "\ud800", "x".repeat(257)];
     const asked = proxy.chat({ ...chat, model: "gpt-4o-mini", models: ["gpt-4o-2024-08-06", "unknown", ...notNames] });
-    await vi.waitFor(() => expect(gateway.asked).toHaveLength(1));
+    await until(() => gateway.asked.length === 1, "the gateway is asked");
     const { charges } = await proxy.serving.ledger.charges({ limit: 1 });
     expect(charges).toMatchObject([{ state: "pending", models: ["unknown", "gpt-4o", "gpt-4o-mini"] }]);
     release();

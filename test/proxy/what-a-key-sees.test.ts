@@ -9,6 +9,7 @@ import { only } from "../support/only.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";
 import { isThorough } from "../support/effort.ts";
+import { patientClock } from "../support/patient-clock.ts";
 
 /*
  * Tests all places where a caller with an internal key can see an amount, for every scope of a budget. A key must not
@@ -72,11 +73,11 @@ async function amountsOf({ serving }: RunningProxy, key: string): Promise<string
     .map((amount) => formatUsd(amount as PicoUsd));
 }
 
-describe.each(scopes)("a budget of the scope %s", { timeout: 60_000 }, (scope, whose) => {
+describe.each(scopes)("a budget of the scope %s", (scope, whose) => {
   const views = isThorough || scope === "all" ? (["own", "all"] as const) : (["own"] as const);
   it.each(views)("shows its amounts to a key only if they are its own or FAREBOX_OWN_VIEW is all: %s", async (view) => {
     const env = { FAREBOX_OWN_VIEW: view, FAREBOX_STREAM_SLICE: "64", FAREBOX_FIT: "off", FAREBOX_PRICING: folder };
-    await using proxy = await startProxy({ env });
+    await using proxy = await startProxy({ env, clock: patientClock() });
     const bob = await proxy.addKey("bob", { team: "red" });
     const carol = await proxy.addKey("carol", { team: "red" });
     const asBob = { url: proxy.url, key: bob };

@@ -24,7 +24,7 @@ export interface AnsweringGateway extends AsyncDisposable {
 /** Starts a gateway that answers each request with exactly the given bytes. */
 export async function answeringGateway(
   answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
-  account: () => Answering = () => ({ status: 404 }),
+  account: () => Answering | Promise<Answering> = () => ({ status: 404 }),
 ): Promise<AnsweringGateway> {
   const all: ReceivedRequest[] = [];
   const server = createServer((request, response) => {

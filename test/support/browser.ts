@@ -1,4 +1,5 @@
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+import { machineNow } from "./daytime.ts";
 import { skipWithout } from "./programs.ts";
 
 const program = "/usr/bin/chromium";
@@ -27,6 +28,16 @@ export async function closeBrowser(): Promise<void> {
  */
 const hasLeftDialogs = 'history.state?.over !== "dialog" || document.querySelector("dialog[open]") !== null';
 
+/** Returns a script that sets the time of a page forward by this many milliseconds, as `startDay` does in this process. */
+const setAhead = (ms: number) => `{
+  const MachineDate = Date;
+  const now = () => MachineDate.now() + ${ms};
+  globalThis.Date = new Proxy(MachineDate, {
+    construct: (_, parts, target) => Reflect.construct(MachineDate, parts.length === 0 ? [now()] : parts, target),
+    get: (_, name) => (name === "now" ? now : Reflect.get(MachineDate, name)),
+  });
+}`;
+
 /** A visitor of one Farebox's pages, with a separate browser profile. */
 export interface Visitor extends AsyncDisposable {
   readonly page: Page;
@@ -38,8 +49,10 @@ export async function visit(origin: string, options: BrowserContextOptions = {})
   const context = await (
     await browser()
   ).newContext({ locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce", ...options });
-  context.setDefaultTimeout(45_000);
+  context.setDefaultTimeout(120_000);
   const faults: string[] = [];
+  const aheadMs = Date.now() - machineNow();
+  if (Math.abs(aheadMs) > 100) await context.addInitScript({ content: setAhead(aheadMs) });
   const page = await context.newPage();
   await page.addInitScript({
     content:

@@ -13,7 +13,7 @@ const sources = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url))
 const cache = builtProgram === null ? compileCache : join(dirname(builtProgram), "compile-cache");
 
 /** Longest wait for a child process, in milliseconds; only a broken process takes that long. */
-const patienceMs = 90_000;
+const patienceMs = 150_000;
 
 export interface Ended {
   /** Null if a signal ended it. */

@@ -1,8 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { checkout } from "./run-program.ts";
 import { freePort } from "./free-port.ts";
 import { until } from "./until.ts";
@@ -10,18 +12,22 @@ import { until } from "./until.ts";
 /** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */
 export interface Balancer extends AsyncDisposable {
   readonly url: string;
+  /** Resolves once the load balancer counts every proxy as ready. */
+  allReady(): Promise<void>;
   /** Log of the load balancer, such as the reason why a proxy gets no more requests. */
   readonly log: string;
 }
 
-/** Starts a load balancer for the proxies at these addresses, and waits until the first proxy is ready. */
+/** Starts a load balancer for the proxies at these addresses, and waits until it counts every proxy as ready. */
 export async function startBalancer(proxies: readonly string[]): Promise<Balancer> {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-haproxy-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   const address = `127.0.0.1:${await freePort()}`;
   const config = join(folder, "haproxy.cfg");
-  await writeFile(config, settingsFor(await readFile(join(checkout, "deploy/haproxy.cfg"), "utf8"), address, proxies));
+  const socket = join(folder, "stats");
+  const file = await readFile(join(checkout, "deploy/haproxy.cfg"), "utf8");
+  await writeFile(config, settingsFor(file, { address, socket, proxies }));
   const child = spawn("haproxy", ["-db", "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
   let said = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece: Buffer) => (said += piece.toString()));
@@ -30,6 +36,8 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
     child.kill("SIGKILL");
     await ended;
   });
+  const allReady = () =>
+    until(async () => (await readyServers(socket)) === proxies.length, "the balancer counts every proxy as ready");
   const url = `http://${address}`;
   await until(async () => {
     if (child.exitCode !== null) throw new Error(`haproxy does not run: ${said}`);
@@ -40,9 +48,11 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
       )) === 200
     );
   }, "the balancer answers");
+  await allReady();
   const kept = owned.move();
   return {
     url,
+    allReady,
     get log() {
       return said;
     },
@@ -50,10 +60,29 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
   };
 }
 
-/** Returns the file with other addresses for the listener and the servers. */
-function settingsFor(file: string, address: string, proxies: readonly string[]): string {
+/** Asks the load balancer for the number of servers that it counts as ready. */
+async function readyServers(socket: string): Promise<number> {
+  const statistics = await text(connect(socket).end("show stat\n"));
+  // The first columns are the name of the backend and of the server.
+  return statistics.split("\n").filter((line) => /^proxies,farebox-\d,.*,UP,/.test(line)).length;
+}
+
+interface Places {
+  readonly address: string;
+  readonly socket: string;
+  readonly proxies: readonly string[];
+}
+
+/**
+ * Returns the file with other addresses for the listener and the servers, and with checks that notice a drain well
+ * before its end, and that only a refusal fails on a busy machine.
+ */
+function settingsFor(file: string, { address, socket, proxies }: Places): string {
   const lines = file
     .replace("bind :4000", `bind ${address}`)
+    .replace("global\n", `global\n    stats socket ${socket}\n`)
+    .replace("timeout check 2s", "timeout check 60s")
+    .replace("check inter 500ms", "check inter 100ms")
     .split("\n")
     .flatMap((line) => {
       const name = /^ +server farebox-(\d) /.exec(line)?.[1];
@@ -61,8 +90,8 @@ function settingsFor(file: string, address: string, proxies: readonly string[]):
       const proxy = proxies[Number(name) - 1];
       return proxy === undefined ? [] : [line.replace(`farebox-${name}:4000`, new URL(proxy).host)];
     });
-  const text = lines.join("\n");
-  if (!text.includes(`bind ${address}`) || proxies.some((proxy) => !text.includes(new URL(proxy).host)))
-    throw new Error("deploy/haproxy.cfg is not as this expects it");
-  return text;
+  const settings = lines.join("\n");
+  const parts = [`bind ${address}`, socket, "check 60s", "inter 100ms", ...proxies.map((proxy) => new URL(proxy).host)];
+  if (parts.some((part) => !settings.includes(part))) throw new Error("deploy/haproxy.cfg is not as this expects it");
+  return settings;
 }

@@ -1,7 +1,9 @@
 import childProcess, { ChildProcess } from "node:child_process";
 import { syncBuiltinESMExports } from "node:module";
 import { configureGlobal } from "fast-check";
+import { startDay } from "./daytime.ts";
 import { runs } from "./effort.ts";
+import { seed } from "./fixed-seeds.ts";
 
 /*
  * Setup of the tests that `npm test` runs. They are fast because they start no process. A test that starts a process
@@ -17,4 +19,5 @@ function refuse(): never {
 for (const name of ["spawnSync", "execSync", "execFileSync"] as const) childProcess[name] = refuse as never;
 syncBuiltinESMExports();
 
-configureGlobal({ numRuns: runs(100) });
+configureGlobal({ seed, numRuns: runs(100) });
+startDay();

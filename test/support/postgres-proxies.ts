@@ -59,7 +59,7 @@ export class LedgerProxy implements AsyncDisposable {
   }
 
   static async open(server: PostgresServer, options: ProxyOptions = {}): Promise<LedgerProxy> {
-    const { lifeMs = 60_000, statementMs = 5_000 } = options;
+    const { lifeMs = 60_000, statementMs = 60_000 } = options;
     const database = connect(server, {
       applicationName: "a proxy under test",
       max: 6,

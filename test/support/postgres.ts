@@ -38,6 +38,8 @@ const user = "postgres";
 const password = "only-for-this-test";
 /** Settings for speed; tests do not depend on the server's durability. */
 const quick = ["-c", "fsync=off", "-c", "full_page_writes=off"];
+/** A vacuum at a random moment would hold locks that tests take. cspell:ignore autovacuum */
+const calm = ["-c", "autovacuum=off"];
 
 /** Starts a PostgreSQL. `isDurable` uses the server's default settings, for measurements. */
 export async function startPostgres({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<Postgres> {
@@ -57,7 +59,7 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
     persistent: true,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--encoding=UTF8", "--locale=C", "--no-sync"],
-    postgresFlags: [...(isDurable ? [] : quick), "-c", "max_connections=200"],
+    postgresFlags: [...(isDurable ? [] : [...quick, ...calm]), "-c", "max_connections=200"],
     onLog: (line) => said.push(line),
     onError: (line) => said.push(line),
   });
@@ -108,7 +110,7 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
     },
     async start() {
       // Children of a killed server may hold its memory for a moment, and it cannot start until they have ended.
-      for (let left = 40; ; left--) {
+      for (let left = 400; ; left--) {
         const failure = await server.start().then(
           () => null,
           (error: unknown) => ({ error }),

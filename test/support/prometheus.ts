@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { freePort } from "./free-port.ts";
+import { until } from "./until.ts";
 
 /** A real Prometheus that scrapes one target under the job `farebox`; disposing of it ends it. */
 export interface Prometheus extends AsyncDisposable {
@@ -19,8 +19,8 @@ export interface Prometheus extends AsyncDisposable {
   ): Promise<Series[]>;
   /** Returns the labels of the exemplars of a selector's series. */
   exemplars(selector: string): Promise<Readonly<Record<string, string>>[]>;
-  /** Waits for a successful scrape that began after this call. */
-  scraped(): Promise<void>;
+  /** Waits for a successful scrape that began after this call. Returns its time, in seconds since 1970. */
+  scraped(): Promise<number>;
 }
 
 export interface Series {
@@ -28,9 +28,6 @@ export interface Series {
   /** Time in seconds since 1970, and the value at that time. */
   readonly samples: readonly (readonly [at: number, value: number])[];
 }
-
-/** Longest wait for Prometheus, in milliseconds; only a broken one takes that long. */
-const patienceMs = 20_000;
 
 interface Answer<Data> {
   readonly status: string;
@@ -56,13 +53,14 @@ export interface PastScrapes {
   readonly scrapeS: number;
 }
 
-/** Starts a Prometheus. `target` is a base address whose /metrics is scraped every second, or past scrapes. */
+/** Starts a Prometheus. `target` is a base address whose /metrics is scraped every two seconds, or past scrapes. */
 export async function startPrometheus(target: string | PastScrapes): Promise<Prometheus> {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-prometheus-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   const isLive = typeof target === "string";
-  const scrapeS = isLive ? 1 : target.scrapeS;
+  // A scrape must end before the next one. Two seconds are enough on a busy machine, too.
+  const scrapeS = isLive ? 2 : target.scrapeS;
   const jobs = isLive ? [{ job_name: "farebox", static_configs: [{ targets: [new URL(target).host] }] }] : [];
   const data = join(folder, "data");
   // One block for the whole time: by default promtool reads the file once for every two hours.
@@ -107,7 +105,7 @@ export async function startPrometheus(target: string | PastScrapes): Promise<Pro
       (answer) => answer.ok,
       () => false,
     );
-  });
+  }, "Prometheus is ready");
   const ask = async <Data>(path: string, parameters: Record<string, string>): Promise<Data> => {
     const response = await fetch(`http://${address}/api/v1/${path}`, {
       method: "POST",
@@ -141,20 +139,14 @@ export async function startPrometheus(target: string | PastScrapes): Promise<Pro
     },
     async scraped() {
       const from = Date.now() / 1000;
+      let at = 0;
       await until(async () => {
         const [last] = await instant("timestamp(up) and up == 1");
-        return (last?.samples[0]?.[1] ?? 0) > from;
-      });
+        at = last?.samples[0]?.[1] ?? 0;
+        return at > from;
+      }, "Prometheus has scraped");
+      return at;
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
-}
-
-/** Waits until the condition holds, for a limited time. */
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + patienceMs;
-  while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error("waited in vain for Prometheus");
-    await pause(50);
-  }
 }

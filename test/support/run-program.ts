@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 export const checkout = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Longest wait for a program, in milliseconds; only a broken program takes that long. */
-const patienceMs = 90_000;
+const patienceMs = 150_000;
 
 export interface RunOptions {
   readonly cwd: string;

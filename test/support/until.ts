@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 
 /** Longest wait for a state, in milliseconds; only a broken program takes that long. */
-const patienceMs = 60_000;
+const patienceMs = 150_000;
 
 /** Waits for a state of another process or thread without keeping a core busy. `what` completes "waited until …". */
 export async function until(holds: () => boolean | Promise<boolean>, what = holds.toString()): Promise<void> {

@@ -45,44 +45,40 @@ async function check(folder: string, tables: readonly string[]) {
   return await done.promise;
 }
 
-it(
-  "prices-check fails with a list when both tables agree on a price that differs from the price files",
-  { timeout: 60_000 },
-  async () => {
-    await using temporary = await temporaryFolder();
-    const server = createServer(({ url }, response) => response.end(url === "/data.json" ? genai : litellm)).listen(
-      0,
-      "127.0.0.1",
-    );
-    await once(server, "listening");
-    try {
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-      const tables = [`${url}/data.json`, `${url}/model_prices.json`];
-      const folder = join(temporary.path, "pricing");
-      await mkdir(folder);
-      await writeFile(join(folder, "openai.yaml"), prices("2.50"));
-      const missing = "not in the shipped files, but the same in both tables: gpt-9\n";
-      expect(await check(folder, tables)).toEqual({
-        code: 0,
-        stdout: `${missing}2 models compared, 0 differ from both tables\n`,
-        stderr: "",
-      });
-      await writeFile(join(folder, "openai.yaml"), prices("2.00"));
-      expect(await check(folder, tables)).toEqual({
-        code: 1,
-        stdout: `gpt-4o: input is 2.00 in the shipped files, but 2.50 in both tables\n${missing}2 models compared, 1 differ from both tables\n`,
-        stderr: "",
-      });
-      expect(await check(folder, [`${url}/data.json`])).toMatchObject({
-        code: 2,
-        stderr: "prices-check: one table cannot be compared with others; give at least two files or addresses\n",
-      });
-      expect(await check(folder, [...tables, join(folder, "absent.json")])).toMatchObject({
-        code: 2,
-        stderr: expect.stringContaining("absent.json cannot be read (ENOENT)"),
-      });
-    } finally {
-      server.close();
-    }
-  },
-);
+it("prices-check fails with a list when both tables agree on a price that differs from the price files", async () => {
+  await using temporary = await temporaryFolder();
+  const server = createServer(({ url }, response) => response.end(url === "/data.json" ? genai : litellm)).listen(
+    0,
+    "127.0.0.1",
+  );
+  await once(server, "listening");
+  try {
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const tables = [`${url}/data.json`, `${url}/model_prices.json`];
+    const folder = join(temporary.path, "pricing");
+    await mkdir(folder);
+    await writeFile(join(folder, "openai.yaml"), prices("2.50"));
+    const missing = "not in the shipped files, but the same in both tables: gpt-9\n";
+    expect(await check(folder, tables)).toEqual({
+      code: 0,
+      stdout: `${missing}2 models compared, 0 differ from both tables\n`,
+      stderr: "",
+    });
+    await writeFile(join(folder, "openai.yaml"), prices("2.00"));
+    expect(await check(folder, tables)).toEqual({
+      code: 1,
+      stdout: `gpt-4o: input is 2.00 in the shipped files, but 2.50 in both tables\n${missing}2 models compared, 1 differ from both tables\n`,
+      stderr: "",
+    });
+    expect(await check(folder, [`${url}/data.json`])).toMatchObject({
+      code: 2,
+      stderr: "prices-check: one table cannot be compared with others; give at least two files or addresses\n",
+    });
+    expect(await check(folder, [...tables, join(folder, "absent.json")])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("absent.json cannot be read (ENOENT)"),
+    });
+  } finally {
+    server.close();
+  }
+});

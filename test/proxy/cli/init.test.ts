@@ -7,6 +7,7 @@ import { parse } from "yaml";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
+import { machineNow } from "../../support/daytime.ts";
 
 let sandbox: Sandbox;
 let h: Harness;
@@ -15,7 +16,7 @@ beforeAll(async () => void (sandbox = await startSandbox()));
 afterAll(() => sandbox[Symbol.asyncDispose]());
 beforeEach(() => {
   h = harness();
-  h.clock.set(Date.now());
+  h.clock.set(machineNow());
   file = join(h.folder, "farebox.yaml");
   h.env = { FAREBOX_CONFIG: file };
 });

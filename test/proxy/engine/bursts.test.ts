@@ -7,6 +7,7 @@ import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
 import { ask, lastErrorCode, open } from "../../support/wire-client.ts";
+import { patientClock } from "../../support/patient-clock.ts";
 
 /*
  * Tests of a gateway that writes its answer in a burst: it generates the whole answer first. An answer has up to 16,384
@@ -61,7 +62,11 @@ afterAll(() => everything.disposeAsync());
 async function proxyWith(limit: string): Promise<RunningProxy> {
   generated = 0;
   obeys = true;
-  const proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } });
+  const proxy = await startProxy({
+    gatewayUrl: gateway.url,
+    env: { FAREBOX_PRICING: folder },
+    clock: patientClock(),
+  });
   await proxy.budget("all", limit);
   return proxy;
 }
@@ -138,7 +143,11 @@ describe("a model that is assumed to stream live", () => {
 describe("a gateway that ignores a stated maximum", () => {
   it("is cut off as soon as it exceeds the maximum, if the budget has no room", async () => {
     await using scripted = await scriptedGateway();
-    await using proxy = await startProxy({ gatewayUrl: scripted.url, env: { FAREBOX_PRICING: folder } });
+    await using proxy = await startProxy({
+      gatewayUrl: scripted.url,
+      env: { FAREBOX_PRICING: folder },
+      clock: patientClock(),
+    });
     await proxy.budget("all", "0.0125");
     const opening = open(proxy, streamOf("burst", { max_tokens: 1000 }));
     const { response, closed } = await scripted.nextChat();

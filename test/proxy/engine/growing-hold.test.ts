@@ -4,9 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { RefusalCode } from "../../../src/core/refusals.ts";
-import type { Clock } from "../../../src/ports/clock.ts";
 import { pauseMsMax } from "../../../src/request/growing-hold.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { errorOf } from "../../support/answers.ts";
 import { Books } from "../../support/books.ts";
@@ -22,6 +20,7 @@ import {
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
 import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../../support/wire-client.ts";
+import { patientClock } from "../../support/patient-clock.ts";
 
 /** Pico-USD per token of gpt-4o: USD 1.25 in and 5.00 out per million. */
 const perToken = { input: 1_250_000n, output: 5_000_000n };
@@ -61,28 +60,12 @@ async function underBudget(
 ): Promise<Scene> {
   const proxy = await startProxy({
     gatewayUrl: gateway.url,
+    clock: patientClock(pauseMsMax),
     ...more,
     env: { FAREBOX_STREAM_SLICE: String(slice), ...env },
   });
   await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
   return Object.assign(proxy, { books: new Books(proxy) });
-}
-
-/** Returns the system clock, except that pauses time out only when the test calls `runOut`. */
-function patientClock(): Clock & { runOut(): void } {
-  const clock = systemClock();
-  const pauses: (() => void)[] = [];
-  return {
-    ...clock,
-    after(ms, callback) {
-      if (ms !== pauseMsMax) return clock.after(ms, callback);
-      pauses.push(callback);
-      return { cancel: () => void pauses.splice(pauses.indexOf(callback), 1) };
-    },
-    runOut() {
-      for (const callback of pauses.splice(0)) callback();
-    },
-  };
 }
 
 /** Begins a stream on both sides. */
@@ -198,8 +181,7 @@ describe("the first hold", () => {
 
 describe("a stream within its budget", () => {
   it("is not delayed while its hold grows", async () => {
-    // The tokenizer thread may take seconds to start on a busy machine.
-    await using proxy = await underBudget("1000", {}, { clock: patientClock() });
+    await using proxy = await underBudget("1000");
     const { asked, client } = await begun(proxy);
     for (let nth = 0; nth < 60; nth += 1) {
       const event = delta(words(10));
@@ -826,7 +808,7 @@ describe("a stream while the ledger is locked", () => {
   }
 
   /** Starts a proxy as `serve` does: only the writer thread waits for the other process. */
-  const lockable = (clock: Clock = patientClock()) => underBudget("1000", {}, { clock, threads: true });
+  const lockable = (clock = patientClock(pauseMsMax)) => underBudget("1000", {}, { clock, threads: true });
 
   /**
    * Waits long enough for more bytes to arrive if they were read: each turn is a whole exchange with the same proxy.
@@ -912,7 +894,7 @@ describe("a stream while the ledger is locked", () => {
   });
 
   it("ends after too long a pause, and its charge includes what had arrived by then", async () => {
-    const clock = patientClock();
+    const clock = patientClock(pauseMsMax);
     await using proxy = await lockable(clock);
     const { asked, client, lock } = await pausedStream(proxy);
     using _ = lock;

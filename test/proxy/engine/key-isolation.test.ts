@@ -5,6 +5,7 @@ import { answeringGateway, type Answering, type ReceivedRequest } from "../../su
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
 import { ask } from "../../support/wire-client.ts";
+import { stillClock } from "../../support/still-clock.ts";
 
 /** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
 async function startWithBob(
@@ -13,7 +14,7 @@ async function startWithBob(
 ) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
-  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url }));
+  const proxy = owned.use(await startProxy({ clock: stillClock(), ...options, gatewayUrl: gateway.url }));
   const bob = await proxy.addKey("bob");
   return { gateway, proxy, bob, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -6,6 +6,7 @@ import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { createMask } from "../../../src/request/response.ts";
+import { patientClock } from "../../support/patient-clock.ts";
 
 const eventStream = { "content-type": "text/event-stream" };
 const deep = `${"[".repeat(30_000)}${"]".repeat(30_000)}`;
@@ -64,7 +65,8 @@ afterAll(() => gateway[Symbol.asyncDispose]());
 
 it.each(Object.keys(answers))("survives %s, with and without a hard budget", async (name) => {
   for (const budget of [undefined, "10"]) {
-    await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: "64" } });
+    const env = { FAREBOX_STREAM_SLICE: "64" };
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, env, clock: patientClock() });
     if (budget !== undefined) await proxy.budget("key:alice", budget);
     const { path = "", body = {} } = answers[name] ?? {};
     const answer = await fetch(proxy.url + path, {

@@ -70,6 +70,7 @@ describe("GET /overview", () => {
     const { forecast, month, empty } = await get(proxy, "/overview");
     expect(empty).toEqual({ keys: false, charges: false });
     expect(money([forecast.month_end_usd])).toBeGreaterThanOrEqual(money([month.cost_usd]));
+    await until(async () => (await get(proxy, "/overview")).balance !== null, "the balance is known");
     expect((await get(proxy, "/overview")).balance).toMatchObject({
       stale: false,
       balance_usd: expect.stringMatching(/^\d+\.\d\d/),

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import OpenAI, { APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { stillClock } from "../../support/still-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
@@ -11,7 +12,8 @@ const megabyte = Buffer.alloc(1024 ** 2, "x");
 let proxy: RunningProxy;
 let limited: string;
 beforeAll(async () => {
-  proxy = await startProxy({ env: { FAREBOX_BODY_LIMIT: "1mb" } });
+  // The minute of the request limit does not end.
+  proxy = await startProxy({ env: { FAREBOX_BODY_LIMIT: "1mb" }, clock: stillClock() });
   limited = await proxy.addKey("limited", { limits: { rpm: 1 } });
   await (await proxy.chat({ model: "gpt-4o", messages: [] }, { key: limited })).arrayBuffer();
 });

@@ -32,7 +32,6 @@ function newParts(): unknown[] {
 
 it.each(ledgers)(
   "an upgrade of the ledger $name keeps its reports, verifies, and accepts new requests",
-  { timeout: 60_000 },
   async (ledger) => {
     using folder = tempFolder();
     const db = new Database(folder.database);
@@ -45,25 +44,21 @@ it.each(ledgers)(
   },
 );
 
-it(
-  "an upgrade adds a column or index that a ledger of the current schema version lacks, after a backup",
-  { timeout: 60_000 },
-  async () => {
-    using folder = tempFolder();
-    const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
-    const db = new Database(folder.database);
-    db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
-    // Applies only later migrations, as programs did that did not notice the missing part.
-    for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
-    db.pragma(`user_version = ${knownSchema()}`);
-    db.close();
-    using cli = harness();
-    cli.env = { FAREBOX_DATABASE: folder.database };
-    const { stdout } = await cli.run("db", "migrate");
-    expect(stdout).toContain(
-      `upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nbackup from before the migration: `,
-    );
-    expect(partsOf(folder.database)).toEqual(newParts());
-    expect(await cli.json("verify")).toMatchObject({ differences: [] });
-  },
-);
+it("an upgrade adds a column or index that a ledger of the current schema version lacks, after a backup", async () => {
+  using folder = tempFolder();
+  const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
+  const db = new Database(folder.database);
+  db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
+  // Applies only later migrations, as programs did that did not notice the missing part.
+  for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
+  db.pragma(`user_version = ${knownSchema()}`);
+  db.close();
+  using cli = harness();
+  cli.env = { FAREBOX_DATABASE: folder.database };
+  const { stdout } = await cli.run("db", "migrate");
+  expect(stdout).toContain(
+    `upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nbackup from before the migration: `,
+  );
+  expect(partsOf(folder.database)).toEqual(newParts());
+  expect(await cli.json("verify")).toMatchObject({ differences: [] });
+});

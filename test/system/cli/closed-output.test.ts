@@ -1,3 +1,4 @@
+// @module-tag races
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, openSync, closeSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";

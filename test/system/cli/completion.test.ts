@@ -60,7 +60,7 @@ describe.for(["bash", "zsh", "fish"] as const)("completion in %s", (name) => {
   const { words, load } = shells[name];
   const isMissing = skipWithout("python3") || skipWithout(name);
 
-  it.skipIf(isMissing)("completes commands, options, names and files", { timeout: 120_000 }, async () => {
+  it.skipIf(isMissing)("completes commands, options, names and files", async () => {
     await using folder = await preparedFolder();
     const env = {
       PATH: [folder.path, cleanEnvironment()["PATH"] ?? ""].join(delimiter),

@@ -1,3 +1,4 @@
+// @module-tag races
 import { copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
@@ -22,7 +23,7 @@ beforeAll(async () => {
   const folder = owned.use(tempFolder());
   full = folder.database;
   await fillLedger(full, 3000);
-}, 60_000);
+});
 afterAll(() => owned.disposeAsync());
 beforeEach(() => {
   h = harness();
@@ -96,39 +97,35 @@ it("db copy copies every table and value, the windows of pending charges, and th
   expect(meta).toEqual({ time_zone: "UTC", pruned: true, users_since: String(usersSince), budgets_version: "2" });
 });
 
-it(
-  "a copied ledger passes verify and has the same figures, and the next serve posts its pending holds",
-  { timeout: 60_000 },
-  async () => {
-    const { url } = await emptyDatabase();
-    const figures = async () => {
-      const asked = [
-        ["verify"],
-        ["report", "--by", "key,model,day", "--since", "300d"],
-        ["report", "--by", "hour", "--since", "3d"],
-        ["budgets", "list"],
-        ["keys", "list"],
-        ["charges"],
-        ["audit"],
-      ];
-      return await Promise.all(asked.map((argv) => h.json<object>(...argv)));
-    };
-    h.env = { FAREBOX_DATABASE: h.database };
-    const before = await figures();
-    h.env = { FAREBOX_DATABASE: url };
-    await h.json("db", "copy", h.database);
-    expect(await figures()).toEqual(before);
-    expect(before[0]).toMatchObject({ ok: true, differences: [] });
-    const database = databaseKind.schema.parse(url);
-    const opening = await openLedger(database, { calendar: utc, clock: h.clock, access: "serve" });
-    if (!opening.ok) return expect.fail("not opened");
-    await using store = opening.store;
-    expect(await store.ledger.recover(h.clock.now())).toBe(5);
-    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-  },
-);
+it("a copied ledger passes verify and has the same figures, and the next serve posts its pending holds", async () => {
+  const { url } = await emptyDatabase();
+  const figures = async () => {
+    const asked = [
+      ["verify"],
+      ["report", "--by", "key,model,day", "--since", "300d"],
+      ["report", "--by", "hour", "--since", "3d"],
+      ["budgets", "list"],
+      ["keys", "list"],
+      ["charges"],
+      ["audit"],
+    ];
+    return await Promise.all(asked.map((argv) => h.json<object>(...argv)));
+  };
+  h.env = { FAREBOX_DATABASE: h.database };
+  const before = await figures();
+  h.env = { FAREBOX_DATABASE: url };
+  await h.json("db", "copy", h.database);
+  expect(await figures()).toEqual(before);
+  expect(before[0]).toMatchObject({ ok: true, differences: [] });
+  const database = databaseKind.schema.parse(url);
+  const opening = await openLedger(database, { calendar: utc, clock: h.clock, access: "serve" });
+  if (!opening.ok) return expect.fail("not opened");
+  await using store = opening.store;
+  expect(await store.ledger.recover(h.clock.now())).toBe(5);
+  expect(await store.ledger.verify()).toMatchObject({ differences: [] });
+});
 
-it("an interrupted copy continues and copies no row twice", { timeout: 60_000 }, async () => {
+it("an interrupted copy continues and copies no row twice", async () => {
   const { url, client } = await emptyDatabase();
   await h.run("db", "migrate");
   // The copy waits for the locked table rollup_day, and is killed there.

@@ -16,7 +16,7 @@ import {
 import { skipWithout } from "../../support/programs.ts";
 
 describe.skipIf(skipWithout("python3"))("init on a real terminal", () => {
-  it("sets up a proxy that answers, and does not show the gateway key", { timeout: 60_000 }, async () => {
+  it("sets up a proxy that answers, and does not show the gateway key", async () => {
     await using sandbox = await startSandbox();
     await using folder = await temporaryFolder();
     await using farebox = startInTerminal(["init"], { cwd: folder.path, env: { FAREBOX_PORT: "0" } });
@@ -80,29 +80,25 @@ describe("a signal during init", () => {
     expect(readdirSync(folder.path)).toEqual([]);
   });
 
-  it.each(["farebox.yaml", "farebox.db"])(
-    "does not interrupt it once %s is created",
-    { timeout: 60_000 },
-    async (name) => {
-      await using sandbox = await startSandbox();
-      await using folder = await temporaryFolder();
-      const created = (async () => {
-        for await (const { filename } of watch(folder.path)) if (filename === name) return;
-      })();
-      await using farebox = startFarebox(["init", "--gateway-url", sandbox.url, "--key", "alice"], {
-        cwd: folder.path,
-        env: { FAREBOX_GATEWAY_API_KEY: sandbox.apiKey, FAREBOX_PORT: "0" },
-      });
-      await created;
-      farebox.signal("SIGINT");
-      expect((await farebox.ended).stdout).toMatch(/OPENAI_API_KEY=sk-fb-[^]*sk-fba-/);
-      expect(readFileSync(join(folder.path, "farebox.yaml"), "utf8")).toContain(sandbox.apiKey);
-      const listed = await runFarebox(["budgets", "list", "--json"], { cwd: folder.path });
-      expect(JSON.parse(listed.stdout)).toMatchObject({ budgets: [{ scope: "key:alice" }] });
-      const { stdout } = await runFarebox(["admins", "list", "--json"], { cwd: folder.path });
-      expect(JSON.parse(stdout)).toMatchObject({ admins: [{ role: "editor" }] });
-    },
-  );
+  it.each(["farebox.yaml", "farebox.db"])("does not interrupt it once %s is created", async (name) => {
+    await using sandbox = await startSandbox();
+    await using folder = await temporaryFolder();
+    const created = (async () => {
+      for await (const { filename } of watch(folder.path)) if (filename === name) return;
+    })();
+    await using farebox = startFarebox(["init", "--gateway-url", sandbox.url, "--key", "alice"], {
+      cwd: folder.path,
+      env: { FAREBOX_GATEWAY_API_KEY: sandbox.apiKey, FAREBOX_PORT: "0" },
+    });
+    await created;
+    farebox.signal("SIGINT");
+    expect((await farebox.ended).stdout).toMatch(/OPENAI_API_KEY=sk-fb-[^]*sk-fba-/);
+    expect(readFileSync(join(folder.path, "farebox.yaml"), "utf8")).toContain(sandbox.apiKey);
+    const listed = await runFarebox(["budgets", "list", "--json"], { cwd: folder.path });
+    expect(JSON.parse(listed.stdout)).toMatchObject({ budgets: [{ scope: "key:alice" }] });
+    const { stdout } = await runFarebox(["admins", "list", "--json"], { cwd: folder.path });
+    expect(JSON.parse(stdout)).toMatchObject({ admins: [{ role: "editor" }] });
+  });
 });
 
 it("init leaves no file if farebox.yaml cannot be written completely", async () => {

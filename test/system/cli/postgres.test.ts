@@ -1,3 +1,4 @@
+// @module-tag races
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,6 +8,7 @@ import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { startPostgres, type Postgres } from "../../support/postgres.ts";
 import { skipWithout } from "../../support/programs.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
+import { until } from "../../support/until.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 function on(url: string): Harness {
@@ -246,7 +248,15 @@ describe.skipIf(skipWithout("openssl"))("TLS to the server", () => {
     await client.query("alter system set ssl = on");
     await client.query("select pg_reload_conf()");
     url = (await postgres.create("books")).replace("127.0.0.1", "localhost");
-  }, 30_000);
+    const acceptsTls = async () => {
+      const tls = new Client({ connectionString: `${url}?sslmode=no-verify` });
+      return tls.connect().then(
+        () => tls.end().then(() => true),
+        () => false,
+      );
+    };
+    await until(acceptsTls, "the server has applied its settings");
+  });
   afterAll(() => owned.disposeAsync());
 
   it.each<[name: string, parameters: (authority: string) => string, why: string | null]>([

@@ -1,3 +1,4 @@
+// @module-tag races
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";

@@ -34,13 +34,13 @@ describe.skipIf(withoutScript)("watch on a real terminal", () => {
     const command = [process.execPath, ...nodeFlags, main, "watch", "--database", proxy.database]
       .map((word) => `'${word}'`)
       .join(" ");
-    await proxy.budget("all", "5", "1mo");
+    await proxy.budget("all", "5", "total");
     const child = spawn("script", ["-qec", `stty rows 20 cols 80; ${command}`, "/dev/null"], {
       env: { ...cleanEnvironment(), TERM: "xterm-256color" },
       stdio: ["pipe", "pipe", "pipe"],
     });
     let shown = "";
-    const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+    const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
     const shows = (text: string) =>
       new Promise<void>((resolve) => {
         const check = () => {
@@ -57,7 +57,7 @@ describe.skipIf(withoutScript)("watch on a real terminal", () => {
     await shows("Filter: _");
     child.stdin.write("refused\r");
     await shows('No request contains "refused".');
-    await proxy.budget("all", "0.0000001", "1mo");
+    await proxy.budget("all", "0.0000001", "total");
     expect((await proxy.chat({})).status).toBe(402);
     await shows("refused  ");
     await shows("budget_exceeded");

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { noLimits } from "../../../src/core/limits.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { oneModelFile } from "../../support/price-files.ts";
@@ -11,7 +12,10 @@ import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 const model = "openai/gpt-4o/history";
 
-describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", () => {
   const owned = new AsyncDisposableStack();
   let proxy: RunningProxy;
   let visitor: Visitor;
@@ -32,7 +36,7 @@ describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", 
     visitor = owned.use(await visit(proxy.url));
     await visitor.page.goto(`${proxy.url}/dashboard`);
     await signIn(visitor.page, token);
-  }, 60_000);
+  });
   afterAll(() => owned.disposeAsync());
 
   it.each([

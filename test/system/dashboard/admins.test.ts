@@ -1,10 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
-describe.skipIf(withoutChromium)("the dashboard", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard", () => {
   it("creates an admin whose token is valid, revokes the admin after confirmation, and lists both in the audit log", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await using visitor = await visit(proxy.url);
@@ -21,6 +25,8 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 60_000 }, () => {
     await page.getByRole("button", { name: "I have stored it" }).click();
     const row = page.getByRole("table", { name: "Admins" }).getByRole("row").filter({ hasText: "vera" });
     await row.getByText("viewer").waitFor();
+    // A closed dialog has no role, but stays in the document until its `close` event was handled.
+    await page.locator("dialog").waitFor({ state: "detached" });
     expect(await page.content()).not.toContain(text);
 
     const whoami = () => fetch(`${proxy.url}/admin/v1/whoami`, { headers: { authorization: `Bearer ${text}` } });

@@ -3,6 +3,7 @@ import { usd } from "../../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { settlementFor } from "../../../src/core/settlement.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { endAt, holdOf, price, tokens } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -44,12 +45,15 @@ async function postDoubted({ serving: { ledger } }: RunningProxy): Promise<void>
   }
 }
 
-describe.skipIf(withoutChromium)("the dashboard", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard", () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
     proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await postDoubted(proxy);
-  }, 60_000);
+  });
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   it.each(["light", "dark"] as const)(

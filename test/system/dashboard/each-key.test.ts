@@ -1,10 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
-describe.skipIf(withoutChromium)("the dashboard's budget for each key", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard's budget for each key", () => {
   it("is one row with the top keys, and can be changed and removed there", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     const bob = await proxy.addKey("bob");

@@ -1,6 +1,7 @@
 import { OpenAI } from "openai";
 import type { Page } from "playwright-core";
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
@@ -14,7 +15,10 @@ function rowOf(page: Page, name: string) {
   return page.getByRole("table", { name: "Internal keys" }).getByRole("row").filter({ hasText: name });
 }
 
-describe.skipIf(withoutChromium)("the dashboard on the first day", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard on the first day", () => {
   it("creates a key, shows its request, sets its budget, revokes it and signs out", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await using visitor = await visit(proxy.url, { permissions: ["clipboard-read", "clipboard-write"] });
@@ -36,7 +40,8 @@ describe.skipIf(withoutChromium)("the dashboard on the first day", { timeout: 60
     await page.getByRole("button", { name: "the key copied" }).waitFor();
     expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
     await page.getByRole("button", { name: "Done" }).click();
-    await page.getByRole("dialog").waitFor({ state: "detached" });
+    // A closed dialog has no role, but stays in the document until its `close` event was handled.
+    await page.locator("dialog").waitFor({ state: "detached" });
     await rowOf(page, "bob").waitFor();
     expect(await page.content()).not.toContain(key);
 

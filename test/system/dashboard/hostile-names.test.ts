@@ -8,9 +8,11 @@ import { formatScope, subjectOf, type Condition, type Dimension, type Scope } fr
 import { noLimits } from "../../../src/core/limits.ts";
 import { usd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/usage.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { until } from "../../support/until.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
@@ -187,7 +189,10 @@ models:
       - { from: 2026-01-01, source: ${JSON.stringify(hostile("source"))}, official: { input: "1", output: "4" }, gateway: { input: "1", output: "2" } }
 `;
 
-describe.skipIf(withoutChromium)("names that contain scripts", { timeout: 120_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("names that contain scripts", () => {
   const owned = new AsyncDisposableStack();
   let visitor: Visitor;
   let keyVisitor: Visitor;
@@ -206,7 +211,7 @@ describe.skipIf(withoutChromium)("names that contain scripts", { timeout: 120_00
     keyVisitor = owned.use(await visit(proxy.url));
     await keyVisitor.page.goto(`${proxy.url}/dashboard`);
     await signIn(keyVisitor.page, keyText);
-  }, 60_000);
+  });
   afterAll(() => owned.disposeAsync());
 
   /** Returns the text of the page, including titles, labels and values. */
@@ -273,7 +278,7 @@ describe.skipIf(withoutChromium)("names that contain scripts", { timeout: 120_00
     await page.getByRole("navigation", { name: "Views" }).waitFor();
     for (const text of shown) {
       const whole = text.includes("<") ? text : hostile(text);
-      await expect.poll(() => textOf(page), { timeout: 45_000 }).toContain(whole);
+      await until(async () => (await textOf(page)).includes(whole), `the page shows ${whole}`);
     }
     await page.waitForLoadState("networkidle");
     expect(await page.evaluate("window.owned")).toBeUndefined();

@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
+import { until } from "../../support/until.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 const dayMs = 86_400_000;
@@ -14,7 +16,10 @@ async function signedIn(page: Page, url: string, path: string, as = token): Prom
   await signIn(page, as);
 }
 
-describe.skipIf(withoutChromium)("the dashboard", { timeout: 90_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard", () => {
   it("shows on a key's page which budget refused requests earlier in the current window", async () => {
     await using proxy = await started();
     await proxy.budget("key:alice", "0.000001", "total");
@@ -109,17 +114,20 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 90_000 }, () => {
     const cards = page.getByRole("article").filter({ hasText: "Each user of team research" });
     await cards.getByText("$5.00 a day for user=carol").waitFor();
     await cards.getByText("$5.00 a day for user=dave").waitFor();
-    expect(await cards.count()).toBe(2);
-    await expect.poll(() => histories).toEqual(new Set([null, "user=carol", "user=dave"]));
+    await until(async () => (await cards.count()) === 2, "there are two cards");
+    await until(() => histories.size === 3, "three histories are loaded");
+    expect(histories).toEqual(new Set([null, "user=carol", "user=dave"]));
     await page.goto(`${proxy.url}/dashboard/teams`);
     const row = page.getByRole("row").filter({ hasText: "research" });
     await row.getByText("soft").waitFor();
     expect(await row.locator(".meter.bad").count()).toBe(0);
 
     await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("You are signed out.").waitFor();
     await signedIn(page, proxy.url, "/standing", bob);
     await page.getByText("model not allowed: gpt-4o-mini").waitFor();
     const own = page.getByRole("article").getByRole("heading");
+    await own.nth(1).waitFor();
     expect(await own.allTextContents()).toEqual(["Key bob", "Each key"]);
     expect(visitor.faults).toEqual([]);
   });
@@ -205,9 +213,8 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 90_000 }, () => {
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await page.locator(".view-head").getByText("revoked").waitFor();
     await page.getByRole("term").filter({ hasText: "Revoked" }).waitFor();
-    expect(await page.getByRole("button", { name: /^(Edit|Rotate|Suspend|Resume|Revoke|Set a budget)$/ }).count()).toBe(
-      0,
-    );
+    const actions = page.getByRole("button", { name: /^(Edit|Rotate|Suspend|Resume|Revoke|Set a budget)$/ });
+    await until(async () => (await actions.count()) === 0, "the page has no actions");
     await page.goto(`${proxy.url}/dashboard`);
     await page.getByText("Create an internal key.").waitFor();
     expect(visitor.faults).toEqual([]);

@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin, askAdmin } from "../../support/admin-client.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -16,7 +17,10 @@ async function askForRaise(proxy: RunningProxy, key: string, body: object): Prom
   await until(async () => (await fetch(`${proxy.url}/v1/farebox/raises`, init)).status === 201);
 }
 
-describe.skipIf(withoutChromium)("the dashboard", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("the dashboard", () => {
   it("shows requests for raises to viewers, and lets an editor approve a part or deny", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     const bob = await proxy.addKey("bob");

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { writePastTraffic } from "../../support/past-traffic.ts";
 import { parseCsv } from "../../support/csv.ts";
@@ -31,7 +32,10 @@ function isSorted(costs: readonly number[]): boolean {
   return costs.length > 9 && costs.every((cost, at) => at === 0 || cost <= (costs[at - 1] ?? 0));
 }
 
-describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("overview and requests", () => {
   let proxy: RunningProxy;
   let carol = "";
   beforeAll(async () => {
@@ -50,7 +54,7 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     await (await proxy.chat(message("status:502"))).text();
     await (await proxy.chat(message("tokens:9"), { headers: { "x-farebox-tag": "feature=greeting" } })).text();
     await proxy.serving.settled();
-  }, 60_000);
+  });
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   async function signedIn(path: string, as = token): Promise<Visitor> {
@@ -94,8 +98,9 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     await page.getByRole("combobox", { name: "Status" }).selectOption("Refused");
     await page.waitForURL((url) => url.search === "?status=refused");
     const many = rows.filter({ hasText: "refused × 4" });
+    await page.getByRole("columnheader", { name: "Needed" }).waitFor();
+    await until(async () => (await rows.count()) === 2, "only the refused requests are listed");
     await many.waitFor();
-    expect(await rows.count()).toBe(2);
     expect(await page.getByRole("columnheader").allTextContents()).toEqual(["Time", "Key", "Model", "Count", "Needed"]);
     const shown = () => rows.evaluateAll((all) => all.map((row) => row.textContent.includes("× 4")));
     for (const [column, firsts] of [
@@ -104,7 +109,7 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     ] as const)
       for (const isFirst of firsts) {
         await page.getByRole("button", { name: column, exact: true }).click();
-        await expect.poll(async () => (await shown()).at(isFirst ? 0 : -1)).toBe(true);
+        await until(async () => (await shown()).at(isFirst ? 0 : -1) === true, `they are sorted by ${column}`);
       }
     expect(Object.fromEntries(new URL(page.url()).searchParams)).toEqual({
       status: "refused",
@@ -146,7 +151,7 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     const refused = rowsOf(page).filter({ hasText: "refused × 4" });
     const reason = refused.getByRole("link", { name: "Daily budget of key carol" });
     const stops = rowsOf(page).locator(".row-open");
-    expect(await stops.count()).toBe(await rowsOf(page).count());
+    await until(async () => (await stops.count()) === (await rowsOf(page).count()), "each row can be opened");
     await reason.focus();
     await page.keyboard.press("ArrowUp");
     await page.keyboard.press("ArrowDown");
@@ -232,7 +237,7 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     await page.waitForURL(/sort=cost/);
     const costs = () =>
       rows.locator("td.cost data").evaluateAll((cells) => cells.map((cell) => Number(cell.getAttribute("value"))));
-    await expect.poll(async () => isSorted(await costs())).toBe(true);
+    await until(async () => isSorted(await costs()), "the costs are sorted");
     await page.getByRole("combobox", { name: "Time", exact: true }).selectOption("Yesterday");
     await page.waitForURL(/span=yesterday/);
     expect(visitor.faults).toEqual([]);
@@ -255,8 +260,10 @@ describe.skipIf(withoutChromium)("overview and requests", { timeout: 60_000 }, (
     await field.fill("ALI");
     await page.locator('datalist#known-key option[value="alice"]').waitFor({ state: "attached" });
     await field.fill("alice");
+    await page.waitForURL((url) => url.searchParams.get("key") === "alice");
     await rowsOf(page).first().waitFor();
-    expect(await rowsOf(page).filter({ hasNotText: "alice" }).count()).toBe(0);
+    const others = rowsOf(page).filter({ hasNotText: "alice" });
+    await until(async () => (await others.count()) === 0, "only the requests of alice are listed");
   });
 
   it("show budgets at risk, compare with the previous period, and divide groups", async () => {

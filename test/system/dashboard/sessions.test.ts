@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin } from "../../support/admin-client.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
-describe.skipIf(withoutChromium)("dashboard sessions", { timeout: 60_000 }, () => {
+beforeAll(startDay);
+afterAll(endDay);
+
+describe.skipIf(withoutChromium)("dashboard sessions", () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
     proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });

@@ -1,3 +1,4 @@
+// @module-tag races
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
@@ -12,6 +13,7 @@ import { keyNames } from "../../../src/reporting/names.ts";
 import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
+import { endDay, startDay } from "../../support/daytime.ts";
 import { temporaryFolder } from "../../support/farebox-process.ts";
 import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
@@ -63,6 +65,10 @@ function ask(sql: string, path = database): Row[] {
   }
 }
 
+// The hour must not end between the requests and the copy.
+beforeAll(startDay);
+afterAll(endDay);
+
 /** Sends mixed traffic, corrects a charge, and copies the ledger while a stream runs. */
 beforeAll(async () => {
   const folder = owned.use(await temporaryFolder());
@@ -95,7 +101,7 @@ beforeAll(async () => {
   until = Date.now() + 1;
   commands = owned.use(harness());
   commands.env = { FAREBOX_DATABASE: database };
-}, 60_000);
+});
 afterAll(() => owned.disposeAsync());
 
 interface ReportRow {
@@ -260,7 +266,7 @@ describe("through the PostgreSQL data source", () => {
     await client.connect();
     owned.defer(() => client.end());
     expect(await copyToPostgres({ path: database, client })).toMatchObject({ ok: true });
-  }, 60_000);
+  });
 
   /** Converts a value to a form that both databases share; times in seconds since 1970. */
   const alike = (value: unknown) =>

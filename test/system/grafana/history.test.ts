@@ -19,7 +19,7 @@ describe.skipIf(skipWithout("prometheus"))("the simulated history in the dashboa
     const file = join(folder.path, "scrapes.txt");
     await writeHistory(file, { since: (until - 3 * daySeconds) * 1000, until: until * 1000, scrapeS });
     prometheus = owned.use(await startPrometheus({ file, scrapeS }));
-  }, 120_000);
+  });
   afterAll(() => owned.disposeAsync());
 
   const panels = committedDashboards().flatMap(({ panels: all }) => all);

@@ -1,3 +1,4 @@
+// @module-tag races
 import { chmodSync, cpSync, readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import Database from "better-sqlite3";
@@ -61,7 +62,7 @@ function schemaOf(path: string): unknown {
   return version;
 }
 
-it("serve migrates the ledger of an earlier release after making a backup", { timeout: 60_000 }, async () => {
+it("serve migrates the ledger of an earlier release after making a backup", async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
@@ -86,7 +87,7 @@ it("serve migrates the ledger of an earlier release after making a backup", { ti
   expect(backupsOf(database)).toEqual([name]);
 });
 
-it("serve makes no backup of a new ledger", { timeout: 60_000 }, async () => {
+it("serve makes no backup of a new ledger", async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
@@ -95,52 +96,48 @@ it("serve makes no backup of a new ledger", { timeout: 60_000 }, async () => {
   expect(backupsOf(database)).toEqual([]);
 });
 
-it(
-  "commands refuse an old ledger; db migrate reports the versions, the backup and how to go back",
-  { timeout: 60_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    const database = join(folder.path, "farebox.db");
-    firstLedger(database);
-    const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
-    for (const args of [
-      ["keys", "list"],
-      ["keys", "create", "bob"],
-      ["db", "backup", join(folder.path, "b.db")],
-    ]) {
-      expect(await farebox(...args)).toMatchObject({
-        code: 2,
-        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; upgrade it with farebox db migrate or farebox serve\n`,
-      });
-    }
-    const migrated = await farebox("db", "migrate");
-    const [name = ""] = backupsOf(database);
-    const backup = join(folder.path, name);
-    expect(migrated).toMatchObject({
-      code: 0,
-      stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
+it("commands refuse an old ledger; db migrate reports the versions, the backup and how to go back", async () => {
+  await using folder = await temporaryFolder();
+  const database = join(folder.path, "farebox.db");
+  firstLedger(database);
+  const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
+  for (const args of [
+    ["keys", "list"],
+    ["keys", "create", "bob"],
+    ["db", "backup", join(folder.path, "b.db")],
+  ]) {
+    expect(await farebox(...args)).toMatchObject({
+      code: 2,
+      stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; upgrade it with farebox db migrate or farebox serve\n`,
+    });
+  }
+  const migrated = await farebox("db", "migrate");
+  const [name = ""] = backupsOf(database);
+  const backup = join(folder.path, name);
+  expect(migrated).toMatchObject({
+    code: 0,
+    stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
 backup from before the migration: ${backup}
 to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}
 `,
-    });
-    expect(JSON.parse((await farebox("keys", "list", "--json")).stdout).keys).toMatchObject([{ name: "alice" }]);
-    expect(JSON.parse((await farebox("db", "migrate", "--json")).stdout)).toEqual({
-      from: known,
-      to: known,
-      backup: null,
-      restore: null,
-    });
+  });
+  expect(JSON.parse((await farebox("keys", "list", "--json")).stdout).keys).toMatchObject([{ name: "alice" }]);
+  expect(JSON.parse((await farebox("db", "migrate", "--json")).stdout)).toEqual({
+    from: known,
+    to: known,
+    backup: null,
+    restore: null,
+  });
 
-    // Restoring migrates the copy and leaves the backup file unchanged.
-    expect(await farebox("db", "restore", backup)).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining("0 charges verified, no difference"),
-    });
-    expect([schemaOf(backup), schemaOf(database)]).toEqual([1, known]);
-  },
-);
+  // Restoring migrates the copy and leaves the backup file unchanged.
+  expect(await farebox("db", "restore", backup)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("0 charges verified, no difference"),
+  });
+  expect([schemaOf(backup), schemaOf(database)]).toEqual([1, known]);
+});
 
-it("db migrate makes no backup with --no-backup", { timeout: 60_000 }, async () => {
+it("db migrate makes no backup with --no-backup", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
@@ -151,7 +148,7 @@ it("db migrate makes no backup with --no-backup", { timeout: 60_000 }, async () 
   expect([schemaOf(database), backupsOf(database)]).toEqual([known, []]);
 });
 
-it("only one of several parallel db migrate makes a backup and migrates", { timeout: 60_000 }, async () => {
+it("only one of several parallel db migrate makes a backup and migrates", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
@@ -167,7 +164,7 @@ it("only one of several parallel db migrate makes a backup and migrates", { time
   expect([contentOf(join(folder.path, name)), more, schemaOf(database)]).toEqual([before, [], known]);
 });
 
-it("a migration that fails leaves the ledger unchanged and no backup", { timeout: 60_000 }, async () => {
+it("a migration that fails leaves the ledger unchanged and no backup", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
@@ -186,7 +183,6 @@ const noMount = whyNot(() => mountSmallDisk(4 * 1024 * 1024)[Symbol.dispose]());
 
 it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
   "db migrate leaves the ledger unchanged on a full disk, and migrates it when there is room",
-  { timeout: 120_000 },
   async () => {
     await using folder = await temporaryFolder();
     const old = join(folder.path, "old.db");

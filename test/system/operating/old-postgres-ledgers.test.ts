@@ -1,3 +1,4 @@
+// @module-tag races
 import { Client } from "pg";
 import { expect, it } from "vitest";
 import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
@@ -24,7 +25,6 @@ const indexes = `select indexname from pg_indexes where schemaname = 'public' an
 
 it.each(ledgers)(
   "the upgraded ledger $name passes verify, reports the same and accepts new requests",
-  { timeout: 60_000 },
   async (ledger) => {
     await using database = await newDatabase("empty");
     await query(database.url, oldLedgerSql(ledger));

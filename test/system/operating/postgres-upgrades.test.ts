@@ -1,3 +1,4 @@
+// @module-tag races
 import { Client } from "pg";
 import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
@@ -15,7 +16,7 @@ import { LedgerProxy } from "../../support/postgres-proxies.ts";
 import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 const known = knownSchema();
-const connectionOptions = { applicationName: "a test", max: 1, statementMs: 30_000, lockMs: 10_000 };
+const connectionOptions = { applicationName: "a test", max: 1, statementMs: 120_000, lockMs: 60_000 };
 
 async function query<R>(url: string, sql: string): Promise<R[]> {
   const client = new Client(url);
@@ -79,7 +80,7 @@ async function backupsIn(url: string): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-describe("an upgrade of a PostgreSQL ledger", { timeout: 60_000 }, () => {
+describe("an upgrade of a PostgreSQL ledger", () => {
   it("first copies the ledger into a separate schema as a complete ledger of the earlier version", async () => {
     await using database = await oldDatabase();
     const before = await contentOf(database.url);
@@ -230,7 +231,7 @@ it.each([8, 9, 10])("upgraded windows of schema version %i contain all charges o
   ]);
 });
 
-describe("a ledger with the functions of another release", { timeout: 60_000 }, () => {
+describe("a ledger with the functions of another release", () => {
   it("refuses commands that write until db migrate replaces the functions, without a backup", async () => {
     await using database = await newDatabase();
     const before = await contentOf(database.url);

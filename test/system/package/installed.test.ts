@@ -1,3 +1,4 @@
+// @module-tag races
 import { globSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -113,7 +114,7 @@ describe("the tarball", () => {
   });
 });
 
-describe("the installed package", { timeout: 90_000 }, () => {
+describe("the installed package", () => {
   it("prints its version", async () => {
     const { version } = JSON.parse(await readFile(join(checkout, "package.json"), "utf8"));
     expect(await command("--version")).toBe(`${version}\n`);

@@ -1,3 +1,4 @@
+// @module-tag races
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,11 +28,11 @@ it("a run with a failing test ends with 1, even after it used the shared Postgre
     const { status, stdout } = spawnSync(process.execPath, [vitest, "run", "--root", folder], {
       env: cleanEnvironment(),
       encoding: "utf8",
-      timeout: 60_000,
+      timeout: 150_000,
     });
     expect(stdout).toContain("1 failed");
     expect(status).toBe(1);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}, 60_000);
+});

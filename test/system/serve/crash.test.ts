@@ -1,3 +1,4 @@
+// @module-tag races
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
@@ -81,7 +82,7 @@ const moments: Readonly<Record<string, (seen: Seen) => boolean>> = {
   "while holds are placed": (seen) => seen.length > 60,
   "when all have been sent": (seen) => seen.length === 300,
   "while plain requests settle": (seen) => answered(seen, false).length > 30,
-  [inTheMiddle]: (seen) => seen.filter(({ deltas, ended }) => ended === "open" && deltas > 20).length === 200,
+  [inTheMiddle]: (seen) => seen.filter(({ deltas, ended }) => ended === "open" && deltas > 5).length === 200,
   "while streams settle": (seen) => answered(seen, true).length > 50,
 };
 
@@ -90,7 +91,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
   await using sandbox = await startSandbox({ keepRequests: 10_000 });
   const database = join(folder.path, "farebox.db");
   const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
-  await runFarebox(["budgets", "set", "key:alice", "1000", "--per", "1mo", "--database", database]);
+  await runFarebox(["budgets", "set", "key:alice", "1000", "--per", "total", "--database", database]);
   let serve = await startServe({ database, gateway: sandbox });
   await using owned = new AsyncDisposableStack();
   owned.defer(() => serve[Symbol.asyncDispose]());
@@ -100,7 +101,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
     const before = sandbox.requests.length;
     const numbers = Array.from({ length: 300 }, (_, number) => `${moment} ${number}`);
     // The first of 200 streams must still run when the last one begins, even on a busy machine.
-    const sent = sendMany(serve, key, numbers, moment === inTheMiddle ? 100 : 10);
+    const sent = sendMany(serve, key, numbers, moment === inTheMiddle ? 300 : 10);
     await sandbox.waitFor(({ requests }) => reached(requests.slice(before)));
     serve.signal("SIGKILL");
     await serve.ended;
@@ -131,7 +132,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
     expect(windows, moment).toEqual([{ spent, held: 0n }]);
     expect(spent, moment).toBeGreaterThanOrEqual(sandbox.billed.cost);
   }
-  expect(unsettled).toBeGreaterThan(200);
+  expect(unsettled).toBeGreaterThanOrEqual(200);
   const verified = await runFarebox(["verify", "--database", database]);
   expect(verified).toMatchObject({
     code: 0,
@@ -139,26 +140,22 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
   });
 });
 
-it(
-  "a second serve on the same ledger is refused while the first one runs, and starts after that one is killed",
-  { timeout: 60_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    await using sandbox = await startSandbox();
-    const database = join(folder.path, "farebox.db");
-    await using first = await startServe({ database, gateway: sandbox });
-    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
-    const second = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
-    expect(second).toMatchObject({
-      code: 2,
-      stdout: "",
-      stderr: `farebox: the ledger at ${database} is in use by another farebox\n`,
-    });
-    expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
-    first.signal("SIGKILL");
-    await first.ended;
-    await using third = await startServe({ database, gateway: sandbox });
-    expect((await fetch(`${third.url}/readyz`)).status).toBe(200);
-    expect(third.stderr).not.toContain("recovered");
-  },
-);
+it("a second serve on the same ledger is refused while the first one runs, and starts after that one is killed", async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const database = join(folder.path, "farebox.db");
+  await using first = await startServe({ database, gateway: sandbox });
+  const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+  const second = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+  expect(second).toMatchObject({
+    code: 2,
+    stdout: "",
+    stderr: `farebox: the ledger at ${database} is in use by another farebox\n`,
+  });
+  expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
+  first.signal("SIGKILL");
+  await first.ended;
+  await using third = await startServe({ database, gateway: sandbox });
+  expect((await fetch(`${third.url}/readyz`)).status).toBe(200);
+  expect(third.stderr).not.toContain("recovered");
+});

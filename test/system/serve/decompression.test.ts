@@ -1,16 +1,9 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
 import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { ask } from "../../support/wire-client.ts";
-
-/** Returns the peak memory of a process, in MB. */
-async function peakMegabytes(pid: number): Promise<number> {
-  const [, kilobytes] = /^VmHWM:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
-  return Math.round(Number(kilobytes) / 1024);
-}
 
 const size = 31 * 1024 * 1024;
 /** Just below the limit for unpacked answers, so that all of it is read. */
@@ -26,33 +19,27 @@ const asked: readonly (readonly [path: string, body: object])[] = [
   ["/v1/moderations", { model: "gpt-4o" }],
   ["/api/v1/task", { model: "kling", input: { prompt: "a fox" } }],
 ];
-/** Parallel requests to each path. */
+/** Parallel requests to each path. Their unpacked answers exceed 1 GB. */
 const atOnce = 5;
+/** Limit of the proxy's heap, in MB. Node collects garbage before it reaches the limit, and ends if that does not suffice. */
+const heapMb = 256;
 
-it.runIf(process.platform === "linux")(
-  "memory stays bounded while parallel answers of every endpoint unpack to 31 MB each",
-  { timeout: 180_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    const body = gzipSync(text, { level: 1 });
-    await using gateway = await answeringGateway(({ body: asked }): Answering => {
-      const type = asked.includes('"stream":true') ? "text/event-stream" : "application/json";
-      return { headers: { "content-type": type, "content-encoding": "gzip" }, body };
-    });
-    const database = join(folder.path, "farebox.db");
-    await using farebox = await startServe({
-      database,
-      gateway: { url: gateway.url, apiKey: "gateway-key" },
-      env: { FAREBOX_PASSTHROUGH: "all" },
-    });
-    const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
-    const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
-    await send("/v1/chat/completions", prompt);
-    const before = await peakMegabytes(farebox.pid);
-    const answers = Array.from({ length: atOnce }, () => asked.map(([path, request]) => send(path, request))).flat();
-    for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
-    const grownBy = (await peakMegabytes(farebox.pid)) - before;
-    // The unpacked answers exceed 1 GB; how much of that waits for garbage collection depends on the machine.
-    expect(grownBy).toBeLessThan(700);
-  },
-);
+it("the heap stays bounded while parallel answers of every endpoint unpack to 31 MB each", async () => {
+  await using folder = await temporaryFolder();
+  const body = gzipSync(text, { level: 1 });
+  await using gateway = await answeringGateway(({ body: asked }): Answering => {
+    const type = asked.includes('"stream":true') ? "text/event-stream" : "application/json";
+    return { headers: { "content-type": type, "content-encoding": "gzip" }, body };
+  });
+  const database = join(folder.path, "farebox.db");
+  await using farebox = await startServe({
+    database,
+    gateway: { url: gateway.url, apiKey: "gateway-key" },
+    env: { FAREBOX_PASSTHROUGH: "all", NODE_OPTIONS: `--max-old-space-size=${heapMb}` },
+  });
+  const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
+  const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
+  const answers = Array.from({ length: atOnce }, () => asked.map(([path, request]) => send(path, request))).flat();
+  for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
+  expect(farebox.hasEnded).toBe(false);
+});

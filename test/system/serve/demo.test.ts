@@ -27,38 +27,34 @@ const hostile = {
   HTTPS_PROXY: "http://203.0.113.1:1",
 };
 
-it(
-  "demo --once prints the figures, ignores the environment's settings and leaves no file",
-  { timeout: 60_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    const { code, stdout, stderr } = await runFarebox(["demo", "--once"], {
-      env: { ...hostile, TMPDIR: folder.path },
-      cwd: folder.path,
-      fromSources: true,
-    });
-    expect({ code, stderr: stderr.replace(/^USD, .*$|^of it counted.*$/gm, "").trim() }).toEqual({
-      code: 0,
-      stderr: "",
-    });
-    expect(stdout).toMatch(/^gpt-4o, plain +\d+ words, cost header 0\.\d+ USD +reported +0\.\d+ +0\.\d+$/m);
-    expect(stdout).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +reported +0\.\d+ +0\.\d+$/m);
-    expect(stdout).toMatch(/^gpt-4o, with the intern's key +402 budget_exceeded/m);
-    expect(stdout).toMatch(/^intern +gpt-4o +0 +1 /m);
-    expect(stdout).toMatch(/^total +5 +1 /m);
-    // The proxy has ended, so the output must not link to it.
-    expect(stdout).not.toMatch(/#sign-in=|OPENAI_BASE_URL/);
-    expect(stdout).toMatch(/^ {2}\S.* demo {3}\(keeps running, with the dashboard\)$/m);
-    const billed = /the gateway billed +(\S+) USD/.exec(stdout)?.[1];
-    expect(Number(billed)).toBeGreaterThan(0);
-    expect(/the ledger says +(\S+) USD/.exec(stdout)?.[1]).toBe(billed);
-    expect(stdout).toContain("5 charges, 0 differences");
-    expect(stdout + stderr).not.toContain("real-key");
-    expect(await readdir(folder.path)).toEqual([]);
-  },
-);
+it("demo --once prints the figures, ignores the environment's settings and leaves no file", async () => {
+  await using folder = await temporaryFolder();
+  const { code, stdout, stderr } = await runFarebox(["demo", "--once"], {
+    env: { ...hostile, TMPDIR: folder.path },
+    cwd: folder.path,
+    fromSources: true,
+  });
+  expect({ code, stderr: stderr.replace(/^USD, .*$|^of it counted.*$/gm, "").trim() }).toEqual({
+    code: 0,
+    stderr: "",
+  });
+  expect(stdout).toMatch(/^gpt-4o, plain +\d+ words, cost header 0\.\d+ USD +reported +0\.\d+ +0\.\d+$/m);
+  expect(stdout).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +reported +0\.\d+ +0\.\d+$/m);
+  expect(stdout).toMatch(/^gpt-4o, with the intern's key +402 budget_exceeded/m);
+  expect(stdout).toMatch(/^intern +gpt-4o +0 +1 /m);
+  expect(stdout).toMatch(/^total +5 +1 /m);
+  // The proxy has ended, so the output must not link to it.
+  expect(stdout).not.toMatch(/#sign-in=|OPENAI_BASE_URL/);
+  expect(stdout).toMatch(/^ {2}\S.* demo {3}\(keeps running, with the dashboard\)$/m);
+  const billed = /the gateway billed +(\S+) USD/.exec(stdout)?.[1];
+  expect(Number(billed)).toBeGreaterThan(0);
+  expect(/the ledger says +(\S+) USD/.exec(stdout)?.[1]).toBe(billed);
+  expect(stdout).toContain("5 charges, 0 differences");
+  expect(stdout + stderr).not.toContain("real-key");
+  expect(await readdir(folder.path)).toEqual([]);
+});
 
-it("demo runs until Ctrl-C, serves requests, and then removes its folder", { timeout: 60_000 }, async () => {
+it("demo runs until Ctrl-C, serves requests, and then removes its folder", async () => {
   await using folder = await temporaryFolder();
   await using demo = startFarebox(["demo"], { env: { ...hostile, TMPDIR: folder.path }, cwd: folder.path });
   await demo.printed(/Runs until Ctrl-C/);
@@ -92,7 +88,7 @@ it("demo runs until Ctrl-C, serves requests, and then removes its folder", { tim
   expect(await readdir(folder.path)).toEqual([]);
 });
 
-it("demo removes its folder when it is interrupted before it is ready", { timeout: 60_000 }, async () => {
+it("demo removes its folder when it is interrupted before it is ready", async () => {
   await using folder = await temporaryFolder();
   await using demo = startFarebox(["demo"], { env: { TMPDIR: folder.path }, cwd: folder.path });
   await demo.printed(/sandbox gateway/);

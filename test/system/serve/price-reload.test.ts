@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 
-it("serve reloads the price files on SIGHUP and keeps running", { timeout: 60_000 }, async () => {
+it("serve reloads the price files on SIGHUP and keeps running", async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");

@@ -1,7 +1,9 @@
+// @module-tag races
 import { refusalListSchema } from "../../../src/reporting/shapes/charges.ts";
 import { mkdir, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { setBudget } from "../../../src/admin/budgets.ts";
@@ -13,6 +15,7 @@ import type { Store } from "../../../src/ports/store.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { openPostgresStore, utc } from "../../support/ledger-fixtures.ts";
+import { startPausedRelay } from "../../support/paused-relay.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
@@ -129,6 +132,15 @@ async function ask(
   }
 }
 
+/** Repeats a request until it is admitted or refused for good, as the OpenAI client does. */
+async function askUntilDecided(...asked: Parameters<typeof ask>): Promise<Answer> {
+  for (;;) {
+    const answer = await ask(...asked);
+    if (answer.code !== "budget_held" && answer.code !== "ledger_unavailable") return answer;
+    await pause(500);
+  }
+}
+
 interface LedgerRows {
   readonly charges: readonly {
     readonly name: string;
@@ -212,21 +224,19 @@ async function eachOf<Item, Result>(
 
 const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index}`);
 
-describe("four proxies and a hard budget for 500 requests", { timeout: 180_000 }, () => {
+describe("four proxies and a hard budget for 500 requests", { timeout: 400_000 }, () => {
   it("admit at least 495 and at most 500 of 2,000 parallel requests", () =>
     withScene(async (scene) => {
       await scene.budget("5.00");
       const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve()));
       await until(async () => (await readyz(proxies[0] as ServeProcess)).peers?.live === 3, "all four see each other");
       const answers = await Promise.all(
-        names(2000).map((name, index) => ask(proxies[index % 4] as ServeProcess, scene, name)),
+        names(2000).map((name, index) => askUntilDecided(proxies[index % 4] as ServeProcess, scene, name)),
       );
       const paid = answers.filter(({ status }) => status === 200).length;
       expect(paid).toBeGreaterThanOrEqual(495);
       expect(paid).toBeLessThanOrEqual(500);
-      // On a busy machine the ledger may not answer all of them in time.
-      const expected = new Set<string | null>(["budget_exceeded", "budget_held", "ledger_unavailable"]);
-      expect(answers.filter(({ status, code }) => status !== 200 && !expected.has(code))).toEqual([]);
+      expect(answers.filter(({ status, code }) => status !== 200 && code !== "budget_exceeded")).toEqual([]);
       const { charges } = await agree(scene, 500n);
       expect(charges.filter(({ state, source }) => state === "posted" && source === "reported")).toHaveLength(paid);
     }));
@@ -259,14 +269,15 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 180_000 }
       expect(answers.filter(({ status }) => status === null).length).toBeGreaterThan(0);
 
       // A request without an answer, or with one that says to try again, is sent again, as the OpenAI client does.
-      let left = answers
-        .filter(({ status, code }) => status === null || code === "budget_held" || status === 504)
-        .map(({ name }) => name);
-      for (let round = 1; left.length > 0 && round <= 10; round++) {
+      const isUndecided = ({ status, code }: Answer) =>
+        status === null || status === 504 || code === "budget_held" || code === "ledger_unavailable";
+      let left = answers.filter(isUndecided).map(({ name }) => name);
+      for (let round = 1; left.length > 0; round++) {
         const again = await Promise.all(
           left.map((name, index) => ask([survivor, sleeper][index % 2] as ServeProcess, scene, `${name}.${round}`)),
         );
-        left = again.filter(({ code }) => code === "budget_held").map(({ name }) => name);
+        left = again.filter(isUndecided).map(({ name }) => name);
+        if (left.length > 0) await pause(500);
       }
       const { charges } = await agree(scene, 500n);
       const paid = charges.filter(({ state, cost }) => state === "posted" && cost === cent);
@@ -275,7 +286,7 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 180_000 }
     }));
 });
 
-describe("two proxies", { timeout: 120_000 }, () => {
+describe("two proxies", () => {
   const owned = new AsyncDisposableStack();
   let scene: Scene;
   let one: ServeProcess;
@@ -287,8 +298,8 @@ describe("two proxies", { timeout: 120_000 }, () => {
       async () => (await readyz(one)).peers?.live === 1 && (await readyz(two)).peers?.live === 1,
       "they see each other",
     );
-  }, 60_000);
-  afterAll(() => owned.disposeAsync(), 60_000);
+  });
+  afterAll(() => owned.disposeAsync());
 
   // Tests with a simulated clock check how soon.
   it("apply each other's revocations, limits, budgets and prices", async () => {
@@ -330,7 +341,7 @@ describe("two proxies", { timeout: 120_000 }, () => {
     const session = (await begun.json()) as { readonly id: string; readonly api_key: string };
     const credential = { key: session.api_key };
     const answers = await Promise.all(
-      Array.from({ length: 60 }, (_, n) => ask(n % 2 === 0 ? one : two, credential, `s${n}`)),
+      Array.from({ length: 60 }, (_, n) => askUntilDecided(n % 2 === 0 ? one : two, credential, `s${n}`)),
     );
     const passed = answers.filter(({ status }) => status === 200).length;
     expect(answers.filter(({ status }) => status === 402 || status === 429)).toHaveLength(60 - passed);
@@ -405,8 +416,11 @@ describe("two proxies", { timeout: 120_000 }, () => {
       [...(await (await fetch(`${url}/metrics`)).text()).matchAll(/^farebox_duty_held\{duty="(\w+)"\} 1$/gm)].map(
         ([, duty]) => duty,
       );
-    const [ofOne, ofTwo] = [await held(one), await held(two)];
-    expect([...ofOne, ...ofTwo].toSorted()).toEqual(["account", "alerts", "deliveries", "recovery", "tasks"]);
+    let [ofOne, ofTwo] = [await held(one), await held(two)];
+    await until(async () => {
+      [ofOne, ofTwo] = [await held(one), await held(two)];
+      return [...ofOne, ...ofTwo].toSorted().join() === "account,alerts,deliveries,recovery,tasks";
+    }, "each job is held by one of them");
     const [holder, other] = ofOne.length > 0 ? [one, two] : [two, one];
     holder.signal("SIGKILL");
     await until(async () => (await held(other)).length === 5, "the other one has taken over");
@@ -424,7 +438,7 @@ describe("two proxies", { timeout: 120_000 }, () => {
   });
 });
 
-describe.concurrent("the command proxies end", { timeout: 120_000 }, () => {
+describe.concurrent("the command proxies end", () => {
   /** Holds five cents; costs a cent, by the minimum. */
   const wide = "wide";
   const wideFile = `${oneModelFile(wide, [{ from: "2026-01-01", input: "0", output: "50" }])}        minimum: { usd: "0.01" }\n`;
@@ -438,11 +452,15 @@ describe.concurrent("the command proxies end", { timeout: 120_000 }, () => {
     expect(await scene.farebox("proxies", "end", nameOf(proxy))).toMatchObject({ code: 0 });
   };
 
-  async function withTwo(run: (scene: Scene, lost: ServeProcess, other: ServeProcess) => Promise<void>): Promise<void> {
+  /** `env`: variables of the first proxy. */
+  async function withTwo(
+    run: (scene: Scene, lost: ServeProcess, other: ServeProcess) => Promise<void>,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
     await withScene(async (scene) => {
       await writeFile(join(scene.prices, "wide.yaml"), wideFile);
       await scene.budget("1.00");
-      const [lost, other] = await Promise.all([scene.serve(), scene.serve()]);
+      const [lost, other] = await Promise.all([scene.serve(env), scene.serve()]);
       await until(
         async () => (await readyz(other)).peers?.live === 1 && (await readyz(lost)).peers?.live === 1,
         "they see each other",
@@ -466,9 +484,8 @@ describe.concurrent("the command proxies end", { timeout: 120_000 }, () => {
       expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 0n, held: 50n * cent }]);
       await endProxy(scene, lost);
       expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
-      const paid = (await Promise.all(names(60).map((name) => ask(other, scene, `after-${name}`)))).filter(
-        ({ status }) => status === 200,
-      );
+      const decided = await Promise.all(names(60).map((name) => askUntilDecided(other, scene, `after-${name}`)));
+      const paid = decided.filter(({ status }) => status === 200);
       expect(paid).toHaveLength(50);
       await settled(scene);
       await agree(scene, 100n);
@@ -484,86 +501,89 @@ describe.concurrent("the command proxies end", { timeout: 120_000 }, () => {
       });
     }));
 
-  it("lets a proxy that only slept correct its posted holds once and continue as another run", () =>
-    withTwo(async (scene, asleep, other) => {
-      const sent = Promise.all(
-        names(10).map((name) =>
-          ask(asleep, scene, name, `#sandbox latency:4000 ${usage}`, { model: wide, max_tokens: 1000 }),
-        ),
-      );
-      await scene.sandbox.waitFor(({ requests }) => requests.length === 10);
-      asleep.signal("SIGSTOP");
-      await endProxy(scene, asleep);
-      expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
-      asleep.signal("SIGCONT");
-      expect((await sent).map(({ status }) => status)).toEqual(names(10).map(() => 200));
-      await until(
-        async () => Number(await valueOf(scene, "select count(*) from charges where adjusts is not null")) === 10,
-        "it has settled",
-      );
-      expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 10n * cent, held: 0n }]);
-      expect(
-        await valueOf(
-          scene,
-          "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000",
-        ),
-      ).toBe("10");
-      expect((await ask(asleep, scene, "again")).status).toBe(200);
-      expect((await ask(other, scene, "other")).status).toBe(200);
-      await settled(scene);
-      expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 12n * cent, held: 0n }]);
-      expect(scene.sandbox.billed.cost).toBe(12n * cent);
-      expect(await scene.farebox("verify")).toMatchObject({
-        code: 0,
-        stdout: expect.stringContaining("no difference"),
-      });
-      expect(
-        JSON.parse((await scene.farebox("audit", "--json")).stdout).entries.filter(
-          ({ action, by }: { action: string; by: string }) => action === "charges.adjust" && by === "farebox",
-        ),
-      ).toHaveLength(10);
-      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({
-        proxies: [{ name: nameOf(other) }, { name: nameOf(asleep), state: "live" }],
-      });
-    }));
+  it("lets a proxy that only slept correct its posted holds once and continue as another run", async () => {
+    // The gateway does not answer before the proxy sleeps.
+    await using relay = await startPausedRelay();
+    await withTwo(
+      async (scene, asleep, other) => {
+        const sent = Promise.all(
+          names(10).map((name) =>
+            ask(asleep, scene, name, `#sandbox latency:1 ${usage}`, { model: wide, max_tokens: 1000 }),
+          ),
+        );
+        await until(async () => (await pendingIn(scene)) === 10, "ten requests are admitted");
+        asleep.signal("SIGSTOP");
+        await endProxy(scene, asleep);
+        expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
+        relay.open(scene.sandbox.url);
+        asleep.signal("SIGCONT");
+        expect((await sent).map(({ status }) => status)).toEqual(names(10).map(() => 200));
+        await until(
+          async () => Number(await valueOf(scene, "select count(*) from charges where adjusts is not null")) === 10,
+          "it has settled",
+        );
+        expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 10n * cent, held: 0n }]);
+        expect(
+          await valueOf(
+            scene,
+            "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000",
+          ),
+        ).toBe("10");
+        expect((await ask(asleep, scene, "again")).status).toBe(200);
+        expect((await ask(other, scene, "other")).status).toBe(200);
+        await settled(scene);
+        expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 12n * cent, held: 0n }]);
+        expect(scene.sandbox.billed.cost).toBe(12n * cent);
+        expect(await scene.farebox("verify")).toMatchObject({
+          code: 0,
+          stdout: expect.stringContaining("no difference"),
+        });
+        expect(
+          JSON.parse((await scene.farebox("audit", "--json")).stdout).entries.filter(
+            ({ action, by }: { action: string; by: string }) => action === "charges.adjust" && by === "farebox",
+          ),
+        ).toHaveLength(10);
+        expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({
+          proxies: [{ name: nameOf(other) }, { name: nameOf(asleep), state: "live" }],
+        });
+      },
+      { FAREBOX_GATEWAY_URL: relay.url },
+    );
+  });
 });
 
-it(
-  "proxies refuse requests while the database is away, and settle those in flight when it is back",
-  { timeout: 120_000 },
-  async () => {
-    // Its own server, because the test stops it.
-    await using postgres = await startPostgres();
-    await using scene = await openScene(await postgres.create("scene"));
-    await scene.budget("100.00");
-    const proxies = await Promise.all([scene.serve(), scene.serve()]);
-    const bob = await scene.addKey("bob");
-    const running = names(20).map((name, index) =>
-      ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
-    );
-    await scene.sandbox.waitFor(({ requests }) => requests.length === 20);
-    await postgres.stop();
-    try {
-      for (const proxy of proxies) {
-        await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
-        // A cached key, and one that has not been used yet.
-        for (const key of [scene.key, bob])
-          expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
-        const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
-        expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
-        expect(metrics).not.toContain("farebox_ledger_pending_holds");
-      }
-      // Requests in flight finish without the ledger.
-      expect((await Promise.all(running)).map(({ status }) => status)).toEqual(running.map(() => 200));
-    } finally {
-      await postgres.start();
-    }
+it("proxies refuse requests while the database is away, and settle those in flight when it is back", async () => {
+  // Its own server, because the test stops it.
+  await using postgres = await startPostgres();
+  await using scene = await openScene(await postgres.create("scene"));
+  await scene.budget("100.00");
+  const proxies = await Promise.all([scene.serve(), scene.serve()]);
+  const bob = await scene.addKey("bob");
+  const running = names(20).map((name, index) =>
+    ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
+  );
+  await scene.sandbox.waitFor(({ requests }) => requests.length === 20);
+  await postgres.stop();
+  try {
     for (const proxy of proxies) {
-      await until(async () => (await readyz(proxy)).status === 200, "it is ready again");
-      expect((await ask(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
+      await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
+      // A cached key, and one that has not been used yet.
+      for (const key of [scene.key, bob])
+        expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
+      const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
+      expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
+      expect(metrics).not.toContain("farebox_ledger_pending_holds");
     }
-    const { charges } = await agree(scene, 10_000n);
-    expect(charges.filter(({ source }) => source === "reported")).toHaveLength(22);
-    expect(charges).toHaveLength(22);
-  },
-);
+    // Requests in flight finish without the ledger.
+    expect((await Promise.all(running)).map(({ status }) => status)).toEqual(running.map(() => 200));
+  } finally {
+    await postgres.start();
+  }
+  for (const proxy of proxies) {
+    await until(async () => (await readyz(proxy)).status === 200, "it is ready again");
+    expect((await askUntilDecided(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
+  }
+  const { charges } = await agree(scene, 10_000n);
+  expect(charges.filter(({ source }) => source === "reported")).toHaveLength(22);
+  expect(charges).toHaveLength(22);
+});

@@ -1,15 +1,14 @@
+// @module-tag races
 import { Agent, request as httpRequest } from "node:http";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import { startServing } from "../../../src/server/serving.ts";
-import { loadSettings } from "../../../src/config/load.ts";
-import { silentLog } from "../../support/captured-log.ts";
-import type { Clock } from "../../../src/ports/clock.ts";
 import type { Sandbox, SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+import { delta, done, finish, scriptedGateway, usage, usageChunk } from "../../support/scripted-gateway.ts";
 import { until } from "../../support/until.ts";
 
 interface Scene extends AsyncDisposable {
@@ -59,40 +58,121 @@ function rowsOf(database: string): Row[] {
   }
 }
 
-const readyz = ({ url }: ServeProcess) => fetch(`${url}/readyz`);
-/** Polls readyz until connections are refused; returns the time of the last attempt. */
-async function untilRefused(serve: ServeProcess): Promise<number> {
-  let askedAt = 0;
-  await until(() => {
-    askedAt = performance.now();
-    return readyz(serve).then(
-      (response) => response.text().then(() => false),
-      () => true,
-    );
-  }, "connections are refused");
-  return askedAt;
-}
+const readyz = ({ url }: { readonly url: string }) => fetch(`${url}/readyz`);
+/** Returns true once the proxy is not ready, or no longer listens. */
+const isDraining = (serve: ServeProcess) =>
+  readyz(serve).then(
+    async (response) => (await response.text()) !== "" && response.status === 503,
+    () => true,
+  );
+const untilRefused = (serve: { readonly url: string }) =>
+  until(
+    () =>
+      readyz(serve).then(
+        (response) => response.text().then(() => false),
+        () => true,
+      ),
+    "connections are refused",
+  );
 
-describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
-  it("fails readyz, accepts requests for two more seconds and lets running ones finish", async () => {
-    await using scene = await startScene({ FAREBOX_DRAIN: "20s" });
-    const { serve, sandbox, database } = scene;
-    const plain = chat(serve, "latency:3500");
-    const stream = await chat(serve, "tokens:100+slow:35", { stream: true, stream_options: { include_usage: true } });
-    await sandbox.waitFor(({ requests }) => requests.length === 2);
-    const signalledAt = performance.now();
-    serve.signal("SIGTERM");
-    await until(async () => {
-      const response = await readyz(serve);
-      const { checks } = (await response.json()) as { checks: unknown };
-      if (response.status === 503) expect(checks).toMatchObject({ accepting: false, ledger: true });
-      return response.status === 503;
-    });
-    const late = await chat(serve, "tokens:5");
+describe.concurrent("a drain", () => {
+  it("fails readyz at once, and accepts requests for two seconds, which count as part of FAREBOX_DRAIN", async () => {
+    const clock = manualClock(Date.now());
+    await using proxy = await startProxy({ clock, env: { FAREBOX_DRAIN: "30s" } });
+    let hasEnded = false;
+    const silent = proxy.chat({ messages: [{ role: "user", content: "#sandbox silent" }] });
+    void silent.then(() => (hasEnded = true));
+    await proxy.sandbox.waitFor(({ requests }) => requests.length === 1);
+    const drained = proxy.serving.drain();
+    const answer = await readyz(proxy);
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toMatchObject({ checks: { accepting: false, ledger: true } });
+    clock.advance(1_999);
+    const late = await proxy.chat({ max_tokens: 5 });
     expect(late.status).toBe(200);
     expect(late.headers.get("connection")).toBe("close");
     await late.text();
-    expect((await untilRefused(serve)) - signalledAt).toBeGreaterThan(1500);
+    clock.advance(1);
+    await untilRefused(proxy);
+    clock.advance(27_999);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(hasEnded).toBe(false);
+    clock.advance(1);
+    expect((await silent).status).toBe(503);
+    await drained;
+  });
+
+  it("breaks no request of a client that keeps its connection busy", async () => {
+    const clock = manualClock(Date.now());
+    await using proxy = await startProxy({ clock, env: { FAREBOX_DRAIN: "10s" } });
+    using agents = new DisposableStack();
+    const agent = agents.adopt(new Agent({ keepAlive: true, maxSockets: 1 }), (each) => each.destroy());
+    let answered = 0;
+    const sendOnce = () =>
+      new Promise<"ok" | "refused">((resolve, reject) => {
+        const headers = { authorization: `Bearer ${proxy.key}` };
+        const asked = httpRequest(
+          `${proxy.url}/v1/chat/completions`,
+          { method: "POST", agent, headers },
+          (response) => {
+            response
+              .resume()
+              .on("end", () => (answered++, resolve("ok")))
+              .on("error", reject);
+          },
+        );
+        // Closing the port resets connections that were not accepted yet; nothing of them was read.
+        asked.on("error", ({ code }: NodeJS.ErrnoException) => {
+          if (code === "ECONNREFUSED" || (code === "ECONNRESET" && !asked.reusedSocket)) resolve("refused");
+          else reject(new Error(`the connection failed with ${code}`));
+        });
+        asked.end(
+          JSON.stringify({
+            model: "gpt-4o",
+            messages: [{ role: "user", content: "#sandbox tokens:3" }],
+            max_tokens: 10,
+          }),
+        );
+      });
+    await sendOnce();
+    const drained = proxy.serving.drain();
+    const sending = (async () => {
+      while ((await sendOnce()) !== "refused");
+    })();
+    await until(() => answered > 5, "the client has sent requests during the drain");
+    clock.advance(2_000);
+    await Promise.all([sending, drained]);
+    const rows = rowsOf(proxy.database);
+    expect(rows).toHaveLength(answered);
+    expect(rows.every(({ state, source }) => state === "posted" && source === "reported")).toBe(true);
+  });
+});
+
+describe.concurrent("SIGTERM", () => {
+  it("closes the port, and lets running requests finish", async () => {
+    await using folder = await temporaryFolder();
+    await using gateway = await scriptedGateway();
+    const database = join(folder.path, "farebox.db");
+    await using serve = await startServe({
+      database,
+      gateway: { url: gateway.url, apiKey: "sk-gateway" },
+      env: { FAREBOX_AUTH: "open", FAREBOX_DRAIN: "10m" },
+    });
+    const plain = chat(serve, "plain");
+    const plainAsked = await gateway.nextChat();
+    const opening = chat(serve, "stream", { stream: true, stream_options: { include_usage: true } });
+    const streamAsked = await gateway.nextChat();
+    streamAsked.response.writeHead(200, { "content-type": "text/event-stream" });
+    streamAsked.response.write(delta("Hello"));
+    const stream = await opening;
+    serve.signal("SIGTERM");
+    await untilRefused(serve);
+    expect(serve.hasEnded).toBe(false);
+    streamAsked.response.end(finish() + usageChunk() + done);
+    const choices = [{ index: 0, message: { role: "assistant", content: "Hello" }, finish_reason: "stop" }];
+    plainAsked.response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ model: "gpt-4o", choices, usage }));
 
     expect((await plain).status).toBe(200);
     await (await plain).text();
@@ -105,7 +185,7 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
       ),
     });
     expect(rowsOf(database)).toEqual(
-      Array.from({ length: 3 }, () => expect.objectContaining({ state: "posted", source: "reported", status: 200 })),
+      Array.from({ length: 2 }, () => expect.objectContaining({ state: "posted", source: "reported", status: 200 })),
     );
   });
 
@@ -113,12 +193,21 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "1s" });
     const { serve, sandbox, database } = scene;
     const stream = await chat(serve, "endless:5", { stream: true });
+    const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    const reads = async () => {
+      const { value, done: isOver = true } = (await reader?.read()) ?? {};
+      text += value ?? "";
+      return !isOver;
+    };
+    while (text.split("\n\n").length < 15 && (await reads()));
     const silent = chat(serve, "silent");
-    await sandbox.waitFor(({ requests }) => requests.length === 2 && requests.some(({ deltas }) => deltas > 10));
+    await sandbox.waitFor(({ requests }) => requests.length === 2);
     const signalledAt = performance.now();
     serve.signal("SIGTERM");
-    const events = (await stream.text()).trimEnd().split("\n\n");
+    while (await reads());
     expect(performance.now() - signalledAt).toBeGreaterThan(950);
+    const events = text.trimEnd().split("\n\n");
     const last = JSON.parse(events.at(-1)?.slice("data: ".length) ?? "");
     expect(last.error).toMatchObject({
       code: "gateway_stream_broken",
@@ -134,43 +223,6 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     expect(partial?.output).toBeGreaterThan(10);
     expect(assumed).toMatchObject({ state: "posted", source: "assumed", reason: "shutdown" });
     expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
-  });
-
-  it("counts the two seconds in which it still accepts requests as part of FAREBOX_DRAIN", async () => {
-    const real = systemClock();
-    const pauses: number[] = [];
-    let draining = false;
-    const clock: Clock = {
-      ...real,
-      after(ms, callback) {
-        if (draining) pauses.push(ms);
-        return real.after(draining ? 1 : ms, callback);
-      },
-    };
-    await using folder = await temporaryFolder();
-    await using sandbox = await startSandbox();
-    const env = {
-      FAREBOX_GATEWAY_URL: sandbox.url,
-      FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
-      FAREBOX_AUTH: "open",
-      FAREBOX_PORT: "0",
-    };
-    const loaded = loadSettings({
-      env: { ...env, FAREBOX_DRAIN: "30s", FAREBOX_DATABASE: join(folder.path, "farebox.db") },
-      flags: {},
-      readFile: () => ({ ok: false, code: "ENOENT" }),
-      uses: "all",
-    });
-    if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-    const started = await startServing(loaded.settings, { clock, log: silentLog, version: "0.0.0-test" });
-    if (!started.ok) throw new Error(started.problems.join("; "));
-    await using serving = started.serving;
-    const silent = chat(serving, "silent");
-    await sandbox.waitFor(({ requests }) => requests.length === 1);
-    draining = true;
-    await serving.drain();
-    expect(pauses.slice(0, 2)).toEqual([2_000, 28_000]);
-    expect((await silent).status).toBe(503);
   });
 
   it("does not wait beyond FAREBOX_DRAIN for a plain answer whose client has left", async () => {
@@ -229,55 +281,19 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     expect(await scene.serve.ended).toMatchObject({ code: 0, signal: null });
   });
 
-  it("breaks no request of a client that keeps its connection busy", async () => {
-    await using scene = await startScene({ FAREBOX_DRAIN: "10s" });
-    const { serve, database } = scene;
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    let answered = 0;
-    const sendOnce = () =>
-      new Promise<"ok" | "refused">((resolve, reject) => {
-        const asked = httpRequest(`${serve.url}/v1/chat/completions`, { method: "POST", agent }, (response) => {
-          response
-            .resume()
-            .on("end", () => (answered++, resolve("ok")))
-            .on("error", reject);
-        });
-        // Closing the port resets connections that were not accepted yet; nothing of them was read.
-        asked.on("error", ({ code }: NodeJS.ErrnoException) => {
-          if (code === "ECONNREFUSED" || (code === "ECONNRESET" && !asked.reusedSocket)) resolve("refused");
-          else reject(new Error(`the connection failed with ${code}`));
-        });
-        asked.end(
-          JSON.stringify({
-            model: "gpt-4o",
-            messages: [{ role: "user", content: "#sandbox tokens:3" }],
-            max_tokens: 10,
-          }),
-        );
-      });
-    await sendOnce();
-    serve.signal("SIGTERM");
-    while ((await sendOnce()) !== "refused");
-    agent.destroy();
-    expect(await serve.ended).toMatchObject({ code: 0 });
-    const rows = rowsOf(database);
-    expect(rows).toHaveLength(answered);
-    expect(rows.every(({ state, source }) => state === "posted" && source === "reported")).toBe(true);
-  });
-
   it("ends the proxy at once when it is sent twice, and the next start posts the pending holds", async () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "1h" });
     const { serve, sandbox, database } = scene;
     const stream = await chat(serve, "endless:5", { stream: true });
     await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 3));
     serve.signal("SIGTERM");
-    await until(async () => (await readyz(serve)).status === 503);
+    await until(() => isDraining(serve), "the first signal has arrived");
     serve.signal("SIGTERM");
     expect(await serve.ended).toMatchObject({ code: 130 });
     await expect(stream.text()).rejects.toThrow();
     expect(rowsOf(database)).toMatchObject([{ state: "pending" }]);
     await using again = await startServe({ database, gateway: sandbox });
-    expect(rowsOf(database)).toMatchObject([{ state: "posted", source: "assumed", reason: "crash" }]);
     await again.printed(/"recovered":1\b/);
+    expect(rowsOf(database)).toMatchObject([{ state: "posted", source: "assumed", reason: "crash" }]);
   });
 });

@@ -1,3 +1,4 @@
+// @module-tag races
 import { existsSync } from "node:fs";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { connect, createServer, type AddressInfo } from "node:net";
@@ -22,7 +23,7 @@ function refusedServe(database: string, env: Record<string, string> = {}) {
   return runFarebox(["serve"], { env: { ...variables, ...env } });
 }
 
-describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
+describe.concurrent("serve does not start", () => {
   it("with wrong settings; it prints one line for each and creates no file", async () => {
     await using folder = await temporaryFolder();
     const { code, stdout, stderr } = await refusedServe(join(folder.path, "farebox.db"), {

@@ -1,16 +1,18 @@
-import { Agent } from "node:http";
+// @module-tag races
+import type { Agent } from "node:http";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { Client } from "pg";
 import { describe, expect, it } from "vitest";
 import { markMs } from "../../../src/core/slices.ts";
 import { askAdmin } from "../../support/admin-client.ts";
-import { startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
+import { startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { delta, done, finish, scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
-import { ask, open } from "../../support/wire-client.ts";
+import { open } from "../../support/wire-client.ts";
+import { workerConnections } from "../../support/worker-connections.ts";
 
 /* Processes share what they learn about a model's streams: docs/decisions/0013-a-burst-marks-a-model.md. */
 
@@ -116,11 +118,7 @@ async function playMark(scene: Scene): Promise<void> {
   }
 }
 
-/** Returns the worker that answered a request. */
-const workerOf = async (serve: ServeProcess, id: string): Promise<string> =>
-  (await serve.printed(new RegExp(`"worker":(\\d).*"request_id":"${id}".*"msg":"request"`)))[1] ?? "";
-
-describe("a burst", { timeout: 180_000 }, () => {
+describe("a burst", () => {
   it("marks its model at both workers, whichever saw it, until the mark ends at both", async () => {
     await using gateway = await scriptedGateway();
     await using folder = await temporaryFolder();
@@ -132,22 +130,17 @@ describe("a burst", { timeout: 180_000 }, () => {
       env: { FAREBOX_ADMIN_TOKEN: adminToken, FAREBOX_LOG_LEVEL: "debug" },
     });
     const { url } = serve;
-    using agents = new DisposableStack();
-    const key = await addKey({ url }, "first");
-    // A connection stays with its worker.
-    const seats = new Map<string, Seat>();
-    await until(async () => {
-      const agent = agents.adopt(new Agent({ keepAlive: true, maxSockets: 1 }), (each) => each.destroy());
-      const answer = await ask({ url, key }, undefined, { agent, method: "GET", path: "/v1/models" });
-      seats.set(await workerOf(serve, String(answer.headers["x-farebox-request-id"])), { url, agent });
-      return seats.size === 2;
-    }, "both workers have been reached");
+    using connections = workerConnections(serve, await addKey({ url }, "first"));
+    const seats: [Seat, Seat] = [
+      { url, agent: await connections.to(1) },
+      { url, agent: await connections.to(2) },
+    ];
     const anHourPasses = async () => {
       const db = new Database(database);
       db.prepare("update stream_bursts set burst_at = burst_at - ?").run(markMs + 1);
       db.close();
     };
-    await playMark({ gateway, seats: [...seats.values()] as [Seat, Seat], anHourPasses });
+    await playMark({ gateway, seats, anHourPasses });
     expect(await bursts({ url })).toBe("2");
   });
 

@@ -1,3 +1,4 @@
+// @module-tag races
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
@@ -62,57 +63,49 @@ async function withTask() {
   return { database, receiver, serve, first, callBack, retrieve, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-it(
-  "a proxy killed between a callback and its delivery delivers it after the restart, with the same id",
-  { timeout: 60_000 },
-  async () => {
-    await using scene = await withTask();
-    const { receiver, first } = scene;
-    // The client receives it and does not answer: the proxy cannot know that it was delivered.
-    receiver.answer(() => {});
-    expect((await scene.callBack(first.url)).status).toBe(200);
-    await receiver.waitFor(1);
-    first.signal("SIGKILL");
-    await first.ended;
+it("a proxy killed between a callback and its delivery delivers it after the restart, with the same id", async () => {
+  await using scene = await withTask();
+  const { receiver, first } = scene;
+  // The client receives it and does not answer: the proxy cannot know that it was delivered.
+  receiver.answer(() => {});
+  expect((await scene.callBack(first.url)).status).toBe(200);
+  await receiver.waitFor(1);
+  first.signal("SIGKILL");
+  await first.ended;
 
-    receiver.answer(status(200));
-    await using second = await scene.serve();
-    const [before, after] = await receiver.waitFor(2);
-    expect(after?.headers["webhook-id"]).toBe(before?.headers["webhook-id"]);
-    expect([after?.headers["x-webhook-secret"], after?.body]).toEqual(["s1", before?.body]);
-    expect(after?.body).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "completed"));
-    // A repeated callback is not delivered again, and a poll shows the client's own webhook.
-    expect((await scene.callBack(second.url)).status).toBe(200);
-    expect(await scene.retrieve(second.url)).toBe(
-      record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "processing"),
-    );
-    expect(receiver.received).toHaveLength(2);
-  },
-);
+  receiver.answer(status(200));
+  await using second = await scene.serve();
+  const [before, after] = await receiver.waitFor(2);
+  expect(after?.headers["webhook-id"]).toBe(before?.headers["webhook-id"]);
+  expect([after?.headers["x-webhook-secret"], after?.body]).toEqual(["s1", before?.body]);
+  expect(after?.body).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "completed"));
+  // A repeated callback is not delivered again, and a poll shows the client's own webhook.
+  expect((await scene.callBack(second.url)).status).toBe(200);
+  expect(await scene.retrieve(second.url)).toBe(
+    record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "processing"),
+  );
+  expect(receiver.received).toHaveLength(2);
+});
 
-it(
-  "a proxy with another gateway key abandons deliveries sealed with the previous key, and reveals no secret",
-  { timeout: 60_000 },
-  async () => {
-    await using scene = await withTask();
-    const { receiver, first } = scene;
-    receiver.answer(() => {});
-    await scene.callBack(first.url);
-    await receiver.waitFor(1);
-    first.signal("SIGKILL");
-    await first.ended;
+it("a proxy with another gateway key abandons deliveries sealed with the previous key, and reveals no secret", async () => {
+  await using scene = await withTask();
+  const { receiver, first } = scene;
+  receiver.answer(() => {});
+  await scene.callBack(first.url);
+  await receiver.waitFor(1);
+  first.signal("SIGKILL");
+  await first.ended;
 
-    await using second = await scene.serve("another-key");
-    await second.printed(
-      /a message was abandoned.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was abandoned/,
-    );
-    const db = new Database(scene.database, { readonly: true });
-    expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([
-      { state: "given_up", last_error: "it was sealed with another gateway key", payload: "" },
-    ]);
-    db.close();
-    expect((await scene.callBack(second.url)).status).toBe(404);
-    expect(await scene.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
-    expect(receiver.received).toHaveLength(1);
-  },
-);
+  await using second = await scene.serve("another-key");
+  await second.printed(
+    /a message was abandoned.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was abandoned/,
+  );
+  const db = new Database(scene.database, { readonly: true });
+  expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([
+    { state: "given_up", last_error: "it was sealed with another gateway key", payload: "" },
+  ]);
+  db.close();
+  expect((await scene.callBack(second.url)).status).toBe(404);
+  expect(await scene.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
+  expect(receiver.received).toHaveLength(1);
+});

@@ -1,3 +1,4 @@
+// @module-tag races
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -18,7 +19,7 @@ async function holdOfOne(): Promise<bigint> {
   return (await proxy.onlyCharge()).hold ?? 0n;
 }
 
-describe("a restart under load in another time zone", { timeout: 180_000 }, () => {
+describe("a restart under load in another time zone", () => {
   it("rebuilds the windows without exceeding a limit, with correct sums", async () => {
     const hold = await holdOfOne();
     await using folder = await temporaryFolder();
@@ -70,10 +71,12 @@ describe("a restart under load in another time zone", { timeout: 180_000 }, () =
     expect(overLimit()).toEqual([]);
     const listed = await runFarebox(["budgets", "list", "--json"], { env });
     const { budgets } = JSON.parse(listed.stdout) as {
-      budgets: { period: string; starts_at: string; spent_usd: string; held_usd: string }[];
+      budgets: { period: string; starts_at: string; spent_usd: string; held_usd: string | null }[];
     };
     expect(budgets.find(({ period }) => period === "1d")?.starts_at).toMatch(/T0[23]:30:00\.000Z$/);
-    expect(budgets.map(({ held_usd }) => held_usd)).toEqual(Array(4).fill("0.00"));
+    expect(new Set(budgets.map(({ period }) => period))).toEqual(new Set(["total", "1mo", "1d", "1h"]));
+    // A window that has just begun has no amounts.
+    expect(budgets.filter(({ held_usd }) => Number(held_usd ?? 0) !== 0)).toEqual([]);
     const verified = await runFarebox(["verify", "--json"], { env });
     expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, differences: [] });
     expect(seen.filter((status) => status === 200).length).toBeGreaterThan(40);

@@ -1,3 +1,4 @@
+// @module-tag races
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
@@ -10,6 +11,9 @@ interface Scene extends AsyncDisposable {
   readonly receiver: TraceReceiver;
   chat(): Promise<number>;
 }
+
+/** Longest wait for the receiver, for tests in which it answers. */
+const patient = { OTEL_EXPORTER_OTLP_TIMEOUT: "60000" };
 
 /** Starts a real `serve` without keys that sends its traces to a receiver. */
 async function startScene(env: Record<string, string> = {}, args: readonly string[] = []): Promise<Scene> {
@@ -43,9 +47,10 @@ async function startScene(env: Record<string, string> = {}, args: readonly strin
   };
 }
 
-describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", { timeout: 60_000 }, () => {
+describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", () => {
   it("sends its spans before it ends, with the headers and names from the variables", async () => {
     await using scene = await startScene({
+      ...patient,
       OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20receiver-token",
       OTEL_SERVICE_NAME: "our-gateway",
       OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=production",
@@ -68,7 +73,7 @@ describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", { timeout: 60_000 
   });
 
   it("sends the spans of each worker, and counts them in one metric", async () => {
-    await using scene = await startScene({}, ["--workers", "2"]);
+    await using scene = await startScene(patient, ["--workers", "2"]);
     const { serve, receiver } = scene;
     for (let count = 0; count < 8; count++) expect(await scene.chat()).toBe(200);
     await receiver.waitFor(8);
@@ -82,19 +87,17 @@ describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", { timeout: 60_000 
     expect(receiver.spans.every(({ attributes }) => Number(attributes["farebox.cost_usd"]) > 0)).toBe(true);
   });
 
-  it("ends in time when the receiver is unreachable, and logs once that spans are lost", async () => {
+  it("ends when the receiver is unreachable, and logs once that spans are lost", async () => {
     await using scene = await startScene({ OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" }, ["--workers", "2"]);
     const { serve } = scene;
     for (let count = 0; count < 6; count++) expect(await scene.chat()).toBe(200);
-    const before = performance.now();
     serve.signal("SIGTERM");
     const { code, stderr } = await serve.ended;
     expect(code).toBe(0);
-    expect(performance.now() - before).toBeLessThan(20_000);
     expect(stderr.match(/spans cannot be sent/g)).toHaveLength(1);
   });
 
-  it("ends in time when the receiver never completes its answer", async () => {
+  it("ends when the receiver never completes its answer", async () => {
     await using scene = await startScene();
     const { serve, receiver } = scene;
     receiver.answer((response) => {
@@ -103,10 +106,9 @@ describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", { timeout: 60_000 
     });
     expect(await scene.chat()).toBe(200);
     await until(() => receiver.requests.length > 0, "a batch has arrived");
-    const before = performance.now();
+    // Without a limit, the process would wait forever.
     serve.signal("SIGTERM");
     expect((await serve.ended).code).toBe(0);
-    expect(performance.now() - before).toBeLessThan(20_000);
   });
 
   it("does not start with an unsupported protocol", async () => {

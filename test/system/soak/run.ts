@@ -13,7 +13,7 @@ const usage = `npm run soak -- [options]
   --seed N         chooses who asks for what (random; printed)
 
 Ends with 0 if every request is accounted for, both sides' books agree and neither memory nor file descriptors grew; with 1 and each
-fault if not. Growth: ${rule}.
+fault if not. Growth, in a run of at least 5 minutes: ${rule}.
 Everything is on loopback and in a folder that is removed at the end.`;
 
 /** Parses a number; throws an error that names the option, its range and the value. */

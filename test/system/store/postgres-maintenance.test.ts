@@ -1,3 +1,4 @@
+// @module-tag races
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
@@ -47,7 +48,7 @@ beforeAll(async () => {
         select budget_windows.seq, 7, case when mode = 'hard' then 1000 end, 0, 10 from budget_windows join budgets on budgets.seq = budget where subject in ('', 'k-alice') and period = 'total';
       update budget_windows set spent = spent - 10, leased = coalesce((select sum(granted) from window_leases where win = seq), 0) where seq in (select win from window_leases)`);
   }
-}, 60_000);
+});
 afterAll(() => owned.disposeAsync());
 
 interface Copy extends AsyncDisposable {

@@ -1,3 +1,4 @@
+// @module-tag races
 import * as fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
@@ -49,7 +50,7 @@ beforeAll(async () => {
   }
   sqliteLong = longQueriesOfFile(sqlite, utc);
   postgresLong = longQueriesOfServer(database, database, utc);
-}, 60_000);
+});
 afterAll(() => owned.disposeAsync());
 
 async function expectSame([name, ...args]: LongQuery): Promise<void> {
@@ -131,7 +132,7 @@ it("PostgreSQL and SQLite return the same reports, spending, charges and posting
     postings,
   );
   await fc.assert(fc.asyncProperty(reads, expectSame), { numRuns: 300 });
-}, 60_000);
+});
 
 it.each(others.map((query) => ({ name: query[0], query })))(
   "PostgreSQL and SQLite return the same $name",

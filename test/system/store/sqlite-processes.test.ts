@@ -1,3 +1,4 @@
+// @module-tag races
 import { existsSync, linkSync, mkdirSync, renameSync } from "node:fs";
 import { noon, openStore, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { type ChildProcess, spawn } from "node:child_process";

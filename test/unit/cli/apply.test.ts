@@ -402,7 +402,7 @@ it("a failed change is reported with those made before it, and a second run make
   expect(given).toEqual(["alice"]);
 });
 
-it("one run with --prune makes the ledger match any file, whatever it had before", { timeout: 60_000 }, async () => {
+it("one run with --prune makes the ledger match any file, whatever it had before", async () => {
   const some = fc.constantFrom("a", "b", "c");
   const limits = fc.record({ rpm: fc.constantFrom(5, 6), parallel: fc.constantFrom(1, 2) }, { requiredKeys: [] });
   const team = fc.option(fc.record({ limits, models: fc.constantFrom(["o3"], ["gpt-*"]) }, { requiredKeys: [] }), {

@@ -149,114 +149,100 @@ function counts(db: Connection) {
   };
 }
 
-it(
-  "pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending",
-  { timeout: 60_000 },
-  async () => {
-    using folder = tempFolder();
-    await using store = await open(folder.database);
-    await fill(store);
-    const before = await sums(store);
-    expect(before.pending.count).toBeGreaterThan(3);
-    expect(before.total[0]?.retries).toBeGreaterThan(300);
-    const db = connectToWrite(folder.database);
-    using _ = { [Symbol.dispose]: () => db.close() };
-    const had = counts(db);
+it("pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending", async () => {
+  using folder = tempFolder();
+  await using store = await open(folder.database);
+  await fill(store);
+  const before = await sums(store);
+  expect(before.pending.count).toBeGreaterThan(3);
+  expect(before.total[0]?.retries).toBeGreaterThan(300);
+  const db = connectToWrite(folder.database);
+  using _ = { [Symbol.dispose]: () => db.close() };
+  const had = counts(db);
 
-    const preview = answer(db, prunePreview(horizons(berlin, rules)));
-    expect(counts(db)).toEqual(had);
-    const unclean: unknown[] = [];
-    const pause = async () => {
-      const { differences } = await store.ledger.verify();
-      unclean.push(...differences);
-    };
-    const pruned = await pruneLedger(maintained(db, berlin), { ...rules, pause });
-    expect(unclean).toEqual([]);
-    expect(pruned).toEqual(preview);
-    expect(pruned.charges).toBeGreaterThan(300);
-    expect(pruned.quarters).toBeGreaterThan(300);
+  const preview = answer(db, prunePreview(horizons(berlin, rules)));
+  expect(counts(db)).toEqual(had);
+  const unclean: unknown[] = [];
+  const pause = async () => {
+    const { differences } = await store.ledger.verify();
+    unclean.push(...differences);
+  };
+  const pruned = await pruneLedger(maintained(db, berlin), { ...rules, pause });
+  expect(unclean).toEqual([]);
+  expect(pruned).toEqual(preview);
+  expect(pruned.charges).toBeGreaterThan(300);
+  expect(pruned.quarters).toBeGreaterThan(300);
 
-    expect(await sums(store)).toEqual(before);
-    expect(before.untagged).toEqual(
-      before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })),
-    );
-    expect(before.whatIf).toEqual(before.parts.map((row) => ({ ...row, same: true })));
-    expect(await store.ledger.prunedUntil()).toBe(pruned.before);
-    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-    const left = counts(db);
-    expect(left.links).toBe(0);
-    expect(left.charges).toBe(had.charges - pruned.charges);
-    expect(left.carried).toBeGreaterThan(0);
-    // The remaining old charges are pending or have a later correction.
-    const old = await store.ledger.charges({ until: pruned.before, limit: 1000 });
-    expect(
-      old.charges.filter(({ state, route, id }) => state !== "pending" && route !== "carried" && id !== "r1"),
-    ).toEqual([]);
+  expect(await sums(store)).toEqual(before);
+  expect(before.untagged).toEqual(
+    before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })),
+  );
+  expect(before.whatIf).toEqual(before.parts.map((row) => ({ ...row, same: true })));
+  expect(await store.ledger.prunedUntil()).toBe(pruned.before);
+  expect(await store.ledger.verify()).toMatchObject({ differences: [] });
+  const left = counts(db);
+  expect(left.links).toBe(0);
+  expect(left.charges).toBe(had.charges - pruned.charges);
+  expect(left.carried).toBeGreaterThan(0);
+  // The remaining old charges are pending or have a later correction.
+  const old = await store.ledger.charges({ until: pruned.before, limit: 1000 });
+  expect(
+    old.charges.filter(({ state, route, id }) => state !== "pending" && route !== "carried" && id !== "r1"),
+  ).toEqual([]);
 
-    expect(await pruneLedger(maintained(db, berlin), rules)).toMatchObject({ charges: 0, windows: 0, quarters: 0 });
-  },
-);
+  expect(await pruneLedger(maintained(db, berlin), rules)).toMatchObject({ charges: 0, windows: 0, quarters: 0 });
+});
 
-it(
-  "windows that are created after pruning, also in another time zone, include carried sums",
-  { timeout: 60_000 },
-  async () => {
-    using folder = tempFolder();
-    await using owned = new AsyncDisposableStack();
-    const store = owned.use(await open(folder.database));
-    await fill(store);
-    await store.ledger.setBudget(budget(keyScope(bob.key), "total", "9000"), noon);
-    const expected = (await store.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null);
-    await store.ledger.removeBudget(`key:${bob.key}`, "total", noon);
-    const total = await store.ledger.report({ by: ["key", "model"], ...span });
-    const db = connectToWrite(folder.database);
-    owned.adopt(db, (each) => void each.close());
-    await pruneLedger(maintained(db, berlin), rules);
+it("windows that are created after pruning, also in another time zone, include carried sums", async () => {
+  using folder = tempFolder();
+  await using owned = new AsyncDisposableStack();
+  const store = owned.use(await open(folder.database));
+  await fill(store);
+  await store.ledger.setBudget(budget(keyScope(bob.key), "total", "9000"), noon);
+  const expected = (await store.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null);
+  await store.ledger.removeBudget(`key:${bob.key}`, "total", noon);
+  const total = await store.ledger.report({ by: ["key", "model"], ...span });
+  const db = connectToWrite(folder.database);
+  owned.adopt(db, (each) => void each.close());
+  await pruneLedger(maintained(db, berlin), rules);
 
-    await store.ledger.setBudget(budget(keyScope(bob.key), "total", "9000"), noon);
-    const found = (await store.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null);
-    expect(found).toMatchObject({ spent: expected?.spent, held: expected?.held });
+  await store.ledger.setBudget(budget(keyScope(bob.key), "total", "9000"), noon);
+  const found = (await store.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null);
+  expect(found).toMatchObject({ spent: expected?.spent, held: expected?.held });
 
-    await store[Symbol.asyncDispose]();
-    await using serve = await openStore({
-      path: folder.database,
-      calendar: calendarOf("America/New_York"),
-      clock,
-      access: "serve",
-    });
-    expect(await serve.ledger.verify()).toMatchObject({ differences: [] });
-    expect(await serve.ledger.report({ by: ["key", "model"], ...span })).toEqual(total);
-    expect(
-      (await serve.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null),
-    ).toMatchObject({
-      spent: expected?.spent,
-    });
-  },
-);
+  await store[Symbol.asyncDispose]();
+  await using serve = await openStore({
+    path: folder.database,
+    calendar: calendarOf("America/New_York"),
+    clock,
+    access: "serve",
+  });
+  expect(await serve.ledger.verify()).toMatchObject({ differences: [] });
+  expect(await serve.ledger.report({ by: ["key", "model"], ...span })).toEqual(total);
+  expect((await serve.ledger.windows(noon)).find(({ budget: { scope } }) => keyOfScope(scope) !== null)).toMatchObject({
+    spent: expected?.spent,
+  });
+});
 
-it(
-  "reports by hour have one row without an hour for each day whose hours were pruned",
-  { timeout: 60_000 },
-  async () => {
-    using folder = tempFolder();
-    await using store = await open(folder.database);
-    await fill(store);
-    const inDay = { since: noon - 100 * dayMs - 3_600_000, until: noon };
-    const db = connectToWrite(folder.database);
-    using _ = { [Symbol.dispose]: () => db.close() };
-    await pruneLedger(maintained(db, berlin), { ...rules, olderThanMs: pruneAgeMsMin });
-    const byHour = await store.ledger.report({ by: ["hour"], ...inDay });
-    const whole = await store.ledger.report({ by: [], ...inDay });
-    const byDay = await store.ledger.report({ by: ["day"], ...inDay });
-    const cost = (rows: typeof whole) => rows.reduce((sum, row) => sum + row.cost, 0n);
-    expect(byHour.filter(({ dimensions }) => dimensions.hour === null)).toHaveLength(1);
-    expect(cost(byHour)).toBe(cost(whole));
-    expect(cost(byDay)).toBe(cost(whole));
-    expect(byDay[0]?.dimensions.day).toBe(berlin.dateOf(inDay.since));
-  },
-);
+it("reports by hour have one row without an hour for each day whose hours were pruned", async () => {
+  using folder = tempFolder();
+  await using store = await open(folder.database);
+  await fill(store);
+  const inDay = { since: noon - 100 * dayMs - 3_600_000, until: noon };
+  const db = connectToWrite(folder.database);
+  using _ = { [Symbol.dispose]: () => db.close() };
+  await pruneLedger(maintained(db, berlin), { ...rules, olderThanMs: pruneAgeMsMin });
+  const byHour = await store.ledger.report({ by: ["hour"], ...inDay });
+  const whole = await store.ledger.report({ by: [], ...inDay });
+  const byDay = await store.ledger.report({ by: ["day"], ...inDay });
+  const cost = (rows: typeof whole) => rows.reduce((sum, row) => sum + row.cost, 0n);
+  expect(byHour.filter(({ dimensions }) => dimensions.hour === null)).toHaveLength(1);
+  expect(cost(byHour)).toBe(cost(whole));
+  expect(cost(byDay)).toBe(cost(whole));
+  expect(byDay[0]?.dimensions.day).toBe(berlin.dateOf(inDay.since));
+});
 
-it("overviews of fixed spans keep their sums after pruning", { timeout: 60_000 }, async () => {
+it("overviews of fixed spans keep their sums after pruning", async () => {
   using folder = tempFolder();
   await using store = await open(folder.database);
   await fill(store);

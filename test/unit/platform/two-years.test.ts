@@ -90,64 +90,56 @@ function faultOfStart(period: Exclude<Period, "total">, { start }: Span, wall: (
 }
 
 /** Samples a random instant in each span, to test the cache of the last span, too. */
-it(
-  "windows over two years in any zone have no gap or overlap, and begin with their local period",
-  { timeout: 60_000 },
-  () => {
-    fc.assert(
-      fc.property(zones, periods, beginnings, fc.integer({ min: 1, max: 999 }), (zone, period, from, permille) => {
-        const calendar = calendarOf(zone);
-        const wall = wallOf(zone);
-        // Checking the hours of two years would take too long, so only twenty days are checked.
-        const until = from + (period === "1h" ? 20 * dayMs : twoYearsMs);
-        let at = from;
-        let last: Span | null = null;
-        while (at < until) {
-          const span = calendar.spanOf(period, at);
-          const { start, end } = span;
-          const label = `${zone} ${period} ${new Date(start).toISOString()}`;
-          if (end === null || start > at || end <= at) throw new Error(`${label} does not contain ${at}`);
-          if (last !== null && last.end !== start)
-            throw new Error(`${label} does not follow ${new Date(last.end ?? 0).toISOString()}`);
-          const fault = faultOfStart(period, span, wall);
-          if (fault !== null) throw new Error(`${label} ${fault}`);
-          last = span;
-          at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
-        }
-      }),
-      { numRuns: runs(300) },
-    );
-  },
-);
+it("windows over two years in any zone have no gap or overlap, and begin with their local period", () => {
+  fc.assert(
+    fc.property(zones, periods, beginnings, fc.integer({ min: 1, max: 999 }), (zone, period, from, permille) => {
+      const calendar = calendarOf(zone);
+      const wall = wallOf(zone);
+      // Checking the hours of two years would take too long, so only twenty days are checked.
+      const until = from + (period === "1h" ? 20 * dayMs : twoYearsMs);
+      let at = from;
+      let last: Span | null = null;
+      while (at < until) {
+        const span = calendar.spanOf(period, at);
+        const { start, end } = span;
+        const label = `${zone} ${period} ${new Date(start).toISOString()}`;
+        if (end === null || start > at || end <= at) throw new Error(`${label} does not contain ${at}`);
+        if (last !== null && last.end !== start)
+          throw new Error(`${label} does not follow ${new Date(last.end ?? 0).toISOString()}`);
+        const fault = faultOfStart(period, span, wall);
+        if (fault !== null) throw new Error(`${label} ${fault}`);
+        last = span;
+        at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
+      }
+    }),
+    { numRuns: runs(300) },
+  );
+});
 
-it(
-  "hours around every clock change in two years have no gap and begin with their local hour, in unusual zones",
-  { timeout: 60_000 },
-  () => {
-    fc.assert(
-      fc.property(fc.constantFrom(...oddZones), beginnings, (zone, from) => {
-        const calendar = calendarOf(zone);
-        const wall = wallOf(zone);
-        for (const change of changesIn(wall, from, from + twoYearsMs)) {
-          let at = change - 3 * hourMs;
-          let end = calendar.spanOf("1h", at).start;
-          while (at < change + 3 * hourMs) {
-            const span = calendarOf(zone).spanOf("1h", at);
-            expect(span).toEqual(calendar.spanOf("1h", at));
-            expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([
-              end,
-              true,
-              null,
-            ]);
-            end = span.end ?? 0;
-            at = end;
-          }
+it("hours around every clock change in two years have no gap and begin with their local hour, in unusual zones", () => {
+  fc.assert(
+    fc.property(fc.constantFrom(...oddZones), beginnings, (zone, from) => {
+      const calendar = calendarOf(zone);
+      const wall = wallOf(zone);
+      for (const change of changesIn(wall, from, from + twoYearsMs)) {
+        let at = change - 3 * hourMs;
+        let end = calendar.spanOf("1h", at).start;
+        while (at < change + 3 * hourMs) {
+          const span = calendarOf(zone).spanOf("1h", at);
+          expect(span).toEqual(calendar.spanOf("1h", at));
+          expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([
+            end,
+            true,
+            null,
+          ]);
+          end = span.end ?? 0;
+          at = end;
         }
-      }),
-      { numRuns: runs(60) },
-    );
-  },
-);
+      }
+    }),
+    { numRuns: runs(60) },
+  );
+});
 
 it("a calendar finds the same windows for instants in any order", () => {
   fc.assert(

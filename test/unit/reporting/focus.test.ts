@@ -160,7 +160,7 @@ const requests = fc.array(prices, { minLength: 1, maxLength: 3 }).chain((version
 );
 
 describe("the FOCUS export", () => {
-  it("adds up exactly to the ledger's cost and list cost, in rows that FOCUS allows", { timeout: 60_000 }, async () => {
+  it("adds up exactly to the ledger's cost and list cost, in rows that FOCUS allows", async () => {
     await fc.assert(
       fc.asyncProperty(requests, async (sent) => {
         const { ledger } = memoryStore({ calendar: berlin });
@@ -383,7 +383,7 @@ describe("the FOCUS export", () => {
     expect(columns.slice(customFrom).filter((name) => !/^x_([A-Z][a-z]+)+$/.test(name))).toEqual([]);
   });
 
-  it("keeps its sums when charges are pruned, with rows for the pruned usage", { timeout: 30_000 }, async () => {
+  it("keeps its sums when charges are pruned, with rows for the pruned usage", async () => {
     using folder = tempFolder();
     const clock = manualClock(noon);
     await using store = await openStore({ path: folder.database, calendar: berlin, clock, access: "command" });

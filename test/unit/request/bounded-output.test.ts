@@ -299,31 +299,27 @@ describe("the posted output of generated answers without usage", () => {
   it.each([
     ["matches the output of chats whose members are known", Object.keys(chatPlaces)],
     ["is at least the output of chats with unknown members", Object.keys(all)],
-  ])(
-    "%s",
-    async (_, where) => {
-      await fc.assert(
-        fc.asyncProperty(anyOutputs(where), async (said) => {
-          const isKnown = said.every((one) => one.where in chatPlaces);
-          await expectOutput(
-            await posted(chatCompletions, chat, plain(chatCompletions, asMessages(said))),
-            said,
-            isKnown,
-          );
-          const whole = await posted(chatCompletions, chat, streamed(chatCompletions, asChunks(said)));
-          await expectOutput(whole, said, isKnown);
-          const cut = await posted(
-            chatCompletions,
-            chat,
-            streamed(chatCompletions, asChunks(said).slice(0, -1), "gateway_cut"),
-          );
-          expect(cut).toMatchObject({ tokens: { output: whole.tokens.output }, source: "partial" });
-        }),
-        { numRuns: runs(60) },
-      );
-    },
-    60_000,
-  );
+  ])("%s", async (_, where) => {
+    await fc.assert(
+      fc.asyncProperty(anyOutputs(where), async (said) => {
+        const isKnown = said.every((one) => one.where in chatPlaces);
+        await expectOutput(
+          await posted(chatCompletions, chat, plain(chatCompletions, asMessages(said))),
+          said,
+          isKnown,
+        );
+        const whole = await posted(chatCompletions, chat, streamed(chatCompletions, asChunks(said)));
+        await expectOutput(whole, said, isKnown);
+        const cut = await posted(
+          chatCompletions,
+          chat,
+          streamed(chatCompletions, asChunks(said).slice(0, -1), "gateway_cut"),
+        );
+        expect(cut).toMatchObject({ tokens: { output: whole.tokens.output }, source: "partial" });
+      }),
+      { numRuns: runs(60) },
+    );
+  });
 
   it("matches the output of responses, for any way to state their items", async () => {
     await fc.assert(
@@ -341,7 +337,7 @@ describe("the posted output of generated answers without usage", () => {
       }),
       { numRuns: runs(80) },
     );
-  }, 60_000);
+  });
 
   it("is, as an estimate, at most the model's output maximum for each choice", async () => {
     const musings = { choices: [{ index: 0, message: { musings: "x".repeat(200_000) } }] };

@@ -94,16 +94,14 @@ describe("other bytes", () => {
     );
   });
 
-  it("with megabytes of escapes take less than a second", () => {
+  it("with megabytes of escapes take a time in proportion to their length", () => {
+    // A search whose time grows with the square of the length would reach the time limit of the test.
     for (const text of [
-      String.raw`\u4e2d`.repeat(200_000),
-      "\\".repeat(1_000_000) + "u",
-      "s\\u0073".repeat(200_000),
-      "s".repeat(1_000_000) + "\\u",
-    ]) {
-      const before = process.cpuUsage();
-      expect(shown(text)).toBe(text);
-      expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);
-    }
+      String.raw`\u4e2d`.repeat(500_000),
+      "\\".repeat(2_000_000) + "u",
+      "s\\u0073".repeat(500_000),
+      "s".repeat(2_000_000) + "\\u",
+    ])
+      expect(shown(text) === text).toBe(true);
   });
 });

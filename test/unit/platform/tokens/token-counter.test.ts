@@ -12,8 +12,8 @@ const encodings = ["o200k_base", "cl100k_base"] as const;
 const busy = { ok: false, reason: "busy" };
 const tokens = (count: number) => ({ ok: true, tokens: count });
 
-/** Creates a counter that records its threads and the batches sent to them. */
-function watchedCounter(options: TokenCounterOptions = {}) {
+/** Creates a counter that records its threads and the batches for them. The first `idle` threads receive no batch. */
+function watchedCounter(options: TokenCounterOptions = {}, idle = 0) {
   const threads: Worker[] = [];
   const batches: JobBatch[] = [];
   const deaths: unknown[] = [];
@@ -21,9 +21,10 @@ function watchedCounter(options: TokenCounterOptions = {}) {
     startThread: () => {
       const thread = startCountingThread();
       const post = thread.postMessage.bind(thread);
+      const isIdle = threads.length < idle;
       thread.postMessage = (batch: JobBatch) => {
         batches.push(batch);
-        post(batch);
+        if (!isIdle) post(batch);
       };
       threads.push(thread);
       return thread;
@@ -149,7 +150,7 @@ describe("the queue to the counting thread", () => {
 
 describe("the thread of a token counter", () => {
   it("is replaced when it dies, and the next one answers its calls", async () => {
-    const { counter, threads, deaths } = watchedCounter();
+    const { counter, threads, deaths } = watchedCounter({}, 1);
     const pending = [counter.countText("a ".repeat(50_000), "o200k_base"), counter.countText("b", "cl100k_base")];
     await Promise.resolve();
     await threads[0]?.terminate();
@@ -167,7 +168,7 @@ describe("the thread of a token counter", () => {
   });
 
   it("is replaced once for a call, which is answered busy if the second one dies, too", async () => {
-    const { counter, threads, deaths } = watchedCounter();
+    const { counter, threads, deaths } = watchedCounter({}, 2);
     const pending = counter.countText("a", "o200k_base");
     await Promise.resolve();
     await threads[0]?.terminate();
@@ -190,7 +191,7 @@ describe("the thread of a token counter", () => {
   });
 
   it("ends with the counter, which then answers busy", async () => {
-    const { counter, threads, deaths } = watchedCounter();
+    const { counter, threads, deaths } = watchedCounter({}, 1);
     const pending = counter.countText("a ".repeat(50_000), "o200k_base");
     const gathering = counter.countText("b", "o200k_base");
     await counter[Symbol.asyncDispose]();
