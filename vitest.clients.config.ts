@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { FlakyTests, retry } from "./test/support/retries.ts";
 
 /** `npm run test:clients`: tests with real clients, as their users run them. test/system/clients/install.ts installs the clients. */
 export default defineConfig({
@@ -9,9 +10,9 @@ export default defineConfig({
     ],
     setupFiles: ["test/system/clients/support/outside-guard.ts"],
     testTimeout: 180_000,
-    hookTimeout: 120_000,
+    hookTimeout: 180_000,
     maxWorkers: 2,
-    // These programs are not ours and may stall, so a failed test runs once more.
-    retry: 1,
+    retry,
+    reporters: ["default", new FlakyTests()],
   },
 });

@@ -3,14 +3,15 @@ import { defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
 import { memoryFolder } from "./test/support/memory-folder.ts";
 import { compileCache, nodeFlags } from "./test/support/node-flags.ts";
+import { FlakyTests, retry, tags } from "./test/support/retries.ts";
 
 const env = { NODE_COMPILE_CACHE: compileCache };
 /** Environment of tests that do not depend on the behavior of a disk. */
 const inMemory = { ...env, TMPDIR: memoryFolder() };
 // The time limits stop only tests that hang. A busy machine must not fail a test.
-const limits = { testTimeout: 60_000, hookTimeout: 60_000 };
+const limits = { testTimeout: 180_000, hookTimeout: 180_000 };
 // Test files share a process and its loaded modules, because they change no global state.
-const shared = { ...limits, execArgv: nodeFlags, isolate: false, env };
+const shared = { ...limits, execArgv: nodeFlags, isolate: false, env, setupFiles: "test/support/fixed-seeds.ts" };
 const database = { globalSetup: "test/support/shared-postgres.ts" };
 
 /** Returns the tests whose random cases, loads or sizes depend on TEST_EFFORT. These tests import `effort.ts`. */
@@ -18,6 +19,9 @@ function scaled(): string[] {
   const files = globSync("test/{unit,proxy}/**/*.test.ts", { cwd: import.meta.dirname });
   return files.filter((file) => readFileSync(file, "utf8").includes("/effort.ts"));
 }
+
+/** Tests that start programs. */
+const programs = { ...shared, globalSetup: [database.globalSetup, "test/support/built-program.ts"] };
 
 const inProcess = {
   ...shared,
@@ -30,21 +34,18 @@ export default defineConfig({
     // By default, Vitest would leave one of two cores unused. Many tests here only wait for processes that they started.
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
+    reporters: ["default", new FlakyTests()],
+    tags,
     projects: [
       {
         // `npm test`.
         test: { ...inProcess, name: "in-process", include: ["test/{unit,contract,proxy}/**/*.test.ts"] },
       },
-      // Tests of `in-process` that try more cases with TEST_EFFORT=all.
+      { test: { ...programs, name: "system", include: ["test/system/**/*.test.ts"], retry } },
+      // What is no check of a change: releases, measuring tools, random searches.
+      { test: { ...programs, name: "nightly", include: ["test/nightly/**/*.test.ts"] } },
+      // Tests of `in-process` that try more cases with TEST_EFFORT=all. Also nightly.
       { test: { ...inProcess, name: "thorough", include: scaled() } },
-      {
-        test: {
-          ...shared,
-          globalSetup: [database.globalSetup, "test/support/built-program.ts"],
-          name: "system",
-          include: ["test/system/**/*.test.ts"],
-        },
-      },
       // Contract tests on PostgreSQL.
       {
         test: {
@@ -68,6 +69,7 @@ export default defineConfig({
       {
         test: {
           ...shared,
+          setupFiles: "test/support/in-process.ts",
           name: "undici",
           include: ["test/proxy/engine/**/*.test.ts"],
           env: { ...inMemory, TEST_LEDGER_THREADS: "0", TEST_ENGINE: "undici" },

@@ -3,11 +3,14 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Files that take minutes, longest first. One that began last would leave the other worker idle. */
 const longest = [
   "system/serve/several-proxies",
-  "system/serve/workers",
-  "system/simulation/planted-bugs",
   "system/simulation/simulation",
+  "system/dashboard/for-everybody",
+  "system/dashboard/pages",
+  "system/dashboard/requests",
+  "system/serve/workers",
+  "system/crash/crash",
   "system/crash/storage",
-  "system/store/postgres-maintenance",
+  "system/store/sqlite-processes",
   // It would otherwise run last in the last project.
   "proxy/engine/hostile-gateways",
 ].map((name) => `/test/${name}.test.ts`);

@@ -4,8 +4,8 @@ import { spawnSync } from "node:child_process";
 const noSkip = process.env["FAREBOX_TEST_NO_SKIP"] === "1";
 
 /**
- * Programs that npm cannot install, each with the Debian package that contains it. A test checks that `.ci/run`
- * installs them.
+ * Programs that npm cannot install, each with the Debian package that contains it. A test checks that
+ * `.ci/programs` installs them.
  */
 export const packages = {
   bash: "bash",

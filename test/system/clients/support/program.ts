@@ -80,7 +80,10 @@ async function run(
     child[stream].setEncoding("utf8").on("data", (text: string) => (said[stream] += text));
   const { promise: code, resolve, reject } = Promise.withResolvers<number | null>();
   child.once("error", reject).once("close", resolve);
-  return { code: await code, ...said };
+  const ended = { code: await code, ...said };
+  if (child.killed)
+    throw new Error(`waited ${patienceMs} ms for ${file} to end; so far:\n${said.stdout}\n${said.stderr}`);
+  return ended;
 }
 
 async function hostsIn(log: string): Promise<string[]> {

@@ -3,7 +3,7 @@ import { chown, chmod, mkdir, readFile, stat, writeFile } from "node:fs/promises
 import { globSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { startSandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
 import {
   checkout,
   emptyFolder,
@@ -13,9 +13,9 @@ import {
   sendChat,
   unreported,
   type RunOptions,
-} from "../../support/run-program.ts";
-import { environmentOf, inForce, stagesOf, withAncestors, type Instruction } from "../../support/dockerfile.ts";
-import { buildImage, filesBelow } from "../../support/docker-image.ts";
+} from "../support/run-program.ts";
+import { environmentOf, inForce, stagesOf, withAncestors, type Instruction } from "../support/dockerfile.ts";
+import { buildImage, filesBelow } from "../support/docker-image.ts";
 
 /*
  * Tests the image without a container engine: runs the Dockerfile's steps in folders, and starts the result with its

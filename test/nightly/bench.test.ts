@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 
-const bench = new URL("../../../bench/run.ts", import.meta.url).pathname;
+const bench = new URL("../../bench/run.ts", import.meta.url).pathname;
 const run = (...args: string[]) => promisify(execFile)(process.execPath, [bench, ...args]);
 
 interface Report {
@@ -41,15 +41,13 @@ it("the benchmark checks every answer and the ledger, and measures each target i
     expect(workloads.map(({ name }) => name)).toEqual(["stream", "paced"]);
     for (const { samples, memory } of workloads) {
       expect(Object.keys(samples)).toEqual(["direct", "bare", "farebox", "undici"]);
+      // The values depend on the machine. The next test checks what the benchmark calculates from samples.
       for (const [target, ofTarget] of Object.entries(samples)) {
-        expect(ofTarget).toHaveLength(2);
-        expect(
-          ofTarget.every(({ cpuUs }) => (target === "direct" ? cpuUs === null : cpuUs !== null && cpuUs > 0)),
-        ).toBe(true);
+        const sample = { requests: expect.any(Number), cpuUs: target === "direct" ? null : expect.any(Number) };
+        expect(ofTarget).toEqual([expect.objectContaining(sample), expect.objectContaining(sample)]);
       }
       expect(Object.keys(memory)).toEqual(["bare", "farebox", "undici"]);
     }
-    expect(workloads[0]?.samples["farebox"]?.map(({ requests }) => requests)).toEqual([6, 6]);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -1,0 +1,9 @@
+import { expect, it } from "vitest";
+import { mutations } from "../../simulation/mutations.ts";
+import { fixedSeeds, simulate } from "../support/simulate.ts";
+
+it.each(Object.keys(mutations))("the simulation catches %s", async (name) => {
+  const { code, output } = await simulate("--seeds", fixedSeeds, "--mutation", name);
+  expect(output).toMatch(/^seed \d+ fails:\n {2}step \d+: /m);
+  expect(code).toBe(1);
+});
