@@ -342,8 +342,7 @@ describe("a silent gateway", () => {
     });
     // What the sandbox has written arrives before the answer to another request.
     await impatient.proxy.metrics();
-    clock.forward(silenceMs);
-    return answering;
+    return clock.forwardUntil(silenceMs, answering);
   }
 
   it("gives a 504, and the hold is charged", async () => {
@@ -362,8 +361,7 @@ describe("a silent gateway", () => {
   it("after a stream's headers ends the stream with an error event, and the delivered part is charged", async () => {
     const { proxy, books } = impatient;
     const answer = await open(proxy, chatWith("silent-stream", { stream: true }));
-    clock.forward(silenceMs);
-    expect(lastErrorCode(await answer.rest())).toBe("gateway_stream_broken");
+    expect(lastErrorCode(await clock.forwardUntil(silenceMs, answer.rest()))).toBe("gateway_stream_broken");
     await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
     const { charge } = await books.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_silent", status: 200, tokens: { output: 0 } });

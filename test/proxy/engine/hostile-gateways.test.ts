@@ -196,8 +196,7 @@ describe("a stream", () => {
       more();
     };
     const [response] = (await once(send({ url: proxy.url, key: proxy.key }, stream), "response")) as [IncomingMessage];
-    clock.forward(streamMs);
-    const { end, broken } = await drained(response);
+    const { end, broken } = await clock.forwardUntil(streamMs, drained(response));
     expect(broken).toBe(false);
     expect(lastErrorCode(Buffer.from(`\n\n${end.toString()}`))).toBe("gateway_stream_broken");
     expect(await lastCharge({ proxy })).toMatchObject({ state: "posted", source: "partial", reason: "time_limit" });
