@@ -44,7 +44,7 @@ export default defineConfig({
       { test: { ...programs, name: "system", include: ["test/system/**/*.test.ts"], retry } },
       // What is no check of a change: releases, measuring tools, random searches.
       { test: { ...programs, name: "nightly", include: ["test/nightly/**/*.test.ts"] } },
-      // Tests of `in-process` that try more cases with TEST_EFFORT=all. Also nightly.
+      // Tests of `in-process` that try more cases with TEST_EFFORT=all. Nightly, like the next three projects at that effort.
       { test: { ...inProcess, name: "thorough", include: scaled() } },
       // Contract tests on PostgreSQL.
       {

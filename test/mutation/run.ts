@@ -43,7 +43,7 @@ const asked = process.argv.slice(2).map((name) => `${name.replace(/^src\/|\.ts$/
 const unknown = asked.filter((file) => !mutable.includes(file));
 if (unknown.length > 0) fail(`cannot mutate ${unknown.join(", ")}; choose from ${mutable.join(", ")}`);
 
-installIn(folder);
+await installIn(folder);
 const begun = performance.now();
 makeCopy();
 const rows = (asked.length > 0 ? asked : mutable).map((file) => {

@@ -4,11 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { isThorough } from "./effort.ts";
 import { nodeFlags } from "./node-flags.ts";
 
 /*
- * In a run of all tests, tests that start processes use a program that is built once, like the packaged one, and
+ * With TEST_BUILD=1, tests that start processes use a program that is built once, like the packaged one, and
  * starts in two thirds of the time. Otherwise they start the checkout, which needs no build.
  */
 
@@ -43,7 +42,7 @@ export const builtProgram = process.env[variable] ?? null;
 
 /** Builds the program. Vitest calls this before the tests of a project, and the returned function after them. */
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
-  if (!isThorough || process.env[variable] !== undefined) return undefined;
+  if (process.env["TEST_BUILD"] !== "1" || process.env[variable] !== undefined) return undefined;
   const folder = await mkdtemp(join(tmpdir(), "farebox-built-"));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {

@@ -1,20 +1,22 @@
-import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { installIn } from "../../support/install-in.ts";
+import { installIn, run } from "../../support/install-in.ts";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 /** Installs the clients of this folder; `all` includes those of `npm run test:clients -- --all`. */
-export function installClients({ all }: { readonly all: boolean }): void {
-  withRetry(() => installIn(here));
-  if (all) withRetry(() => installIn(join(here, "all")));
-  for (const name of ["default", ...(all ? ["aider", "agents"] : [])]) withRetry(() => installPython(name));
+export async function installClients({ all }: { readonly all: boolean }): Promise<void> {
+  const folders = [here, ...(all ? [join(here, "all")] : [])];
+  const lists = ["default", ...(all ? ["aider", "agents"] : [])];
+  await Promise.all([
+    ...folders.map((folder) => withRetry(() => installIn(folder))),
+    ...lists.map((name) => withRetry(() => installPython(name))),
+  ]);
 }
 
 /** Installs the packages of a file in `python/` in a separate virtual environment, unless it is up to date. */
-function installPython(name: string): void {
+async function installPython(name: string): Promise<void> {
   const folder = join(here, ".python", name);
   const stamp = join(folder, ".farebox-packages");
   const packages = join(here, "python", `${name}.txt`);
@@ -22,9 +24,9 @@ function installPython(name: string): void {
   if (textOf(stamp) === wanted) return;
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  execFileSync("python3", ["-m", "venv", folder], { stdio: "inherit" });
+  await run("python3", ["-m", "venv", folder]);
   const pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
-  execFileSync(join(folder, "bin/python"), [...pip, "-r", packages], { stdio: "inherit" });
+  await run(join(folder, "bin/python"), [...pip, "-r", packages]);
   writeFileSync(stamp, wanted);
 }
 
@@ -37,10 +39,10 @@ function textOf(path: string): string | undefined {
 }
 
 /** Retries once, because a registry may fail for a moment. */
-function withRetry(install: () => void): void {
+async function withRetry(install: () => Promise<void>): Promise<void> {
   try {
-    install();
+    await install();
   } catch {
-    install();
+    await install();
   }
 }

@@ -5,7 +5,7 @@ import { installClients } from "./install.ts";
 const [first, ...others] = process.argv.slice(2);
 const all = first === "--all";
 const files = [...(all || first === undefined ? [] : [first]), ...others];
-installClients({ all });
+await installClients({ all });
 run("tsc", ["-p", "test/system/clients"]);
 run("vitest", ["run", "--config", "vitest.clients.config.ts", ...files]);
 

@@ -22,8 +22,8 @@ describe("the simulation", { timeout: 300_000 }, () => {
   });
 
   it("finds no fault with a crash at each step", async () => {
-    // Two short runs with many charges, because each of their steps needs a run of its own.
-    expect(await simulate("--seeds", "27-28", "--crash-everywhere")).toMatchObject({
+    // A short run with many charges, because each of its steps needs a run of its own. Nightly tests repeat more runs.
+    expect(await simulate("--seed", "28", "--crash-everywhere")).toMatchObject({
       code: 0,
       output: expect.stringContaining(" 0 failures"),
     });
