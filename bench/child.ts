@@ -17,6 +17,7 @@ export type ProgramName =
   | "paced-gateway"
   | "bare"
   | "farebox"
+  | "served"
   | "nginx"
   | "portkey"
   | "litellm"

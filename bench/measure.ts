@@ -78,7 +78,8 @@ export async function measure(
   return { workload, samples, chunks: paced ? pacedChunks : (workload.deltas ?? 0), memory };
 }
 
-function inTurn<T>(all: readonly T[], round: number): T[] {
+/** Returns all, beginning with another one in each round. */
+export function inTurn<T>(all: readonly T[], round: number): T[] {
   const first = round % all.length;
   return [...all.slice(first), ...all.slice(0, first)];
 }

@@ -12,12 +12,14 @@ export interface StartParams {
   readonly chunks: number;
   /** Time between two chunks of a paced stream, in milliseconds. */
   readonly chunkMs: number;
-  /** Path of another program's executable; "" for Farebox and the gateways. */
+  /** Path of another program's executable, or of the checkout of Farebox that is served; "" for the other targets. */
   readonly program: string;
   /** Ledger that Farebox copies and then serves; "" to create a ledger. */
   readonly database: string;
   /** Number of additional keys, each with a hard budget. */
   readonly keys: number;
+  /** True if the key of `farebox serve` has a hard budget. */
+  readonly hasBudget: boolean;
   /** Number of Farebox's worker processes; 1 by default. */
   readonly workers?: number;
 }

@@ -3,6 +3,12 @@ import { othersFolder } from "./others.ts";
 import { targetNames, type TargetName } from "./targets.ts";
 import { workloadNames, type WorkloadName } from "./workloads.ts";
 
+/** Comparison with another commit. */
+export interface Check {
+  /** Revision; null for the commit on which this checkout's changes are based. */
+  readonly against: string | null;
+}
+
 export interface Options {
   readonly rounds: number;
   /** Requests to one target in one round; null for the default of each workload. */
@@ -35,10 +41,17 @@ export const usage = `npm run bench -- [options]
   --targets A,B     targets, of ${targetNames.join(", ")} (those that are installed)
   --others DIR      folder in which nginx, Portkey's gateway, LiteLLM, GoModel and Bifrost are installed (bench/.others)
   --json FILE       writes the figures of every round to a file
-  --profile DIR     writes CPU profiles of the proxies to a folder`;
+  --profile DIR     writes CPU profiles of the proxies to a folder
+
+npm run bench -- --check [--against REV]
+
+  Measures this checkout and the commit on which its changes are based, in turns; takes up to 5 minutes. The exit code is 1 if
+  the CPU of a workload is more than 15% higher.
+
+  --against REV     another commit to compare with`;
 
 /** Returns the options; "help" if help is requested. Throws an error for invalid options. */
-export function readOptions(args: readonly string[]): Options | "help" {
+export function readOptions(args: readonly string[]): Options | Check | "help" {
   const text = { type: "string" } as const;
   const { values } = parseArgs({
     args: [...args],
@@ -54,10 +67,19 @@ export function readOptions(args: readonly string[]): Options | "help" {
       others: text,
       json: text,
       profile: text,
+      check: { type: "boolean" },
+      against: text,
       help: { type: "boolean" },
     },
   });
   if (values.help === true) return "help";
+  const { check, against, ...others } = values;
+  if (check === true) {
+    const [other] = Object.keys(others);
+    if (other !== undefined) throw new Error(`--check takes only --against, not --${other}`);
+    return { against: against ?? null };
+  }
+  if (against !== undefined) throw new Error("--against requires --check");
   return {
     rounds: count("rounds", values.rounds ?? "5"),
     requests: values.requests === undefined ? null : count("requests", values.requests),

@@ -115,10 +115,10 @@ export class Program implements AsyncDisposable {
 let exitsOnSignals = false;
 
 /**
- * Makes signals end this process through `exit`, which kills the programs. A terminal's signals do not reach other process
- * groups.
+ * Makes signals end this process through `exit`, whose listeners kill programs and remove folders. A terminal's signals do not
+ * reach other process groups.
  */
-function exitOnSignals(): void {
+export function exitOnSignals(): void {
   if (exitsOnSignals) return;
   exitsOnSignals = true;
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => process.exit(1));

@@ -1,4 +1,5 @@
 import { writeFile } from "node:fs/promises";
+import { compareWithBase } from "./compare.ts";
 import { measure, type Measured } from "./measure.ts";
 import { readOptions, usage, type Options } from "./options.ts";
 import { figuresOf, machine, tableOf } from "./report.ts";
@@ -12,10 +13,15 @@ import { workloads } from "./workloads.ts";
 try {
   const options = readOptions(process.argv.slice(2));
   if (options === "help") console.log(usage);
+  else if ("against" in options) await check(options.against);
   else await run(options);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;
+}
+
+async function check(against: string | null): Promise<void> {
+  if (!(await compareWithBase(against, (line) => console.log(line)))) process.exitCode = 1;
 }
 
 async function run(options: Options): Promise<void> {

@@ -19,6 +19,7 @@ export const defaultParams: ChildParams = {
   program: "",
   database: "",
   keys: 0,
+  hasBudget: true,
   profile: null,
 };
 

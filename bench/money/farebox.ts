@@ -8,10 +8,10 @@ import { packageVersion } from "../../src/server/package.ts";
 import { freePort } from "../../test/support/free-port.ts";
 import { startPostgres } from "../../test/support/postgres.ts";
 import type { Configuration, ModelPrice, Peer, RunningPeer, Setup, Unknown } from "./peer.ts";
+import { admin, adminToken } from "../admin-api.ts";
 import { Program } from "../program.ts";
 
 const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
-const adminToken = "admin-token-of-the-benchmark";
 const keyName = "bench";
 const settleLimitMs = 30_000;
 
@@ -204,21 +204,4 @@ async function spendOf(port: number): Promise<PicoUsd | Unknown> {
     if (usd(window.held_usd) === noMoney || performance.now() > endsAt) return usd(window.spent_usd);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-}
-
-async function admin(
-  port: number,
-  method: string,
-  path: string,
-  body?: object,
-): Promise<Readonly<Record<string, unknown>>> {
-  const answer = await fetch(`http://127.0.0.1:${port}/admin/v1${path}`, {
-    method,
-    headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(20_000),
-  });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${method} ${path} returned status ${answer.status}: ${text}`);
-  return JSON.parse(text) as Readonly<Record<string, unknown>>;
 }

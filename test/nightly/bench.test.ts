@@ -87,3 +87,32 @@ it("the benchmark refuses an unknown workload and lists the known ones", async (
     stderr: expect.stringContaining("--only takes plain"),
   });
 });
+
+it("the check of a change measures five workloads next to another commit, and removes its worktree", async () => {
+  const worktrees = async () => (await promisify(execFile)("git", ["worktree", "list"])).stdout;
+  const before = await worktrees();
+  // The exit code depends on the machine: 1 if the same code happens to be more than 15% slower.
+  const { stdout } = await run("--check", "--against", "HEAD").catch((error: { code: number; stdout: string }) => {
+    if (error.code === 1 && error.stdout.includes("WORSE")) return error;
+    throw error;
+  });
+  const [title, ...lines] = stdout.trimEnd().split("\n");
+  expect(title).toMatch(/^CPU of a request with this checkout, divided by that with commit [0-9a-f]{8}:$/);
+  expect(lines.map((line) => line.replace(/:.*/, ""))).toEqual([
+    "plain",
+    "burst stream",
+    "burst stream without a budget",
+    "100 streams at 5 ms a chunk",
+    "100 kB prompt",
+  ]);
+  const form = /: \d+\.\d\d x bare before, \d+\.\d\d x with the change; ratio \d+\.\d\d \(\d+\.\d\d-\d+\.\d\d\)/;
+  expect(lines.filter((line) => !form.test(line))).toEqual([]);
+  expect(await worktrees()).toBe(before);
+}, 600_000);
+
+it("the check of a change refuses an unknown commit", async () => {
+  await expect(run("--check", "--against", "no-such-commit")).rejects.toMatchObject({
+    code: 1,
+    stderr: '--against takes a commit of this repository, not "no-such-commit"\n',
+  });
+});
