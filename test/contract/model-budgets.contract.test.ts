@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import { parseScope, everyRequest } from "../../src/core/scope.ts";
+import { usd } from "../../src/core/money.ts";
+import { clean, everyLedger, opened } from "../support/ledger-contract.ts";
+import { bob, budget, holdOf, noon } from "../support/ledger-fixtures.ts";
+
+describe.each(everyLedger)("budgets on models in the ledger: $name", (kind) => {
+  it("refuses an unbounded hold that an unknown model may answer, under a hard budget on models", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const scopeOf = (text: string) => parseScope(text) ?? everyRequest;
+    await ledger.setBudget(budget(scopeOf("key:k-alice model:gpt-5*"), "1d", "1"), noon);
+    await ledger.setBudget(budget(scopeOf("key:k-bob model:gpt-5*"), "1d", "1", "soft"), noon);
+    const unknown = { models: ["GPT-5"], anyModel: true, bounded: false } as const;
+    const notBounded = { ok: false, reason: "not_bounded" };
+    expect(await ledger.hold(holdOf("a", null, unknown))).toEqual(notBounded);
+    expect(await ledger.hold(holdOf("a", usd("1"), unknown))).toEqual(notBounded);
+    const answers = await Promise.all([
+      ledger.hold(holdOf("b", null, { ...unknown, caller: bob })),
+      ledger.hold(holdOf("c", null, { ...unknown, models: ["o3"], anyModel: false })),
+      ledger.hold(holdOf("d", usd("1"), { ...unknown, bounded: true })),
+      ledger.hold(holdOf("e", null, unknown)),
+    ]);
+    expect(answers.map(({ ok }) => ok)).toEqual([true, true, true, false]);
+    // A budget that is set later does not make a repeated hold fail.
+    await ledger.setBudget(budget(scopeOf("key:k-bob model:gpt-5*"), "1d", "1"), noon);
+    expect(await ledger.hold(holdOf("b", null, { ...unknown, caller: bob }))).toMatchObject({ ok: true });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("states whether a hard budget may apply if a part of the request that is still to arrive names another model", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const limited = parseScope("key:k-alice model:gpt-5*") ?? everyRequest;
+    await ledger.setBudget(budget(limited, "1d", "1"), noon);
+    const open = { models: ["o3"], isOpen: true };
+    const limits = { ok: true, limitsModels: true };
+    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
+    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
+    expect(await ledger.hold(holdOf("b", usd("9"), { ...open, caller: bob }))).not.toHaveProperty("limitsModels");
+    expect(await ledger.hold(holdOf("c", usd("9"), { models: ["o3"] }))).not.toHaveProperty("limitsModels");
+  });
+});
