@@ -1,22 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { NewMessage, Outbox } from "../../src/ports/outbox.ts";
-import { ledgerKinds, noon } from "../support/ledger-fixtures.ts";
+import type { Outbox } from "../../src/ports/outbox.ts";
+import { ledgerKinds, message, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const dayMs = 86_400_000;
-
-function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
-  return {
-    id,
-    kind: "alert",
-    target: "red",
-    dedupeKey: `key of ${id}`,
-    keyUntil: noon,
-    payload: `{"id":"${id}"}`,
-    createdAt: noon,
-    ...more,
-  };
-}
 
 const due = (outbox: Outbox, more: Partial<Parameters<Outbox["due"]>[0]> = {}) =>
   outbox.due({ now: noon, except: [], limit: 10, pauseMsMax: dayMs, ...more });

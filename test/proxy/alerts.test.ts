@@ -1,4 +1,3 @@
-import { createHmac } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
@@ -10,22 +9,8 @@ import { captureLog } from "../support/captured-log.ts";
 import { endAt, holdOf, posting } from "../support/ledger-fixtures.ts";
 import { usd } from "../../src/core/money.ts";
 import { startProxy } from "../support/running-proxy.ts";
-import { startReceiver, status, type Received } from "../support/webhook-receiver.ts";
+import { alertIn, isSigned, startReceiver, status, webhookSecret, type Received } from "../support/webhook-receiver.ts";
 import { until } from "../support/until.ts";
-
-const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-/** Verifies the signature as the documentation describes. */
-function isSigned({ headers, body }: Received): boolean {
-  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
-  const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64"))
-    .update(signed)
-    .digest("base64");
-  return headers["webhook-signature"] === `v1,${expected}`;
-}
-
-const bodyOf = ({ body }: Received) =>
-  JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
 
 it("alerts report the threshold and then the refusal, signed and without the webhook address", async () => {
   await using receiver = await startReceiver();
@@ -35,7 +20,10 @@ it("alerts report the threshold and then the refusal, signed and without the web
   await using proxy = await startProxy({
     log,
     clock,
-    env: { FAREBOX_ALERT_WEBHOOK: `${receiver.url}/services/s3cret-path?t=s3cret-query`, FAREBOX_ALERT_SECRET: secret },
+    env: {
+      FAREBOX_ALERT_WEBHOOK: `${receiver.url}/services/s3cret-path?t=s3cret-query`,
+      FAREBOX_ALERT_SECRET: webhookSecret,
+    },
   });
   const { serving } = proxy;
   const tools = { ledger: serving.ledger, keys: serving.keys, clock, by: "tester" };
@@ -49,14 +37,14 @@ it("alerts report the threshold and then the refusal, signed and without the web
   expect((await proxy.chat({ max_tokens: 4000 })).status).toBe(402);
   const received = await receiver.waitFor(3);
   const [first, again, second] = received as [Received, Received, Received];
-  expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning", "budget_exhausted"]);
+  expect(received.map((each) => alertIn(each).type)).toEqual(["budget_warning", "budget_warning", "budget_exhausted"]);
   expect(again.headers["webhook-id"]).toBe(first.headers["webhook-id"]);
-  expect(bodyOf(first)).toMatchObject({
+  expect(alertIn(first)).toMatchObject({
     id: first.headers["webhook-id"],
     data: { scope: "key:alice", period: "1d", limit_usd: "0.001" },
   });
-  expect(bodyOf(second).data).toMatchObject({ cause: "refused" });
-  expect(received.every(isSigned)).toBe(true);
+  expect(alertIn(second).data).toMatchObject({ cause: "refused" });
+  expect(received.filter((each) => !isSigned(each))).toEqual([]);
   expect(isSigned({ ...second, body: second.body.replace("0.001", "0.002") })).toBe(false);
 
   await log.logged("a message was sent", 3);
@@ -103,7 +91,7 @@ it(`${windows} windows that reach a threshold at once are each reported without 
   await evaluated;
   await until(() => receiver.received.length === windows, "all are delivered");
   expect(new Set(receiver.received.map(({ headers }) => headers["webhook-id"])).size).toBe(windows);
-  expect(new Set(receiver.received.map((each) => bodyOf(each).data["key"])).size).toBe(windows);
+  expect(new Set(receiver.received.map((each) => alertIn(each).data["key"])).size).toBe(windows);
   // 500 windows are evaluated at a time, in transactions of 100; holds proceed between them.
   expect(meanwhile).toBeGreaterThan(3);
 });

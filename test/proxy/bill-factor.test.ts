@@ -1,9 +1,7 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { expect, it } from "vitest";
 import { askAdmin } from "../support/admin-client.ts";
 import { chatWith } from "../support/books.ts";
-import { temporaryFolder } from "../support/farebox-process.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
 const token = "a-token-of-the-test-1234567890";
@@ -35,9 +33,8 @@ it("reconciliation finds a factor of 1 and names no group if the gateway bills w
 });
 
 it("reconciliation names a group charged at twice its fraction, with the fraction that the gateway bills", async () => {
-  await using folder = await temporaryFolder();
-  await writeFile(join(folder.path, "groups.yaml"), 'groups: { large-general: { fraction: "1" } }\n');
-  await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder.path } });
+  using prices = priceFolder('groups: { large-general: { fraction: "1" } }\n');
+  await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: prices.path } });
   const { ok, factor, explained_by } = await compared(proxy);
   expect(ok).toBe(false);
   expect(Number(factor.value)).toBeCloseTo(0.5, 3);

@@ -88,7 +88,7 @@ describe(`a budget for 37 requests that receives ${burst} parallel ones`, () => 
 
     const charges = await proxy.charges();
     expect(charges.map(({ tags }) => tags["number"]).toSorted()).toEqual(numbersAtGateway(proxy));
-    expect(charges.every(({ state, source }) => state === "posted" && source === "reported")).toBe(true);
+    expect(charges.filter(({ state, source }) => state !== "posted" || source !== "reported")).toEqual([]);
     const cost = charges.reduce((sum, charge) => sum + (charge.cost ?? 0n), 0n);
     expect(cost).toBe(proxy.sandbox.billed.cost);
     for (const window of await proxy.serving.ledger.windows(Date.now()))

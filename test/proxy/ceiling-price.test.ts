@@ -1,10 +1,8 @@
 import { utc } from "../support/ledger-fixtures.ts";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { chargeJson } from "../../src/reporting/charges.ts";
 import { runReport } from "../../src/reporting/report.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
 const ceiling = `default:
@@ -15,17 +13,13 @@ const ceiling = `default:
     - { from: 2026-01-01, source: "our ceiling", official: { input: "50.00", output: "200.00" } }
 `;
 
-let folder: string;
+const owned = new AsyncDisposableStack();
 let proxy: RunningProxy;
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "farebox-ceiling-"));
-  writeFileSync(join(folder, "default.yaml"), ceiling);
-  proxy = await startProxy({ env: { FAREBOX_PRICING: folder } });
+  const { path } = owned.use(priceFolder(ceiling));
+  proxy = owned.use(await startProxy({ env: { FAREBOX_PRICING: path } }));
 });
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => owned.disposeAsync());
 
 describe("the ceiling price of unknown models", () => {
   it("is marked in the answer, the charge, the report and the metrics, unlike known prices", async () => {

@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { updateKey } from "../../src/admin/keys.ts";
 import { createTeam } from "../../src/admin/teams.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, bytesOf, type WireAnswer } from "../support/wire-client.ts";
 
@@ -41,9 +39,7 @@ let folder: string;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "farebox-caps-"));
-  everything.defer(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, "prices.yaml"), prices);
+  folder = everything.use(priceFolder(prices)).path;
   gateway = everything.use(await answeringGateway(() => ({ body: answered })));
   proxy = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } }));
 });

@@ -1,11 +1,9 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTeam } from "../../src/admin/teams.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { Books } from "../support/books.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";
 
@@ -361,10 +359,7 @@ describe("a hard budget", () => {
 });
 
 it("a one-hour prompt cache is held at its own rate for every field that requests it", async () => {
-  await using owned = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
-  owned.defer(() => rm(folder, { recursive: true }));
-  const price = `provider: mine
+  using prices = priceFolder(`provider: mine
 models:
   cached-1:
     context_tokens: 100000
@@ -374,9 +369,8 @@ models:
         source: "a test"
         official: { input: "1", cache_write: "1.25", cache_write_1h: "2", output: "1" }
         gateway: { input: "1", cache_write: "1.25", cache_write_1h: "2", output: "1" }
-`;
-  await writeFile(join(folder, "mine.yaml"), price);
-  await using own = await startProxy({ env: { FAREBOX_PRICING: folder } });
+`);
+  await using own = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
   await own.budget("key:alice", "100");
   const hour = { type: "ephemeral", ttl: "1h" };
   const bodies: readonly (readonly [path: string, body: object])[] = [

@@ -1,10 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import Database from "better-sqlite3";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatUsd } from "../../src/core/money.ts";
 import { answeringGateway, type AnsweringGateway, type Answering } from "../support/answering-gateway.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";
 
@@ -49,9 +47,7 @@ let folder: string;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "farebox-served-"));
-  everything.defer(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, "prices.yaml"), prices);
+  folder = everything.use(priceFolder(prices)).path;
   gateway = everything.use(await answeringGateway(() => answer));
   proxy = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } }));
 });

@@ -1,7 +1,5 @@
-import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { expect, it } from "vitest";
-import { temporaryFolder } from "../support/farebox-process.ts";
+import { priceFolder } from "../support/price-files.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
 /** Price at which a billion tokens cost more than a ledger can store. */
@@ -20,14 +18,11 @@ models:
 `;
 
 it("a cost that the ledger cannot store is posted as the hold, and the proxy keeps working", async () => {
-  await using folder = await temporaryFolder();
-  const pricing = join(folder.path, "pricing");
-  await mkdir(pricing);
-  await writeFile(join(pricing, "gold.yaml"), absurd);
+  using prices = priceFolder(absurd);
   const usage = JSON.stringify({ prompt_tokens: 900_000_000, completion_tokens: 900_000_000 });
   await using proxy = await startProxy({
     sandbox: { scenario: () => `usage:${usage}` },
-    env: { FAREBOX_PRICING: pricing },
+    env: { FAREBOX_PRICING: prices.path },
   });
   const response = await proxy.chat({ model: "gold-1" });
   expect(response.status).toBe(200);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { createTask } from "../support/task-client.ts";
 import { patientClock } from "../support/patient-clock.ts";
 
 /** Starts a proxy with ceilings, and a gateway whose tasks run until the test adds them to `ended`. */
@@ -29,11 +30,7 @@ async function startWithCeilings(ceilings: Readonly<Record<string, unknown>> | n
 }
 
 function create(proxy: RunningProxy, model: string, more: object = {}): Promise<Response> {
-  return fetch(`${proxy.url}/api/v1/task`, {
-    method: "POST",
-    headers: { "x-api-key": proxy.key, "content-type": "application/json" },
-    body: JSON.stringify({ model, task_type: "video_generation", input: {}, ...more }),
-  });
+  return createTask(proxy, { model, ...more });
 }
 
 async function statuses(answers: readonly Promise<Response>[]): Promise<Record<number, number>> {

@@ -1,7 +1,4 @@
 import { utc } from "../support/ledger-fixtures.ts";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { startServing } from "../../src/server/serving.ts";
 import { silentLog } from "../support/captured-log.ts";
@@ -15,23 +12,14 @@ import { systemClock } from "../../src/platform/clock.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { size } from "../support/effort.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
+import { priceFolder, videoTaskPrices } from "../support/price-files.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
+import { createTask, requestTask } from "../support/task-client.ts";
 import { record } from "../support/task-records.ts";
 import { stillClock } from "../support/still-clock.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "farebox-prices-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-writeFileSync(
-  join(folder, "tasks.yaml"),
-  `provider: kling
-task_units: { used_credits: "100" }
-models:
-  kling:
-    tasks:
-      video_generation:
-        - { from: 2026-01-01, source: "made up for a test", per: second, field: duration, default: "5", max: "10", official: "0.20", gateway: "0.10" }
-`,
-);
+const prices = priceFolder(videoTaskPrices);
+afterAll(() => prices[Symbol.dispose]());
 
 const unsetTime = "0001-01-01T00:00:00Z";
 
@@ -62,22 +50,16 @@ async function world(options: ProxyOptions = {}): Promise<World> {
       clock: stillClock(),
       ...options,
       gatewayUrl: gateway.url,
-      env: { FAREBOX_PRICING: folder, ...options.env },
+      env: { FAREBOX_PRICING: prices.path, ...options.env },
     }),
   );
-  const headers = { "x-api-key": proxy.key };
   return {
     gateway,
     proxy,
     says: (word, more = {}) => (shown = record("t-1", word, more)),
     fails: (code) => (status = code),
-    create: (input = { duration: 5 }, more = {}) =>
-      fetch(`${proxy.url}/api/v1/task`, {
-        method: "POST",
-        headers,
-        body: JSON.stringify({ model: "kling", task_type: "video_generation", input, ...more }),
-      }),
-    poll: async () => (await fetch(`${proxy.url}/api/v1/task/t-1`, { headers })).status,
+    create: (input = { duration: 5 }, more = {}) => createTask(proxy, { input, ...more }),
+    poll: async () => (await requestTask(proxy, "t-1")).status,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -275,10 +257,9 @@ describe("a task", () => {
           ? record("c-1", "pending")
           : '{"code":200,"data":{"task_id":"c-1","status":"completed","task_result":{"used_credits":12.5,"error_messages":[]}},"message":"success"}',
     }));
-    await using proxy = await startProxy({ gatewayUrl: other.url, env: { FAREBOX_PRICING: folder } });
-    const headers = { "x-api-key": proxy.key };
-    await fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: '{"model":"x","input":{}}' });
-    await fetch(`${proxy.url}/api/v1/task/c-1`, { headers });
+    await using proxy = await startProxy({ gatewayUrl: other.url, env: { FAREBOX_PRICING: prices.path } });
+    await createTask(proxy, '{"model":"x","input":{}}');
+    await requestTask(proxy, "c-1");
     expect(await proxy.onlyCharge()).toMatchObject({ cost: usd("0.125"), formula: "task" });
   });
 });
@@ -409,14 +390,8 @@ describe("a task in flight", () => {
     const polls = home.gateway.asked.length;
     clock.advance(3_600_000);
     expect(home.gateway.asked.length).toBe(polls);
-    expect(
-      home.gateway.asked
-        .slice(1)
-        .every(
-          ({ method, path, headers }) =>
-            method === "GET" && path === "/api/v1/task/t-1" && headers["x-api-key"] === "sk-sandbox",
-        ),
-    ).toBe(true);
+    const poll = { method: "GET", path: "/api/v1/task/t-1", headers: { "x-api-key": "sk-sandbox" } };
+    expect(home.gateway.asked.slice(1)).toMatchObject(Array.from({ length: polls - 1 }, () => poll));
     await expectClean(home);
   });
 

@@ -1,22 +1,16 @@
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
+import { priceFolder, replaceFile } from "../support/price-files.ts";
 import { startProxy, type ProxyOptions } from "../support/running-proxy.ts";
 import { record } from "../support/task-records.ts";
 import { ask } from "../support/wire-client.ts";
 import { stillClock } from "../support/still-clock.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "farebox-routes-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const source = 'source: "made up for a test"';
 const price = (official: string, more = "") =>
   `[{ from: 2026-01-01, ${source}, official: "${official}", gateway: "${official}"${more} }]`;
-writeFileSync(
-  join(folder, "prices.yaml"),
-  `provider: family
+const prices = priceFolder(`provider: family
 task_units: { used_credits: "100" }
 models:
   midjourney: { tasks: { imagine: ${price("0.05")}, upscale: ${price("0.01")} } }
@@ -27,8 +21,8 @@ routes:
   "GET /jobs/fetch": { does: retrieve, task_field: task_id, ${source} }
   "PUT /account/webhook": { does: setting, keys: [alice], ${source} }
   "POST /jobs/batch": { does: create, model: midjourney, type: imagine, ${source} }
-`,
-);
+`);
+afterAll(() => prices[Symbol.dispose]());
 
 /** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
 async function startWith(
@@ -42,7 +36,7 @@ async function startWith(
       clock: stillClock(),
       ...options,
       gatewayUrl: gateway.url,
-      env: { FAREBOX_PRICING: folder, ...options.env },
+      env: { FAREBOX_PRICING: prices.path, ...options.env },
     }),
   );
   const bob = await proxy.addKey("bob");
@@ -284,7 +278,7 @@ describe("a task created on a family's own path", () => {
 
 describe("the task families at the sandbox", () => {
   it("are each billed once, and charged what is billed", async () => {
-    await using proxy = await startProxy({ env: { FAREBOX_PRICING: folder } });
+    await using proxy = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
     const quick = "task-wait:0+task-run:0";
     const at = async (method: string, path: string, body?: object) => {
       const { status, body: answered } = await ask(
@@ -422,7 +416,7 @@ describe("a task of another key", () => {
     expect((await send("GET", "/api/open/tasks/histories", undefined, await proxy.addKey("carol"))).text).toBe(
       '{"code":200,"message":"success","data":{"page":1,"tasks":[],"counts":{}}}',
     );
-    expect((await proxy.charges()).every(({ state }) => state === "pending")).toBe(true);
+    expect((await proxy.charges()).map(({ state }) => state)).toEqual(["pending", "pending"]);
   });
 });
 
@@ -542,31 +536,25 @@ describe("a path without a route, with FAREBOX_PASSTHROUGH=all,", () => {
     await using home = await startWith(() => ({ body: answer }), passing);
     expect((await home.send(method, path, body)).status).toBe(200);
     expect(await home.proxy.serving.tasks.find("t-1")).toBeUndefined();
-    expect((await home.proxy.charges()).every(({ state, cost }) => state === "posted" && cost === null)).toBe(true);
+    expect(await home.proxy.charges()).toMatchObject([{ state: "posted", cost: null }]);
     await home.verify();
   });
 });
 
 describe("routes in a price file", () => {
   it("are reloaded when the file changes, and stay in force if the new file is faulty", async () => {
-    const own = mkdtempSync(join(tmpdir(), "farebox-routes-own-"));
-    try {
-      const write = (text: string) => {
-        writeFileSync(join(own, ".new"), text);
-        renameSync(join(own, ".new"), join(own, "mine.yaml"));
-      };
-      write("routes: {}");
-      await using home = await startWith(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PRICING: own } });
-      const status = async (path: string) => (await home.send("POST", path, {})).status;
-      expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([404, 200]);
-      write(`routes:\n  "POST /mine/create": { does: create, model: mine, ${source} }\n  "POST /mj/v2/imagine": null`);
-      await home.proxy.serving.reloadPrices();
-      expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
-      write('routes:\n  "POST /v1/chat/completions": { does: upload, source: x }');
-      await home.proxy.serving.reloadPrices();
-      expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
-    } finally {
-      rmSync(own, { recursive: true, force: true });
-    }
+    using own = priceFolder("routes: {}");
+    const edit = (text: string) => replaceFile(own.path, "prices.yaml", text);
+    await using home = await startWith(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PRICING: own.path } });
+    const status = async (path: string) => (await home.send("POST", path, {})).status;
+    expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([404, 200]);
+    await edit(
+      `routes:\n  "POST /mine/create": { does: create, model: mine, ${source} }\n  "POST /mj/v2/imagine": null`,
+    );
+    await home.proxy.serving.reloadPrices();
+    expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
+    await edit('routes:\n  "POST /v1/chat/completions": { does: upload, source: x }');
+    await home.proxy.serving.reloadPrices();
+    expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
   });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { startReceiver, status, type WebhookReceiver } from "../support/webhook-receiver.ts";
+import { createTask, requestTask } from "../support/task-client.ts";
 import { stillClock } from "../support/still-clock.ts";
 
 interface Webhook {
@@ -64,25 +65,9 @@ async function relaying(options: ProxyOptions = {}, ended: () => boolean = () =>
   return { gateway, proxy, given, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-function create(proxy: RunningProxy, body: string | object = {}): Promise<Response> {
-  const text =
-    typeof body === "string"
-      ? body
-      : JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, ...body });
-  return fetch(`${proxy.url}/api/v1/task`, {
-    method: "POST",
-    headers: { "x-api-key": proxy.key, "content-type": "application/json" },
-    body: text,
-  });
-}
-
 const withWebhook = (endpoint: string, secret = 'client "secret" \\ ü') => ({
   config: { webhook_config: { endpoint, secret } },
 });
-
-function retrieve(proxy: RunningProxy, taskId: string, method = "GET"): Promise<Response> {
-  return fetch(`${proxy.url}/api/v1/task/${taskId}`, { method, headers: { "x-api-key": proxy.key } });
-}
 
 /** Sends a callback of the gateway, without the prefix `/in`, which the reverse proxy at the public address removes. */
 function callBack(
@@ -117,7 +102,7 @@ describe("the webhook of a task", () => {
     const { proxy, gateway, given } = home;
     const body =
       '{ "model" : "kling", "input":{"n":1.50,"t":"\\u00e9"}, "config":{"webhook_config":{"endpoint":"https:\\/\\/93.184.215.14\\/hook","secret":"s1"} , "service_mode":"public"} }';
-    const created = await create(proxy, body);
+    const created = await createTask(proxy, body);
     const { endpoint, secret } = oursOf(given);
     expect(endpoint).toMatch(/^https:\/\/farebox\.example\/in\/v1\/farebox\/callbacks\/[0-9a-f]{64}$/);
     expect(secret).toMatch(/^[0-9a-f]{64}$/);
@@ -127,13 +112,15 @@ describe("the webhook of a task", () => {
     const theirs = { endpoint: "https://93.184.215.14/hook", secret: "s1" };
     expect(await created.text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
     for (const method of ["GET", "DELETE"])
-      expect(await (await retrieve(proxy, "t-1", method)).text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
+      expect(await (await requestTask(proxy, "t-1", proxy.key, method)).text()).toBe(
+        recordOf("t-1", "pending", theirs, 1_000_000),
+      );
   });
 
   it("is added for the gateway if the client sets none, and hidden from the client", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
-    const created = await create(proxy, '{"model":"kling","input":{}}');
+    const created = await createTask(proxy, '{"model":"kling","input":{}}');
     expect(await created.text()).toBe(recordOf("t-1", "pending", { endpoint: "", secret: "" }, 1_000_000));
     const { endpoint, secret } = oursOf(given);
     expect(gateway.asked[0]?.body.toString()).toBe(
@@ -148,7 +135,7 @@ describe("the webhook of a task", () => {
     receiver.answer(status(500));
     await using home = await relaying();
     const { proxy, given } = home;
-    await create(proxy, withWebhook(`${receiver.url}/s3cret-path`, "s3cret-word"));
+    await createTask(proxy, withWebhook(`${receiver.url}/s3cret-path`, "s3cret-word"));
     const ours = oursOf(given);
     await callBack(proxy, ours, recordOf("t-1", "completed", ours));
     await receiver.waitFor(1);
@@ -189,7 +176,7 @@ describe("the webhook of a task", () => {
     [{ Config: {} }, "config", /must be written 'config'/],
   ])("is refused before anything is held if it is not allowed: %j", async (wish, param, message) => {
     await using home = await relaying({ env: { FAREBOX_WEBHOOK_PRIVATE: "0" } });
-    const refused = await create(home.proxy, wish);
+    const refused = await createTask(home.proxy, wish);
     expect(refused.status).toBe(400);
     expect((await refused.json()) as object).toMatchObject({
       error: { code: "invalid_request", param, message: expect.stringMatching(message) },
@@ -204,7 +191,7 @@ describe("the webhook of a task", () => {
     }));
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const body = JSON.stringify({ model: "kling", input: {}, ...withWebhook("https://10.0.0.1/") });
-    await create(proxy, body);
+    await createTask(proxy, body);
     expect(gateway.asked[0]?.body.toString()).toBe(body);
   });
 });
@@ -214,7 +201,7 @@ describe("a callback", () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given } = home;
-    await create(proxy, withWebhook(`${receiver.url}/hook?id=7`));
+    await createTask(proxy, withWebhook(`${receiver.url}/hook?id=7`));
     const ours = oursOf(given);
     // The callback states no consumption; the record states USD 0.10.
     const answer = await callBack(proxy, ours, recordOf("t-1", "completed", ours, 0));
@@ -237,7 +224,7 @@ describe("a callback", () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given, gateway } = home;
-    await create(proxy, withWebhook(receiver.url));
+    await createTask(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
     const done = recordOf("t-1", "completed", ours);
     const codes = async (...answers: Promise<Response>[]) =>
@@ -289,8 +276,8 @@ describe("a callback", () => {
       gatewayUrl: gateway.url,
       env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1" },
     });
-    await create(proxy);
-    const creating = create(proxy, withWebhook(receiver.url));
+    await createTask(proxy);
+    const creating = createTask(proxy, withWebhook(receiver.url));
     const ours = await arrived;
     const refused = await callBack(proxy, ours, recordOf("t-1", "completed", webhook));
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "invalid_request"]);
@@ -309,7 +296,7 @@ describe("a callback", () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given, gateway } = home;
-    await create(proxy, withWebhook(receiver.url));
+    await createTask(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
     const send = (timestamp: number, state: string) =>
       callBack(proxy, ours, recordOf("t-1", state, ours).replace(/"timestamp":\d+/, `"timestamp":${timestamp}`));
@@ -333,13 +320,13 @@ describe("a callback", () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => ended);
     const { proxy, given } = home;
-    await create(proxy, withWebhook(receiver.url));
+    await createTask(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
     ended = true;
     const done = recordOf("t-1", "completed", ours, 1_000_000);
     const callbacks = Array.from({ length: 20 }, () => callBack(proxy, ours, done));
     const forged = Array.from({ length: 20 }, () => callBack(proxy, ours, done, { "x-webhook-secret": "wrong" }));
-    const retrievals = Array.from({ length: 200 }, () => retrieve(proxy, "t-1"));
+    const retrievals = Array.from({ length: 200 }, () => requestTask(proxy, "t-1"));
     const answers = await Promise.all([...callbacks, ...forged, ...retrievals]);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(220);
     await Promise.all(answers.map((answer) => answer.arrayBuffer()));
@@ -373,9 +360,9 @@ describe("the webhook relay", () => {
     silent.answer(() => {});
     await using receiver = await startReceiver();
     await using home = await relaying();
-    await create(home.proxy, withWebhook(receiver.url));
-    await create(home.proxy, withWebhook(receiver.url));
-    await create(home.proxy, withWebhook(silent.url));
+    await createTask(home.proxy, withWebhook(receiver.url));
+    await createTask(home.proxy, withWebhook(receiver.url));
+    await createTask(home.proxy, withWebhook(silent.url));
     await sendEvents(home, ["t-3", "t-1", "t-2"]);
     await receiver.waitFor(4);
     expect(order(receiver)).toEqual(["t-1 processing", "t-2 processing", "t-1 completed", "t-2 completed"]);
@@ -387,7 +374,7 @@ describe("the webhook relay", () => {
     await using receiver = await startReceiver();
     receiver.answer(status(307, { location: elsewhere.url }));
     await using home = await relaying();
-    await create(home.proxy, withWebhook(receiver.url));
+    await createTask(home.proxy, withWebhook(receiver.url));
     await sendEvents(home, ["t-1"]);
     await receiver.waitFor(1);
     expect(await home.proxy.metrics()).toMatch(/^farebox_outbox_waiting 2$/m);
@@ -397,8 +384,8 @@ describe("the webhook relay", () => {
   it("delivers nothing that the gateway did not send", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
-    await create(home.proxy, withWebhook(receiver.url));
-    await (await retrieve(home.proxy, "t-1")).text();
+    await createTask(home.proxy, withWebhook(receiver.url));
+    await (await requestTask(home.proxy, "t-1")).text();
     expect(await settledCharge(home.proxy)).toMatchObject({ state: "posted" });
     expect(await home.proxy.metrics()).toMatch(/^farebox_outbox_waiting 0$/m);
     expect(receiver.received).toEqual([]);
@@ -408,7 +395,7 @@ describe("the webhook relay", () => {
 it("only callbacks are accepted at the public host name", async () => {
   await using home = await relaying();
   const { proxy, given } = home;
-  await create(proxy);
+  await createTask(proxy);
   const { request } = await import("node:http");
   const ask = (path: string, method: string) =>
     new Promise<number | undefined>((resolve, reject) => {

@@ -5,6 +5,7 @@ import { answeringGateway } from "../support/answering-gateway.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { tempFolder } from "../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { createTask } from "../support/task-client.ts";
 import { until } from "../support/until.ts";
 
 const chat = { model: "gpt-4o", messages: [{ role: "user", content: "Say hello." }] };
@@ -184,13 +185,7 @@ describe("the header x-farebox-user", () => {
       body: '{"code":200,"data":{"task_id":"t1","status":"pending"},"message":"success"}',
     }));
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
-    const body = { model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, user: "u_1" };
-    const created = await fetch(`${proxy.url}/api/v1/task`, {
-      method: "POST",
-      headers: { "x-api-key": proxy.key },
-      body: JSON.stringify(body),
-    });
-    expect(created.status).toBe(201);
+    expect((await createTask(proxy, { user: "u_1" })).status).toBe(201);
     const found = await proxy.serving.ledger.charges({ limit: 10 });
     expect(found.charges).toMatchObject([{ user: "u_1", state: "pending" }]);
   });

@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import { selfServiceRoutes } from "../../src/server/http/self-service.ts";
 import { chatWith } from "../support/books.ts";
 import { only } from "../support/only.ts";
+import { priceFolder, videoTaskPrices } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";
 import { isThorough } from "../support/effort.ts";
@@ -16,19 +14,8 @@ import { patientClock } from "../support/patient-clock.ts";
  * see the limit, spent, held or remaining amount of a shared budget unless FAREBOX_OWN_VIEW is `all`.
  */
 
-const folder = mkdtempSync(join(tmpdir(), "farebox-prices-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-writeFileSync(
-  join(folder, "tasks.yaml"),
-  `provider: kling
-task_units: { used_credits: "100" }
-models:
-  kling:
-    tasks:
-      video_generation:
-        - { from: 2026-01-01, source: "made up for a test", per: second, field: duration, default: "5", max: "10", official: "0.20", gateway: "0.10" }
-`,
-);
+const prices = priceFolder(videoTaskPrices);
+afterAll(() => prices[Symbol.dispose]());
 
 /** Limit whose digits occur in no other amount of the test. */
 const limit = "0.003456789";
@@ -76,7 +63,12 @@ async function amountsOf({ serving }: RunningProxy, key: string): Promise<string
 describe.each(scopes)("a budget of the scope %s", (scope, whose) => {
   const views = isThorough || scope === "all" ? (["own", "all"] as const) : (["own"] as const);
   it.each(views)("shows its amounts to a key only if they are its own or FAREBOX_OWN_VIEW is all: %s", async (view) => {
-    const env = { FAREBOX_OWN_VIEW: view, FAREBOX_STREAM_SLICE: "64", FAREBOX_FIT: "off", FAREBOX_PRICING: folder };
+    const env = {
+      FAREBOX_OWN_VIEW: view,
+      FAREBOX_STREAM_SLICE: "64",
+      FAREBOX_FIT: "off",
+      FAREBOX_PRICING: prices.path,
+    };
     await using proxy = await startProxy({ env, clock: patientClock() });
     const bob = await proxy.addKey("bob", { team: "red" });
     const carol = await proxy.addKey("carol", { team: "red" });

@@ -71,6 +71,19 @@ export async function visit(origin: string, options: BrowserContextOptions = {})
   return { page, faults, [Symbol.asyncDispose]: () => context.close() };
 }
 
+/** Visits the dashboard, or the page at this path below it, and signs in. */
+export async function visitAs(
+  token: string,
+  origin: string,
+  path = "",
+  options?: BrowserContextOptions,
+): Promise<Visitor> {
+  const visitor = await visit(origin, options);
+  await visitor.page.goto(`${origin}/dashboard${path}`);
+  await signIn(visitor.page, token);
+  return visitor;
+}
+
 /** Signs in on the current page. */
 export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByLabel("Admin token or internal key").fill(token);

@@ -10,7 +10,7 @@ import { compileCache, nodeFlags } from "./node-flags.ts";
 const sources = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
 
 /** Compile cache. The built program has a new folder in each run, which contains its cache. */
-const cache = builtProgram === null ? compileCache : join(dirname(builtProgram), "compile-cache");
+export const programCache = builtProgram === null ? compileCache : join(dirname(builtProgram), "compile-cache");
 
 /** Longest wait for a child process, in milliseconds; only a broken process takes that long. */
 const patienceMs = 150_000;
@@ -59,7 +59,7 @@ export function startFarebox(args: readonly string[], options: StartOptions = {}
 /** Starts any command, such as a shell, without a terminal. */
 export function startProgram([program = "", ...args]: readonly string[], { env, cwd }: StartOptions): FareboxProcess {
   const child = spawn(program, args, {
-    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: cache, ...env },
+    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: programCache, ...env },
     cwd: cwd ?? tmpdir(),
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -91,7 +91,7 @@ export function fareboxCommand(
 /** Starts any command in a terminal, such as a shell. */
 export function startProgramInTerminal(words: readonly string[], { env, cwd }: StartOptions = {}): TerminalProcess {
   const child = spawn("python3", ["-c", terminal, ...words], {
-    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: cache, ...env },
+    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: programCache, ...env },
     cwd: cwd ?? tmpdir(),
     stdio: ["pipe", "pipe", "pipe"],
   });

@@ -12,6 +12,7 @@ import {
   endAt,
   holdOf,
   key,
+  message,
   noon,
   openStore,
   posting,
@@ -205,17 +206,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     before: totals,
     after: totals,
   });
-  await outbox.put(
-    ["a", "b"].map((id) => ({
-      id,
-      kind: "alert",
-      target: "red",
-      dedupeKey: `key of ${id}`,
-      keyUntil: noon,
-      payload: `{"id":"${id}"}`,
-      createdAt: noon,
-    })),
-  );
+  await outbox.put([message("a"), message("b")]);
   await outbox.tried("a", { kind: "delivered", at: noon + 1 });
   await ledger.writtenFor("digest", `{"field":"max_tokens","tokens":64,"why":"output_cap"}`, noon);
   await ledger.burstMarks({ key: "key", model: "gpt-4o", kind: "burst" }, noon);

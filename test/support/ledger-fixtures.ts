@@ -14,6 +14,7 @@ import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/usage.t
 import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
+import type { NewMessage } from "../../src/ports/outbox.ts";
 import type { NewTask } from "../../src/ports/task-store.ts";
 import { openPostgres, type OpenPostgresOptions } from "../../src/ledger/postgres/open.ts";
 import { inProcessChannel, openOver, openSqlite, type OpenOptions } from "../../src/ledger/sqlite/open.ts";
@@ -132,6 +133,20 @@ export function key(name: string, more: Partial<Key> = {}): Key {
     suspendedAt: null,
     rotatedAt: null,
     previous: null,
+    ...more,
+  };
+}
+
+/** Returns an alert for the receiver `red`. */
+export function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
+  return {
+    id,
+    kind: "alert",
+    target: "red",
+    dedupeKey: `key of ${id}`,
+    keyUntil: noon,
+    payload: `{"id":"${id}"}`,
+    createdAt: noon,
     ...more,
   };
 }

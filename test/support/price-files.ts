@@ -1,5 +1,24 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+
+/** Price of a video task: USD 0.10 per second, half of the official price. 100 used credits are worth USD 1. */
+export const videoTaskPrices = `provider: kling
+task_units: { used_credits: "100" }
+models:
+  kling:
+    tasks:
+      video_generation:
+        - { from: 2026-01-01, source: "made up for a test", per: second, field: duration, default: "5", max: "10", official: "0.20", gateway: "0.10" }
+`;
+
+/** Creates a folder with one price file, for FAREBOX_PRICING. */
+export function priceFolder(text: string): { readonly path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), "farebox-prices-"));
+  writeFileSync(join(path, "prices.yaml"), text);
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
 
 /** Returns a price file of one model with a price from each of these days; `input` and `output` per million tokens. */
 export function oneModelFile(

@@ -13,6 +13,7 @@ export const packages = {
   curl: "curl",
   fish: "fish",
   haproxy: "haproxy",
+  jq: "jq",
   openssl: "openssl",
   prometheus: "prometheus",
   promtool: "prometheus",

@@ -1,73 +1,25 @@
 import { once } from "node:events";
-import {
-  request as httpRequest,
-  type Agent,
-  type ClientRequest,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-} from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Sandbox } from "../../src/sandbox/server.ts";
+import { eventsIn, readToEnd, send, type Body, type WireAnswer, type WireOptions } from "./wire-client.ts";
 
-/** One answer as a client received it; nothing is decoded or followed. */
-export interface Seen {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  /** Body as received, one item per read. */
-  readonly chunks: readonly Buffer[];
-  readonly body: Buffer;
-  /** Null if the body is complete, otherwise the error's code. */
-  readonly broken: string | null;
-}
-
-export interface Asked {
-  readonly path?: string;
-  readonly method?: string;
-  readonly headers?: Record<string, string>;
+export interface Asked extends WireOptions {
   readonly scenario?: string;
-  readonly agent?: Agent;
 }
 
 export const hello = { model: "gpt-4o", messages: [{ role: "user", content: "Say hello." }] };
 export const helloStream = { ...hello, stream: true, stream_options: { include_usage: true } };
 
 /** Begins a chat request. */
-export function begin(sandbox: Sandbox, body: unknown, asked: Asked = {}): ClientRequest {
-  const request = httpRequest(`${sandbox.url}${asked.path ?? "/v1/chat/completions"}`, {
-    method: asked.method ?? "POST",
-    agent: asked.agent ?? false,
-    headers: {
-      authorization: `Bearer ${sandbox.apiKey}`,
-      "content-type": "application/json",
-      ...(asked.scenario === undefined ? {} : { "x-sandbox-scenario": asked.scenario }),
-      ...asked.headers,
-    },
-  });
-  request.on("error", () => undefined);
-  request.end(body === undefined ? undefined : JSON.stringify(body));
-  return request;
+export function begin(sandbox: Sandbox, body: Body | undefined, { scenario, ...options }: Asked = {}): ClientRequest {
+  const headers = { ...(scenario !== undefined && { "x-sandbox-scenario": scenario }), ...options.headers };
+  return send({ url: sandbox.url, key: sandbox.apiKey }, body, { ...options, headers });
 }
 
 /** Sends a request and reads the answer to its end, however it ends; rejects if no headers arrive. */
-export async function ask(sandbox: Sandbox, body: unknown, asked: Asked = {}): Promise<Seen> {
+export async function ask(sandbox: Sandbox, body: Body | undefined, asked: Asked = {}): Promise<WireAnswer> {
   const [response] = (await once(begin(sandbox, body, asked), "response")) as [IncomingMessage];
-  return readAll(response);
-}
-
-export async function readAll(response: IncomingMessage): Promise<Seen> {
-  const chunks: Buffer[] = [];
-  let broken: string | null = null;
-  try {
-    for await (const chunk of response) chunks.push(chunk as Buffer);
-  } catch (error) {
-    broken = (error as NodeJS.ErrnoException).code ?? "error";
-  }
-  return {
-    status: response.statusCode ?? 0,
-    headers: response.headers,
-    chunks,
-    body: Buffer.concat(chunks),
-    broken,
-  };
+  return readToEnd(response);
 }
 
 /** Part of an answer or a chunk that the tests use. */
@@ -100,22 +52,8 @@ export function completionIn(seen: { readonly body: Buffer }): Completion {
   return JSON.parse(seen.body.toString());
 }
 
-/** Returns the data of each event according to the rules of server-sent events, including [DONE]. */
-export function eventsIn(seen: { readonly body: Buffer }): string[] {
-  const events: string[] = [];
-  let data: string[] = [];
-  for (const line of seen.body.toString().split(/\r\n|\n|\r/)) {
-    if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
-    if (line === "" && data.length > 0) {
-      events.push(data.join("\n"));
-      data = [];
-    }
-  }
-  return events;
-}
-
 export function chunksIn(seen: { readonly body: Buffer }): Completion[] {
-  return eventsIn(seen)
+  return eventsIn(seen.body)
     .filter((data) => data !== "[DONE]")
     .map((data) => JSON.parse(data));
 }

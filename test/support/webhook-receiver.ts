@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -6,6 +7,22 @@ export interface Received {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
+
+/** Secret that signs the messages of a test. */
+export const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/** Verifies the signature as a receiver does, with only what the documentation says. */
+export function isSigned({ headers, body }: Received): boolean {
+  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
+  const expected = createHmac("sha256", Buffer.from(webhookSecret.replace("whsec_", ""), "base64"))
+    .update(signed)
+    .digest("base64");
+  return headers["webhook-signature"] === `v1,${expected}`;
+}
+
+/** Returns the alert in a message. */
+export const alertIn = ({ body }: Received) =>
+  JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
 
 /** A real server that receives webhooks. */
 export interface WebhookReceiver extends AsyncDisposable {

@@ -1,9 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
+import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
 import { ask, lastErrorCode, open } from "../../support/wire-client.ts";
@@ -45,9 +43,7 @@ let generated = 0;
 let obeys = true;
 const everything = new AsyncDisposableStack();
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "farebox-bursts-"));
-  everything.defer(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, "prices.yaml"), prices);
+  folder = everything.use(priceFolder(prices)).path;
   gateway = everything.use(
     await answeringGateway(({ body }) => {
       const { max_tokens: maximum } = JSON.parse(body.toString()) as { max_tokens?: number };

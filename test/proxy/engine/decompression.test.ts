@@ -1,11 +1,9 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { decodedBytesMax } from "../../../src/wire/headers.ts";
 import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
+import { priceFolder, videoTaskPrices } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
 import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
@@ -31,15 +29,8 @@ let proxy: RunningProxy;
 let given: Answering;
 let account: Answering = { status: 404 };
 
-const prices = `provider: kling
-models:
-  kling: { tasks: { video_generation: [{ from: 2026-01-01, source: "made up for a test", official: "0.20", gateway: "0.10" }] } }
-`;
-
 beforeAll(async () => {
-  const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
-  owned.defer(() => rm(folder, { recursive: true, force: true }));
-  await writeFile(join(folder, "tasks.yaml"), prices);
+  const folder = owned.use(priceFolder(videoTaskPrices)).path;
   const gateway = owned.use(
     await answeringGateway(
       () => given,

@@ -530,35 +530,25 @@ describe("a client that leaves", () => {
     expect(await refusals(scripted.proxy)).toEqual(refused);
   });
 
-  it("after a stream's headers ends the gateway's request at once, and the charge is partial", async () => {
+  it.each<[when: string, words: readonly string[]]>([
+    ["after a stream's headers", []],
+    ["in the middle of a stream", ["Hello", " world", "!"]],
+  ])("%s ends the gateway's request at once, and the delivered part is charged", async (_when, words) => {
     const { request, gateway } = await asked(true);
     const { books } = scripted;
     gateway.response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
-    await once(request, "response");
-    request.destroy();
-    await gateway.closed;
-    expect(await books.settled()).toMatchObject({
-      source: "partial",
-      reason: "client_left",
-      status: 200,
-      tokens: { output: 0 },
-    });
-  });
-
-  it("in the middle of a stream ends the gateway's request at once, and the delivered part is charged", async () => {
-    const { request, gateway } = await asked(true);
-    const { books } = scripted;
-    gateway.response.writeHead(200, { "content-type": "text/event-stream" });
-    gateway.response.write(delta("Hello") + delta(" world") + delta("!"));
     const [response] = (await once(request, "response")) as [IncomingMessage];
-    await once(response, "data");
+    for (const word of words) {
+      gateway.response.write(delta(word));
+      await once(response, "data");
+    }
     request.destroy();
     await gateway.closed;
     expect(await books.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       status: 200,
-      tokens: { output: 3 },
+      tokens: { output: words.length },
     });
   });
 

@@ -1,9 +1,7 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { Books } from "../../support/books.ts";
+import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, eventsIn, lastErrorCode } from "../../support/wire-client.ts";
 
@@ -254,12 +252,7 @@ describe("a media request under a hard budget", () => {
 });
 
 it("a price per request is charged for each image and can be verified", async () => {
-  await using owned = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
-  owned.defer(() => rm(folder, { recursive: true }));
-  await writeFile(
-    join(folder, "mine.yaml"),
-    `provider: mine
+  using prices = priceFolder(`provider: mine
 models:
   painter-1:
     context_tokens: 1000
@@ -268,9 +261,8 @@ models:
       - from: 2024-01-01
         source: "a test"
         per_request: { official: "0.04", gateway: "0.03" }
-`,
-  );
-  await using own = await startProxy({ env: { FAREBOX_PRICING: folder } });
+`);
+  await using own = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
   await own.budget("key:alice", "0.10");
   const paint = (n: number) =>
     ask(own, images({ model: "painter-1", n, prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createGateway } from "../../../src/gateway/gateway.ts";
-import { createMetrics } from "../../../src/server/metrics/metrics.ts";
 import { createAccount } from "../../../src/request/account.ts";
 import { startSandbox, type SandboxOptions } from "../../../src/sandbox/server.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
+import { metricsWith } from "../../support/example-metrics.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
@@ -62,14 +62,7 @@ describe("the account record", () => {
       apiKey: sandbox.apiKey,
       clock: systemClock(),
     });
-    const { events } = createMetrics({
-      version: "0",
-      keysMax: 10,
-      subjectsMax: 0,
-      otel: false,
-      clock,
-      pricesLoadedAt: 0,
-    });
+    const { events } = metricsWith({ clock });
     const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 60_000 });
     const look = async () => {
       const found = await account.lookUp();
@@ -109,14 +102,7 @@ describe("the account record", () => {
       apiKey: "sk-test",
       clock: systemClock(),
     });
-    const { events } = createMetrics({
-      version: "0",
-      keysMax: 10,
-      subjectsMax: 0,
-      otel: false,
-      clock,
-      pricesLoadedAt: 0,
-    });
+    const { events } = metricsWith({ clock });
     const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 60_000 });
     const lookingUp = account.lookUp();
     const first = await gateway.next();

@@ -7,8 +7,8 @@ import { dashboardRoutes } from "../../../src/server/http/dashboard/files.ts";
 import { BodyAllowance } from "../../../src/server/http/body.ts";
 import { createHttpApp, createHttpServer } from "../../../src/server/http/http-app.ts";
 import { silentLog } from "../../support/captured-log.ts";
-import { createMetrics } from "../../../src/server/metrics/metrics.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
+import { metricsWith } from "../../support/example-metrics.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { ask, head } from "../../support/raw-client.ts";
 
@@ -32,18 +32,10 @@ beforeAll(async () => {
   writeFileSync(join(folder, ".secret.json"), "{}");
   writeFileSync(join(folder, "notes.md"), "x");
   const clock = systemClock();
-  const metrics = createMetrics({
-    pricesLoadedAt: 0,
-    version: "x",
-    keysMax: 1,
-    subjectsMax: 0,
-    otel: false,
-    clock,
-  });
   const server = createHttpServer(
     createHttpApp({
       routes: dashboardRoutes({ folder }),
-      events: metrics.events,
+      events: metricsWith({ clock }).events,
       log: silentLog,
       clock,
       loopbackOnly: true,

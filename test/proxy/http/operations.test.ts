@@ -1,7 +1,5 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { tempFolder } from "../../support/ledger-fixtures.ts";
+import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, expectRefusal, head } from "../../support/raw-client.ts";
 
@@ -169,20 +167,19 @@ describe("the list of models", () => {
       owned_by: "openai",
     });
     // Day of the price in force, which changes with a new entry.
-    expect(all.data.every(({ created }) => created >= Date.parse("2020-01-01T00:00:00Z") / 1000)).toBe(true);
-    expect(all.data.every(({ object, created }) => object === "model" && Number.isInteger(created))).toBe(true);
+    const from = Date.parse("2020-01-01T00:00:00Z") / 1000;
+    const isDated = ({ created }: Model) => Number.isInteger(created) && created >= from;
+    expect(all.data.filter((model) => model.object !== "model" || !isDated(model))).toEqual([]);
     const few = (await listed(mini)).data.map(({ id }) => id);
     expect(few).toContain("gpt-4o-mini");
-    expect(few.every((id) => id === "gpt-4o-mini" || id.startsWith("claude-"))).toBe(true);
+    expect(few.filter((id) => id !== "gpt-4o-mini" && !id.startsWith("claude-"))).toEqual([]);
   });
 
   it("does not include unknown models that the default price serves", async () => {
-    using folder = tempFolder();
-    await writeFile(
-      join(folder.path, "mine.yaml"),
+    using prices = priceFolder(
       "default: { context_tokens: 1000, max_output_tokens: 100, prices: [{ from: 2026-01-01, source: test, official: { input: '1', output: '2' }, gateway: { input: '1', output: '2' } }] }\n",
     );
-    await using proxy = await startProxy({ env: { FAREBOX_PRICING: folder.path } });
+    await using proxy = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
     expect(await (await proxy.chat({ model: "unheard-of", max_tokens: 5 })).status).toBe(200);
     expect(await proxy.onlyCharge()).toMatchObject({ cost: expect.any(BigInt) });
     expectRefusal(await get(proxy, "/v1/models/unheard-of", `Authorization: Bearer ${proxy.key}`), 404, "not_found");

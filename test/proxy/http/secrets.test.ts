@@ -1,48 +1,22 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { createKey } from "../../../src/admin/keys.ts";
-import { startServing } from "../../../src/server/serving.ts";
-import { loadSettings } from "../../../src/config/load.ts";
 import type { Log } from "../../../src/ports/log.ts";
-import { startSandbox } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
+import { startProxy } from "../../support/running-proxy.ts";
 
 const gatewayKey = "sk-gateway-f81d4fae7dec11d0a76500a0c91e6bf6";
 
 describe("secrets", () => {
   it("do not leak: gateway keys to clients, internal keys to the gateway, queries and bodies to the log", async () => {
-    await using owned = new AsyncDisposableStack();
-    const folder = await mkdtemp(join(tmpdir(), "farebox-secrets-"));
-    owned.defer(() => rm(folder, { recursive: true, force: true }));
     let scenario: string | undefined;
-    const sandbox = owned.use(await startSandbox({ apiKey: gatewayKey, scenario: () => scenario }));
     const lines: string[] = [];
     const note = (fields: object, message: string) =>
       void lines.push(
         JSON.stringify([message, fields], (_, value: unknown) => (value instanceof Error ? value.stack : value)),
       );
     const log: Log = { debug: note, info: note, warn: note, error: note };
-    const clock = systemClock();
-    const env = {
-      FAREBOX_GATEWAY_URL: sandbox.url,
-      FAREBOX_GATEWAY_API_KEY: gatewayKey,
-      FAREBOX_DATABASE: join(folder, "farebox.db"),
-      FAREBOX_PORT: "0",
-    };
-    const loaded = loadSettings({
-      env,
-      flags: {},
-      readFile: () => ({ ok: false, code: "ENOENT" }),
-      uses: "all",
-    });
-    if (!loaded.ok) throw new Error(loaded.problems.join());
-    const started = await startServing(loaded.settings, { clock, log, version: "test" });
-    if (!started.ok) throw new Error(started.problems.join());
-    const serving = owned.use(started.serving);
-    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: "alice" });
-    if (!created.ok) throw new Error("no key");
+    await using proxy = await startProxy({ sandbox: { apiKey: gatewayKey, scenario: () => scenario }, log });
+    const { key, sandbox, serving } = proxy;
 
     const said: string[] = [];
     const call = async (path: string, init: RequestInit = {}) => {
@@ -51,15 +25,15 @@ describe("secrets", () => {
       return answer.status;
     };
     const headers = {
-      authorization: `Bearer ${created.text}`,
-      "x-api-key": created.text,
-      cookie: `session=${created.text}`,
-      "x-farebox-key": created.text,
-      "x-forwarded-authorization": created.text,
+      authorization: `Bearer ${key}`,
+      "x-api-key": key,
+      cookie: `session=${key}`,
+      "x-farebox-key": key,
+      "x-forwarded-authorization": key,
       "content-type": "application/json",
       "x-farebox-tag": "team=blue",
       "x-farebox-user": "USER-NAME",
-      "proxy-authorization": `Bearer ${created.text}`,
+      "proxy-authorization": `Bearer ${key}`,
     };
     const chat = (more: object) => ({
       method: "POST",
@@ -88,9 +62,7 @@ describe("secrets", () => {
     scenario = undefined;
     expect(await call("/v1/models?secret-query=1", { headers })).toBe(200);
     expect(await call("/v1/nothing?secret-query=1", { headers })).toBe(404);
-    expect(await call("/v1/models/x?secret-query=1", { headers: { authorization: `Bearer ${created.text}x` } })).toBe(
-      401,
-    );
+    expect(await call("/v1/models/x?secret-query=1", { headers: { authorization: `Bearer ${key}x` } })).toBe(401);
     await call("/metrics");
     await serving.settled();
 
@@ -99,11 +71,11 @@ describe("secrets", () => {
       .map((request) => JSON.stringify([request.path, request.headers, request.body.toString()]))
       .join("\n");
     expect(received.length).toBeGreaterThan(16);
-    expect(receivedText).not.toContain(created.text);
-    expect(receivedText).not.toContain(created.text.slice("sk-fb-".length));
+    expect(receivedText).not.toContain(key);
+    expect(receivedText).not.toContain(key.slice("sk-fb-".length));
     expect(receivedText).not.toMatch(/x-farebox|cookie|x-forwarded|proxy-auth/);
 
-    const secret = created.text.slice("sk-fb-".length);
+    const secret = key.slice("sk-fb-".length);
     expect(said.join("\n")).not.toContain(gatewayKey);
     expect(said.join("\n")).not.toContain(secret);
     expect(said.join("\n")).not.toMatch(/set-cookie/i);
@@ -113,6 +85,7 @@ describe("secrets", () => {
     for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT", "team=blue", "USER-NAME"])
       expect(logged).not.toContain(word);
 
+    const folder = dirname(proxy.database);
     const stored = (
       await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), "latin1")))
     ).join("\n");

@@ -5,6 +5,7 @@ import { Webhooks, type WebhookTry } from "../../../src/sandbox/webhooks.ts";
 import { freePort } from "../../support/free-port.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
 import { startProxy } from "../../support/running-proxy.ts";
+import { createTask } from "../../support/task-client.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
 import { ask } from "../../support/sandbox-client.ts";
 
@@ -135,15 +136,9 @@ it("a sandbox task that is created through Farebox is delivered to the client an
     FAREBOX_WEBHOOK_PRIVATE: "1",
   };
   await using proxy = await startProxy({ env, sandbox: { scenario: () => "task-wait:5+task-run:5" } });
-  const created = await fetch(`${proxy.url}/api/v1/task`, {
-    method: "POST",
-    headers: { "x-api-key": proxy.key, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: "kling",
-      task_type: "video_generation",
-      input: { prompt: "a fox", duration: 5 },
-      config: { webhook_config: { endpoint: receiver.url, secret: "s1" } },
-    }),
+  const created = await createTask(proxy, {
+    input: { prompt: "a fox", duration: 5 },
+    config: { webhook_config: { endpoint: receiver.url, secret: "s1" } },
   });
   // The task may complete within 10 ms, before the answer is written.
   expect(await created.json()).toMatchObject({

@@ -1,11 +1,11 @@
 // @module-tag races
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { selfSigned } from "../../support/certificate.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { startPostgres, type Postgres } from "../../support/postgres.ts";
+import { withClient } from "../../support/postgres-client.ts";
 import { skipWithout } from "../../support/programs.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
@@ -19,10 +19,9 @@ function on(url: string): Harness {
 
 /** Runs statements on the same database without Farebox. */
 async function runSql(url: string, ...statements: readonly string[]): Promise<void> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  for (const statement of statements) await client.query(statement);
-  await client.end();
+  await withClient(url, async (client) => {
+    for (const statement of statements) await client.query(statement);
+  });
 }
 
 const withoutPassword = (url: string) => url.replace(/:[^:/]+@/, "@");
@@ -205,32 +204,8 @@ describe.skipIf(skipWithout("openssl"))("TLS to the server", () => {
   let authority: string;
 
   beforeAll(async () => {
-    const folder = owned.use(tempFolder());
-    const key = join(folder.path, "key.pem");
-    authority = join(folder.path, "cert.pem");
-    execFileSync(
-      "openssl",
-      [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-keyout",
-        key,
-        "-out",
-        authority,
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-      ],
-      { stdio: "ignore" },
-    );
+    const { key, certificate } = selfSigned(owned.use(tempFolder()).path);
+    authority = certificate;
     postgres = owned.use(await startPostgres());
     // The server's own user writes the files, so that it may read them.
     const { client } = postgres;

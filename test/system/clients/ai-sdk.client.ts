@@ -12,15 +12,11 @@ import {
   type LanguageModel,
   type ToolSet,
 } from "ai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { describeSdk, errorFrom, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
-import {
-  routeAsBilled,
-  refusedByFarebox,
-  startWatchedProxy,
-  type Endpoint,
-  type WatchedProxy,
-} from "./support/watched-proxy.ts";
+import { proxyOfFile, refusedByFarebox, routeAsBilled, type Endpoint } from "./support/watched-proxy.ts";
+
+const proxy = await proxyOfFile();
 
 type ModelAt = (at: Endpoint, params: { readonly usage?: boolean }) => LanguageModel;
 
@@ -112,18 +108,11 @@ function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: o
 }
 
 const details = { data: { error: { code: "budget_exceeded" } } };
-describeSdk(sdkOf("ai with @ai-sdk/openai-compatible", compatible, false, details));
-describeSdk(sdkOf("ai with @ai-sdk/openai, .chat()", official, true, details));
+describeSdk(sdkOf("ai with @ai-sdk/openai-compatible", compatible, false, details), proxy);
+describeSdk(sdkOf("ai with @ai-sdk/openai, .chat()", official, true, details), proxy);
 
 describe("ai", () => {
-  let proxy: WatchedProxy;
-  beforeAll(async () => {
-    proxy = await startWatchedProxy();
-  });
-  afterAll(() => proxy[Symbol.asyncDispose]());
-
   it("works with @ai-sdk/openai without .chat(), which uses /v1/responses: plain, streamed and cut", async () => {
-    proxy.gatewayWill(undefined);
     const model = createOpenAI(proxy.rich)("gpt-4o");
     const { text, usage } = await generateText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
     expect(text).not.toBe("");
@@ -161,7 +150,6 @@ describe("ai", () => {
   });
 
   it("has neither a finish reason nor text after a refusal", async () => {
-    proxy.gatewayWill(undefined);
     const result = streamText({ model: official(proxy.poor, {}), prompt: "Say hello.", onError: () => {} });
     for await (const _ of result.textStream) throw new Error("there was text");
     expect(await errorFrom(Promise.resolve(result.finishReason))).toBeInstanceOf(NoOutputGeneratedError);

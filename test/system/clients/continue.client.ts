@@ -1,22 +1,10 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import {
-  chargedAsBilled,
-  gatewayText,
-  refusedByFarebox,
-  startWatchedProxy,
-  type Endpoint,
-  type WatchedProxy,
-} from "./support/watched-proxy.ts";
+import { chargedAsBilled, gatewayText, proxyOfFile, refusedByFarebox, type Endpoint } from "./support/watched-proxy.ts";
 
-let proxy: WatchedProxy;
-beforeAll(async () => {
-  proxy = await startWatchedProxy();
-});
-afterAll(() => proxy[Symbol.asyncDispose]());
-beforeEach(() => proxy.gatewayWill(undefined));
+const proxy = await proxyOfFile();
 
 /** Asks one question without a terminal. Continue always streams and requests the usage. */
 async function ask({ baseURL, apiKey }: Endpoint): Promise<ProgramEnd> {
@@ -45,7 +33,7 @@ it("Continue prints the answer", async () => {
   const seen = await proxy.seen();
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.trim()).toBe((await gatewayText(seen.atGateway[0] ?? "")).trim());
-  chargedAsBilled(seen, "reported");
+  chargedAsBilled(seen);
   expect(JSON.parse(seen.atGateway[0] ?? "")).toMatchObject({ stream: true, stream_options: { include_usage: true } });
   expect(outside).toEqual(["api.continue.dev"]);
 });

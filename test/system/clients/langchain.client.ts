@@ -3,7 +3,7 @@ import { concat } from "@langchain/core/utils/stream";
 import { ChatOpenAI } from "@langchain/openai";
 import { expect } from "vitest";
 import { describeSdk, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
-import type { Endpoint } from "./support/watched-proxy.ts";
+import { proxyOfFile, type Endpoint } from "./support/watched-proxy.ts";
 
 function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: CallParams) {
   const model = new ChatOpenAI({
@@ -57,4 +57,4 @@ const langchain: SdkClient = {
   },
 };
 
-describeSdk(langchain);
+describeSdk(langchain, await proxyOfFile());

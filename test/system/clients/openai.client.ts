@@ -1,11 +1,13 @@
 import { createReadStream } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import OpenAI, { APIError, AuthenticationError, InternalServerError, toFile } from "openai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import { temporaryHome } from "./support/program.ts";
 import { describeSdk, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
-import { routeAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import { proxyOfFile, routeAsBilled, startWatchedProxy, type Endpoint } from "./support/watched-proxy.ts";
+
+const proxy = await proxyOfFile();
 
 const clientAt = (at: Endpoint) =>
   new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
@@ -72,21 +74,10 @@ const openai: SdkClient = {
   },
 };
 
-describeSdk(openai);
+describeSdk(openai, proxy);
 
 describe("openai beyond chat completions", () => {
-  let proxy: WatchedProxy;
-  let client: OpenAI;
-  let folder: string;
-  beforeAll(async () => {
-    proxy = await startWatchedProxy();
-    client = clientAt(proxy.rich);
-    folder = await mkdtemp(join(tmpdir(), "farebox-clients-"));
-  });
-  afterAll(async () => {
-    await proxy[Symbol.asyncDispose]();
-    await rm(folder, { recursive: true, force: true });
-  });
+  const client = clientAt(proxy.rich);
 
   it("reads a plain response", async () => {
     const response = await client.responses.create({ model: "gpt-4o", input: "Say hello.", max_output_tokens: 60 });
@@ -116,7 +107,6 @@ describe("openai beyond chat completions", () => {
       for await (const _ of stream) continue;
     };
     await expect(read()).rejects.toMatchObject({ code: "gateway_stream_broken" });
-    proxy.gatewayWill(undefined);
     expect((await proxy.seen()).charges).toMatchObject([{ source: "partial" }]);
   });
 
@@ -158,7 +148,8 @@ describe("openai beyond chat completions", () => {
     expect((await proxy.seen()).charges).toMatchObject([
       { route: "/v1/audio/speech", source: "counted", tokens: { input: 12 } },
     ]);
-    const path = join(folder, "speech.wav");
+    await using home = await temporaryHome();
+    const path = join(home.path, "speech.wav");
     await writeFile(path, Buffer.alloc(2_000_000, 3));
     // The hold follows from the file's size; for this model it fits in 0.50 USD.
     const model = "gpt-4o-mini-transcribe";

@@ -1,22 +1,10 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import {
-  chargedAsBilled,
-  gatewayText,
-  refusedByFarebox,
-  startWatchedProxy,
-  type Endpoint,
-  type WatchedProxy,
-} from "./support/watched-proxy.ts";
+import { chargedAsBilled, gatewayText, proxyOfFile, refusedByFarebox, type Endpoint } from "./support/watched-proxy.ts";
 
-let proxy: WatchedProxy;
-beforeAll(async () => {
-  proxy = await startWatchedProxy();
-});
-afterAll(() => proxy[Symbol.asyncDispose]());
-beforeEach(() => proxy.gatewayWill(undefined));
+const proxy = await proxyOfFile();
 
 interface Result {
   readonly success: boolean;
@@ -67,7 +55,7 @@ async function evaluate(
 it("promptfoo evaluates an answer, with Farebox's cost in the result's metadata", async () => {
   const { code, result, outside } = await evaluate(proxy.rich);
   const seen = await proxy.seen();
-  const { tokens, cost } = chargedAsBilled(seen, "reported");
+  const { tokens, cost } = chargedAsBilled(seen);
   expect({ code, success: result.success }).toEqual({ code: 0, success: true });
   expect(result.response.output).toBe(await gatewayText(seen.atGateway[0] ?? ""));
   expect(result.response.tokenUsage).toMatchObject({ prompt: tokens.input, completion: tokens.output });
@@ -113,7 +101,7 @@ it("promptfoo cannot read a stream, whole or cut, and the request is charged", a
     code: 100,
     result: { success: false, error: expect.stringContaining("is not valid JSON. HTTP 200 OK") as string },
   });
-  chargedAsBilled(await proxy.seen(), "reported");
+  chargedAsBilled(await proxy.seen());
   proxy.gatewayWill("cut:5");
   const cut = await evaluate(proxy.rich, { passthrough: { stream: true } });
   expect(cut).toMatchObject({ code: 100, result: { success: false } });

@@ -1,6 +1,6 @@
 import Database from "better-sqlite3";
-import { Client } from "pg";
 import type { BilledCall, Sandbox } from "../../../src/sandbox/options.ts";
+import { withClient } from "../../support/postgres-client.ts";
 
 /** A charge read directly from the file, not through the program under test. */
 export interface Row {
@@ -70,16 +70,6 @@ export function readDatabase(url: string): Promise<FileBooks> {
       heldByTasks: ((await all(tasksSql))[0] as { readonly coalesce: bigint }).coalesce,
     };
   });
-}
-
-async function withClient<T>(url: string, read: (client: Client) => Promise<T>): Promise<T> {
-  const client = new Client(url);
-  await client.connect();
-  try {
-    return await read(client);
-  } finally {
-    await client.end();
-  }
 }
 
 /** One request at the gateway. */

@@ -1,12 +1,9 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { noLimits } from "../../../src/core/limits.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { visitAs, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
-import { oneModelFile } from "../../support/price-files.ts";
+import { oneModelFile, priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -20,12 +17,8 @@ describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", 
   let proxy: RunningProxy;
   let visitor: Visitor;
   beforeAll(async () => {
-    const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
-    owned.defer(() => rm(folder, { recursive: true, force: true }));
-    await writeFile(
-      join(folder, "slash.yaml"),
-      oneModelFile(model, [{ from: "2026-01-01", input: "1.25", output: "3" }]),
-    );
+    const prices = oneModelFile(model, [{ from: "2026-01-01", input: "1.25", output: "3" }]);
+    const folder = owned.use(priceFolder(prices)).path;
     proxy = owned.use(await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder } }));
     const { keys, teams } = proxy.serving;
     const at = Date.now();
@@ -33,9 +26,7 @@ describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", 
     // Farebox itself creates no names with a percent sign.
     for (const name of ["ci.example.js", "50%", "50%2f%25"])
       await keys.create(key(name, { id: `key-${name}`, team: "r.d", createdAt: at }), "test");
-    visitor = owned.use(await visit(proxy.url));
-    await visitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(visitor.page, token);
+    visitor = owned.use(await visitAs(token, proxy.url));
   });
   afterAll(() => owned.disposeAsync());
 

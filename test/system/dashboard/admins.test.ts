@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -11,10 +11,8 @@ afterAll(endDay);
 describe.skipIf(withoutChromium)("the dashboard", () => {
   it("creates an admin whose token is valid, revokes the admin after confirmation, and lists both in the audit log", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/admins");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/admins`);
-    await signIn(page, token);
     await page.getByText("No admins yet").waitFor();
     await page.getByRole("button", { name: "Create an admin" }).click();
     await page.getByLabel("Name").fill("vera");
@@ -53,10 +51,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
 
   it("shows the changed settings of a key on its page and in the audit log", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/keys/alice");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/keys/alice`);
-    await signIn(page, token);
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Expires").selectOption("In 30 days");
     await page.getByLabel("Requests per minute").fill("30");

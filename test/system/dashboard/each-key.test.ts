@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -15,10 +15,8 @@ describe.skipIf(withoutChromium)("the dashboard's budget for each key", () => {
     await proxy.chat({});
     for (let sent = 0; sent < 2; sent++) await proxy.chat({}, { key: bob });
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/budgets");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/budgets`);
-    await signIn(page, token);
 
     await page.getByRole("button", { name: "Set a budget", exact: true }).click();
     await page.getByRole("combobox", { name: "Scope" }).selectOption("Each key");
@@ -45,10 +43,8 @@ describe.skipIf(withoutChromium)("the dashboard's budget for each key", () => {
     await proxy.budget("each-key", "0.000001", "1d", "soft");
     await proxy.chat({});
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, token);
     await page.getByRole("list", { name: "Budgets at risk" }).getByRole("link", { name: "Each key" }).click();
     const drawer = page.getByRole("dialog", { name: "Daily budget of each key" });
     await drawer.getByRole("link", { name: "alice" }).waitFor();

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
-import type { Page } from "playwright-core";
+import type { BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin } from "../../support/admin-client.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { signIn, visit, visitAs, withoutChromium } from "../../support/browser.ts";
 import { writePastTraffic } from "../../support/past-traffic.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -168,12 +168,7 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
   });
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
-  async function signedIn(options: Parameters<typeof visit>[1] = {}): Promise<Visitor> {
-    const visitor = await visit(proxy.url, options);
-    await visitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(visitor.page, token);
-    return visitor;
-  }
+  const signedIn = (options?: BrowserContextOptions) => visitAs(token, proxy.url, "", options);
 
   it("has no axe fault and no sideways scrolling in any view", async () => {
     await using visitor = await signedIn();
@@ -222,9 +217,7 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
     }
     expect(visitor.faults).toEqual([]);
 
-    await using keyVisitor = await visit(proxy.url);
-    await keyVisitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(keyVisitor.page, proxy.key);
+    await using keyVisitor = await visitAs(proxy.key, proxy.url);
     for (const view of ["", "/standing"]) {
       await keyVisitor.page.goto(`${proxy.url}/dashboard${view}`);
       await keyVisitor.page.getByRole("region", { name: "Refused requests" }).waitFor();
@@ -242,9 +235,7 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
     await asked.budget("each-key", "0.00000001", "1d");
     expect((await asked.chat({})).status).toBe(402);
 
-    await using keyVisitor = await visit(asked.url);
-    await keyVisitor.page.goto(`${asked.url}/dashboard`);
-    await signIn(keyVisitor.page, asked.key);
+    await using keyVisitor = await visitAs(asked.key, asked.url);
     await expectNoFaults(keyVisitor.page, asked.url, ofKey);
     await keyVisitor.page.getByLabel("Amount (USD)").fill("5");
     await keyVisitor.page.getByLabel("Reason").fill("a demo");
@@ -253,9 +244,7 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
     expect(await faultsOf(keyVisitor.page)).toEqual([]);
     expect(keyVisitor.faults).toEqual([]);
 
-    await using visitor = await visit(asked.url);
-    await visitor.page.goto(`${asked.url}/dashboard`);
-    await signIn(visitor.page, token);
+    await using visitor = await visitAs(token, asked.url);
     await expectNoFaults(visitor.page, asked.url, withRows);
     expect(visitor.faults).toEqual([]);
   });

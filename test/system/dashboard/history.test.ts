@@ -1,6 +1,7 @@
+import type { BrowserContextOptions } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { visitAs, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { writePastTraffic } from "../../support/past-traffic.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -18,10 +19,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
   });
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
-  async function signedIn(path: string, options: Parameters<typeof visit>[1] = {}): Promise<Visitor> {
-    const visitor = await visit(proxy.url, options);
-    await visitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(visitor.page, token);
+  async function signedIn(path: string, options?: BrowserContextOptions): Promise<Visitor> {
+    const visitor = await visitAs(token, proxy.url, "", options);
     await visitor.page.goto(`${proxy.url}/dashboard${path}`);
     return visitor;
   }

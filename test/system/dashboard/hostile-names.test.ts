@@ -1,7 +1,4 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatScope, subjectOf, type Condition, type Dimension, type Scope } from "../../../src/core/scope.ts";
@@ -9,8 +6,9 @@ import { noLimits } from "../../../src/core/limits.ts";
 import { usd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/usage.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { visitAs, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
+import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -198,19 +196,13 @@ describe.skipIf(withoutChromium)("names that contain scripts", () => {
   let keyVisitor: Visitor;
   let proxy: RunningProxy;
   beforeAll(async () => {
-    const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
-    owned.defer(() => rm(folder, { recursive: true, force: true }));
-    await writeFile(join(folder, "hostile.yaml"), prices);
+    const folder = owned.use(priceFolder(prices)).path;
     proxy = owned.use(await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder } }));
     await writeHostile(proxy);
     await proxy.budget("all", "0.000001", "1d");
     await proxy.serving.alerts.evaluate();
-    visitor = owned.use(await visit(proxy.url));
-    await visitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(visitor.page, token);
-    keyVisitor = owned.use(await visit(proxy.url));
-    await keyVisitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(keyVisitor.page, keyText);
+    visitor = owned.use(await visitAs(token, proxy.url));
+    keyVisitor = owned.use(await visitAs(keyText, proxy.url));
   });
   afterAll(() => owned.disposeAsync());
 

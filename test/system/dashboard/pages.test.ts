@@ -1,20 +1,14 @@
 import { readFileSync } from "node:fs";
-import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { signIn, visit, visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 const dayMs = 86_400_000;
 const started = () => startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-
-async function signedIn(page: Page, url: string, path: string, as = token): Promise<void> {
-  await page.goto(`${url}/dashboard${path}`);
-  await signIn(page, as);
-}
 
 beforeAll(startDay);
 afterAll(endDay);
@@ -40,9 +34,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
       { ...earlier, scope: "key:alice", period: "total", subject: null, count: 5 },
       { ...earlier, scope: "all", period: "1d", subject: null, count: 7 },
     ]);
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/keys/alice");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/keys/alice");
     const before = page.getByRole("region", { name: "Refused earlier" });
     await before.getByText("Total budget of key alice").waitFor();
     expect(await before.getByRole("listitem").allTextContents()).toEqual([
@@ -60,9 +53,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await proxy.budget("key:alice", "0.000001", "1d");
     expect((await proxy.chat({})).status).toBe(402);
     await proxy.serving.alerts.evaluate();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/health");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/health");
     await page.getByRole("link", { name: /^The budget key:alice per 1d/ }).click();
     await page.getByRole("dialog", { name: "Daily budget of key alice" }).getByRole("meter").waitFor();
     expect(visitor.faults).toEqual([]);
@@ -75,9 +67,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await proxy.budget("model:other", "9", "1d", "soft");
     await (await proxy.chat({})).text();
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/models/gpt-4o");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/models/gpt-4o");
     const budgets = page.getByRole("region", { name: "Budgets" });
     await budgets.getByRole("article").nth(1).waitFor();
     expect((await budgets.getByRole("heading", { level: 3 }).allTextContents()).toSorted()).toEqual([
@@ -109,7 +100,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
       const url = new URL(request.url());
       if (url.pathname.endsWith("/budgets/history")) histories.add(url.searchParams.get("subject"));
     });
-    await signedIn(page, proxy.url, "/teams/research");
+    await page.goto(`${proxy.url}/dashboard/teams/research`);
+    await signIn(page, token);
     await page.getByText("Model not allowed: gpt-4o-mini").waitFor();
     const cards = page.getByRole("article").filter({ hasText: "Each user of team research" });
     await cards.getByText("$5.00 a day for user=carol").waitFor();
@@ -124,7 +116,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByText("You are signed out.").waitFor();
-    await signedIn(page, proxy.url, "/standing", bob);
+    await page.goto(`${proxy.url}/dashboard/standing`);
+    await signIn(page, bob);
     await page.getByText("model not allowed: gpt-4o-mini").waitFor();
     const own = page.getByRole("article").getByRole("heading");
     await own.nth(1).waitFor();
@@ -140,9 +133,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await cut.text().catch(() => "");
     await proxy.charges();
     await proxy.serving.sampler.sample();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/health");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/health");
     const bill = page.locator("section.card").filter({ has: page.getByRole("heading", { name: "Bill and ledger" }) });
     await bill.getByText("Cannot tell", { exact: true }).waitFor();
     await bill.getByText("whether they agree: the uncertainty is too large").waitFor();
@@ -160,9 +152,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await (await proxy.chat({})).text();
     for (let sent = 0; sent < 2; sent++) await (await proxy.chat({}, { key: bob })).text();
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(bob, proxy.url, "/requests");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/requests", bob);
     await page.getByRole("row").nth(2).waitFor();
     const arrives = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
@@ -173,9 +164,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
 
   it("suspends, edits and revokes a key, whose page then has no actions, and shows a team without keys", async () => {
     await using proxy = await started();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/teams");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/teams");
     await page.getByRole("button", { name: "Create a team" }).click();
     await page.getByLabel("Name").fill("empty");
     await page.getByRole("button", { name: "Create team" }).click();
@@ -224,9 +214,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await using proxy = await started();
     await (await proxy.chat({})).text();
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/requests");
     const { page } = visitor;
-    await signedIn(page, proxy.url, "/requests");
     await page.getByRole("row").nth(1).waitFor();
     await proxy[Symbol.asyncDispose]();
     await page.getByText("Farebox does not answer. Check that it is running.").waitFor();

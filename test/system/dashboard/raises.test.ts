@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin, askAdmin } from "../../support/admin-client.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -31,17 +31,13 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await proxy.budget("all", "0", "1mo");
     await askForRaise(proxy, proxy.key, { amount_usd: "3", why: "a demo", scope: "all" });
 
-    await using reader = await visit(proxy.url);
-    await reader.page.goto(`${proxy.url}/dashboard/budgets`);
-    await signIn(reader.page, viewer);
+    await using reader = await visitAs(viewer, proxy.url, "/budgets");
     const shown = reader.page.getByRole("list", { name: "Requests for raises" }).getByRole("listitem");
     await shown.nth(1).waitFor();
     expect(await shown.getByRole("button").count()).toBe(0);
 
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, token);
     await page.getByText("2 raise requests are open.").waitFor();
     await page.getByRole("link", { name: "Review the requests" }).click();
     const requests = page.getByRole("list", { name: "Requests for raises" }).getByRole("listitem");
@@ -91,10 +87,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await proxy.budget("key:alice", "5", "total");
     await proxy.chat({});
     await proxy.charges();
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/budgets?scope=each-key&period=1d");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/budgets?scope=each-key&period=1d`);
-    await signIn(page, token);
     const drawer = page.getByRole("dialog", { name: "Daily budget of each key" });
     await drawer.getByRole("searchbox", { name: "Find a key" }).fill("alice");
     await drawer.getByRole("button", { name: "Raise key=alice" }).click();
@@ -128,10 +122,8 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
   it("lets a refused key ask for a raise, and shows it the decision", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await proxy.budget("each-key", "0", "1d");
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(proxy.key, proxy.url, "/standing");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/standing`);
-    await signIn(page, proxy.key);
     await page.getByRole("button", { name: "Ask for a raise" }).click();
     const form = page.getByRole("dialog", { name: "Ask for a raise" });
     await form.getByLabel("Amount (USD)").fill("5");

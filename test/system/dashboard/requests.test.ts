@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { visitAs, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { writePastTraffic } from "../../support/past-traffic.ts";
 import { parseCsv } from "../../support/csv.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -58,9 +58,7 @@ describe.skipIf(withoutChromium)("overview and requests", () => {
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   async function signedIn(path: string, as = token): Promise<Visitor> {
-    const visitor = await visit(proxy.url);
-    await visitor.page.goto(`${proxy.url}/dashboard`);
-    await signIn(visitor.page, as);
+    const visitor = await visitAs(as, proxy.url);
     await visitor.page.goto(`${proxy.url}/dashboard${path}`);
     return visitor;
   }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -11,10 +11,8 @@ afterAll(endDay);
 describe.skipIf(withoutChromium)("a budget with conditions", () => {
   it("can limit what each user of a key spends on some models, and shows the top users", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/budgets");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/budgets`);
-    await signIn(page, token);
 
     await page.getByRole("button", { name: "Set a budget", exact: true }).click();
     await page.getByRole("combobox", { name: "Scope" }).selectOption("A key");
@@ -44,10 +42,8 @@ describe.skipIf(withoutChromium)("a budget with conditions", () => {
 
   it("is refused if any key could exhaust it, unless that is confirmed", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/budgets");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/budgets`);
-    await signIn(page, token);
     await page.getByRole("button", { name: "Set a budget", exact: true }).click();
     await page.getByRole("combobox", { name: "Scope" }).selectOption("All requests");
     await page.getByText("Only some requests").click();

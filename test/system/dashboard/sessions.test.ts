@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin } from "../../support/admin-client.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { signIn, visit, visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -54,10 +54,8 @@ describe.skipIf(withoutChromium)("dashboard sessions", () => {
   });
 
   it("an ended session shows the sign-in page, which returns to the same view", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/requests?model=gpt-4o");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/requests?model=gpt-4o`);
-    await signIn(page, token);
     await page.getByRole("table").getByText("alice").waitFor();
     await page.context().clearCookies();
     await page.getByText("Your session has ended.").waitFor();
@@ -68,10 +66,8 @@ describe.skipIf(withoutChromium)("dashboard sessions", () => {
 
   it("a viewer sees no buttons that change anything", async () => {
     const viewer = await addAdmin(proxy.database, "vera", "viewer");
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(viewer, proxy.url, "/keys");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/keys`);
-    await signIn(page, viewer);
     await page.getByRole("table", { name: "Internal keys" }).getByText("bob").waitFor();
     const buttons = await page
       .locator("button:not(th *)")
@@ -81,10 +77,8 @@ describe.skipIf(withoutChromium)("dashboard sessions", () => {
   });
 
   it("a key sees only its own requests and budgets", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(proxy.key, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, proxy.key);
     await page.getByRole("heading", { name: "Top models" }).waitFor();
     expect(await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents()).toEqual([
       "Overview",

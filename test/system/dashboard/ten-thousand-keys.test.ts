@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin } from "../../support/admin-client.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
-import { signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -54,10 +54,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   it("finds a new key and one among thousands", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/keys");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/keys`);
-    await signIn(page, token);
     await page.getByRole("button", { name: "Create a key" }).click();
     await page.getByLabel("Name").fill("newcomer");
     await page.getByRole("combobox", { name: "Team" }).fill("team-1");
@@ -86,10 +84,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
 
   it("shows a viewer which key of a team was refused, and why", async () => {
     const lead = await addAdmin(proxy.database, "lead", "viewer");
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(lead, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, lead);
     await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Teams" }).click();
     await page.getByRole("searchbox", { name: "Find a team" }).fill("042");
     await rowOf(page, "Teams", "team-042").filter({ hasText: "3" }).click();
@@ -105,10 +101,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
   });
 
   it("names each user that a budget refused in one minute, with the count", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/teams/team-007");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/teams/team-007`);
-    await signIn(page, token);
     const causes = page.getByRole("region", { name: "Refused today" }).getByRole("listitem");
     await causes.nth(1).waitFor();
     const counts = { ann: 2, bob: 3 };
@@ -129,10 +123,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
   });
 
   it("keeps text typed as soon as the search field appears", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, token);
     await page.evaluate(`
       const observer = new MutationObserver(() => {
         const field = document.querySelector('input[placeholder="Find a team"]');
@@ -150,10 +142,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
   });
 
   it("ranks refusing budgets first, and shows a budget for each key as one row", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(token, proxy.url, "/budgets");
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard/budgets`);
-    await signIn(page, token);
     const rows = page.getByRole("table", { name: "Budgets" }).getByRole("row");
     await rows.nth(3).waitFor();
     expect(await rows.count()).toBe(4);
@@ -173,10 +163,8 @@ describe.skipIf(withoutChromium)("the dashboard with 10,000 keys", () => {
   });
 
   it("shows a blocked key which budget refuses it, and until when", async () => {
-    await using visitor = await visit(proxy.url);
+    await using visitor = await visitAs(blocked, proxy.url);
     const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, blocked);
     const reason = page.getByRole("region", { name: "Refused requests" });
     await reason
       .getByText(/^3 requests refused today: daily budget of key frances \(\$0\.00001\)\. Resets in /)

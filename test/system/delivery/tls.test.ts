@@ -1,13 +1,12 @@
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { expect, it } from "vitest";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { createWebhookSender } from "../../../src/gateway/webhooks/webhook-sender.ts";
 import { probeWebhook } from "../../../src/gateway/webhooks/probe.ts";
+import { selfSigned } from "../../support/certificate.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { skipWithout } from "../../support/programs.ts";
 
@@ -15,32 +14,9 @@ it.skipIf(skipWithout("openssl"))(
   "webhooks are delivered over TLS only to receivers with a trusted certificate for their name",
   async () => {
     using folder = tempFolder();
-    const [key, cert] = [join(folder.path, "key.pem"), join(folder.path, "cert.pem")];
-    execFileSync(
-      "openssl",
-      [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-keyout",
-        key,
-        "-out",
-        cert,
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-      ],
-      { stdio: "ignore" },
-    );
+    const { key, certificate } = selfSigned(folder.path);
     const bodies: string[] = [];
-    const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (request, response) => {
+    const server = createServer({ key: readFileSync(key), cert: readFileSync(certificate) }, (request, response) => {
       request
         .setEncoding("utf8")
         .on("data", (text: string) => bodies.push(text))
@@ -55,7 +31,7 @@ it.skipIf(skipWithout("openssl"))(
     expect(await send("localhost")).toMatchObject({ ok: false, error: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBe("DEPTH_ZERO_SELF_SIGNED_CERT");
     const before = getCACertificates("default");
-    setDefaultCACertificates([...before, readFileSync(cert, "utf8")]);
+    setDefaultCACertificates([...before, readFileSync(certificate, "utf8")]);
     try {
       expect(await send("localhost")).toEqual({ ok: true });
       expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBeNull();

@@ -145,7 +145,7 @@ it.skipIf(skipped)("replacing one proxy after the other under load fails no requ
     await until(() => isClosed(proxy.url), "the proxy no longer listens");
     gateway.endStreams();
     const texts = await Promise.all(streams.map((stream) => stream.text()));
-    expect(texts.every((text) => text.endsWith("data: [DONE]\n\n"))).toBe(true);
+    expect(texts.filter((text) => !text.endsWith("data: [DONE]\n\n"))).toEqual([]);
     expect((await proxy.ended).code).toBe(0);
     const next = await start(ports[index]);
     proxies[index] = next;

@@ -1,22 +1,12 @@
 // @module-tag races
-import { Client } from "pg";
 import { expect, it } from "vitest";
 import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
+import { query } from "../../support/postgres-client.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 
 const ledgers = oldLedgers.filter(({ engine }) => engine === "postgres");
-
-async function query<R>(url: string, sql: string): Promise<R[]> {
-  const client = new Client(url);
-  await client.connect();
-  try {
-    return (await client.query(sql)).rows as R[];
-  } finally {
-    await client.end();
-  }
-}
 
 const functions = `select regexp_replace(pg_get_functiondef(oid), '--[^\\n]*', '', 'g') as made from pg_proc
   where pronamespace = 'public'::regnamespace and proname like 'farebox%' order by proname`;

@@ -1,5 +1,4 @@
 // @module-tag races
-import { Client } from "pg";
 import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { parsePostgresUrl, type PostgresServer } from "../../../src/core/postgres-url.ts";
@@ -12,21 +11,12 @@ import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { bob, holdOf, noon } from "../../support/ledger-fixtures.ts";
 import { oldLedgerSql } from "../../support/old-ledgers.ts";
+import { query } from "../../support/postgres-client.ts";
 import { LedgerProxy } from "../../support/postgres-proxies.ts";
 import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 const known = knownSchema();
 const connectionOptions = { applicationName: "a test", max: 1, statementMs: 120_000, lockMs: 60_000 };
-
-async function query<R>(url: string, sql: string): Promise<R[]> {
-  const client = new Client(url);
-  await client.connect();
-  try {
-    return (await client.query(sql)).rows as R[];
-  } finally {
-    await client.end();
-  }
-}
 
 function serverOf(url: string): PostgresServer {
   const parsed = parsePostgresUrl(url);

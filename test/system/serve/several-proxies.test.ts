@@ -4,7 +4,6 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { setBudget } from "../../../src/admin/budgets.ts";
 import { createKey, type NewKey } from "../../../src/admin/keys.ts";
@@ -17,6 +16,7 @@ import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../.
 import { openPostgresStore, utc } from "../../support/ledger-fixtures.ts";
 import { startPausedRelay } from "../../support/paused-relay.ts";
 import { startPostgres } from "../../support/postgres.ts";
+import { withClient } from "../../support/postgres-client.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
@@ -151,19 +151,8 @@ interface LedgerRows {
   readonly windows: readonly { readonly spent: bigint; readonly held: bigint }[];
 }
 
-/** Reads the database directly, not through the program under test. */
-async function reading<T>({ database }: Pick<Scene, "database">, read: (client: Client) => Promise<T>): Promise<T> {
-  const client = new Client(database);
-  await client.connect();
-  try {
-    return await read(client);
-  } finally {
-    await client.end();
-  }
-}
-
 const ledgerRowsOf = (scene: Scene): Promise<LedgerRows> =>
-  reading(scene, async (client) => {
+  withClient(scene.database, async (client) => {
     const charges = await client.query(`select tags::jsonb->>'name' as name, state, source, cost::text from charges`);
     const windows = await client.query("select spent::text, held::text from windows");
     return {
@@ -173,7 +162,7 @@ const ledgerRowsOf = (scene: Scene): Promise<LedgerRows> =>
   });
 
 const valueOf = <T>(scene: Scene, sql: string): Promise<T> =>
-  reading(scene, async (client) => (await client.query({ text: sql, rowMode: "array" })).rows[0]?.[0] as T);
+  withClient(scene.database, async (client) => (await client.query({ text: sql, rowMode: "array" })).rows[0]?.[0] as T);
 
 const pendingIn = async (scene: Scene) =>
   Number(await valueOf<string>(scene, "select count(*) from charges where state = 'pending'"));
@@ -282,7 +271,7 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 400_000 }
       const { charges } = await agree(scene, 500n);
       const paid = charges.filter(({ state, cost }) => state === "posted" && cost === cent);
       expect(paid.length).toBeGreaterThanOrEqual(495);
-      expect(charges.some(({ source }) => source === "assumed")).toBe(true);
+      expect(new Set(charges.map(({ source }) => source))).toContain("assumed");
     }));
 });
 

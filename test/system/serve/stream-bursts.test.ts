@@ -2,12 +2,12 @@
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import Database from "better-sqlite3";
-import { Client } from "pg";
 import { describe, expect, it } from "vitest";
 import { markMs } from "../../../src/core/slices.ts";
 import { askAdmin } from "../../support/admin-client.ts";
 import { startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
+import { query } from "../../support/postgres-client.ts";
 import { delta, done, finish, scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
@@ -156,10 +156,7 @@ describe("a burst", () => {
     await using one = await start();
     await using two = await start();
     const anHourPasses = async () => {
-      const client = new Client(ledger.url);
-      await client.connect();
-      await client.query("update stream_bursts set burst_at = burst_at - $1", [markMs + 1]);
-      await client.end();
+      await query(ledger.url, "update stream_bursts set burst_at = burst_at - $1", [markMs + 1]);
     };
     await playMark({ gateway, seats: [one, two], anHourPasses });
     expect([await bursts(one), await bursts(two)]).toEqual(["1", "1"]);

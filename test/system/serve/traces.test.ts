@@ -84,7 +84,7 @@ describe.concurrent("serve with OTEL_EXPORTER_OTLP_ENDPOINT", () => {
     serve.signal("SIGTERM");
     expect((await serve.ended).code).toBe(0);
     expect(new Set(receiver.spans.map(({ attributes }) => attributes["farebox.request_id"])).size).toBe(12);
-    expect(receiver.spans.every(({ attributes }) => Number(attributes["farebox.cost_usd"]) > 0)).toBe(true);
+    expect(receiver.spans.filter(({ attributes }) => !(Number(attributes["farebox.cost_usd"]) > 0))).toEqual([]);
   });
 
   it("ends when the receiver is unreachable, and logs once that spans are lost", async () => {

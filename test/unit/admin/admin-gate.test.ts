@@ -100,7 +100,7 @@ describe("the admin gate", () => {
     await revokeAdmin({ admins, clock, by: "test" }, "fresh");
     expect(await soFar(ask(fresh, "10.0.0.2"))).toMatchObject({ ok: false, why: "revoked" });
     clock.advance(200_000);
-    expect((await Promise.all(guesses)).every(({ ok }) => !ok)).toBe(true);
+    expect((await Promise.all(guesses)).filter(({ ok }) => ok)).toEqual([]);
   });
 
   it("delays the answer to an expired token as for an unknown one", async () => {

@@ -155,10 +155,7 @@ describe("a path", () => {
   it("has canonical segments for any text", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (text) => {
-        const once = canonicalSegments(text);
-        expect(
-          once.every((segment) => segment !== "" && segment !== "." && segment !== ".." && !/[/\\;A-Z]/.test(segment)),
-        ).toBe(true);
+        expect(canonicalSegments(text).filter((segment) => /^\.{0,2}$|[/\\;A-Z]/.test(segment))).toEqual([]);
       }),
     );
   });

@@ -34,22 +34,22 @@ const litellm = (fields: object, others: object = {}) => ({
 const genaiAsOurs = { input_mtok: 2, cache_read_mtok: 0.2, output_mtok: 8 };
 const litellmAsOurs = { input_cost_per_token: 2e-6, cache_read_input_token_cost: 2e-7, output_cost_per_token: 8e-6 };
 
+const defaults: Omit<PriceImportParams, "tables"> = {
+  from: null,
+  fromDate: today,
+  today,
+  providers: null,
+  models: null,
+  group: "official",
+  withNew: true,
+};
+
 function imported(
   tables: PriceImportParams["tables"],
   more: Partial<PriceImportParams> = {},
   layers = [[own()]],
 ): PriceImport {
-  const result = importPrices(layers, {
-    tables,
-    from: null,
-    fromDate: today,
-    today,
-    providers: null,
-    models: null,
-    group: "official",
-    withNew: true,
-    ...more,
-  });
+  const result = importPrices(layers, { tables, ...defaults, ...more });
   if (!result.ok) throw new Error(result.problems.join("\n"));
   return result.imported;
 }
@@ -157,16 +157,7 @@ describe("several tables", () => {
     expect(imported([litellm(litellmAsOurs), genai(genaiAsOurs)]).name).toBe(
       "imported-litellm-genai-prices-2026-11-22.yaml",
     );
-    const result = importPrices([[own()]], {
-      tables: [{ file: "odd.json", text: "[]" }],
-      from: null,
-      fromDate: today,
-      today,
-      providers: null,
-      models: null,
-      group: "official",
-      withNew: true,
-    });
+    const result = importPrices([[own()]], { ...defaults, tables: [{ file: "odd.json", text: "[]" }] });
     expect(result).toMatchObject({
       ok: false,
       problems: [expect.stringMatching(/^odd\.json is not a known table: /)],

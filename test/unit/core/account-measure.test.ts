@@ -1,18 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { measureOf, type AccountFigures, type AccountSample, type LedgerTotals } from "../../../src/core/account.ts";
-import { noMoney, usd } from "../../../src/core/money.ts";
+import { measureOf, type AccountFigures, type AccountSample } from "../../../src/core/account.ts";
+import { usd } from "../../../src/core/money.ts";
+import { ledgerTotals } from "./examples.ts";
 
-const none = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
-const totals = (written: number): LedgerTotals => ({
-  written,
-  posted: none,
-  inDoubt: none,
-  requests: 0,
-  unpriced: 0,
-  pending: 0,
-  pendingUnpriced: 0,
-  held: noMoney,
-});
+const totals = (written: number) => ledgerTotals({ written });
 const samples = (...figures: readonly AccountFigures[]): AccountSample[] =>
   figures.map((each, index) => ({
     askedAt: index,

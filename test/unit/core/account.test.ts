@@ -11,28 +11,17 @@ import {
   type AccountSample,
   type LedgerTotals,
 } from "../../../src/core/account.ts";
-import { noMoney, type PicoUsd } from "../../../src/core/money.ts";
+import type { PicoUsd } from "../../../src/core/money.ts";
+import { ledgerTotals, noAmounts } from "./examples.ts";
 
 const pico = (amount: number) => BigInt(amount) as PicoUsd;
-const none = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
-const totals = (changes: Partial<LedgerTotals> = {}): LedgerTotals => ({
-  written: 0,
-  posted: none,
-  inDoubt: none,
-  requests: 0,
-  unpriced: 0,
-  pending: 0,
-  pendingUnpriced: 0,
-  held: noMoney,
-  ...changes,
-});
 const sample = (changes: Partial<AccountSample> = {}): AccountSample => ({
   askedAt: 0,
   answeredAt: 1,
   account: "7",
   figures: {},
-  before: totals(),
-  after: totals(),
+  before: ledgerTotals(),
+  after: ledgerTotals(),
   ...changes,
 });
 
@@ -98,14 +87,14 @@ describe("a sample", () => {
   it("sums the posted amounts of all sources", () => {
     expect(
       postedTotal(
-        totals({ posted: { reported: pico(1), counted: pico(20), partial: pico(300), assumed: pico(4000) } }),
+        ledgerTotals({ posted: { reported: pico(1), counted: pico(20), partial: pico(300), assumed: pico(4000) } }),
       ),
     ).toBe(4321n);
   });
 
   it("counts holds and the amounts posted while it was taken as unsettled", () => {
     const posted = (amount: number, held = 0) =>
-      totals({ posted: { ...none, reported: pico(amount) }, held: pico(held) });
+      ledgerTotals({ posted: { ...noAmounts, reported: pico(amount) }, held: pico(held) });
     expect(unsettledAt(sample({ before: posted(10, 99), after: posted(15, 7) }))).toBe(12n);
     expect(unsettledAt(sample({ before: posted(10), after: posted(10, 7) }))).toBe(7n);
     expect(unsettledAt(sample({ before: posted(15), after: posted(10, 7) }))).toBe(7n);
@@ -116,8 +105,8 @@ describe("a sample", () => {
     [{ written: 5 }, { written: 6 }, false],
     [{ written: 5, pending: 1 }, { written: 5 }, false],
   ])("is idle until the next sample only if no request ran or began: %j, %j", (before, after, expected) => {
-    const a = sample({ before: totals(before), after: totals({ written: 999, pending: 9 }) });
-    const b = sample({ before: totals({ written: 999, pending: 9 }), after: totals(after) });
+    const a = sample({ before: ledgerTotals(before), after: ledgerTotals({ written: 999, pending: 9 }) });
+    const b = sample({ before: ledgerTotals({ written: 999, pending: 9 }), after: ledgerTotals(after) });
     expect(isIdleBetween(a, b)).toBe(expected);
   });
 });
@@ -132,12 +121,12 @@ describe("the thinning of samples", () => {
     written += 1;
     return sample({
       askedAt: now - hoursAgo * hour + minute * 60_000,
-      before: totals({ written, pending: 1 }),
-      after: totals({ written, pending: 1 }),
+      before: ledgerTotals({ written, pending: 1 }),
+      after: ledgerTotals({ written, pending: 1 }),
       ...changes,
     });
   };
-  const held = (amount: number) => ({ after: totals({ held: pico(amount) }) });
+  const held = (amount: number) => ({ after: ledgerTotals({ held: pico(amount) }) });
   const thinned = (samples: readonly AccountSample[]) =>
     samplesToThin(samples, now).map((askedAt) => samples.findIndex((each) => each.askedAt === askedAt));
 
@@ -189,7 +178,7 @@ describe("the thinning of samples", () => {
     ]);
   });
 
-  const quiet = { before: totals({ written: 5 }), after: totals({ written: 5 }) };
+  const quiet = { before: ledgerTotals({ written: 5 }), after: ledgerTotals({ written: 5 }) };
   const moved = { ...quiet, figures: { used_credits: "2" } };
 
   it("keeps the samples around a change of a figure while no request ran", () => {
@@ -199,7 +188,11 @@ describe("the thinning of samples", () => {
     expect(thinned([at(200, 0, quiet), at(200, 1, quiet), at(200, 2, quiet)])).toEqual([1, 2]);
     expect(thinned([at(200, 0), at(200, 1, quiet), at(200, 2, { ...quiet, account: "8" })])).toEqual([]);
     expect(
-      thinned([at(200, 0), at(200, 1, { ...quiet, before: totals({ written: 5, pending: 1 }) }), at(200, 2, moved)]),
+      thinned([
+        at(200, 0),
+        at(200, 1, { ...quiet, before: ledgerTotals({ written: 5, pending: 1 }) }),
+        at(200, 2, moved),
+      ]),
     ).toEqual([1, 2]);
   });
 

@@ -11,6 +11,7 @@ import type { PicoUsd, PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../../src/core/price.ts";
 import { tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
+import { requestSize } from "./examples.ts";
 
 const model: ModelLimits = {
   contextTokens: 1000,
@@ -20,17 +21,7 @@ const model: ModelLimits = {
   audioPartTokens: 20,
   filePartTokens: 30,
 };
-const size: RequestSize = {
-  textBytes: 50,
-  messages: 0,
-  tools: 0,
-  imageParts: 0,
-  audioParts: 0,
-  fileParts: 0,
-  choices: 1,
-  outputLimit: null,
-  unboundedFields: [],
-};
+const size = requestSize({ textBytes: 50 });
 
 describe("the prompt bound", () => {
   it.each<[string, Partial<RequestSize>, Partial<ModelLimits>, number]>([

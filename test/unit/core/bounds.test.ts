@@ -7,7 +7,6 @@ import {
   promptBound,
   worstCase,
   type ModelLimits,
-  type RequestSize,
 } from "../../../src/core/bounds.ts";
 import { costOf } from "../../../src/core/cost.ts";
 import { formatUsd, usd } from "../../../src/core/money.ts";
@@ -24,6 +23,7 @@ import {
 import { prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 import { runs } from "../../support/effort.ts";
+import { requestSize } from "./examples.ts";
 
 const model: ModelLimits = {
   contextTokens: 128_000,
@@ -34,17 +34,7 @@ const model: ModelLimits = {
   filePartTokens: null,
 };
 
-const size: RequestSize = {
-  textBytes: 500,
-  messages: 2,
-  tools: 1,
-  imageParts: 0,
-  audioParts: 0,
-  fileParts: 0,
-  choices: 1,
-  outputLimit: null,
-  unboundedFields: [],
-};
+const size = requestSize({ textBytes: 500, messages: 2, tools: 1 });
 
 const text = { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] } as const;
 

@@ -10,8 +10,7 @@ import {
   type Movement,
   type Reconciliation,
 } from "../../../src/core/reconciliation.ts";
-
-const none = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
+import { ledgerTotals, noAmounts } from "./examples.ts";
 
 /** Table row for one sample. Amounts are cents: of the balance, or credits at 100 per dollar. */
 interface Row {
@@ -31,17 +30,8 @@ const decimal = (amount: number) => (amount / 100).toFixed(2);
 
 function samplesOf(rows: readonly Row[]): AccountSample[] {
   return rows.map(({ at, ledger = 0, balance = 10_000_000, used, account = "7", figures, totals, after }, index) => {
-    const before: LedgerTotals = {
-      written: index,
-      posted: { ...none, reported: cents(ledger) },
-      inDoubt: none,
-      requests: 0,
-      unpriced: 0,
-      pending: 0,
-      pendingUnpriced: 0,
-      held: noMoney,
-      ...totals,
-    };
+    const posted = { ...noAmounts, reported: cents(ledger) };
+    const before = ledgerTotals({ written: index, posted, ...totals });
     const stated = {
       ...(balance !== null && { equivalent_in_usd: decimal(balance) }),
       ...(used != null && { used_credits: String(used), available_credits: String(balance) }),
@@ -268,15 +258,15 @@ describe("a difference", () => {
     { at: 0, balance: 10_000, ...first },
     { at: 100, balance: 9000, ledger: 1000, ...changes },
   ];
-  const posted = (source: keyof typeof none, amount: number, inDoubt = 0) => ({
-    totals: { posted: { ...none, [source]: cents(amount) }, inDoubt: { ...none, [source]: cents(inDoubt) } },
+  const posted = (source: keyof typeof noAmounts, amount: number, inDoubt = 0) => ({
+    totals: { posted: { ...noAmounts, [source]: cents(amount) }, inDoubt: { ...noAmounts, [source]: cents(inDoubt) } },
   });
 
   it.each<[string, Row[], object]>([
     ["nothing but rounding", two({}), { rounding: [1, 1] }],
     [
       "rounding of each request",
-      two({ totals: { posted: { ...none, reported: cents(1000) }, requests: 100_000 } }),
+      two({ totals: { posted: { ...noAmounts, reported: cents(1000) }, requests: 100_000 } }),
       { rounding: [2, 2] },
     ],
     ["a hold at the end", two({ after: { held: cents(7) } }), { pending: [0, 7], rounding: [1, 1] }],
@@ -324,7 +314,7 @@ describe("a difference", () => {
     ],
     [
       "nothing but rounding if a model without a price was used before",
-      two({ totals: { unpriced: 4, posted: { ...none, reported: cents(1000) } } }, { totals: { unpriced: 4 } }),
+      two({ totals: { unpriced: 4, posted: { ...noAmounts, reported: cents(1000) } } }, { totals: { unpriced: 4 } }),
       { rounding: [1, 1] },
     ],
   ])("may come from %s", (_, rows, doubts) => {
@@ -364,14 +354,16 @@ describe("a difference", () => {
     const rows = busy([{}, {}, { balance: 20_000 }, { balance: 19_999 }, { balance: 19_998 }]);
     const unpriced = rows.map((row, index) => ({
       ...row,
-      totals: { unpriced: index === 0 ? 0 : 1, posted: { ...none, reported: cents(index) } },
+      totals: { unpriced: index === 0 ? 0 : 1, posted: { ...noAmounts, reported: cents(index) } },
     }));
     expect(inCents(outcome(unpriced).doubts)).toEqual({ unpriced: [0, null], rounding: [2, 2] });
   });
 
   it("sums the doubts of every run of intervals, and the amounts in doubt of all sources", () => {
     const inDoubt = { reported: cents(1), counted: cents(2), partial: cents(4), assumed: cents(8) };
-    expect(outcome(two({ totals: { posted: { ...none, reported: cents(1000) }, inDoubt } })).inDoubt).toBe(cents(15));
+    expect(outcome(two({ totals: { posted: { ...noAmounts, reported: cents(1000) }, inDoubt } })).inDoubt).toBe(
+      cents(15),
+    );
     const held = { after: { held: cents(2) } };
     const topped = busy([{}, held, { balance: 20_000, ...held }, { balance: 19_999 }, { balance: 19_998 }]);
     expect(inCents(outcome(topped).doubts)).toEqual({ pending: [2, 2], rounding: [2, 2] });

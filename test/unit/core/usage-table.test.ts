@@ -9,83 +9,38 @@ import {
   type TokenCounts,
   type Usage,
 } from "../../../src/core/usage.ts";
+import { noUsage } from "./examples.ts";
 
-const nothing: StatedUsage = {
-  prompt: 0,
-  completion: undefined,
-  total: undefined,
-  cache: "parts",
-  cached: 0,
-  cacheWrite: 0,
-  cacheWrite1h: 0,
-  audioInput: 0,
-  imageInput: 0,
-  reasoning: 0,
-  audioOutput: 0,
-  imageOutput: 0,
-  promptContradicts: false,
-  completionContradicts: false,
-};
 const plain = (tokens: Partial<TokenCounts>): Usage => ({ tokens: { ...noTokens, ...tokens }, clamped: false });
 const inDoubt = (tokens: Partial<TokenCounts>): Usage => ({ ...plain(tokens), doubts: ["usage_contradicts"] });
 const clamped = (tokens: Partial<TokenCounts>): Usage => ({ ...inDoubt(tokens), clamped: true });
 
 describe("decompose", () => {
+  const parts = {
+    cached: 1,
+    cacheWrite: 2,
+    cacheWrite1h: 3,
+    audioInput: 4,
+    imageInput: 5,
+    reasoning: 6,
+    audioOutput: 7,
+    imageOutput: 8,
+  };
+  const partTokens = {
+    cached_input: 1,
+    cache_write: 2,
+    cache_write_1h: 3,
+    audio_input: 4,
+    image_input: 5,
+    reasoning: 6,
+    audio_output: 7,
+    image_output: 8,
+  };
   it.each<[string, Partial<StatedUsage>, Usage]>([
     ["without parts", { prompt: 10, completion: 5 }, plain({ input: 10, output: 5 })],
     ["without a completion", { prompt: 10 }, plain({ input: 10 })],
-    [
-      "with every part",
-      {
-        prompt: 100,
-        completion: 50,
-        cached: 1,
-        cacheWrite: 2,
-        cacheWrite1h: 3,
-        audioInput: 4,
-        imageInput: 5,
-        reasoning: 6,
-        audioOutput: 7,
-        imageOutput: 8,
-      },
-      plain({
-        input: 85,
-        cached_input: 1,
-        cache_write: 2,
-        cache_write_1h: 3,
-        audio_input: 4,
-        image_input: 5,
-        output: 29,
-        reasoning: 6,
-        audio_output: 7,
-        image_output: 8,
-      }),
-    ],
-    [
-      "that consists only of parts",
-      {
-        prompt: 15,
-        completion: 21,
-        cached: 1,
-        cacheWrite: 2,
-        cacheWrite1h: 3,
-        audioInput: 4,
-        imageInput: 5,
-        reasoning: 6,
-        audioOutput: 7,
-        imageOutput: 8,
-      },
-      plain({
-        cached_input: 1,
-        cache_write: 2,
-        cache_write_1h: 3,
-        audio_input: 4,
-        image_input: 5,
-        reasoning: 6,
-        audio_output: 7,
-        image_output: 8,
-      }),
-    ],
+    ["with every part", { prompt: 100, completion: 50, ...parts }, plain({ ...partTokens, input: 85, output: 29 })],
+    ["that consists only of parts", { prompt: 15, completion: 21, ...parts }, plain(partTokens)],
     [
       "whose total is more than prompt and completion",
       { prompt: 10, completion: 5, total: 18 },
@@ -166,7 +121,7 @@ describe("decompose", () => {
       clamped({ input: 21, output: 11 }),
     ],
   ])("splits a usage %s", (_, stated, usage) => {
-    expect(decompose({ ...nothing, ...stated })).toStrictEqual(usage);
+    expect(decompose({ ...noUsage, ...stated })).toStrictEqual(usage);
   });
 
   const at = { prompt: 100, cached: 30, cacheWrite: 10 };
@@ -240,7 +195,7 @@ describe("decompose", () => {
       unclear(45, { reasoning: 40, output: 5 }),
     ],
   ])("places the cache %s", (_, stated, usage) => {
-    expect(decompose({ ...nothing, ...at, ...stated })).toStrictEqual(usage);
+    expect(decompose({ ...noUsage, ...at, ...stated })).toStrictEqual(usage);
   });
 });
 

@@ -18,23 +18,7 @@ import {
   type TokenCounts,
 } from "../../../src/core/usage.ts";
 import { runs } from "../../support/effort.ts";
-
-const nothing: StatedUsage = {
-  prompt: 0,
-  completion: undefined,
-  total: undefined,
-  cache: "parts",
-  cached: 0,
-  cacheWrite: 0,
-  cacheWrite1h: 0,
-  audioInput: 0,
-  imageInput: 0,
-  reasoning: 0,
-  audioOutput: 0,
-  imageOutput: 0,
-  promptContradicts: false,
-  completionContradicts: false,
-};
+import { noUsage } from "./examples.ts";
 
 const count = fc.oneof(fc.constant(0), fc.nat(20));
 const optional = fc.option(fc.nat(60), { nil: undefined });
@@ -64,7 +48,7 @@ const completionParts = (usage: StatedUsage) => usage.reasoning + usage.audioOut
 
 describe("decompose", () => {
   it("subtracts nested parts from their totals", () => {
-    const usage = decompose({ ...nothing, prompt: 100, completion: 50, total: 150, cached: 30, reasoning: 20 });
+    const usage = decompose({ ...noUsage, prompt: 100, completion: 50, total: 150, cached: 30, reasoning: 20 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 70, cached_input: 30, output: 30, reasoning: 20 },
       clamped: false,
@@ -72,12 +56,12 @@ describe("decompose", () => {
   });
 
   it("uses the total if the completion omits reasoning", () => {
-    const { tokens } = decompose({ ...nothing, prompt: 10, completion: 5, total: 115, reasoning: 100 });
+    const { tokens } = decompose({ ...noUsage, prompt: 10, completion: 5, total: 115, reasoning: 100 });
     expect(tokens).toEqual({ ...noTokens, input: 10, output: 5, reasoning: 100 });
   });
 
   it("counts cached tokens that exceed the prompt as additional input", () => {
-    const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 1000 });
+    const usage = decompose({ ...noUsage, prompt: 10, completion: 1, cached: 1000 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 1010, output: 1 },
       clamped: true,
@@ -86,7 +70,7 @@ describe("decompose", () => {
   });
 
   it("counts cached and written tokens outside the prompt if together they exceed it", () => {
-    const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 500, cacheWrite: 1000 });
+    const usage = decompose({ ...noUsage, prompt: 10, completion: 1, cached: 500, cacheWrite: 1000 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 510, cache_write: 1000, output: 1 },
       clamped: true,

@@ -90,7 +90,7 @@ describe("the sandbox's answers match the document:", () => {
 
   /** Removes the unknown field that the sandbox sends on purpose. */
   const withoutExtra = ({ gateway: _extra, ...known }: Fields) => known;
-  const json = async (body: unknown, asked: Asked = {}) => {
+  const json = async (body: object | undefined, asked: Asked = {}) => {
     const answer = await ask(sandbox, body, asked);
     return { status: answer.status, body: JSON.parse(answer.body.toString()) as Fields };
   };

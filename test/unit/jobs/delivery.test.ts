@@ -6,27 +6,14 @@ import { expect, it } from "vitest";
 import type { AddressRule } from "../../../src/core/addresses.ts";
 import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
-import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
+import type { Message } from "../../../src/ports/outbox.ts";
 import { createWebhookSender } from "../../../src/gateway/webhooks/webhook-sender.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { memoryStore, noon } from "../../support/ledger-fixtures.ts";
+import { memoryStore, message, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
 
 const dayMs = 86_400_000;
-
-function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
-  return {
-    id,
-    kind: "alert",
-    target: "red",
-    dedupeKey: id,
-    keyUntil: noon,
-    payload: `{"id":"${id}"}`,
-    createdAt: noon,
-    ...more,
-  };
-}
 
 /** Creates a delivery job with an outbox in memory, real connections and a manual clock. */
 function world(

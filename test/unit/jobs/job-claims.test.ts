@@ -76,6 +76,6 @@ it("job claims expire when the ledger does not answer, before another proxy can 
 it("job claims all belong to the only proxy of a ledger", async () => {
   const clock = manualClock();
   await using jobs = claimJobs({ claims: null, clock, log: silentLog });
-  expect(jobNames.every((job) => jobs.of(job).isMine())).toBe(true);
+  expect(jobNames.filter((job) => jobs.of(job).isMine())).toEqual(jobNames);
   expect(clock.waiting).toBe(0);
 });

@@ -159,7 +159,7 @@ it.each<[string, string, string, string]>([
   const { rows, verification } = await repaired(folder.database);
   expect(found !== "rollup" || sumsVersion(folder.database) > version).toBe(true);
   expect(rows.map(({ kind }) => kind)).toContain(repairedKind);
-  expect(rows.every(({ from, to }) => from !== to)).toBe(true);
+  expect(rows.filter(({ from, to }) => from === to)).toEqual([]);
   expect(verification.differences).toEqual([]);
   expect(await verified()).toEqual([]);
   expect(derivedRows(folder.database)).toEqual(sound);
@@ -248,7 +248,7 @@ it.each<[string, string, string]>([
   const { charges, carried } = derivedRows(folder.database);
   const { verification } = await repaired(folder.database);
   expect(new Set(verification.differences.map((difference) => difference.kind))).toEqual(new Set([kind]));
-  expect(verification.differences.every(({ id, expected, found }) => id !== "" && expected !== found)).toBe(true);
+  expect(verification.differences.filter(({ id, expected, found }) => id === "" || expected === found)).toEqual([]);
   expect(derivedRows(folder.database)).toMatchObject({ charges, carried });
 });
 

@@ -1,30 +1,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { bundledPackages } from "../../../scripts/bundled.ts";
+import { lockedPackages, shippedPackages } from "../../support/locked-packages.ts";
 import { checkout } from "../../support/run-program.ts";
-
-interface Locked {
-  readonly version?: string;
-  readonly license?: string;
-  readonly integrity?: string;
-  readonly dev?: boolean;
-  readonly devOptional?: boolean;
-  readonly hasInstallScript?: boolean;
-  readonly dependencies?: Readonly<Record<string, string>>;
-}
 
 const read = (path: string) => readFileSync(join(checkout, path), "utf8");
 const manifest = JSON.parse(read("package.json")) as Record<"dependencies" | "devDependencies", Record<string, string>>;
-const locked = Object.entries(
-  (JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages,
-).filter(([path]) => path !== "");
-/** Packages that the build bundles. */
-const bundled = new Set(bundledPackages().map((name) => `node_modules/${name}`));
-/** Packages that a user gets, either installed or bundled. */
-const shipped = locked.filter(
-  ([path, { dev, devOptional }]) => bundled.has(path) || (dev !== true && devOptional !== true),
-);
+const locked = lockedPackages();
+const shipped = shippedPackages();
 const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split(
   "## Contained in the package or used for development",
 );

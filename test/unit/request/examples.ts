@@ -5,6 +5,7 @@ import type { Catalogue, CatalogueModel } from "../../../src/ports/catalogue.ts"
 import type { TokenCount, TokenCounter } from "../../../src/ports/token-counter.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
+import { requestSize } from "../core/examples.ts";
 
 export const noon = Date.parse("2026-11-20T12:00:00Z");
 
@@ -86,18 +87,7 @@ export function request(
     classes: { prompt: ["input"], completion: ["output"] },
     prompt,
     ...changes,
-    size: {
-      textBytes: 500,
-      messages: 1,
-      tools: 0,
-      imageParts: 0,
-      audioParts: 0,
-      fileParts: 0,
-      choices: 1,
-      outputLimit: null,
-      unboundedFields: [],
-      ...changes.size,
-    },
+    size: requestSize({ textBytes: 500, messages: 1, ...changes.size }),
   };
 }
 

@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => sandbox.close());
 
 /** Sends a request; returns its bill. */
-async function billFor(body: unknown, scenario: string, on = sandbox) {
+async function billFor(body: object, scenario: string, on = sandbox) {
   await ask(on, body, { scenario });
   const call = on.ledger.at(-1);
   if (call === undefined) throw new Error("nothing was billed");

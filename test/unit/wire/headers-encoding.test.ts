@@ -61,7 +61,7 @@ describe("decoding", () => {
   });
 
   it("recognizes plain encodings", () => {
-    expect([undefined, "", "identity", "Identity"].every(isPlain)).toBe(true);
-    expect(isPlain("gzip")).toBe(false);
+    const plain = [undefined, "", "identity", "Identity"];
+    expect([...plain, "gzip"].filter(isPlain)).toEqual(plain);
   });
 });

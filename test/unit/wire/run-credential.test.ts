@@ -18,8 +18,8 @@ describe("the credential of a session", () => {
     const read = readCredential(credential);
     if (read === undefined) throw new Error("the credential cannot be read");
     expect(isSigned(read, "cd".repeat(32))).toBe(false);
-    for (const change of [{ id: "run_abc235" }, { key: "k2346" }, { expiresAt: session.expiresAt + 1 }])
-      expect(isSigned({ ...read, ...change }, secret)).toBe(false);
+    const changes = [{ id: "run_abc235" }, { key: "k2346" }, { expiresAt: session.expiresAt + 1 }];
+    expect(changes.filter((change) => isSigned({ ...read, ...change }, secret))).toEqual([]);
     // The last character of a MAC has four significant bits of six. An equal MAC in another spelling is rejected.
     const last = credential.at(-1) ?? "";
     for (const other of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {

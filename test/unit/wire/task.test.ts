@@ -112,8 +112,9 @@ describe("a task's record", () => {
   });
 
   it("has an id that is valid in a path", () => {
-    expect(["a", "9f8b-1", "x".repeat(200)].every(isTaskId)).toBe(true);
-    expect(["", "a/b", "..", ".", "a?b", "a#b", "a%2fb", "a b", "é", "x".repeat(201)].some(isTaskId)).toBe(false);
+    const valid = ["a", "9f8b-1", "x".repeat(200)];
+    expect(valid.filter(isTaskId)).toEqual(valid);
+    expect(["", "a/b", "..", ".", "a?b", "a#b", "a%2fb", "a b", "é", "x".repeat(201)].filter(isTaskId)).toEqual([]);
   });
 });
 

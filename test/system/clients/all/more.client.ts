@@ -103,8 +103,7 @@ describe("aider", () => {
       ) as string,
     });
     const { charges } = await proxy.seen();
-    expect(charges).toHaveLength(9);
-    expect(charges.every(({ source }) => source === "partial")).toBe(true);
+    expect(charges.map(({ source }) => source)).toEqual(Array.from({ length: 9 }, () => "partial"));
   });
 });
 

@@ -193,11 +193,12 @@ describe("the thread of a token counter", () => {
   it("ends with the counter, which then answers busy", async () => {
     const { counter, threads, deaths } = watchedCounter({}, 1);
     const pending = counter.countText("a ".repeat(50_000), "o200k_base");
+    await Promise.resolve();
     const gathering = counter.countText("b", "o200k_base");
     await counter[Symbol.asyncDispose]();
     expect(await Promise.all([pending, gathering])).toEqual([busy, busy]);
     expect(await counter.countText("a", "o200k_base")).toEqual(busy);
-    expect(threads.every((thread) => thread.threadId === -1)).toBe(true);
+    expect(threads.map(({ threadId }) => threadId)).toEqual([-1]);
     expect(deaths).toHaveLength(0);
   });
 });

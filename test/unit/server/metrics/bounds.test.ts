@@ -1,34 +1,9 @@
 import { eachKeyScope, readScope } from "../../../../src/core/scope.ts";
 import { expect, it } from "vitest";
-import type { LedgerFigures } from "../../../../src/server/metrics/ledger-gauges.ts";
-import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
 import { doubts, noTokens } from "../../../../src/core/usage.ts";
-import { countTasks } from "../../../../src/core/tasks.ts";
 import { usd, type PicoUsd } from "../../../../src/core/money.ts";
-import { systemClock } from "../../../../src/platform/clock.ts";
+import { metricsWith, noFigures } from "../../../support/example-metrics.ts";
 import { readPage, valueOf } from "../../../support/metrics-page.ts";
-
-const noFigures: LedgerFigures = {
-  budgets: [],
-  spend: [],
-  pendingHolds: 0,
-  outboxWaiting: 0,
-  runningTasks: countTasks([]),
-  reconciliation: null,
-};
-
-function metricsWith(keysMax: number, figures = noFigures, subjectsMax = 0) {
-  const metrics = createMetrics({
-    version: "0",
-    keysMax,
-    subjectsMax,
-    otel: false,
-    clock: systemClock(),
-    pricesLoadedAt: 0,
-  });
-  metrics.showLedger(async () => figures);
-  return metrics;
-}
 
 const charge = (name: string, cost: PicoUsd, team: string | null = null) =>
   ({
@@ -55,9 +30,12 @@ it("keys beyond the cap share `other` permanently, in the ledger's gauges, too",
     spent: usd(spent),
     held: usd("0"),
   });
-  const metrics = metricsWith(2, {
-    ...noFigures,
-    budgets: [budget("alice", "1"), budget("bob", "2"), budget("carol", "0.000000000003"), budget("dave", "4")],
+  const metrics = metricsWith({
+    keysMax: 2,
+    figures: {
+      ...noFigures,
+      budgets: [budget("alice", "1"), budget("bob", "2"), budget("carol", "0.000000000003"), budget("dave", "4")],
+    },
   });
   for (const name of ["alice", "bob", "carol", "dave", "alice"]) metrics.events.posted(charge(name, usd("1")));
   const families = readPage((await metrics.scrape("prometheus")).text);
@@ -92,7 +70,7 @@ it("users beyond the limit share `other`", async () => {
     const key = text.includes("key") ? "alice" : null;
     return { scope: read.scope, subject, key, period: "1d", limit: usd("10"), spent: usd("1"), held: usd("0") };
   });
-  const page = await metricsWith(9, { ...noFigures, budgets }, 2).scrape("prometheus");
+  const page = await metricsWith({ figures: { ...noFigures, budgets }, subjectsMax: 2 }).scrape("prometheus");
   const samples = readPage(page.text).get("farebox_budget_spent_usd")?.samples;
   expect(samples?.map(({ labels, value }) => `${labels["scope"]}: ${value}`)).toEqual([
     "team:red each-user=u1: 1",
@@ -112,13 +90,13 @@ it("budgets for each model have at most 2,000 series and `other`, however many m
   const budgets = Array.from({ length: 2_003 }, (_, index) => {
     return { scope: read.scope, subject: `m${index}`, key: null, period: "1d", ...amounts };
   });
-  const families = readPage((await metricsWith(9, { ...noFigures, budgets }).scrape("prometheus")).text);
+  const families = readPage((await metricsWith({ figures: { ...noFigures, budgets } }).scrape("prometheus")).text);
   expect(families.get("farebox_budget_spent_usd")?.samples).toHaveLength(2_001);
   expect(valueOf(families, "farebox_budget_spent_usd", { scope: "each-model=other" })).toBe("3");
 });
 
 it("a key that changes teams has a bounded number of series", async () => {
-  const metrics = metricsWith(2);
+  const metrics = metricsWith({ keysMax: 2 });
   for (let team = 0; team < 50; team++) metrics.events.posted(charge("alice", usd("1"), `team-${team}`));
   const families = readPage((await metrics.scrape("prometheus")).text);
   const samples = families.get("farebox_key_cost_usd_total")?.samples ?? [];
@@ -132,7 +110,7 @@ it("a key that changes teams has a bounded number of series", async () => {
 });
 
 it("sums of money count every pico-dollar, however large they are", async () => {
-  const metrics = metricsWith(2);
+  const metrics = metricsWith();
   metrics.events.posted(charge("alice", usd("9000000")));
   for (let count = 0; count < 7; count++) metrics.events.posted(charge("alice", 1n as PicoUsd));
   const families = readPage((await metrics.scrape("prometheus")).text);
@@ -140,7 +118,7 @@ it("sums of money count every pico-dollar, however large they are", async () => 
 });
 
 it("an amount in doubt is counted exactly under each of its doubts, which all start at 0", async () => {
-  const metrics = metricsWith(2);
+  const metrics = metricsWith();
   const read = async () =>
     readPage((await metrics.scrape("prometheus")).text)
       .get("farebox_cost_in_doubt_usd_total")
@@ -158,7 +136,7 @@ it("an amount in doubt is counted exactly under each of its doubts, which all st
 });
 
 it("label values are escaped", async () => {
-  const metrics = metricsWith(2);
+  const metrics = metricsWith();
   metrics.events.posted({ ...charge("alice", usd("1")), model: 'a "quoted\\" one\nin two lines' });
   const { text } = await metrics.scrape("prometheus");
   expect(text).toContain(
@@ -167,7 +145,7 @@ it("label values are escaped", async () => {
 });
 
 it("unknown fields beyond the cap, with long names or with special characters share `other`", async () => {
-  const metrics = metricsWith(2);
+  const metrics = metricsWith();
   const route = "/v1/chat/completions";
   for (let field = 0; field < 120; field++) metrics.events.unknownFields({ route, fields: [`f${field}`] });
   metrics.events.unknownFields({ route, fields: ["f0", "x".repeat(65), 'a"b', "a\nb", "messages.images", "ü"] });

@@ -1,33 +1,15 @@
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../../src/core/money.ts";
 import type { Outcome } from "../../../../src/core/settlement.ts";
-import { countTasks } from "../../../../src/core/tasks.ts";
-import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
 import { settleCharge } from "../../../../src/request/settle.ts";
-import { systemClock } from "../../../../src/platform/clock.ts";
 import { captureLog } from "../../../support/captured-log.ts";
+import { metricsWith } from "../../../support/example-metrics.ts";
 import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../../support/ledger-fixtures.ts";
 import { readPage, valueOf } from "../../../support/metrics-page.ts";
 
 it("a settlement counts its amount in doubt, and logs its doubts if the cost is uncertain", async () => {
   const { ledger } = memoryStore();
-  const figures = {
-    budgets: [],
-    spend: [],
-    pendingHolds: 0,
-    outboxWaiting: 0,
-    runningTasks: countTasks([]),
-    reconciliation: null,
-  };
-  const metrics = createMetrics({
-    version: "0",
-    keysMax: 9,
-    subjectsMax: 0,
-    otel: false,
-    clock: systemClock(),
-    pricesLoadedAt: 0,
-  });
-  metrics.showLedger(async () => figures);
+  const metrics = metricsWith();
   const log = captureLog();
   const deps = { ledger, events: metrics.events, log };
   const end = async (id: string, outcome: Outcome, hold = usd("1")) => {

@@ -1,12 +1,11 @@
 import { eachKeyScope } from "../../../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
 import { sources } from "../../../../src/core/charge.ts";
-import { countTasks } from "../../../../src/core/tasks.ts";
 import { tokenClasses, type TokenCounts } from "../../../../src/core/usage.ts";
 import { usd } from "../../../../src/core/money.ts";
 import type { Format } from "../../../../src/server/metrics/series.ts";
-import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
 import type { BudgetFigures } from "../../../../src/server/metrics/ledger-gauges.ts";
+import { metricsWith, noFigures } from "../../../support/example-metrics.ts";
 import { manualClock } from "../../../support/manual-clock.ts";
 
 const keys = Array.from({ length: 1000 }, (_, index) => ({
@@ -37,24 +36,16 @@ function busy(otel: boolean) {
     })),
   );
   const teams = [...new Set(keys.map(({ team }) => team))];
-  const metrics = createMetrics({
-    version: "1.0.0",
-    keysMax: 1000,
-    subjectsMax: 0,
-    otel,
-    clock: manualClock(),
-    pricesLoadedAt: 0,
-  });
-  metrics.showLedger(async () => ({
+  const figures = {
+    ...noFigures,
     budgets,
     pendingHolds: 12,
-    outboxWaiting: 0,
-    runningTasks: countTasks([]),
     reconciliation: { difference: usd("0"), unexplained: usd("0") },
     spend: teams.flatMap((team) =>
       (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") })),
     ),
-  }));
+  };
+  const metrics = metricsWith({ version: "1.0.0", keysMax: 1000, otel, clock: manualClock(), figures });
   const { events } = metrics;
   keys.forEach((key, index) => {
     for (let step = 0; step < 6; step++) {
