@@ -13,9 +13,21 @@ export const documents: ReadonlyMap<string, string> = new Map(
 
 const fence = /^( *)(`{3,})(\S*)[^\n]*\n([^]*?)^\1\2 *$/gm;
 
-/** Returns the fenced code of a page with its language; indentation is kept. */
-export function codeBlocks(text: string): readonly { readonly language: string; readonly code: string }[] {
-  return [...text.matchAll(fence)].map(([, , , language = "", code = ""]) => ({ language, code }));
+export interface CodeBlock {
+  readonly language: string;
+  /** Text with its indentation. */
+  readonly code: string;
+  /** Line of the opening fence. */
+  readonly line: number;
+}
+
+/** Returns the fenced code of a page. */
+export function codeBlocks(text: string): readonly CodeBlock[] {
+  return [...text.matchAll(fence)].map(({ 3: language = "", 4: code = "", index }) => ({
+    language,
+    code,
+    line: text.slice(0, index).split("\n").length,
+  }));
 }
 
 /** Returns a page without its fenced code. */

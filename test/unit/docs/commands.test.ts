@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { declaredCommands } from "../../../scripts/docs/commands.ts";
 import { configVariable, settingNames, settingOf, variableOf } from "../../../src/config/table.ts";
@@ -65,26 +65,52 @@ it("the check of commands finds a wrong command and a wrong option", () => {
   expect(faultOf("run --budget 2 -- python --anything")).toBeNull();
 });
 
-it("every npm script and file in a command of a document exists", () => {
-  const missing = pages.flatMap(([page, text]) =>
-    linesOf(text).flatMap((line) => [
-      ...[...line.matchAll(/\bnpm run (?:(?:--silent|-s) )?([\w:-]+)/g)]
-        .filter(([, name = ""]) => !Object.hasOwn(scripts, name))
-        .map(([call]) => `${page}: ${call}`),
-      ...[...line.matchAll(/\bnode ([\w/-]+\.ts)\b/g)]
-        .filter(([, path = ""]) => !existsSync(checkout + path))
-        .map(([call]) => `${page}: ${call}`),
+/** Returns the faults of the npm scripts, their options and the files in a line. */
+function toolFaults(line: string): string[] {
+  const calls = [...line.matchAll(/\bnpm run (?:(?:--silent|-s) )?([\w:-]+)(?: -- ([^|&;)`]*))?/g)];
+  const paths = [
+    ...line.matchAll(/\bnode ([\w/-]+\.ts)\b/g),
+    ...[...line.matchAll(/\bvitest run ([^|&;)`]*)/g)].flatMap(([, words = ""]) => [
+      ...words.matchAll(/(?:^| )((?:test|bench)\/[\w./-]+)/g),
     ]),
+  ];
+  return [
+    ...calls.flatMap(([, name = "", words = ""]) => scriptFaults(name, words)),
+    ...paths.filter(([, path = ""]) => !existsSync(checkout + path)).map(([, path]) => `there is no ${path}`),
+  ];
+}
+
+/** A script of this checkout has an option if a file next to it names the option, as its help does. */
+function scriptFaults(name: string, words: string): string[] {
+  const script = scripts[name];
+  if (script === undefined) return [`there is no npm script ${name}`];
+  const [, folder] = /^node ([\w/-]+)\/[\w-]+\.ts/.exec(script) ?? [];
+  if (folder === undefined) return [];
+  const sources = globSync(`${folder}/*.ts`, { cwd: checkout }).map((file) => readFileSync(checkout + file, "utf8"));
+  return [...words.matchAll(/(?:^| )--([a-z][\w-]*)/g)].flatMap(([, option = ""]) => {
+    const named = new RegExp(`--${option}(?![\\w-])`);
+    return sources.some((source) => named.test(source)) ? [] : [`npm run ${name} has no --${option}`];
+  });
+}
+
+it("every npm script, option and file in a command of a document exists", () => {
+  const faults = pages.flatMap(([page, text]) =>
+    linesOf(text).flatMap((line) => toolFaults(line).map((fault) => `${page}: ${fault}`)),
   );
-  expect(missing).toEqual([]);
+  expect(faults).toEqual([]);
+});
+
+it("the check of npm scripts finds a wrong script, option and file", () => {
+  expect(toolFaults("npm run simulate -- --seeds 1-700 --mutation 'a bug' | head")).toEqual([]);
+  expect(
+    toolFaults("npm run simulation -- --seed 1; npm run crash -- --nothing; npx vitest run test/none.test.ts"),
+  ).toEqual(["there is no npm script simulation", "npm run crash has no --nothing", "there is no test/none.test.ts"]);
 });
 
 /** Variables in the documents that are not settings. */
 const others = new Set([
   configVariable,
   "FAREBOX_KEY",
-  // Shell variables in examples.
-  "FAREBOX_TOKEN",
   // Variables of Grafana's provisioning.
   "FAREBOX_PROMETHEUS_URL",
   "FAREBOX_LEDGER_FILE",

@@ -43,6 +43,20 @@ describe("README.md", () => {
     expect(words?.length).toBeLessThan(1000);
   });
 
+  it.each([
+    ["README.md", /^\| \[\*\*A hard budget holds.*$/m],
+    ["docs/guarantees.md", /^### A hard budget holds\n[^]*?Not covered/m],
+  ])("%s states the numbers of requests that its proof of budgets sends", (page, section) => {
+    const [text = ""] = section.exec(documents.get(page) ?? "") ?? [];
+    const sent = ["budget", "overlapping-budgets"].map((name) => {
+      const test = readFileSync(new URL(`../../proxy/${name}.test.ts`, import.meta.url), "utf8");
+      const [, thorough = "", quick = ""] = /^const burst = size\(([\d_]+), ([\d_]+)\);$/m.exec(test) ?? [];
+      return (text.includes("TEST_EFFORT=all") ? thorough : quick).replace("_", ",");
+    });
+    const stated = new Set([...text.matchAll(/([\d,]+) (?:parallel )?requests /g)].map(([, count]) => count));
+    expect(stated).toEqual(new Set(sent));
+  });
+
   it("states the measured CPU, memory and overhead", () => {
     const figuresOf = (run: Measured, workload: string, name: string) =>
       run.workloads.find((each) => each.name === workload)?.figures[name];
