@@ -63,7 +63,7 @@ async function commitOf(revision: string): Promise<string> {
   try {
     return (await git("rev-parse", "--verify", "--quiet", "--end-of-options", `${revision}^{commit}`)).trim();
   } catch {
-    throw new Error(`--against takes a commit of this repository, not "${revision}"`);
+    throw new Error(`"${revision}" is not a commit of this repository`);
   }
 }
 

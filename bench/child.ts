@@ -1,10 +1,12 @@
 // cspell:ignore gomodel bifrost
 import { fork, type ChildProcess } from "node:child_process";
+import { rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadingFlag } from "../src/server/runtime.ts";
+import { exitOnSignals } from "./program.ts";
 import type { Answers, FromChild, Question, Ready, StartParams, ToChild } from "./messages.ts";
 
 /** Time after which a process that was asked to stop is killed, in milliseconds. */
@@ -29,16 +31,22 @@ export interface ChildParams extends Omit<StartParams, "folder"> {
   readonly profile: string | null;
 }
 
-/** Process of the benchmark, with its own folder. Disposal ends the process and removes the folder. */
+/**
+ * Process of the benchmark, with its own folder. Disposal ends the process and removes the folder, and so does the end of this
+ * process.
+ */
 export class Child implements AsyncDisposable {
   readonly #process: ChildProcess;
   readonly #folder: string;
   readonly #exited: Promise<void>;
+  readonly #removeFolder = () => rmSync(this.#folder, { recursive: true, force: true });
   #ready: Ready | undefined;
 
   private constructor(child: ChildProcess, folder: string) {
     this.#process = child;
     this.#folder = folder;
+    exitOnSignals();
+    process.once("exit", this.#removeFolder);
     this.#exited = new Promise((resolve) => child.once("exit", () => resolve()));
   }
 
@@ -94,6 +102,7 @@ export class Child implements AsyncDisposable {
     const timer = setTimeout(() => this.#process.kill("SIGKILL"), stopMs);
     if (this.#process.exitCode === null && this.#process.signalCode === null) await this.#exited;
     clearTimeout(timer);
+    process.off("exit", this.#removeFolder);
     await rm(this.#folder, { recursive: true, force: true });
   }
 

@@ -1,26 +1,27 @@
 import { checkAnswers } from "./check.ts";
 import { Child, type ProgramName } from "./child.ts";
 import { checkout, checkOutBase } from "./base.ts";
-import { formatVerdict, verdictOn, type ComparedName } from "./comparison.ts";
+import { formatVerdict, verdictOn, type ComparedName } from "./verdict.ts";
 import { runLoad, runPaced, type Sample } from "./load.ts";
 import { inTurn } from "./measure.ts";
 import { defaultParams, plainTarget, type Target } from "./targets.ts";
 import { pacedChunkMs, workloads, type Workload, type WorkloadName } from "./workloads.ts";
 
-interface Compared {
+interface Comparison {
   readonly name: string;
   readonly workload: WorkloadName;
   readonly hasBudget: boolean;
 }
 
-const compared: readonly Compared[] = [
+const comparisons: readonly Comparison[] = [
   { name: "plain", workload: "plain", hasBudget: true },
   { name: "burst stream", workload: "stream", hasBudget: true },
   { name: "burst stream without a budget", workload: "stream", hasBudget: false },
   { name: "100 streams at 5 ms a chunk", workload: "paced", hasBudget: true },
   { name: "100 kB prompt", workload: "prompt", hasBudget: true },
 ];
-const rounds = { min: 3, max: 15 };
+/** Rounds of a workload. V8 optimizes hot code only after thousands of calls, hence the rounds before the first sample. */
+const rounds = { warmUp: 3, min: 3, max: 15 };
 /** Time after which a workload begins no further round, in milliseconds. Five workloads then take less than five minutes. */
 const workloadMs = 45_000;
 const [connections, pacedStreams, pacedChunks] = [16, 100, 300];
@@ -35,7 +36,7 @@ export async function compareWithBase(against: string | null, print: (line: stri
   using base = await checkOutBase(against);
   print(`CPU of a request with this checkout, divided by that with commit ${base.commit.slice(0, 8)}:`);
   let isWorse = false;
-  for (const each of compared) {
+  for (const each of comparisons) {
     const verdict = verdictOn(await compare(each, { base: base.folder, change: checkout }));
     print(formatVerdict(each.name, verdict));
     isWorse ||= verdict.isWorse;
@@ -43,7 +44,10 @@ export async function compareWithBase(against: string | null, print: (line: stri
   return !isWorse;
 }
 
-async function compare({ workload: name, hasBudget }: Compared, folders: Readonly<Record<"base" | "change", string>>) {
+async function compare(
+  { workload: name, hasBudget }: Comparison,
+  folders: Readonly<Record<"base" | "change", string>>,
+) {
   const workload = workloads.find((each) => each.name === name);
   if (workload === undefined) throw new Error(`no workload "${name}"`);
   const paced = workload.measure === "paced";
@@ -69,8 +73,7 @@ async function measureInTurns(workload: Workload, targets: readonly Target<Compa
     workload.measure === "paced"
       ? runPaced(workload, target, pacedStreams, pacedChunks)
       : runLoad(workload, target, { requests: workload.requests ?? 0, connections });
-  // V8 optimizes hot code only after thousands of calls.
-  for (let warmUp = 0; warmUp < 3; warmUp++) for (const target of targets) await sample(target);
+  for (let round = 0; round < rounds.warmUp; round++) for (const target of targets) await sample(target);
   for (let round = 0; round < rounds.max && (round < rounds.min || performance.now() < endsAt); round++)
     for (const target of inTurn(targets, round)) samples[target.name].push(await sample(target));
   return samples;

@@ -113,6 +113,6 @@ it("the check of a change measures five workloads next to another commit, and re
 it("the check of a change refuses an unknown commit", async () => {
   await expect(run("--check", "--against", "no-such-commit")).rejects.toMatchObject({
     code: 1,
-    stderr: '--against takes a commit of this repository, not "no-such-commit"\n',
+    stderr: '"no-such-commit" is not a commit of this repository\n',
   });
 });

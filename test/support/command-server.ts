@@ -7,7 +7,7 @@ import { readTextFile } from "../../src/config/environment.ts";
 import { buildOnce } from "./built-catalogues.ts";
 
 /*
- * Program that runs farebox commands for test/system/docs/session.sh. A command takes a few milliseconds here; starting
+ * Program that runs farebox commands for test/support/document-session.sh. A command takes a few milliseconds here; starting
  * the program for each would take a tenth of a second. A connection sends the path of a file with the environment and
  * the arguments, and receives what the command prints. The exit code and stderr are written next to the file.
  */

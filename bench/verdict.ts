@@ -8,7 +8,7 @@ const allowedRise = 0.15;
 export type ComparedName = "bare" | "base" | "change";
 
 /** Samples of one workload, by target. Samples at the same index were measured in the same round. */
-export type Compared = Readonly<Record<ComparedName, readonly Sample[]>>;
+export type Samples = Readonly<Record<ComparedName, readonly Sample[]>>;
 
 export interface Verdict {
   /** CPU divided by the bare proxy's CPU in the same round: the median of the rounds, for the other commit. */
@@ -21,7 +21,7 @@ export interface Verdict {
   readonly isWorse: boolean;
 }
 
-export function verdictOn({ bare, base, change }: Compared): Verdict {
+export function verdictOn({ bare, base, change }: Samples): Verdict {
   const ratio = (samples: readonly Sample[], to: readonly Sample[]) =>
     spreadOf(pairedRatios(cpuOf(samples), cpuOf(to)));
   const changeByBase = ratio(change, base);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatVerdict, verdictOn } from "../../../bench/comparison.ts";
+import { formatVerdict, verdictOn } from "../../../bench/verdict.ts";
 import type { Sample } from "../../../bench/load.ts";
 import { readOptions } from "../../../bench/options.ts";
 
