@@ -68,7 +68,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       from: "    async adjust(id,",
       to: `    async hold(request) {
     const needed = request.firstSlice ?? request.amount;
-    for (const window of await reads.windowsOf(request.caller, request.at)) {
+    for (const window of await short.windowsOf(request.caller, request.at)) {
       const isShort = needed !== null && window.budget.mode === "hard" && window.spent + window.held + needed > window.budget.limit;
       if (isShort) return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: false } };
     }
@@ -123,7 +123,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     {
       file: writer,
       from: "this.#settle(orphanPost(id, unpriced === 1, at));",
-      to: 'this.#settle(["void", id, "crash", [at, null, null, null, null, null]]);',
+      to: 'this.#settle(["void", id, [at, null, null, null, null, null, "crash"]]);',
     },
   ],
   "a hold below the cost of the maximum that is sent": [
@@ -150,8 +150,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a marked model that is still held by slices": [
     {
       file: "request/metered-request.ts",
-      from: "return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
-      to: "return isMarked && at < 0 ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
+      from: "isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing",
+      to: "isMarked && at < 0 ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing",
     },
   ],
   "a burst that goes unnoticed": [

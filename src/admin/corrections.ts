@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { z } from "zod";
 import { parseSignedUsd } from "../core/money.ts";
 import { assertNever } from "../core/assert.ts";
@@ -49,6 +49,7 @@ export async function correctCharge(
   const { id, amount, why, by } = parsed.value;
   const correctionId = idOf(id, amount, why);
   const result = await ledger.adjust(id, { id: correctionId, at: clock.now(), amount, why, by });
+  if (typeof result === "object") return failure("refused", `the ledger cannot be written: ${result.unavailable}`);
   if (result !== "ok" && result !== "repeated") return refusal(result, id);
   const [charge, correction] = await Promise.all([ledger.charge(id), ledger.charge(correctionId)]);
   if (charge === undefined || correction === undefined) return refusal("no_such_charge", id);
@@ -56,13 +57,10 @@ export async function correctCharge(
 }
 
 function idOf(...parts: readonly [id: string, amount: bigint, why: string]): string {
-  const digest = createHash("sha256")
-    .update(JSON.stringify(parts.map(String)))
-    .digest("hex");
-  return `adj-${digest.slice(0, 32)}`;
+  return `adj-${hash("sha256", JSON.stringify(parts.map(String))).slice(0, 32)}`;
 }
 
-function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): Failure {
+function refusal(reason: Exclude<AdjustResult, "ok" | "repeated" | object>, id: string): Failure {
   switch (reason) {
     case "no_such_charge":
       return noSuchCharge(id);
@@ -74,8 +72,6 @@ function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): 
       return failure("refused", `the charge ${id} with its corrections would have a cost below zero`);
     case "too_large":
       return failure("refused", `the amount would raise a sum of the ledger above USD 9.2 million`);
-    case "unavailable":
-      return failure("refused", "the ledger cannot be written");
     default:
       return assertNever(reason);
   }

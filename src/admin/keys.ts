@@ -82,8 +82,7 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
   const { name, lifetimeMs = null, ...settings } = parsed.value;
-  const { random = randomBytes } = tools;
-  const id = Array.from(random(idLength), (byte) => base32[byte % base32.length]).join("");
+  const id = randomId(idLength, tools.random);
   const text = newText(tools, id);
   const createdAt = tools.clock.now();
   const blank: Key = {
@@ -113,6 +112,11 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
       `there is already a key named ${name}; a name cannot be used again, even if its key is revoked`,
     );
   return { ok: true, key, text };
+}
+
+/** Returns a random id in base32, with 5 random bits in each character. */
+export function randomId(length: number, random: KeyTools["random"] = randomBytes): string {
+  return Array.from(random(length), (byte) => base32[byte % base32.length]).join("");
 }
 
 function newText({ random = randomBytes }: KeyTools, id: string): string {

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import {
   runSessionMsMax,
@@ -15,6 +14,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
 import { credentialOf } from "../wire/run-credential.ts";
 import { isPin, usdSchema } from "./fields.ts";
+import { randomId } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
 
 export interface RunSessionTools {
@@ -53,14 +53,14 @@ export interface BegunSession {
  * it with the key.
  */
 export async function beginSession(
-  { sessions, clock, random = randomBytes }: RunSessionTools,
+  { sessions, clock, random }: RunSessionTools,
   key: Pick<Key, "id" | "name">,
   { budget_usd: budget, tags, expires_in_seconds: seconds }: NewSession,
   by: string | null,
 ): Promise<BegunSession | Failure> {
   const createdAt = clock.now();
   const session: RunSession = {
-    id: `run_${Array.from(random(idLength), (byte) => base32[byte % base32.length]).join("")}`,
+    id: `run_${randomId(idLength, random)}`,
     key: key.id,
     tags,
     budget,
@@ -83,4 +83,3 @@ export async function beginSession(
 
 /** Length of a session's id in base32 characters: 100 bits. */
 const idLength = 20;
-const base32 = "abcdefghijklmnopqrstuvwxyz234567";

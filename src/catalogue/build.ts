@@ -1,7 +1,8 @@
 import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/usage.ts";
 import { contentId } from "../wire/content-id.ts";
-import { blockOf, readPriceFile, type Block, type Path, type ReadFile } from "./read.ts";
+import type { Path } from "../ports/yaml.ts";
+import { blockOf, readPriceFile, type Block, type ReadFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault, type OrFaults } from "../core/fault.ts";
 import { readFraction, type Fraction } from "./rates.ts";

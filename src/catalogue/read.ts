@@ -3,8 +3,6 @@ import { readYaml } from "../platform/yaml.ts";
 import { priceFileSchema, type PriceFile } from "./schema.ts";
 import type { Fault } from "../core/fault.ts";
 
-export type { Path };
-
 /** Parsed price file. */
 export type ReadFile = ReadYaml<PriceFile>;
 

@@ -28,7 +28,7 @@ import type { JobClaim } from "./job-claims.ts";
 
 /**
  * Raises alerts while a proxy runs. Disposal evaluates the budgets once more if `spent` or `refused` was called since
- * their last evaluation.
+ * their last evaluation, or if its alerts about refusals could not be written.
  */
 export interface Alerts extends AsyncDisposable {
   /**
@@ -105,13 +105,14 @@ const requestsMax = 200;
 const messagesAtOnceMax = 100;
 /** Largest number of deduplication keys to look up at once. */
 const knownAtOnceMax = 1_000;
-/** Largest number of windows with refusals to remember until the next evaluation. */
+/** Largest number of windows with refusals to remember until their alerts are written. */
 const refusedMax = 10_000;
 /** Largest number of deduplication keys to remember for alerts that are in the outbox. */
 const raisedMax = 100_000;
 
 export function startAlerts(deps: AlertDeps): Alerts {
   const { ledger, clock, calendar, log, claim } = deps;
+  /** Latest refusals whose alerts are not written yet, by window. */
   const refusals = new Map<string, Shortage>();
   const raise = alertRaiser(deps);
   /**
@@ -137,8 +138,7 @@ export function startAlerts(deps: AlertDeps): Alerts {
   const evaluateBudgets = async (): Promise<void> => {
     const now = clock.now();
     areBudgetsDue = false;
-    const shortages = [...refusals.values()];
-    refusals.clear();
+    const shortages = [...refusals];
     const hour = calendar.spanOf("1h", now).start;
     evaluated.delete(hour);
     evaluated.set(hour, now);
@@ -149,8 +149,14 @@ export function startAlerts(deps: AlertDeps): Alerts {
       : { alerts: [], isCut: false };
     if (isCut) spent();
     const requested = claim.isMine() ? await requestAlerts(now) : [];
-    const isWritten = await raise([...alerts, ...requested, ...refusalAlerts(shortages)]);
-    if (!isWritten || isCut) return;
+    const isWritten = await raise([
+      ...alerts,
+      ...requested,
+      ...refusalAlerts(shortages.map(([, shortage]) => shortage)),
+    ]);
+    if (!isWritten) return;
+    for (const [name, shortage] of shortages) if (refusals.get(name) === shortage) refusals.delete(name);
+    if (isCut) return;
     evaluated.clear();
     evaluated.set(hour, now);
   };
@@ -181,7 +187,7 @@ export function startAlerts(deps: AlertDeps): Alerts {
     async [Symbol.asyncDispose]() {
       await everything[Symbol.asyncDispose]();
       await budgets[Symbol.asyncDispose]();
-      if (areBudgetsDue) await evaluateBudgets().catch(onError);
+      if (areBudgetsDue || refusals.size > 0) await evaluateBudgets().catch(onError);
     },
   };
 }
@@ -218,7 +224,7 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
 
 /**
  * Returns a function that puts new alerts into the outbox. It returns false if an alert could not be written. The next
- * evaluation finds such an alert again; an alert about refusals returns with the next refusal.
+ * evaluation finds such an alert again.
  */
 function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<boolean> {
   const { clock, outbox, target, newId, calendar } = deps;

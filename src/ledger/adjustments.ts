@@ -7,7 +7,7 @@ import type { ChargeRow } from "./charge-columns.ts";
 import type { Dialect } from "./queries/dialects.ts";
 import { rowOf, sumOf, write, type Query } from "./queries/query.ts";
 import { readNamedWindows } from "./queries/windows.ts";
-import { identityOf, quarterMs, rollupDimensions, rollupSums } from "./rollups.ts";
+import { addedUp, identityOf, quarterMs, rollupDimensions, rollupSums } from "./rollups.ts";
 import { callerOfRow } from "./rows/budgets.ts";
 import { recordAudit } from "./tables/audit.ts";
 import { lockBudgets } from "./tables/budgets.ts";
@@ -121,8 +121,8 @@ function* addToRollup(
   const added = rollupSums.map((name) => (name === "cost" || name === "list_cost" ? amounts[name] : 0));
   const values = [time, ...identityOf(charge), ...(isSharded ? [0] : []), ...added];
   yield* write(
-    `insert into ${table} as r (${[...keyColumns, ...rollupSums].join(", ")}) values (${marks(values)})
-     on conflict (${keyColumns.join(", ")}) do update set cost = r.cost + excluded.cost, list_cost = r.list_cost + excluded.list_cost`,
+    `insert into ${table} (${[...keyColumns, ...rollupSums].join(", ")}) values (${marks(values)})
+     on conflict (${keyColumns.join(", ")}) do update set ${addedUp(table, ["cost", "list_cost"])}`,
     ...values,
   );
 }

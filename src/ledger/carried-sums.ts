@@ -6,8 +6,9 @@ import { rowsOf, write, type Query } from "./queries/query.ts";
 import { isNotRolledUpSql } from "./queries/scope-sql.ts";
 import { raiseSumsVersion } from "./queries/window-sums.ts";
 import { nameOf } from "./queries/windows.ts";
-import { carriedDigest, rollupAmounts, rollupCounts } from "./rollups.ts";
+import { addedUp, carriedDigest, rollupAmounts, rollupCounts } from "./rollups.ts";
 import { budgetOf, callerOfRow, countedColumns, type BudgetRow } from "./rows/budgets.ts";
+import { checkTimeZone } from "./time-zone.ts";
 
 /*
  * Retention replaces the charges of a day by carried sums. A carried sum is a charge at noon of that day. There is one
@@ -33,14 +34,14 @@ const columns = [
 type Row = Pick<ChargeRow, (typeof columns)[number]>;
 
 /**
- * SQL condition for charges that retention may delete. Its parameter is the horizon, before which they were admitted.
- * Excludes pending charges, carried sums, charges with a correction, and charges of a stored run session, because the
- * session's budget counts them.
+ * Returns the SQL condition for charges that retention may delete. Its parameter is the horizon, before which they were
+ * admitted. Excludes pending charges, carried sums, charges with a correction for which `isKept` is true, and charges
+ * of a stored run session, because the session's budget counts them.
  * `adjusts is not null` lets the database use the index of corrections.
  */
-const prunable = `state <> 'pending' and admitted_at < ?
+export const prunable = (isKept = "true") => `state <> 'pending' and admitted_at < ?
   and not exists (select 1 from carried where carried.charge = charges.seq)
-  and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id)
+  and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id and ${isKept})
   and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`;
 
 /** Position of a charge in a list ordered by time. */
@@ -56,7 +57,7 @@ export const beginning: Position = { at: -1, seq: 0 };
  * the index of corrections, because a search by time would read every charge.
  */
 export function* carryCorrections(dialect: Dialect, calendar: Calendar, before: number): Query<number> {
-  const where = `${dialect.byCorrection} where ${prunable} and adjusts is not null order by admitted_at desc, seq desc`;
+  const where = `${dialect.byCorrection} where ${prunable()} and adjusts is not null order by admitted_at desc, seq desc`;
   return (yield* carry(dialect, calendar, where, [before])).length;
 }
 
@@ -72,7 +73,7 @@ export function* carryOthers(
   { at, seq }: Position,
 ): Query<{ readonly count: number; readonly last: Position }> {
   const isLater = "admitted_at >= ? and (admitted_at > ? or seq > ?)";
-  const where = `${dialect.byTime} where ${prunable} and adjusts is null and ${isLater} order by admitted_at, seq`;
+  const where = `${dialect.byTime} where ${prunable()} and adjusts is null and ${isLater} order by admitted_at, seq`;
   const charges = yield* carry(dialect, calendar, where, [before, at, at, seq]);
   const last = charges.at(-1);
   return {
@@ -84,6 +85,7 @@ export function* carryOthers(
 /** Replaces a batch of the charges that `where` selects by carried sums. Returns the replaced charges. */
 function* carry(dialect: Dialect, calendar: Calendar, where: string, values: readonly number[]): Query<readonly Row[]> {
   for (const statement of dialect.lockCarried) yield statement;
+  yield* checkTimeZone(calendar);
   const charges = yield* rowsOf<Row>({
     sql: `select ${columns.join(", ")} from charges ${where} limit ${dialect.carriedAtOnce}`,
     values,
@@ -141,7 +143,7 @@ function* addSums(dialect: Dialect, sums: readonly CarriedSum[]): Query<void> {
       select 'request', 'posted', 0, 'carried', 0, 'adjustment', 'carried', ${texts.map((_, index) => `value ->> ${index}`).join(", ")},
         ${whole.map((_, index) => `cast(value ->> ${texts.length + index} as bigint)`).join(", ")}
       from ${dialect.eachOf} where true
-      on conflict (${dialect.chargeKey}) do update set ${added("charges", rollupAmounts)} returning seq, id`,
+      on conflict (${dialect.chargeKey}) do update set ${addedUp("charges", rollupAmounts)} returning seq, id`,
     values: [
       JSON.stringify(
         sums.map((sum) => [
@@ -157,13 +159,9 @@ function* addSums(dialect: Dialect, sums: readonly CarriedSum[]): Query<void> {
   yield* write(
     `insert into carried (charge, ${rollupCounts.join(", ")})
      select ${["charge", ...rollupCounts].map((_, index) => `cast(value ->> ${index} as bigint)`).join(", ")} from ${dialect.eachOf} where true
-     on conflict (charge) do update set ${added("carried", rollupCounts)}`,
+     on conflict (charge) do update set ${addedUp("carried", rollupCounts)}`,
     JSON.stringify(sums.map(({ id, counts }) => [seqs.get(id), ...rollupCounts.map((name) => counts[name])])),
   );
-}
-
-function added(table: string, names: readonly string[]): string {
-  return names.map((name) => `${name} = ${table}.${name} + excluded.${name}`).join(", ");
 }
 
 /**

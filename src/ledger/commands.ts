@@ -242,8 +242,11 @@ export function orphanPost(id: string, unpriced: boolean, at: number): PostComma
 export function settlesFirst(commands: readonly Command[]): number[] {
   const settles: number[] = [];
   const others: number[] = [];
-  commands.forEach(([op], index) =>
-    (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index),
-  );
+  commands.forEach((command, index) => (endsHold(command) ? settles : others).push(index));
   return settles.concat(others);
+}
+
+/** Returns true if a command settles a charge. */
+export function endsHold([op]: Command): boolean {
+  return op === "post" || op === "void" || op === "endTask";
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { fareboxAdmin } from "../core/keys.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
@@ -60,11 +60,8 @@ export function lateCorrection(
 ): Correction | null {
   const amount = subtract(cost, total as PicoUsd);
   if (amount === noMoney) return null;
-  const digest = createHash("sha256")
-    .update(JSON.stringify(["settled late", id]))
-    .digest("hex");
   return {
-    id: `adj-${digest.slice(0, 32)}`,
+    id: `adj-${hash("sha256", JSON.stringify(["settled late", id])).slice(0, 32)}`,
     at,
     amount,
     listAmount: subtract(listCost, listTotal as PicoUsd),

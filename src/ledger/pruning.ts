@@ -1,7 +1,7 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { quartersKeptMs } from "../core/charge.ts";
-import { beginning, carryCorrections, carryOthers } from "./carried-sums.ts";
+import { beginning, carryCorrections, carryOthers, prunable } from "./carried-sums.ts";
 import type { MaintainedLedger } from "./maintenance.ts";
 import type { Dialect } from "./queries/dialects.ts";
 import { rowOf, rowsOf, write, type Query } from "./queries/query.ts";
@@ -54,10 +54,7 @@ export function horizons(calendar: Calendar, { clock, olderThanMs }: PruneOption
  */
 export function* prunePreview(horizon: Horizons): Query<Pruned> {
   const charges = yield* countOf(
-    `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
-       and not exists (select 1 from carried where carried.charge = charges.seq)
-       and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id and correction.admitted_at >= ?)
-       and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`,
+    `select count(*) as count from charges where ${prunable("correction.admitted_at >= ?")}`,
     horizon.charges,
     horizon.charges,
   );

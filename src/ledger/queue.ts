@@ -12,6 +12,7 @@ import {
   type WrittenResult,
 } from "../ports/ledger.ts";
 import {
+  endsHold,
   unseenEnd,
   voidCommand,
   type BatchChannel,
@@ -206,10 +207,6 @@ export class CommandQueue implements CommandSink {
   }
 }
 
-function endsHold([op]: Command): boolean {
-  return op === "post" || op === "void" || op === "endTask";
-}
-
 /**
  * Returns true for commands that are retried until they are written: settlements, and task bindings, because only a
  * bound task is polled.
@@ -227,8 +224,6 @@ export async function submitOrThrow<const C extends Command>(queue: CommandQueue
 
 /** Largest number of price ids in `#pricesWritten`. */
 const pricesKept = 10_000;
-
-const unavailable = { ok: false, reason: "unavailable" } as const;
 
 /** Implements `Charging` with commands to a writer in this process or another. */
 export class QueuedCharges implements Charging {
@@ -277,7 +272,10 @@ export class QueuedCharges implements Charging {
   }
 }
 
-function replyOf<C extends Command>(answer: Answer<C>): ReplyTo<C> | typeof unavailable {
+const unavailable = { ok: false, reason: "unavailable" } as const;
+
+/** Returns the reply to a command; `unavailable` if the command was not written, or if its outcome is unknown. */
+export function replyOf<C extends Command>(answer: Answer<C>): ReplyTo<C> | typeof unavailable {
   return answer.ok ? answer.reply : unavailable;
 }
 

@@ -6,7 +6,7 @@ import type { ProxyRuns } from "../ports/proxies.ts";
 import { postCommand, voidCommand, type BatchChannel } from "./commands.ts";
 import type { LongQueries, PageEnd, PostingPage } from "./queries/interfaces.ts";
 import type { ShortQueries } from "./queries/short.ts";
-import { type Health, CommandQueue, submitOrThrow, QueuedCharges } from "./queue.ts";
+import { type Health, CommandQueue, replyOf, submitOrThrow, QueuedCharges } from "./queue.ts";
 import type { QueuedStore, StoreOptions } from "./store.ts";
 import { bind, type RunQuery } from "./tables/tables.ts";
 import { fareboxAdmin } from "../core/keys.ts";
@@ -149,7 +149,7 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
     ...short,
     async adjust(id, correction) {
       const answer = await queue.submit(["adjust", id, correction]);
-      return answer.ok ? answer.reply : "unavailable";
+      return answer.ok ? answer.reply : { unavailable: answer.message };
     },
     async setBudget(budget, at, by = fareboxAdmin) {
       const before = await long.spentBefore(budget, at);
@@ -182,24 +182,18 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
   } satisfies Omit<Ledger, keyof QueuedCharges>);
 }
 
-const unavailable = { ok: false, reason: "unavailable" } as const;
-
 /** Creates the task store. Its changes are queue commands, so one transaction ends a task and settles its charge. */
-export function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
+function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
   return {
     ...bind("tasks", query, queue),
-    async bind(task) {
-      const answer = await queue.submit(["bindTask", task]);
-      return answer.ok ? answer.reply : unavailable;
-    },
+    bind: (task) => queue.submit(["bindTask", task]).then(replyOf),
     async observe(taskId, observation) {
       return (await queue.submit(["observeTask", taskId, observation])).ok;
     },
-    async end({ taskId, charge }, { settlement, end, ...facts }) {
+    end({ taskId, charge }, { settlement, end, ...details }) {
       const settling =
         settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
-      const answer = await queue.submit(["endTask", settling, taskId, { ...facts, at: end.at }]);
-      return answer.ok ? answer.reply : unavailable;
+      return queue.submit(["endTask", settling, taskId, { ...details, at: end.at }]).then(replyOf);
     },
   };
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { tokenClasses } from "../core/usage.ts";
 
 /**
@@ -32,7 +32,7 @@ export function carriedDigest(identity: readonly unknown[]): string {
   // Carried sums of earlier versions have no entry. A later prune must find these sums by the same id.
   const parts = entry === null || entry === model ? identity.slice(0, -1) : identity;
   const text = JSON.stringify(parts.map((part) => (part === null ? null : String(part))));
-  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+  return hash("sha256", text).slice(0, 16);
 }
 
 /** SQL expression for the start of a charge's quarter hour. */
@@ -57,6 +57,11 @@ export function carriedByDay(day: string, condition = "true"): string {
   return `select ${day}, ${selectDimensions},
       ${rollupCounts.join(", ")}, ${rollupAmounts.map((name) => `0 as ${name}`).join(", ")}
     from carried join charges on charges.seq = carried.charge where ${condition}`;
+}
+
+/** Returns the SQL assignments of an upsert that adds new sums to the stored sums of a table. */
+export function addedUp(table: string, names: readonly string[]): string {
+  return names.map((name) => `${name} = ${table}.${name} + excluded.${name}`).join(", ");
 }
 
 /** Returns a charge's values of `rollupDimensions` in their order, with "" for null, as a rollup stores them. */

@@ -304,7 +304,8 @@ export type AdjustResult =
   | "below_zero"
   /** The correction would make a sum exceed 64 bits. */
   | "too_large"
-  | "unavailable";
+  /** The ledger cannot be written, for this reason. */
+  | { readonly unavailable: string };
 
 export const chargeSorts = ["time", "cost"] as const;
 /** Names that a charge may lack. */

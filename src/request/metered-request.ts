@@ -175,13 +175,10 @@ function price(
   const pricing = pricer.quote(request, at);
   if (!pricing.ok || pricing.quote.growth === null || pricing.quote.model === undefined)
     return checkModels(endpoint, who, request, pricing);
-  const priced = (isMarked: boolean): Pricing => {
-    return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;
-  };
+  const priced = (isMarked: boolean): Pricing =>
+    checkModels(endpoint, who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
   const marked = streamMarks.isMarked(who.caller.key, pricing.quote.model.id);
-  return marked instanceof Promise
-    ? marked.then((isMarked) => checkModels(endpoint, who, request, priced(isMarked)))
-    : checkModels(endpoint, who, request, priced(marked));
+  return marked instanceof Promise ? marked.then(priced) : priced(marked);
 }
 
 /** Returns the pricing, or a refusal if the key may not use one of the models. */
@@ -348,7 +345,7 @@ function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }
 const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-fitted" } as const;
 
 /**
- * Returns the refusal for a stream that reached the written maximum. It tells the client why the answer is incomplete.
+ * Returns the refusal for a stream that reached the written maximum. It states why the answer is incomplete.
  */
 function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
   const limit =

@@ -350,14 +350,13 @@ class WindowSets {
 
   /** Numbers the windows from 1. Returns them and the sets as input of farebox_apply. Call it before `countsIn`. */
   finish(): object {
-    const windows = [...this.#windows.values()].map((entry, index) => {
+    const entries = [...this.#windows.values()];
+    const windows = entries.map((entry, index) => {
       entry.position = index + 1;
       const { budget, subject, start, end } = entry.window;
       return { budget: budget.seq, subject, starts_at: start, ends_at: end, ...entry.counted };
     });
-    const hard = [...this.#windows.values()].map(({ window }) => window.budget.mode === "hard");
-    const isRaised = [...this.#windows.values()].some(({ window }) => window.budget.isRaised);
-    const ofOneKey = [...this.#windows.values()].map(({ window }) => limitsOneKey(window.budget.scope));
+    const isRaised = entries.some(({ window }) => window.budget.isRaised);
     const from: number[] = [];
     const to: number[] = [];
     const items: number[] = [];
@@ -369,8 +368,8 @@ class WindowSets {
     return {
       windows,
       ...(isRaised && { is_raised: true }),
-      hard,
-      one_key: ofOneKey,
+      hard: entries.map(({ window }) => window.budget.mode === "hard"),
+      one_key: entries.map(({ window }) => limitsOneKey(window.budget.scope)),
       set_from: from,
       set_to: to,
       set_items: items,

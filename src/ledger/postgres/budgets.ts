@@ -26,8 +26,7 @@ export async function lockBudgets(db: Statements): Promise<void> {
 export async function applyBudgetStep(db: Statements, calendar: Calendar, step: BudgetStep): Promise<void> {
   if (step.budgets === "lock") {
     await lockBudgets(db);
-    const meta = await db.row<{ time_zone: string | null }>("select time_zone from meta");
-    return checkTimeZone(meta?.time_zone ?? null, calendar);
+    return answer(db, checkTimeZone(calendar));
   }
   const { budget } = step;
   if (step.budgets === "open") {

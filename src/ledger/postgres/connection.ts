@@ -319,7 +319,8 @@ const serverConditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03
  * Returns the reason why the database cannot be reached or written, without the password; null if the error is a bug.
  */
 export function databaseFault(error: unknown): string | null {
-  if (error instanceof OutcomeUnknown || error instanceof CopyUnfinished) return error.message;
+  if (error instanceof OutcomeUnknown || error instanceof CopyUnfinished || error instanceof LedgerUnavailable)
+    return error.message;
   if (error instanceof DatabaseError) {
     const code = error.code ?? "";
     return serverConditions.some((condition) => code.startsWith(condition)) ? `${error.message} (${code})` : null;

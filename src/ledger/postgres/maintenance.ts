@@ -10,6 +10,7 @@ import { answer } from "./answer.ts";
 import { applyBudgetStep } from "./budgets.ts";
 import { connect, databaseFault, type Database } from "./connection.ts";
 import { knownSchema, migrate, readingProblem, schemaOf } from "./migrate.ts";
+import { isLiveProxy } from "./owners.ts";
 import { dropEmptiedMonths } from "./partitions.ts";
 import { hasOwnFunctions } from "./schema.ts";
 import { storedCalendar } from "./time-zone.ts";
@@ -83,7 +84,7 @@ export async function inspectServer(server: PostgresServer): Promise<ServerInspe
 async function ledgerOf(database: Database): Promise<ServerState["ledger"]> {
   const row = await database.row<{ zone: string | null; count: bigint; oldest: bigint | null; proxies: bigint }>(
     `select (select time_zone from meta) as zone, count(*) as count, min(admitted_at) as oldest,
-       (select count(*) from owners where serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '5 seconds') as proxies
+       (select count(*) from owners where ${isLiveProxy}) as proxies
      from charges where state = 'pending' and not ${runsTask}`,
   );
   if (row === undefined) return null;

@@ -1,14 +1,12 @@
 import { knownSchemaOf, olderSchema, type SchemaUpgrade } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { CopyUnfinished, type Database, type Statements } from "./connection.ts";
+import { isLiveProxy } from "./owners.ts";
 import { applyFunctions, hasOwnFunctions, runMigrations } from "./schema.ts";
 import { backUpToSchema } from "./schema-backup.ts";
 
 /** Number of the advisory lock for changes of the schema. It makes proxies that start at the same time take turns. */
 const migrationLock = 7_165_420_011n;
-
-/** Longest time since the last heartbeat of a proxy that counts as running, in milliseconds. */
-const beatMs = 5_000;
 
 /** Table with the progress of a copy into the database. It exists until the copy is complete. */
 export const copyProgressTable = "copy_progress";
@@ -108,8 +106,6 @@ async function cannotUpgrade(
 ): Promise<OpenFailure | null> {
   if (found > known) return { kind: "newer_schema", found, known };
   if (!forward) return found < known ? olderSchema(found, known) : { kind: "unusable", message: otherFunctions };
-  const running = await db.row(
-    `select 1 from owners where ended_at is null and serves = 1 and beat_at > clock_timestamp() - interval '${beatMs} milliseconds' limit 1`,
-  );
+  const running = await db.row(`select 1 from owners where ${isLiveProxy} limit 1`);
   return running === undefined ? null : { kind: "in_use" };
 }

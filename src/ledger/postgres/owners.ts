@@ -1,4 +1,5 @@
 import type { Clock } from "../../ports/clock.ts";
+import { liveMs } from "../../ports/proxies.ts";
 import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
@@ -15,6 +16,9 @@ const maintainEveryMs = 3_600_000;
 const leasesKeptMs = 86_400_000;
 /** Largest number of leases that one transaction removes. */
 const removedAtOnce = 500;
+
+/** SQL condition on `owners` that a run is that of a live proxy (`liveMs`). */
+export const isLiveProxy = `serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '${liveMs} milliseconds'`;
 
 /** Run of a process, registered in the ledger. Each hold stores the epoch of its run. */
 export interface OwnRun {
@@ -46,8 +50,6 @@ export interface LivePeer {
 export interface Beat {
   /** Counter of changes of keys, budgets and settings. */
   readonly changes: bigint;
-  /** Number of live proxies, including this one. */
-  readonly live: number;
   /** Live proxies, without this one. */
   readonly peers: readonly LivePeer[];
 }
@@ -165,13 +167,12 @@ export class Owner implements OwnRun, AsyncDisposable {
     const beat = await this.#options.database.row<{
       is_live: boolean;
       changes: bigint;
-      live: number;
       peers: readonly LivePeer[];
     }>({ name: "farebox_beat", text: "select * from farebox_beat($1, $2, $3)" }, [epoch, catalogue, uses]);
     if (beat === undefined) return;
     if (!beat.is_live) await this.renew(epoch);
-    this.#live = Math.max(1, beat.peers.length + 1);
-    this.#options.onBeat?.({ changes: beat.changes, live: this.#live, peers: beat.peers });
+    this.#live = beat.peers.length + 1;
+    this.#options.onBeat?.(beat);
   }
 }
 

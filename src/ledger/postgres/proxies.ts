@@ -5,6 +5,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { liveMs, type ProxyEnding, type ProxyRun, type ProxyRuns, type ProxyState } from "../../ports/proxies.ts";
 import { orphanPost } from "../commands.ts";
 import { recordAudit } from "../tables/audit.ts";
+import { runsTask } from "../tables/tasks.ts";
 import { answer } from "./answer.ts";
 import { planBatch } from "./batch.ts";
 import { lockBudgets } from "./budgets.ts";
@@ -74,12 +75,12 @@ async function endIfSilent(db: Statements, { run, state }: ProxyRun): Promise<bo
 }
 
 /** SQL condition for pending charges that are posted when their run ends. Excludes the charges of known tasks. */
-const isOrphan = "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
+const isOrphan = `state = 'pending' and not ${runsTask}`;
 
 /** Posts the holds of an ended run as orphans. */
 async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at: number): Promise<void> {
   const open = await db.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(
-    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${isOrphan} order by c.admitted_at`,
+    `select id, admitted_at, hold is null as unpriced from charges where owner = $1 and ${isOrphan} order by admitted_at`,
     [run],
   );
   const admittedAt = new Map(open.map(({ id, admitted_at }) => [id, Number(admitted_at)]));
@@ -110,7 +111,7 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
     held: string;
     leases: bigint;
   }>(
-    `with held as (select c.owner, count(*) as holds, coalesce(sum(c.hold), 0)::text as held from charges c where ${isOrphan} group by c.owner)
+    `with held as (select owner, count(*) as holds, coalesce(sum(hold), 0)::text as held from charges where ${isOrphan} group by owner)
      select o.epoch as run, o.instance as name, o.uses, o.started_at,
        case when o.ended_at is not null then 'ended' when o.beat_at > clock_timestamp() - $1::bigint * interval '1 millisecond' then 'live' else 'silent' end as state,
        greatest(0, extract(epoch from clock_timestamp() - o.beat_at) * 1000)::bigint as silent_ms,

@@ -5,6 +5,7 @@ import { sharedQueries } from "../queries/shared.ts";
 import { shortQueries, type ShortQueries } from "../queries/short.ts";
 import { answer, cursorOf, keepsCharges, keepsSnapshot, numbered } from "./answer.ts";
 import type { Database, Statements } from "./connection.ts";
+import { isLiveProxy } from "./owners.ts";
 import { verify } from "./verify.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
@@ -12,12 +13,8 @@ import { chargesToScan, recentConditions } from "../recent-charges.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
 
-/** Longest time since the last heartbeat of a proxy that counts as running, in milliseconds. */
-const silentMsMax = 5_000;
-
 /** SQL condition on `charges` that the run of the proxy that placed the hold has ended or is silent. */
-const isOrphaned = `not exists (select 1 from owners where epoch = charges.owner and serves = 1 and owners.ended_at is null
-  and beat_at > clock_timestamp() - interval '${silentMsMax} milliseconds')`;
+const isOrphaned = `not exists (select 1 from owners where epoch = charges.owner and ${isLiveProxy})`;
 
 /** Returns the short queries for a server. */
 export function postgresShortQueries(database: Database, calendar: Calendar): ShortQueries {

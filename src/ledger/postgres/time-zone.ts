@@ -3,6 +3,7 @@ import type { OpenFailure } from "../store.ts";
 import { lockBudgets, rebuildWindows } from "./budgets.ts";
 import { announce } from "./changes.ts";
 import type { Database, Statements } from "./connection.ts";
+import { isLiveProxy } from "./owners.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import { rollupAmounts, rollupDimensions, rollupSums } from "../rollups.ts";
 
@@ -41,12 +42,8 @@ export async function applyTimeZone(
 }
 
 async function hasOtherProxies(db: Statements, except: number | null): Promise<boolean> {
-  const row = await db.row(
-    `select 1 from owners where serves = 1 and ended_at is null and epoch is distinct from $1::bigint
-     and beat_at > clock_timestamp() - interval '5 seconds' limit 1`,
-    [except],
-  );
-  return row !== undefined;
+  const sql = `select 1 from owners where ${isLiveProxy} and epoch is distinct from $1::bigint limit 1`;
+  return (await db.row(sql, [except])) !== undefined;
 }
 
 /** Returns the calendar of the ledger's stored time zone; `otherwise` if the ledger stores none yet. */

@@ -19,6 +19,7 @@ import { postgresDialect } from "../queries/dialects.ts";
 import type { Query } from "../queries/query.ts";
 import type { NamedWindow } from "../rows/budgets.ts";
 import { stepsOf } from "../tables/tables.ts";
+import { runsTask } from "../tables/tasks.ts";
 import { answer } from "./answer.ts";
 import {
   checkAmounts,
@@ -151,8 +152,10 @@ export class PostgresWriter implements BatchChannel {
     });
     for (const { n, found } of late) {
       try {
-        const steps = () => correctLate(postgresDialect, this.#calendar, found);
-        const { changed } = await this.#runSteps(steps, (isCorrected) => isCorrected);
+        // The time zone may have changed while this proxy was suspended.
+        const { calendar } = await this.#knownBudgets();
+        const steps = () => correctLate(postgresDialect, calendar, found);
+        const { changed } = await this.#runSteps(steps, (isCorrected) => isCorrected, calendar);
         applied[n] = { outcome: outcomes[n] as Outcome, isChange: changed };
       } catch (error) {
         applied[n] = {
@@ -227,7 +230,7 @@ export class PostgresWriter implements BatchChannel {
     /** Positions of the windows that this call has opened. */
     let opened: readonly number[] = [];
     for (let tries = 1; ; tries++) {
-      const budgets = (this.#budgets ??= await readKnownBudgets(this.#database, this.#calendar));
+      const budgets = await this.#knownBudgets();
       const plan = planBatch(commands, { budgets, admittedAt, orphans });
       const epoch = hasClaims ? await this.#run.epoch() : this.#run.knownEpoch();
       await this.#ensureMonths(commands);
@@ -247,6 +250,10 @@ export class PostgresWriter implements BatchChannel {
       } else await this.#run.renew(epoch);
       if (tries >= triesMax) throw new Error(`a batch was still not applied after ${triesMax} attempts`);
     }
+  }
+
+  async #knownBudgets(): Promise<KnownBudgets> {
+    return (this.#budgets ??= await readKnownBudgets(this.#database, this.#calendar));
   }
 
   /** Calls the database once. Returns "again" if the call failed for a temporary reason and wrote nothing. */
@@ -336,11 +343,12 @@ export class PostgresWriter implements BatchChannel {
   #runSteps<Reply>(
     steps: () => Query<Reply>,
     isAnnounced: (reply: Reply) => boolean,
+    calendar = this.#calendar,
   ): Promise<{ readonly reply: Reply; readonly changed: boolean }> {
     return this.#database.transaction(async (db) => {
       const reply = await answer(db, steps(), (step) => {
         this.#budgets = null;
-        return applyBudgetStep(db, this.#calendar, step);
+        return applyBudgetStep(db, calendar, step);
       });
       const changed = isAnnounced(reply);
       if (changed) await announce(db);
@@ -394,10 +402,9 @@ const applySql = { name: "farebox_apply", text: "select farebox_apply($1, $2, $3
 
 /** Selects the holds of ended runs, oldest first. Excludes holds of known tasks. */
 const orphansSql = `
-  select c.id, c.admitted_at, c.hold is null as unpriced from charges c
-  where c.state = 'pending' and not exists (select from owners o where o.epoch = c.owner and o.ended_at is null)
-    and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))
-  order by c.admitted_at limit $1`;
+  select id, admitted_at, hold is null as unpriced from charges
+  where state = 'pending' and not exists (select from owners where epoch = charges.owner and ended_at is null) and not ${runsTask}
+  order by admitted_at limit $1`;
 
 function failed(message: string): Applied {
   return { outcome: { kind: "failed", message }, isChange: false };

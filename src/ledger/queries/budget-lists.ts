@@ -338,10 +338,10 @@ function* fullestOf(
   if (withSubjects.length === 0) return alone;
   const windows = filteredWindows(dialect, calendar, query, {
     unused: "none",
-    only: {
-      sql: `seq in (select cast(value as bigint) from ${dialect.textsOf})`,
-      values: [JSON.stringify(withSubjects.map(({ seq }) => Number(seq)))],
-    },
+    only: withSeqs(
+      dialect,
+      withSubjects.map(({ seq }) => seq),
+    ),
     isNamed: isSearch(query),
   });
   const rows = yield* rowsOf<WindowSumsRow & Pick<BudgetRow, "seq">>({
@@ -463,7 +463,7 @@ export function* readModelWindows(
 }
 
 /** Returns the SQL condition for budgets with these values of `seq`. */
-function withSeqs({ textsOf }: Dialect, seqs: Iterable<number>): Statement {
+function withSeqs({ textsOf }: Dialect, seqs: Iterable<number | bigint>): Statement {
   return {
     sql: `seq in (select cast(value as bigint) from ${textsOf})`,
     values: [JSON.stringify(Array.from(seqs, String))],

@@ -3,6 +3,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { Conditions } from "./page.ts";
 import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { marks } from "../tables/table.ts";
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 const hourMs = 3_600_000;
@@ -90,7 +91,7 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
     if (apart === undefined || index > 0) return column;
     return apart.length === 0
       ? "cast(? as text)"
-      : `case when ${column} in (${apart.map(() => "?").join(", ")}) then ${column} else ? end`;
+      : `case when ${column} in (${marks(apart)}) then ${column} else ? end`;
   });
   const folded = apart === undefined || by.length === 0 ? [] : [...apart.map((name) => name ?? ""), othersInSql];
   const order = [1, ...names.map((_, index) => index + 2)].join(", ");

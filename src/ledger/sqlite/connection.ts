@@ -1,8 +1,8 @@
 import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
+import { LedgerUnavailable } from "../../ports/ledger.ts";
 import { connectUnderOneName } from "./one-name.ts";
-import { FileLost } from "./opened-files.ts";
 
 export type Connection = Database.Database;
 export type Statement = Database.Statement<unknown[]>;
@@ -93,9 +93,9 @@ export function isStorageFault(error: unknown): error is InstanceType<typeof Dat
   return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
 }
 
-/** Returns the message of a storage fault; null for any other error. */
+/** Returns the reason why the file cannot be written; null if the error is a bug. */
 export function storageFault(error: unknown): string | null {
-  if (error instanceof FileLost) return error.message;
+  if (error instanceof LedgerUnavailable) return error.message;
   return isStorageFault(error) ? `${error.message} (${error.code})` : null;
 }
 

@@ -1,6 +1,8 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
 import { sqliteDialect } from "../queries/dialects.ts";
+import type { BudgetStep } from "../queries/query.ts";
+import { checkTimeZone } from "../time-zone.ts";
 import { acceptLock, answer, answerEach } from "./answer.ts";
 import { guarded, openCurrent } from "./backup.ts";
 import { connectToRead, connectToWrite, writeTransaction, type Connection } from "./connection.ts";
@@ -23,12 +25,16 @@ export function ledgerIn(path: string): OpenLedger {
 
 /** Returns the ledger of a connection, for maintenance. */
 export function maintained(db: Connection, calendar: Calendar): MaintainedLedger {
+  const onLock = (step: BudgetStep) => {
+    acceptLock(step);
+    answerEach(db, checkTimeZone(calendar));
+  };
   return {
     dialect: sqliteDialect,
     calendar,
     verify: (on) => verify(db, { calendar, ...on }),
     read: (query) => answer(db, query),
-    write: (query) => writeTransaction(db, () => answerEach(db, query(), acceptLock)),
+    write: (query) => writeTransaction(db, () => answerEach(db, query(), onLock)),
     freeSpace() {},
   };
 }

@@ -2,7 +2,7 @@ import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Ledger } from "../../ports/ledger.ts";
+import { LedgerUnavailable, type Ledger } from "../../ports/ledger.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../queue.ts";
@@ -83,9 +83,9 @@ export function folderProblem(path: string): string | null {
     : null;
 }
 
-/** Returns true for an error of the file, its folder or the disk; false for any other error, which is a bug. */
+/** Returns true if an error explains why the file cannot be used; false for any other error, which is a bug. */
 export function isUnusable(error: unknown): error is Error {
-  if (isStorageFault(error)) return true;
+  if (isStorageFault(error) || error instanceof LedgerUnavailable) return true;
   return error instanceof Error && "syscall" in error;
 }
 

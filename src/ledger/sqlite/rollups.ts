@@ -1,6 +1,15 @@
 import { tokenClasses } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { quarterMs, rollupCounts, rollupDimensions, rollupSums, carriedByDay, sumsFromCharges } from "../rollups.ts";
+import {
+  addedUp,
+  quarterMs,
+  rollupCounts,
+  rollupDimensions,
+  rollupSums,
+  carriedByDay,
+  sumsFromCharges,
+} from "../rollups.ts";
+import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** Amounts and counts that a posted charge adds to the rollups of its quarter hour and its day. */
@@ -121,13 +130,8 @@ function identityOf({ key, team, model, entry, group, source }: Posted): readonl
 
 function upsert(table: string, time: string): string {
   const columns = [time, ...rollupDimensions, ...rollupSums];
-  return `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})
-    on conflict do update set ${addedUp(rollupSums)}`;
-}
-
-/** Returns the SQL assignments of an upsert that adds new sums to existing sums. */
-export function addedUp(names: readonly string[]): string {
-  return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
+  return `insert into ${table} (${columns.join(", ")}) values (${marks(columns)})
+    on conflict do update set ${addedUp(table, rollupSums)}`;
 }
 
 /** Rebuilds the rollup by days from the charges and carried sums, for another time zone. */
@@ -141,6 +145,6 @@ export function rebuildDays(db: Connection, calendar: Calendar): void {
     `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
      select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay("local_date(admitted_at) as day")})
      where true group by day, ${rollupDimensions.join(", ")}
-     on conflict do update set ${addedUp(rollupCounts)}`,
+     on conflict do update set ${addedUp("rollup_day", rollupCounts)}`,
   );
 }

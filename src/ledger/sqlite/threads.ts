@@ -1,6 +1,6 @@
 /* oxlint-disable unicorn/require-post-message-target-origin -- these are threads, not windows of a browser */
 import type { Worker } from "node:worker_threads";
-import { LedgerUnavailable, type HoldResult, type SettleResult } from "../../ports/ledger.ts";
+import type { HoldResult, SettleResult } from "../../ports/ledger.ts";
 import { startThread } from "../../platform/thread.ts";
 import type { BatchChannel, BatchResult, Command, Outcome } from "../commands.ts";
 import type { StoreEvent } from "../queue.ts";
@@ -234,7 +234,7 @@ export class ReaderThread {
 
   async #ask(name: string | symbol, args: readonly unknown[]): Promise<unknown> {
     const lost = this.#thread.isRunning ? undefined : lostFile(this.#opened);
-    if (lost !== undefined) throw new LedgerUnavailable(lost.message);
+    if (lost !== undefined) throw lost;
     const message = await this.#thread.call([name, ...args]);
     if (!message.ok) throw new Error(message.message);
     return message.answer;

@@ -62,7 +62,6 @@ export class Writer {
   readonly #begin: Statement;
   readonly #commit: Statement;
   readonly #dataVersion: Statement;
-  readonly #timeZone: Statement;
   readonly #bump: Statement;
   readonly #touch: Statement;
   /** Copies of windows, by window, that the refusals of a batch share. */
@@ -95,7 +94,6 @@ export class Writer {
     this.#begin = db.prepare("begin immediate");
     this.#commit = db.prepare("commit");
     this.#dataVersion = db.prepare("pragma data_version").pluck();
-    this.#timeZone = db.prepare("select time_zone from meta").pluck();
     this.#bump = db.prepare("update meta set changes = changes + 1");
     this.#touch = db.prepare("update meta set changes = changes");
   }
@@ -171,7 +169,7 @@ export class Writer {
   #forgetIfOutdated(): void {
     const version = this.#dataVersion.get();
     if (version === this.#lastDataVersion) return;
-    checkTimeZone(this.#timeZone.get() as string | null, this.#calendar);
+    answerEach(this.#db, checkTimeZone(this.#calendar));
     this.#lastDataVersion = version;
     this.#forget();
   }
@@ -232,7 +230,7 @@ export class Writer {
 
   #adjust([, id, correction]: AdjustCommand): AdjustResult {
     const result = this.#correct(adjust(sqliteDialect, this.#calendar, id, correction));
-    this.#announce();
+    if (result === "ok") this.#announce();
     return result;
   }
 
@@ -337,9 +335,9 @@ export class Writer {
     return answerEach(this.#db, bindTask(task, isPending));
   }
 
-  #endTask([, settling, taskId, facts]: EndTaskCommand): SettleResult {
+  #endTask([, settling, taskId, details]: EndTaskCommand): SettleResult {
     const result = this.#settle(settling);
-    if (result.ok) answerEach(this.#db, endTask(taskId, facts));
+    if (result.ok) answerEach(this.#db, endTask(taskId, details));
     return result;
   }
 

@@ -18,7 +18,7 @@ import {
 import { quarterMs } from "../rollups.ts";
 import { Conditions, containing, pageOf, type ListRows } from "../queries/page.ts";
 import { rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
-import { one, type Table } from "./table.ts";
+import { marks, one, type Table } from "./table.ts";
 
 /** Possible numbers of rows in one insert. There are only three, because each number needs a prepared statement. */
 const rowsAtOnce = [64, 8, 1] as const;
@@ -60,7 +60,7 @@ const extremeOf = (column: string, comparison: "<" | ">") =>
 
 /** Returns the statement that inserts a number of rows, or adds them to stored rows with the same minute and id. */
 const addSql = (count: number) => `insert into refusals (${names.join(", ")})
-  values ${Array.from({ length: count }, () => `(${names.map(() => "?").join(", ")})`).join(", ")}
+  values ${Array.from({ length: count }, () => `(${marks(names)})`).join(", ")}
   on conflict (minute, id) do update set count = refusals.count + excluded.count,
     ${extremeOf("first_at", "<")}, ${extremeOf("last_at", ">")},
     needed = case when refusals.needed is null or excluded.needed > refusals.needed then excluded.needed else refusals.needed end`;

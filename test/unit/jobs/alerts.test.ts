@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import type { AlertType } from "../../../src/core/alerts.ts";
 import type { Period } from "../../../src/core/budget.ts";
-import { startAlerts } from "../../../src/jobs/alerts.ts";
+import { startAlerts, type Alerts } from "../../../src/jobs/alerts.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
 import type { AlertMessage } from "../../../src/wire/alert-message.ts";
@@ -303,22 +303,25 @@ async function exhaustEachUser({ ledger, clock }: Awaited<ReturnType<typeof worl
   }
 }
 
+/** Places a hold that does not fit, and reports its refusal. */
+async function refuseHold(
+  { ledger, clock }: Awaited<ReturnType<typeof world>>,
+  alerts: Pick<Alerts, "refused">,
+  id: string,
+  amount: string,
+) {
+  const result = await ledger.hold(holdOf(id, usd(amount), { at: clock.now() }));
+  if (result.ok || result.reason !== "no_room") throw new Error("it fits");
+  const { shortage } = result;
+  const code = shortage.exhausted ? "budget_exceeded" : "budget_held";
+  alerts.refused({ code, shortage, scopeName: "key:alice", subjectName: null, showsAmounts: true });
+}
+
 it("reports a budget that is exhausted, but not one with room once holds are settled", async () => {
   const self = await world();
   await using alerts = self.start();
   await self.spend("a", 500_000);
-  const refuse = async (id: string, amount: string) => {
-    const result = await self.ledger.hold(holdOf(id, usd(amount), { at: self.clock.now() }));
-    if (result.ok || result.reason !== "no_room") throw new Error("it fits");
-    const { shortage } = result;
-    alerts.refused({
-      code: shortage.exhausted ? "budget_exceeded" : "budget_held",
-      shortage,
-      scopeName: "key:alice",
-      subjectName: null,
-      showsAmounts: true,
-    });
-  };
+  const refuse = (id: string, amount: string) => refuseHold(self, alerts, id, amount);
   await self.ledger.hold(holdOf("running", usd("0.4")));
   await refuse("b", "0.2");
   await alerts.evaluate();
@@ -332,6 +335,25 @@ it("reports a budget that is exhausted, but not one with room once holds are set
   expect((await self.texts())[0]).toMatch(
     /^Farebox: the budget key:alice per 1d has refused a request\. The request may cost 0\.70 USD\. Spent: 0\.50, held: 0\.40, of 1\.00 USD\./,
   );
+});
+
+it.each(["write", "query", "last write"])("repeats the alert about a refusal after a failed %s", async (failing) => {
+  const self = await world();
+  const alerts = self.start();
+  await self.spend("a", 500_000);
+  const put = self.outbox.put.bind(self.outbox);
+  const windowsToAlert = self.ledger.windowsToAlert.bind(self.ledger);
+  if (failing === "query") self.ledger.windowsToAlert = () => Promise.reject(new Error("gone"));
+  else self.outbox.put = async () => undefined as never;
+  await refuseHold(self, alerts, "b", "0.6");
+  await alerts.evaluate();
+  expect(self.counts).toEqual([]);
+  self.outbox.put = put;
+  self.ledger.windowsToAlert = windowsToAlert;
+  if (failing !== "last write") await alerts.evaluate();
+  await alerts[Symbol.asyncDispose]();
+  expect(self.counts).toEqual(["budget_exhausted"]);
+  expect(self.clock.waiting).toBe(0);
 });
 
 it("writes tiny amounts with two significant digits, and times in the configured zone", async () => {
