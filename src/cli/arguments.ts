@@ -7,6 +7,7 @@ import { reportDimensions, type TimeSpan } from "../ports/ledger.ts";
 import { meantDimension, readDimensions } from "../reporting/report.ts";
 import { isDate, parseInstant, parseSpan, type SpanResult, type SpanTexts } from "../reporting/instants.ts";
 import { refusal, type Refusal } from "./command.ts";
+import { note, type Io } from "./io.ts";
 import type { LedgerTools } from "./tools.ts";
 
 /**
@@ -32,6 +33,17 @@ const parseDigits = (text: string) => (/^\d{1,10}$/.test(text) ? Number(text) : 
 
 export function wholeNumberArgument(min: number, max: number): (text: string) => number {
   return argument(`It must be a whole number from ${min} to ${max}.`, (text) => within(parseDigits(text), min, max));
+}
+
+/** Options of commands that list rows in pages. */
+export const pageOptions = {
+  limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
+  cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
+} as const;
+
+/** Prints a note with the cursor of the next page, if there is one. */
+export function noteNext(io: Io, next: string | number | null): void {
+  if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
 }
 
 /** Reads the lifetime of a key or token, in milliseconds. */

@@ -1,8 +1,7 @@
 import type { AuditDetails } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
-import { readInstant, wholeNumberArgument } from "./arguments.ts";
+import { noteNext, pageOptions, readInstant } from "./arguments.ts";
 import { command, refusal } from "./command.ts";
-import { note } from "./io.ts";
 import { fieldColumns, printRows } from "./table.ts";
 
 /** Lists changes to keys, teams, budgets, admins and charges, with the author and the changed fields of each. */
@@ -10,8 +9,7 @@ export const commands = [
   command("audit", {
     options: {
       since: { value: "<when>", help: "start of the time span: 24h, 7d, 2026-11-20 or an ISO instant" },
-      limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
-      cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
+      ...pageOptions,
       json: { help: "print JSON, with the values before and after each change" },
     },
     ledger: "read",
@@ -34,7 +32,7 @@ export const commands = [
         ...fieldColumns("time", "by", "action", "object"),
         change: ({ before, after }) => changed(before, after),
       });
-      if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
+      noteNext(io, next);
     },
   }),
 ];

@@ -41,7 +41,7 @@ const setOptions = {
 
 function newBudget(scope: string, limit: string, options: Given<typeof setOptions>): NewBudget {
   const { per: period, soft, warn, shared } = options;
-  return { scope, limit, period, mode: soft ? "soft" : "hard", warnPercent: warn ?? null, shared: shared ?? false };
+  return { scope, limit, period, mode: soft ? "soft" : "hard", warnPercent: warn ?? null, shared };
 }
 
 function namesKey(text: string): boolean {

@@ -4,10 +4,9 @@ import { userAsStored } from "../wire/headers.ts";
 import { completionTotal, promptTotal } from "../core/usage.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../reporting/charges.ts";
 import type { ChargeDetailsJson, ChargeJson } from "../reporting/shapes/charges.ts";
-
 import { keyNames, pairsText } from "../reporting/names.ts";
 import { roundedUsd } from "./amounts.ts";
-import { readInstants, wholeNumberArgument } from "./arguments.ts";
+import { noteNext, pageOptions, readInstants } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { printFields, printRows, right, timeText, type Field, type RowColumns } from "./table.ts";
@@ -24,8 +23,7 @@ export const commands = [
       tag: { value: "<name=value>", help: "only requests with this tag" },
       label: { value: "<label>", help: "only requests of keys that had this label" },
       user: { value: "<name>", help: "only requests of this user" },
-      limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
-      cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
+      ...pageOptions,
       json,
     },
     settings: userSettings,
@@ -39,21 +37,15 @@ export const commands = [
       if (tag === null) return wrongPair("tag", options.tag);
       if (label === null) return wrongPair("label", options.label);
       const { since, until } = span;
-      const query = { model, state, tag, label };
-      const listed = await listCharges(tools, key, {
-        ...query,
-        user: user && userAsStored(user, tools.storedUser),
-        since,
-        until,
-        limit,
-        after,
-      });
+      const storedUser = user && userAsStored(user, tools.storedUser);
+      const query = { model, state, tag, label, user: storedUser, since, until, limit, after };
+      const listed = await listCharges(tools, key, query);
       if (!listed.ok) return refusal(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
       return chargesJson(listed.page, await keyNames(tools.keys));
     },
     print: (io, { charges, next }) => {
       printRows(io, charges, columnsOf(io));
-      if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
+      noteNext(io, next);
     },
   }),
 

@@ -98,7 +98,7 @@ const movementText: Readonly<Record<Movement["kind"], string>> = {
   unexplained: "movement of the balance that no credit field explains",
 };
 
-const leftOutText: Readonly<Record<string, string>> = {
+const leftOutText: Readonly<Record<Reconciliation["leftOut"][number]["why"], string>> = {
   topped_up: "the account was topped up, and only its balance is known",
   counter_fell: "the used counter fell, for example because a pack of credits ended",
 };
@@ -123,14 +123,14 @@ function print(io: Io, found: ReconciliationJson): void {
   ]);
   if (io.isTTY) printLine(io, "");
   printRows(io, uncertainty.items, {
-    uncertain: ({ kind }) => textOf(doubtText, kind),
+    uncertain: ({ kind }) => doubtText[kind],
     "less by": right(({ below_usd }) => below_usd),
     "more by": right(({ above_usd }) => above_usd ?? "any"),
   });
   if (movements.length > 0) {
     if (io.isTTY) printLine(io, "");
     printRows(io, movements, {
-      "not from Farebox requests": ({ kind }) => textOf(movementText, kind),
+      "not from Farebox requests": ({ kind }) => movementText[kind],
       USD: right(({ usd, estimate }) => `${estimate ? "about " : ""}${usd}`),
     });
   }
@@ -140,8 +140,7 @@ function print(io: Io, found: ReconciliationJson): void {
       `group ${group}: ${fraction} of the official price instead of ${instead_of} would explain the difference (between ${from} and ${to})`,
     );
   }
-  for (const { since, until, why } of found.left_out)
-    note(io, `left out: ${since} to ${until}: ${textOf(leftOutText, why)}`);
+  for (const { since, until, why } of found.left_out) note(io, `left out: ${since} to ${until}: ${leftOutText[why]}`);
   if (io.isTTY) printLine(io, "");
   io.stdout.write(`${bold(io, verdict(found))}\n`);
 }
@@ -167,10 +166,6 @@ function measureText(measure: ReconciliationJson["measure"]): string {
 
 function signedUnlessZero(sign: string, usd: string): string {
   return /[1-9]/.test(usd) ? sign + usd : usd;
-}
-
-function textOf(texts: Readonly<Record<string, string>>, kind: string): string {
-  return texts[kind] ?? kind;
 }
 
 /** Returns the verdict for a person. If ledger and gateway differ, the verdict names possible causes. */

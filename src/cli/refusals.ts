@@ -5,9 +5,8 @@ import { refusalSorts } from "../ports/refusals.ts";
 import { keyNames } from "../reporting/names.ts";
 import { refusalsJson } from "../reporting/refusals.ts";
 import { roundedUsd } from "./amounts.ts";
-import { readInstants, wholeNumberArgument } from "./arguments.ts";
+import { noteNext, pageOptions, readInstants } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
-import { note } from "./io.ts";
 import { printRows, right, timeText } from "./table.ts";
 
 /** Lists refused requests. Equal refusals within a minute are one row with a count. */
@@ -27,8 +26,7 @@ export const commands = [
         choices: refusalSorts,
         default: "time",
       },
-      limit: { value: "<count>", help: "largest number of rows", parse: wholeNumberArgument(1, 1000), default: 100 },
-      cursor: { value: "<cursor>", help: "cursor that the previous list printed; the list continues there" },
+      ...pageOptions,
       json,
     },
     ledger: "read",
@@ -61,7 +59,7 @@ export const commands = [
         team: { cell: ({ team }) => team, narrow: "drop" },
         route: { cell: ({ route }) => route, narrow: "drop" },
       });
-      if (next !== null) note(io, `there are more; continue with --cursor ${next}`);
+      noteNext(io, next);
     },
   }),
 ];

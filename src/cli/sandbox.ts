@@ -1,6 +1,7 @@
 import { wholeNumberArgument } from "./arguments.ts";
-import { command } from "./command.ts";
+import { command, refusal } from "./command.ts";
 import { note, printLine } from "./io.ts";
+import { listenProblem } from "../server/listen.ts";
 import { firstSignal } from "../server/signals.ts";
 import { billingErrors, type BillingError } from "../sandbox/billing.ts";
 import { scenarioList } from "../sandbox/scenarios.ts";
@@ -33,10 +34,14 @@ export const commands = [
       `\n\nBilling errors, for farebox reconcile to find:\n${listed(Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })))}`,
     examples: ["farebox sandbox --port 4100"],
     run: async ({ io }, { misbill, ...options }) => {
+      // Waits for signals before it says that it is ready.
+      const stopping = firstSignal();
+      const problem = await listenProblem(options);
+      if (problem !== null) return refusal(problem);
       await using sandbox = await startSandbox({ ...options, billingErrors: misbill });
       printLine(io, `sandbox gateway listening on ${sandbox.url}`);
       note(io, `its API key is ${sandbox.apiKey}; append scenarios to the model's name, as in gpt-4o+cut:5`);
-      await firstSignal();
+      await stopping;
       return 0;
     },
   }),

@@ -39,7 +39,7 @@ const fixedRows = 8;
 /**
  * Returns the number of budgets on a screen of this height: about a third of the rows, so that most rows show requests.
  */
-export function budgetRows({ rows }: ScreenSize): number {
+function budgetRows({ rows }: ScreenSize): number {
   return Math.max(1, Math.min(12, Math.floor((rows - fixedRows) / 3)));
 }
 

@@ -1,5 +1,5 @@
 /** Orders of the list of requests. The key `s` selects the next one. */
-export const watchOrders = ["time", "cost", "duration", "tokens"] as const;
+const watchOrders = ["time", "cost", "duration", "tokens"] as const;
 export type WatchOrder = (typeof watchOrders)[number];
 
 /** State of the screen that the user changes with keys. */

@@ -96,6 +96,8 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
   const refused = new RefusalWatch(store, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
   const names = new Map<string, string | null>();
+  const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
+  const timeOfDay = new Intl.DateTimeFormat("en-GB", { timeZone: store.calendar.timeZone, ...parts });
   let charges: readonly Charge[] = [];
   const read = async () => {
     const now = clock.now();
@@ -112,7 +114,7 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
     const frame = {
       ...shown,
       title: `farebox watch  ${shownDatabase(store.settings.database)}`,
-      time: (at: number) => clockTime(at, store.calendar.timeZone),
+      time: (at: number) => timeOfDay.format(at),
       now: clock.now(),
       nameOf: (id: string) => names.get(id) ?? (id === "" ? null : id),
       view,
@@ -151,10 +153,4 @@ async function learnNames(
   if (unknown.size === 0) return;
   const nameOf = await keyNamesOf(store.keys, unknown);
   for (const id of unknown) names.set(id, nameOf(id));
-}
-
-function clockTime(at: number, timeZone: string): string {
-  return new Intl.DateTimeFormat("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(
-    at,
-  );
 }

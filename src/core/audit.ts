@@ -11,7 +11,7 @@ import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
  * so that it cannot expose a digest.
  */
 
-export type AuditAction =
+type AuditAction =
   | "keys.create"
   | "keys.update"
   | "keys.rotate"

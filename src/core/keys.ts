@@ -101,7 +101,7 @@ export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 /** States of a key. A suspended key that has expired counts as expired. */
 export const keyStates = ["live", "suspended", "expired", "revoked"] as const;
 export type KeyState = (typeof keyStates)[number];
-export type AdminState = Exclude<KeyState, "suspended">;
+type AdminState = Exclude<KeyState, "suspended">;
 
 /** Returns the state of a key at an instant. */
 export function stateOf(key: Pick<Key, "revokedAt" | "expiresAt" | "suspendedAt">, at: number): KeyState {

@@ -1,4 +1,4 @@
-import { addressKind, bracketed } from "./addresses.ts";
+import { addressKind, bracketed, hostOf, isLoopbackHost } from "./addresses.ts";
 import type { OrProblem } from "./fault.ts";
 
 /**
@@ -101,10 +101,8 @@ export function shownPostgres({ host, port, user, database }: PostgresServer): s
 
 /** Returns true if the host is this machine. Traffic to such a host never leaves the machine. */
 function isThisMachine(host: string): boolean {
-  const name = host.toLowerCase().replace(/\.$/, "");
-  return (
-    host.startsWith("/") || name === "localhost" || name.endsWith(".localhost") || addressKind(name) === "loopback"
-  );
+  const name = host.replace(/\.$/, "");
+  return host.startsWith("/") || isLoopbackHost(name) || addressKind(name) === "loopback";
 }
 
 function urlOf(text: string): URL | null {
@@ -116,7 +114,7 @@ function decodedParts(url: URL) {
     return {
       user: decodeURIComponent(url.username),
       password: decodeURIComponent(url.password),
-      host: decodeURIComponent(url.hostname.replace(/^\[(.*)\]$/, "$1")),
+      host: decodeURIComponent(hostOf(url)),
       database: decodeURIComponent(url.pathname.slice(1)),
     };
   } catch {

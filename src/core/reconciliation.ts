@@ -8,7 +8,7 @@ import {
   type Measure,
 } from "./account.ts";
 import { sources, type Source } from "./charge.ts";
-import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
+import { add, divideUp, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
 
 /**
  * A correction in the ledger. Reconciliation counts it at the time when the corrected charge was settled, because the
@@ -452,5 +452,5 @@ export function explainingGroups(
 }
 
 function roundedUp(value: bigint, by: bigint): bigint {
-  return value > 0n ? (value + by - 1n) / by : value / by;
+  return value > 0n ? divideUp(value, by) : value / by;
 }

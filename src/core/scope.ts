@@ -371,7 +371,7 @@ function decodeValue(text: string): string {
   return text.includes("%") ? text.replaceAll("%20", " ").replaceAll("%25", "%") : text;
 }
 
-export type ScopeResult =
+type ScopeResult =
   | { readonly ok: true; readonly scope: Scope }
   /** `fault`: a clause that follows "scope", such as "must name a team only once". */
   | { readonly ok: false; readonly fault: string };

@@ -132,6 +132,9 @@ export const ownPaths = [
   "/api/v1/tasks",
 ];
 
+/** Path of the gateway's callbacks, followed by the task's token. */
+export const callbackPath = "/v1/farebox/callbacks";
+
 /** Paths below `/v1` that also work without `/v1`, for clients whose base URL lacks it. */
 export const unversionedPaths = [
   "/chat/completions",

@@ -2,7 +2,7 @@ import { divideUp, noMoney, picoUsdMax, plainDecimal, scaledDecimal, usd, type P
 import type { PriceVersion, TaskPrice } from "./price.ts";
 import type { Consumption, FinalStatus } from "./tasks.ts";
 import type { Source } from "./charge.ts";
-import { postHold, type Settlement } from "./settlement.ts";
+import { postHold, type Posted, type Settlement } from "./settlement.ts";
 import { noTokens } from "./usage.ts";
 
 /** Inputs from which a task's amounts can be recomputed. */
@@ -169,7 +169,7 @@ function post(
   { price }: ReservedTask,
   inputs: TaskInputs,
   how: { readonly source: Source; readonly reason: string | null },
-): Extract<Settlement, { kind: "post" }> | null {
+): Posted | null {
   const amounts = taskAmounts(inputs, price?.task ?? null);
   if (amounts === null) return null;
   const { charged: cost, list: listCost } = amounts;
@@ -189,7 +189,7 @@ function post(
  * Returns true if a posted cost is at least the hold. The consumption of an abandoned task may still grow, so a smaller
  * cost does not count.
  */
-function covers(posted: Extract<Settlement, { kind: "post" }> | null, { hold }: ReservedTask): boolean {
+function covers(posted: Posted | null, { hold }: ReservedTask): boolean {
   return posted !== null && posted.cost !== null && (hold === null || posted.cost >= hold);
 }
 

@@ -83,6 +83,18 @@ export function pageOfScope(scope: string): readonly [kind: "key" | "team", name
   return found === undefined ? null : [found[0] as "key" | "team", found[1]];
 }
 
+/** Window of a budget. The fields are null if something other than a budget refused a request. */
+interface BudgetWindow {
+  readonly scope: string | null;
+  readonly period: string | null;
+  readonly subject: string | null;
+}
+
+/** Returns a function that returns true for the same window of the same budget. */
+export function isWindowOf({ scope, period, subject }: BudgetWindow): (other: BudgetWindow) => boolean {
+  return (other) => other.scope === scope && other.period === period && other.subject === subject;
+}
+
 /** Scope as the user stated it in a form. An empty text is no condition. */
 export interface StatedScope {
   /** `all`, `key`, `team` or `each-key`. */

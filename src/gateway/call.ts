@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { Running } from "../core/running.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type {
@@ -33,6 +34,12 @@ export function isStreamed(body: GatewayRequest["body"]): body is StreamedBody {
   return body !== undefined && "start" in body;
 }
 
+/** Returns the value of a response's header; the last one if it is repeated. */
+export function headerIn(headers: IncomingHttpHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[value.length - 1] : value;
+}
+
 /** Attempt of an engine to send a request. To follow a redirect, the call starts another attempt. */
 export interface Attempt {
   /** Starts the attempt. The attempt reports its events to the call, with itself as the first argument. */
@@ -46,7 +53,7 @@ export interface Attempt {
 }
 
 /** Creates an attempt of an engine. */
-export type CreateAttempt = (request: GatewayRequest, call: EngineCall) => Attempt;
+type CreateAttempt = (request: GatewayRequest, call: EngineCall) => Attempt;
 
 /** Sends calls through one engine. One timer ends all calls in which the gateway is silent for too long. */
 export class EngineCalls implements Gateway {

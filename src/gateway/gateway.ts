@@ -1,8 +1,6 @@
 import type { Gateway } from "../ports/gateway.ts";
 import type { GatewayOptions } from "./call.ts";
 
-export type { GatewayOptions } from "./call.ts";
-
 /** Engine that carries requests to the gateway. Both engines pass the same tests. */
 export type Engine = "http-proxy-middleware" | "undici";
 

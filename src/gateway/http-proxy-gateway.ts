@@ -4,7 +4,15 @@ import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import { EngineCalls, idleSocketMs, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import {
+  EngineCalls,
+  headerIn,
+  idleSocketMs,
+  isStreamed,
+  type Attempt,
+  type EngineCall,
+  type GatewayOptions,
+} from "./call.ts";
 
 /** Creates a gateway that uses http-proxy-middleware 4 as its engine. */
 export function createHttpProxyGateway(options: GatewayOptions): Gateway & AsyncDisposable {
@@ -239,9 +247,6 @@ function headOf(answer: IncomingMessage): GatewayHead {
     status: answer.statusCode ?? 0,
     statusText: answer.statusMessage ?? "",
     rawHeaders: answer.rawHeaders,
-    header: (name) => {
-      const value = answer.headers[name];
-      return Array.isArray(value) ? value[value.length - 1] : value;
-    },
+    header: (name) => headerIn(answer.headers, name),
   };
 }

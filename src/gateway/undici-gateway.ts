@@ -4,7 +4,15 @@ import { Readable } from "node:stream";
 import type { Socket } from "node:net";
 import { buildConnector, Pool, type Dispatcher } from "undici";
 import type { Gateway, GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
-import { EngineCalls, idleSocketMs, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import {
+  EngineCalls,
+  headerIn,
+  idleSocketMs,
+  isStreamed,
+  type Attempt,
+  type EngineCall,
+  type GatewayOptions,
+} from "./call.ts";
 
 /** Creates a gateway that uses undici as its engine. */
 export function createUndiciGateway(options: GatewayOptions): Gateway & AsyncDisposable {
@@ -219,9 +227,6 @@ function headOf(
     rawHeaders: Array.isArray(raw)
       ? raw.map((text) => (typeof text === "string" ? text : text.toString("latin1")))
       : [],
-    header: (name) => {
-      const value = headers[name];
-      return Array.isArray(value) ? value[value.length - 1] : value;
-    },
+    header: (name) => headerIn(headers, name),
   };
 }

@@ -85,7 +85,7 @@ export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
 }
 
 /** Explains a charge's amount: returns the items that add up to it, its prices, and how the amount is known. */
-export function itemizedJson(charge: Charge, prices: ChargePrices | undefined) {
+function itemizedJson(charge: Charge, prices: ChargePrices | undefined) {
   const { tokens, billing } = charge;
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
   const items =

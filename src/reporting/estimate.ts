@@ -1,5 +1,6 @@
 import { outputBound, predictedBound, worstCase, type HoldBasis } from "../core/bounds.ts";
 import { costOf, itemize, type CostItem } from "../core/cost.ts";
+import { messageOf } from "../core/fault.ts";
 import { formatRate, formatUsd, formatUsdOrNull, type PicoUsd } from "../core/money.ts";
 import { tierFor, type PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
@@ -204,7 +205,7 @@ function jsonProblem(bytes: Buffer): string | undefined {
   try {
     return isObject(JSON.parse(bytes.toString("utf8"))) ? undefined : "must be a JSON object with model and messages";
   } catch (error) {
-    return `is not valid JSON: ${error instanceof Error ? error.message : String(error)}`;
+    return `is not valid JSON: ${messageOf(error)}`;
   }
 }
 

@@ -70,7 +70,7 @@ function ratesJson(rates: Rates): RatesJson {
 }
 
 /** Largest age of a review, in days. Prices with an older review may have changed. */
-export const reviewDaysMax = 60;
+const reviewDaysMax = 60;
 
 export interface PriceReview {
   /** UTC day of the newest review; null if no price in force has a review date in the past. */

@@ -13,7 +13,7 @@ import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import { ownName, type NameOf } from "./names.ts";
 import type { RefusalCauseJson, RefusalCausesJson, RefusalJson, RefusalListJson } from "./shapes/charges.ts";
 
-export function refusalJson(row: RefusalRow, nameOf: NameOf): RefusalJson {
+function refusalJson(row: RefusalRow, nameOf: NameOf): RefusalJson {
   const { key, model, code, scope, period, subject, needed_usd: needed } = refusalCauseJson(row, nameOf);
   return {
     first_at: isoTime(row.firstAt),

@@ -7,17 +7,10 @@ import type { Events } from "../ports/events.ts";
 import { type Exchange, type HeaderList, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import { readAccount } from "../wire/account.ts";
-import { answerHeaders, decoded, isPlain } from "../wire/headers.ts";
-import {
-  isObject,
-  parseJson,
-  valueAt,
-  withMembersHidden,
-  withoutByteOrderMark,
-  type JsonObject,
-} from "../wire/json.ts";
+import { answerHeaders } from "../wire/headers.ts";
+import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
-import { fetchWhole, recordBytesMax, type WholeAnswer } from "./fetch-whole.ts";
+import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "./fetch-whole.ts";
 import { failedCall } from "./gateway-failure.ts";
 import { hidden, maskedHeaders, type Mask } from "./response.ts";
 
@@ -78,16 +71,15 @@ export function createAccount(deps: {
 
   async function fetchRecord(): Promise<AccountRecord> {
     const answer = await fetchWhole(gateway, route, deps.silenceMs);
-    const bytes = answer.ok && answer.head.status === 200 ? await plainBytes(answer) : undefined;
-    const body = bytes === undefined ? undefined : parseJson(bytes.toString("utf8"));
-    if (bytes === undefined || !isObject(body)) {
+    const found = await recordIn(answer);
+    if (found === undefined) {
       events.accountRead(null);
       throw new AccountFailure(answer);
     }
     const fetchedAt = clock.now();
-    const { balance, ...account } = readAccount(body);
+    const { balance, ...account } = readAccount(found.body);
     events.accountRead({ ...account, usd: balance === null ? null : usdNumber(balance), fetchedAt });
-    return { body, bytes, fetchedAt };
+    return { ...found, fetchedAt };
   }
 
   return {
@@ -115,13 +107,6 @@ export function createAccount(deps: {
       }
     },
   };
-}
-
-/** Returns the decoded body without a byte order mark; undefined if its encoding cannot be read. */
-async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<Buffer | undefined> {
-  const encoding = head.header("content-encoding");
-  const plain = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", recordBytesMax);
-  return plain && withoutByteOrderMark(plain);
 }
 
 /** Handles `GET /account/info`. Answers with the record without its secrets, or with the gateway's own error. */
@@ -201,12 +186,9 @@ async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask
 }
 
 /** Answers with the gateway's own error. Decodes a compressed error first, so that the mask finds secrets in it. */
-async function answerError(
-  exchange: Exchange,
-  { head, bytes }: Extract<WholeAnswer, { ok: true }>,
-  mask: Mask,
-): Promise<void> {
-  const plain = await plainBytes({ ok: true, head, bytes });
+async function answerError(exchange: Exchange, answer: Extract<WholeAnswer, { ok: true }>, mask: Mask): Promise<void> {
+  const { head, bytes } = answer;
+  const plain = await plainBody(answer, recordBytesMax);
   const dropped = plain === undefined ? ["content-length"] : ["content-length", "content-encoding"];
   const headers = answerHeaders(head.rawHeaders).filter(([name]) => !dropped.includes(name.toLowerCase()));
   exchange.answer(head.status, maskedHeaders(headers, mask), mask(plain ?? bytes));

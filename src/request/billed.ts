@@ -92,28 +92,31 @@ const asAsked: Served = { isOther: false, price: null };
 function answeredBy(quote: Quote, name: string | null): string | undefined {
   if (name === null) return undefined;
   const served = servedBy(quote, name);
-  const id = quote.model === undefined || served.isOther ? idOf(quote, name) : quote.model.id;
+  const id = quote.model === undefined || served.isOther ? (knownModel(quote, name)?.id ?? name) : quote.model.id;
   return quote.modelIds.includes(id) ? id : undefined;
 }
 
-function idOf({ catalogue, at }: Quote, name: string): string {
-  const bare = name.slice(name.lastIndexOf("/") + 1);
-  return (
-    (catalogue.named(name, at) ?? catalogue.named(bare, at) ?? catalogue.named(bare.toLowerCase(), at))?.id ?? name
-  );
+/** Returns the model with the name that an answer states; undefined if no price file names it. */
+function knownModel({ catalogue, at }: Quote, name: string): CatalogueModel | undefined {
+  // Only named models count, because the ceiling price does not show what an unknown model costs.
+  const bare = bareName(name);
+  return catalogue.named(name, at) ?? catalogue.named(bare, at) ?? catalogue.named(bare.toLowerCase(), at);
+}
+
+/** Returns a name without its provider, which some gateways write before it. */
+function bareName(name: string): string {
+  return name.slice(name.lastIndexOf("/") + 1);
 }
 
 /** Compares the model that answered with the requested model, by the prices in force at the admission. */
-function servedBy({ request, model, at, catalogue }: Quote, name: string | null): Served {
+function servedBy(quote: Quote, name: string | null): Served {
+  const { request, model, at, catalogue } = quote;
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
-  // Some gateways write the provider before the name.
-  const bare = name.slice(name.lastIndexOf("/") + 1);
-  // Only named models count, because the ceiling price does not show what an unknown model costs.
-  const known = (each: string): CatalogueModel | undefined => catalogue.named(each, at);
-  const found = known(name) ?? known(bare) ?? known(bare.toLowerCase());
+  const bare = bareName(name);
+  const found = knownModel(quote, name);
   if (
     model.servedAs.some(
-      (each) => each === name || each === bare || (found !== undefined && known(each)?.id === found.id),
+      (each) => each === name || each === bare || (found !== undefined && catalogue.named(each, at)?.id === found.id),
     )
   )
     return asAsked;
@@ -124,7 +127,7 @@ function servedBy({ request, model, at, catalogue }: Quote, name: string | null)
 
 /** Returns true if `name` is the requested name, alone or followed by a date or a revision. */
 function isRevision(name: string, asked: string): boolean {
-  const bare = asked.slice(asked.lastIndexOf("/") + 1);
+  const bare = bareName(asked);
   return (
     name.toLowerCase().startsWith(bare.toLowerCase()) &&
     /^(?:[-@](?:[\d-]+|latest))?$/.test(name.slice(bare.length).toLowerCase())

@@ -1,7 +1,8 @@
 import type { Clock } from "../ports/clock.ts";
+import { BodyBytes } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
-import { withoutByteOrderMark } from "../wire/json.ts";
+import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { WholeFailure } from "./gateway-failure.ts";
 
@@ -30,12 +31,7 @@ function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number):
       resolve({ ok: false, failure: { kind: "too_large" } });
     },
     end() {
-      if (head !== undefined)
-        resolve({
-          ok: true,
-          head,
-          bytes: chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks),
-        });
+      if (head !== undefined) resolve({ ok: true, head, bytes: new BodyBytes(chunks).whole });
     },
     fail: (failure) =>
       resolve({
@@ -71,6 +67,25 @@ function requestFor(path: string, silenceMs: number): GatewayRequest {
   return { method: "GET", path, headers, body: undefined, silenceMs };
 }
 
+/** Returns the decoded body without a byte order mark; undefined if it cannot be decoded within `bytesMax` bytes. */
+export async function plainBody(
+  { head, bytes }: Extract<WholeAnswer, { ok: true }>,
+  bytesMax: number,
+): Promise<Buffer | undefined> {
+  const encoding = head.header("content-encoding");
+  const plain = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", bytesMax);
+  return plain && withoutByteOrderMark(plain);
+}
+
+/** Returns the record in a successful answer, parsed and as decoded bytes; undefined if it is not a JSON object. */
+export async function recordIn(
+  answer: WholeAnswer,
+): Promise<{ readonly body: JsonObject; readonly bytes: Buffer } | undefined> {
+  const bytes = answer.ok && answer.head.status === 200 ? await plainBody(answer, recordBytesMax) : undefined;
+  const body = bytes && parseJson(bytes.toString("utf8"));
+  return bytes && isObject(body) ? { body, bytes } : undefined;
+}
+
 /** Fetches task records for Farebox itself, not for a client. */
 export class RecordFetcher {
   readonly #deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits };
@@ -91,10 +106,7 @@ export class RecordFetcher {
     const answer = await call.answer;
     timer.cancel();
     this.#running.delete(call);
-    if (!answer.ok || answer.head.status >= 300) return undefined;
-    const encoding = answer.head.header("content-encoding");
-    const plain = isPlain(encoding) ? answer.bytes : await decoded(answer.bytes, encoding ?? "", decodedBytesMax);
-    return plain && withoutByteOrderMark(plain);
+    return answer.ok && answer.head.status < 300 ? plainBody(answer, decodedBytesMax) : undefined;
   }
 
   /** Ends every running call now. Later fetches return undefined at once. */

@@ -233,7 +233,8 @@ class LimitedSlot implements Slot {
   readonly countsTokens: boolean;
   readonly #parties: readonly Party[];
   readonly #clock: Clock;
-  readonly #second: number;
+  /** Second in which the request counts. */
+  #second = 0;
   #reserved: { readonly second: number; readonly amounts: readonly number[] } | null = null;
   #cancelled = false;
   #left = false;
@@ -242,9 +243,8 @@ class LimitedSlot implements Slot {
     this.#parties = parties;
     this.#clock = clock;
     this.countsTokens = parties.some(({ limits }) => limits.tpm !== null);
-    this.#second = Math.floor(now / 1000);
     for (const { meter } of parties) {
-      meter.requests.add(1, now);
+      this.#second = meter.requests.add(1, now);
       meter.running++;
     }
   }
@@ -311,8 +311,9 @@ class LimitedSlot implements Slot {
   }
 
   #put(amounts: readonly number[], now: number): void {
-    this.#parties.forEach(({ meter }, index) => meter.tokens.add(amounts[index] ?? 0, now));
-    this.#reserved = { second: Math.floor(now / 1000), amounts };
+    this.#parties.forEach(({ meter }, index) => {
+      this.#reserved = { second: meter.tokens.add(amounts[index] ?? 0, now), amounts };
+    });
   }
 }
 

@@ -35,7 +35,7 @@ export interface PipelineSteps {
   readonly background: (work: Promise<void>) => void;
 }
 
-interface Refused {
+export interface Refused {
   readonly ok: false;
   readonly refusal: Refusal;
   /** Requested model, if it was priced and the catalogue knows its name. */

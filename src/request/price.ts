@@ -309,7 +309,7 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: nu
 }
 
 /** Returns the largest number of output tokens for one choice that every model of the request can write. */
-function outputMost({ models }: Quote): number {
+export function outputMost({ models }: Quote): number {
   return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 

@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Outcome } from "../core/settlement.ts";
 import type { Usage } from "../core/usage.ts";
-import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import { BodyBytes, type Exchange, type HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import { withoutByteOrderMark } from "../wire/json.ts";
@@ -256,13 +256,13 @@ export class BufferedResponse implements ResponseMode {
 
   end(): Promise<ResponseEnding> | ResponseEnding {
     if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
-    const bytes = this.#whole();
+    const bytes = new BodyBytes(this.#held).whole;
     return this.#checked(bytes, { isRead: true, plain: withoutByteOrderMark(bytes) });
   }
 
   async #decoded(compressed: KeptBytes): Promise<ResponseEnding> {
     const decoded = await this.#decode(compressed);
-    return this.#checked(this.#whole(), decoded);
+    return this.#checked(new BodyBytes(this.#held).whole, decoded);
   }
 
   #checked(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
@@ -339,11 +339,6 @@ export class BufferedResponse implements ResponseMode {
     );
     const whole = isRead ? kept?.whole() : undefined;
     return { isRead, plain: whole && withoutByteOrderMark(whole) };
-  }
-
-  #whole(): Buffer {
-    const [first, ...more] = this.#held;
-    return first !== undefined && more.length === 0 ? first : Buffer.concat(this.#held);
   }
 }
 

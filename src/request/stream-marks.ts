@@ -36,8 +36,7 @@ export function createStreamMarks(deps: {
 
   async function read(): Promise<boolean> {
     const askedAt = clock.monotonic();
-    const result = await ledger.burstMarks(null, clock.now());
-    reading = undefined;
+    const result = await ledger.burstMarks(null, clock.now()).finally(() => (reading = undefined));
     if (!result.ok) return false;
     marks = result.marks;
     readAt = askedAt;

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { isUtf8 } from "node:buffer";
+import { callbackPath } from "../core/task-routes.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import { type Exchange, notForwarded, refuse, type Handler, type Summary } from "../ports/exchange.ts";
@@ -10,7 +11,7 @@ import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 import { SlidingWindow } from "./sliding-window.ts";
-import { authenticate, callbackPath, isEvent, relay, type Authentic } from "./task-webhooks.ts";
+import { authenticate, isEvent, relay, type Authentic } from "./task-webhooks.ts";
 
 /** Largest callback payload, in bytes. The limit is large because a record may contain an image. */
 const bodyBytesMax = 4 * 1024 * 1024;

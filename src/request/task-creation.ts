@@ -19,6 +19,7 @@ import {
   type Ended,
   type FinallyForwarded,
   type Identified,
+  type Refused,
 } from "./pipeline.ts";
 import {
   unchangedAnswer,
@@ -102,8 +103,6 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
     settle: (covered, { ending }, end) => settle(steps, covered, outcomeOf(ending, covered), end),
   });
 }
-
-type Refused = { readonly ok: false; readonly refusal: Refusal; readonly model?: string | undefined };
 
 async function readCreation(
   steps: TaskSteps,

@@ -57,10 +57,6 @@ interface TrackerDeps {
   readonly random: () => number;
 }
 
-export function createTaskTracker(deps: TrackerDeps): TaskTracker {
-  return new TaskTracker(deps);
-}
-
 /** Applies task records from clients and the poller. Settles each task once. */
 export class TaskTracker {
   readonly #deps: TrackerDeps;

@@ -1,5 +1,6 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { invalid, type OrRefused } from "../core/refusals.ts";
+import { callbackPath } from "../core/task-routes.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Outbox } from "../ports/outbox.ts";
@@ -17,9 +18,6 @@ import {
   type WebhookConfigResult,
 } from "../wire/webhook-config.ts";
 import { hidden, unchangedAnswer, type AnswerChange } from "./response.ts";
-
-/** Path of callbacks, followed by the task's token. */
-export const callbackPath = "/v1/farebox/callbacks";
 
 /** Replaces the client's webhook of a task with Farebox's own, which relays the gateway's callbacks to the client's. */
 export interface TaskWebhooks {
@@ -101,7 +99,7 @@ function openCallback(seal: Seal, { charge, sealed }: TaskCallback): SealedCallb
   return text && (JSON.parse(text.toString("utf8")) as SealedCallback);
 }
 
-export function digestOf(token: string): string {
+function digestOf(token: string): string {
   return hash("sha256", token);
 }
 

@@ -179,7 +179,7 @@ export async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<R
       seen,
       sent,
       isOpen: false,
-      read: () => endpoint.readRequest(upload.head),
+      read: () => endpoint.readRequest(seen.whole),
       seal: () => undefined,
       lateUnknown: [],
       release: () => discard(upload),

@@ -6,11 +6,11 @@ import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
 import { unnamedModel } from "../wire/form.ts";
-import { isObject, parseJson } from "../wire/json.ts";
+import { objectOr, parseJson } from "../wire/json.ts";
 import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import type { FittedRequest, Held } from "./hold.ts";
-import type { Pricer, Pricing, Quote } from "./price.ts";
+import { outputMost, type Pricer, type Pricing, type Quote } from "./price.ts";
 import { createHash } from "node:crypto";
 
 /** Dependencies for the values that Farebox writes into a request. */
@@ -90,7 +90,7 @@ async function repeated(
   const earlier = await ledger.writtenFor(idempotency, null, given.quote.at);
   if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
   if (earlier.written === null) return limiting;
-  const usage = asksForUsage(earlier.written);
+  const { usage, maximum: earlierMaximum } = readWritten(earlier.written);
   const withoutUsage = usage ? withoutUsageOf(endpoint.route, limiting.headers) : null;
   if (withoutUsage?.idempotency != null) {
     const { idempotency: secondTry, headers } = withoutUsage;
@@ -101,7 +101,6 @@ async function repeated(
     if (second.written !== null)
       return repeated(steps, endpoint, { ...limiting, headers, idempotency: secondTry }, cap);
   }
-  const earlierMaximum = maximumIn(earlier.written);
   if (earlierMaximum === null ? first.written !== null : earlierMaximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: writtenOtherwise };
   const limited: Limited = earlierMaximum === null ? { ok: true, sending: given } : rewritten(params, earlierMaximum);
@@ -165,21 +164,14 @@ function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
   });
 }
 
-/** Returns true if the stored values ask for usage. */
-function asksForUsage(text: string): boolean {
-  const values = parseJson(text);
-  return isObject(values) && values["include_usage"] === true;
-}
-
-/** Returns the maximum in stored values; null if they contain none. */
-function maximumIn(text: string): WrittenMaximum | null {
-  const values = parseJson(text);
-  if (!isObject(values) || typeof values["tokens"] !== "number") return null;
-  return {
-    field: String(values["field"]),
-    tokens: values["tokens"],
-    why: values["why"] === "fitted" ? "fitted" : "output_cap",
-  };
+/** Reads the maximum and the request for usage in the output of `writtenText`. */
+function readWritten(text: string): Pick<WrittenValues, "maximum" | "usage"> {
+  const { field, tokens, why, include_usage } = objectOr(parseJson(text));
+  const maximum =
+    typeof tokens === "number"
+      ? { field: String(field), tokens, why: why === "fitted" ? ("fitted" as const) : ("output_cap" as const) }
+      : null;
+  return { maximum, usage: include_usage === true };
 }
 
 /** Refusal of a retry that would differ from the earlier try at the gateway. */
@@ -248,8 +240,7 @@ export function underCap(params: LimitParams, cap: number): Limited {
   const { maximum, given } = params;
   const field = maximumField(given.quote, maximum);
   if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
-  const most = Math.min(...given.quote.models.flatMap(({ model }) => model?.outputTokensMax ?? []));
-  const unstated = Math.min(most, maximum.absent ?? Infinity);
+  const unstated = Math.min(outputMost(given.quote), maximum.absent ?? Infinity);
   const stated = given.body.whole;
   const body = withOutputMaximum(stated, maximum, { field, most: cap, unstated });
   if (body === stated) return { ok: true, sending: given };
@@ -329,18 +320,14 @@ export function basisOf({ quote, written: maximum }: Sending, { absent }: Output
   };
 }
 
-function limitedBy(
-  { request, outputTokens, models }: Quote,
-  maximum: WrittenMaximum | null,
-  byDefault: number | null,
-): string {
+function limitedBy(quote: Quote, maximum: WrittenMaximum | null, byDefault: number | null): string {
+  const { request, outputTokens } = quote;
   const { outputLimit, unboundedFields } = request.size;
   const [hidden] = unboundedFields;
   if (outputTokens === null) return "request_price";
   // The name of an unknown field is text of the client, so it is not stored.
   if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
-  const most = Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
-  if (outputLimit === null || outputLimit > most) return "model";
+  if (outputLimit === null || outputLimit > outputMost(quote)) return "model";
   if (byDefault !== null) return "default";
   return maximum?.why ?? request.maximumField ?? "model";
 }

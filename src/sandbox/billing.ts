@@ -191,14 +191,14 @@ function perToken(usdPerMillion: string): bigint {
 }
 
 /** Converts a decimal string of USD to pico-USD. Throws RangeError if the string is malformed. */
-export function picoUsd(text: string): bigint {
+function picoUsd(text: string): bigint {
   const amount = parseUsd(text);
   if (amount === undefined) throw new RangeError(`"${text}" is not an amount of USD; write a decimal such as 25.00`);
   return amount;
 }
 
 /** Balance of the account before billed calls: credits, expiries, and spending by other clients. */
-export class AccountBalance {
+class AccountBalance {
   credited: bigint;
   expired = 0n;
   frozen = 0n;
@@ -249,7 +249,7 @@ export type BillingError = keyof typeof billingErrors;
  * Applies billing errors to the right cost, and returns the cost in pico-USD. `beforeMinimum` is the cost without a
  * minimum charge.
  */
-export function misbilled(
+function misbilled(
   errors: readonly BillingError[],
   call: Pick<Consumption, "stream">,
   right: { readonly cost: bigint; readonly beforeMinimum: bigint },

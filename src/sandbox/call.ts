@@ -57,7 +57,7 @@ export function withScenario(call: Call, text: string, scenario: Scenario): Call
 }
 
 /** Returns the headers of every answer. */
-export function commonHeaders(call: Call): Record<string, string> {
+function commonHeaders(call: Call): Record<string, string> {
   return {
     "x-request-id": call.requestId,
     "openai-processing-ms": "42",

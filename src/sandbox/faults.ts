@@ -78,7 +78,7 @@ const errors: Readonly<Record<number, readonly [type: string, code: string | nul
 };
 
 /** Sends an error with this status, in the form of the endpoint. */
-export function sendStatus(call: Call, status: number): void {
+function sendStatus(call: Call, status: number): void {
   const [type, code, message] = errors[status] ?? ["server_error", null, `The request failed with status ${status}.`];
   if (status === 524) return send(call, 524, { "content-type": "text/plain; charset=UTF-8" }, "error code: 524");
   const text =

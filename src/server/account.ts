@@ -1,9 +1,8 @@
 import type { Settings } from "../config/settings.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import type { Clock } from "../ports/clock.ts";
-import { fetchWhole, type WholeAnswer } from "../request/fetch-whole.ts";
+import { fetchWhole, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
 import { accountProblem } from "../request/gateway-failure.ts";
-import { isObject, parseJson } from "../wire/json.ts";
 
 export type AccountReading =
   /** `record` is the gateway's parsed answer. `fetchedAt` is in milliseconds since 1970 UTC. */
@@ -22,8 +21,8 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
   const baseUrl = address.origin + address.basePath;
   await using gateway = await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, patienceMs));
-  const record = answer.ok && answer.head.status === 200 ? parseJson(answer.bytes.toString("utf8")) : undefined;
-  if (isObject(record)) return { ok: true, record, fetchedAt: clock.now() };
+  const found = await recordIn(answer);
+  if (found !== undefined) return { ok: true, record: found.body, fetchedAt: clock.now() };
   return { ok: false, message: `the gateway at ${address.origin} ${problemOf(answer)}` };
 }
 

@@ -19,7 +19,7 @@ import { keyNames } from "../reporting/names.ts";
 import type { differenceOfDay } from "./figures.ts";
 
 /** Name of the target of all alerts. */
-export const alertTarget = "alert webhook";
+const alertTarget = "alert webhook";
 
 /**
  * Returns the rule for the addresses of clients' webhooks. It is strict by default, because Farebox may reach addresses

@@ -6,9 +6,8 @@ import { beyondUncertainty, runReconciliation } from "../reporting/reconciliatio
 import type { Store } from "../ports/store.ts";
 import { isOfSession, keyOfScope, keyOfSubject } from "../core/scope.ts";
 import { add, noMoney, type PicoUsd } from "../core/money.ts";
+import { dayMs } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
-
-const dayMs = 86_400_000;
 
 /**
  * Returns a function that compares the ledger with the account samples of the last day. It computes again only if there

@@ -7,7 +7,7 @@ import type { Log } from "../ports/log.ts";
 import type { PeerUsage } from "../request/limits.ts";
 
 /** State of the peers, as `/readyz` shows it. */
-export interface PeersStanding {
+interface PeersStanding {
   /** Number of live peers. */
   readonly live: number;
   /** Digests of peers' prices that differ from the digest of this proxy's prices. */
@@ -82,8 +82,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
       done[work]++;
       // Messages and tasks are reported at once, because a client waits for them. Posted charges wait for the next
       // heartbeat.
-      const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
-      if (isElsewhere) peers.beatNow();
+      if (work !== "posted" && !jobs.of(jobOf[work]).isMine()) peers.beatNow();
       notify(work);
     }),
     join(used) {

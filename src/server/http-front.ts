@@ -1,12 +1,13 @@
 import type { RequestListener, Server as HttpServer } from "node:http";
-import { createServer, type AddressInfo, type Server } from "node:net";
 import type { Settings } from "../config/settings.ts";
 import { isLoopbackHost } from "../core/addresses.ts";
+import type { OrProblem } from "../core/fault.ts";
 import { BodyAllowance, type BodyMemory } from "./http/body.ts";
 import { createHttpApp, type HttpAppOptions, createHttpServer, type Work } from "./http/http-app.ts";
 import { hostName } from "./http/exchange.ts";
 import type { ProcessMetric } from "./metrics/process-metrics.ts";
 import { sleep } from "../platform/loop.ts";
+import { listen } from "./listen.ts";
 
 /** Server for the proxy's clients, in this process or in its workers. */
 export interface Front {
@@ -28,10 +29,7 @@ export interface Front {
   readonly processMetrics?: () => Promise<ReadonlyMap<string, readonly ProcessMetric[]>>;
 }
 
-export type FrontResult =
-  | { readonly ok: true; readonly front: Front }
-  /** `problem` is one sentence. */
-  | { readonly ok: false; readonly problem: string };
+export type FrontResult = OrProblem<{ front: Front }>;
 
 export interface HttpFrontDeps extends Pick<HttpAppOptions, "routes" | "events" | "log" | "clock"> {
   /** Work that a shutdown must wait for. */
@@ -125,41 +123,4 @@ export async function settledOrStuck({
     const isDone = await Promise.race([work.done().then(() => true), sleep(clock, stuckMs).then(() => false)]);
     if (isDone || !(await isLedgerWritable())) return;
   }
-}
-
-type Listening = { readonly ok: true; readonly url: string } | { readonly ok: false; readonly problem: string };
-
-const listenProblems: Readonly<Record<string, string>> = {
-  EADDRINUSE: "another program listens there; choose another --port, or 0 for a free one",
-  EACCES: "this user may not listen there; choose a port above 1023",
-  EADDRNOTAVAIL: "this machine has no such address; choose another --host",
-};
-
-/** Largest number of connections that wait to be accepted. Clients beyond it try again after a second. */
-const backlogMax = 4096;
-
-/** Returns the problem if nothing can listen at this address now; null if something can. */
-export async function listenProblem(settings: Settings["listen"]): Promise<string | null> {
-  const server = createServer((socket) => socket.destroy());
-  const listening = await listen(server, settings);
-  if (!listening.ok) return listening.problem;
-  await new Promise((resolve) => server.close(resolve));
-  return null;
-}
-
-export function listen(
-  server: Server,
-  { host, port }: { readonly host: string; readonly port: number },
-): Promise<Listening> {
-  return new Promise((resolve) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      const why = listenProblems[error.code ?? ""] ?? error.message;
-      resolve({ ok: false, problem: `cannot listen on ${host}:${port}: ${why}` });
-    });
-    server.listen({ port, host, backlog: backlogMax }, () => {
-      const bound = server.address() as AddressInfo;
-      const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
-      resolve({ ok: true, url: `http://${shown}:${bound.port}` });
-    });
-  });
 }

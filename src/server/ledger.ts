@@ -6,7 +6,7 @@ import type { CopyFailure } from "../ledger/sqlite/backup.ts";
 import type { SchemaUpgrade } from "../ledger/migrations.ts";
 import type { OpenResult, StoreOptions } from "../ledger/store.ts";
 
-export type { OpenFailure, OpenResult } from "../ledger/store.ts";
+export type { OpenFailure } from "../ledger/store.ts";
 
 /** Opens the ledger that the settings name. Loads only the modules for this kind of database. */
 export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {

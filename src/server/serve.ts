@@ -5,7 +5,7 @@ import type { Settings } from "../config/settings.ts";
 import { isLive } from "../core/keys.ts";
 import { createLog } from "../platform/log.ts";
 import { systemClock } from "../platform/clock.ts";
-import { listenProblem } from "./http-front.ts";
+import { listenProblem } from "./listen.ts";
 import { ledgerProblem } from "./database.ts";
 import { migrateLedger, restoreHint } from "./ledger.ts";
 import { packageVersion } from "./package.ts";

@@ -3,7 +3,7 @@ import { watchPrices, type PricesOpening, type WatchedPrices } from "../catalogu
 import { storeProblem } from "../cli/tools.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
-import { formatFault } from "../core/fault.ts";
+import { formatFault, type OrProblem } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
@@ -222,9 +222,7 @@ async function warnOfUnboundUsers({ ledger }: Store, { access }: Settings, log: 
     );
 }
 
-type StoreOpening =
-  | { readonly ok: true; readonly store: QueuedStore; readonly recovered: number }
-  | { readonly ok: false; readonly problem: string };
+type StoreOpening = OrProblem<{ store: QueuedStore; recovered: number }>;
 
 /** Opens the ledger and posts the holds of a proxy that crashed. */
 async function openStore(

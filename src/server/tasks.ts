@@ -1,5 +1,6 @@
 import { randomBytes, randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
+import { callbackPath } from "../core/task-routes.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Route } from "./http/http-app.ts";
 import type { Gateway } from "../ports/gateway.ts";
@@ -9,12 +10,12 @@ import { RecordFetcher } from "../request/fetch-whole.ts";
 import type { ForwardLimits } from "../request/forward.ts";
 import type { ShortageView } from "../request/hold.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
-import { createTaskTracker } from "../request/task-tracker.ts";
+import { TaskTracker } from "../request/task-tracker.ts";
 import { taskCallback } from "../request/task-callback.ts";
 import { createCeilingGate } from "../request/task-ceilings.ts";
-import { callbackPath, createTaskWebhooks } from "../request/task-webhooks.ts";
+import { createTaskWebhooks } from "../request/task-webhooks.ts";
 import { createTask } from "../request/task-creation.ts";
-import { cancelTask, pollTask, retrieveTask, type TaskSteps } from "../request/tasks.ts";
+import { cancelTask, pollTask, retrieveTask, taskPath, type TaskSteps } from "../request/tasks.ts";
 import { isRouted, routedTasks } from "../request/task-routes.ts";
 import type { Store } from "../ports/store.ts";
 import { createEndpointCheck } from "../gateway/webhooks/endpoint-check.ts";
@@ -55,7 +56,7 @@ export function buildTaskRoutes(
     ...parts,
     unpriced: settings.pricing.unpriced,
     tasks,
-    tracker: createTaskTracker({ ...parts, ...store }),
+    tracker: new TaskTracker({ ...parts, ...store }),
     webhooks: createTaskWebhooks({
       ...parts,
       callbacks,
@@ -70,9 +71,9 @@ export function buildTaskRoutes(
   const callback = taskCallback({ ...parts, callbacks, outbox, tasks, newId, poll });
   return {
     routes: [
-      { method: "post", path: "/api/v1/task", handler: createTask(steps) },
-      { method: "get", path: "/api/v1/task/:task_id", handler: retrieveTask(steps) },
-      { method: "delete", path: "/api/v1/task/:task_id", handler: cancelTask(steps) },
+      { method: "post", path: taskPath, handler: createTask(steps) },
+      { method: "get", path: `${taskPath}/:task_id`, handler: retrieveTask(steps) },
+      { method: "delete", path: `${taskPath}/:task_id`, handler: cancelTask(steps) },
       { method: "post", path: `${callbackPath}/:token`, handler: callback },
     ],
     routed: { method: "all", path: routedPath, handler: routedTasks(steps, catalogue), accepts: isRouted(catalogue) },

@@ -30,16 +30,9 @@ const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
 
 /** Members of `cache_control`, which marks a part of the prompt for a cache. */
 export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
-const cacheBreakpoint = members({
-  mode: "free",
-  ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
-});
-const cacheOptions = members({
-  mode: "free",
-  comparison_response_id: "free",
-  prewarm: "free",
-  ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
-});
+const cacheTtl = expensive("a cache that is kept for longer may cost more", { unless: ["30m"] });
+const cacheBreakpoint = members({ mode: "free", ttl: cacheTtl });
+const cacheOptions = members({ ...free("mode comparison_response_id prewarm"), ttl: cacheTtl });
 
 /** Fields that choose the model or request more work from the gateway. Every JSON request may have them. */
 const routing: Fields = {

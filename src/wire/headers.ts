@@ -315,7 +315,7 @@ export function readPinnedTags(
         null,
         `only requests with the credential of session ${named} may have the tag ${sessionTag}=${named}`,
       );
-    return ofKey === noTags || isEmpty(ofKey) ? read : withPinned(tags, ofKey, "key");
+    return isEmpty(ofKey) ? read : withPinned(tags, ofKey, "key");
   }
   const pinned: Values = { ...session.tags, ...ofKey, [sessionTag]: session.id };
   const changed = Object.keys(pinned).find(

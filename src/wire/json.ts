@@ -143,7 +143,7 @@ function membersIn(value: unknown): number {
 /** Returns the offset of the first byte at or after `from` that is not white space. */
 function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
-  while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at++;
+  while (isSpace(bytes[at])) at++;
   return at;
 }
 

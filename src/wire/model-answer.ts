@@ -145,7 +145,7 @@ export interface AnswerReader {
 }
 
 /** Largest answer that Farebox keeps for metering, in bytes. A larger answer is settled without its usage. */
-export const keptBytesMax = 16 * 1024 * 1024;
+const keptBytesMax = 16 * 1024 * 1024;
 
 /** Keeps the bytes of an answer. Discards them if there are more than `keptBytesMax`. */
 export class KeptBytes {

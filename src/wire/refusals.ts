@@ -159,7 +159,7 @@ function errorParams(refusal: Refusal): ErrorParams {
     case "unknown_host":
       return {
         status: 421,
-        message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.`,
+        message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'; use 127.0.0.1 or localhost.`,
       };
     case "concurrency_limit":
       if ("family" in refusal.exceeded) return ceilingError(refusal.exceeded, refusal.retryAfterSeconds);

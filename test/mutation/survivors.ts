@@ -412,12 +412,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
   ],
-  "core/postgres-url.ts": [
-    {
-      why: "A host has brackets around all of it or none.",
-      mutants: ["decodedParts: /^\\[(.*)\\]$/ → /\\[(.*)\\]$/", "decodedParts: /^\\[(.*)\\]$/ → /^\\[(.*)\\]/"],
-    },
-  ],
   "core/task-routes.ts": [
     { why: "Splitting a text returns at least one piece.", mutants: ['canonicalSegment: "" → "Stryker was here!"'] },
     { why: "Nothing is at the index -1.", mutants: ["matchRoute: at === -1 → false"] },

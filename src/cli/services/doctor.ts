@@ -16,6 +16,7 @@ import type { Clock } from "../../ports/clock.ts";
 import { fetchWhole, type WholeAnswer } from "../../request/fetch-whole.ts";
 import type { WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
+import { messageOf } from "../../core/fault.ts";
 import {
   failed,
   judgeClock,
@@ -80,7 +81,7 @@ async function reportPart(name: string, report: Report, part: () => Promise<Find
   try {
     for (const check of [await part()].flat()) report(check);
   } catch (error) {
-    const message = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    const [message] = messageOf(error).split("\n");
     report(failed(name, `could not be checked: ${message}`, "see docs/troubleshooting.md"));
   }
 }

@@ -13,7 +13,7 @@ export interface FetchBounds {
 }
 
 /** Default bounds, for tables of prices. The size is several times that of the largest known table. */
-export const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
+const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
 
 /**
  * Downloads a text over https, or over http from this machine. Checks the address of every redirect like the first

@@ -9,6 +9,7 @@ import { keyVariable } from "../../config/sources.ts";
 import type { Settings } from "../../config/settings.ts";
 import { localUrl } from "../../core/addresses.ts";
 import { operatingSystemUser } from "../../core/audit.ts";
+import { messageOf } from "../../core/fault.ts";
 import { stateOf, type Key } from "../../core/keys.ts";
 import { formatUsd } from "../../core/money.ts";
 import { isoTime } from "../../core/time.ts";
@@ -101,7 +102,7 @@ async function findProxy({ listen: { host, port } }: Settings): Promise<string |
     if (answer.ok && body === '{"status":"ok"}') return url;
   } catch (error) {
     if ((error as { cause?: { code?: string } }).cause?.code === "ECONNREFUSED") return null;
-    throw new UserError(`${url} does not answer: ${messageOf(error)}`);
+    throw new UserError(`${url} does not answer: ${reasonOf(error)}`);
   }
   throw new UserError(
     `the program that listens at ${url} is not farebox; set --port to the port of a farebox, or to 0 to start one`,
@@ -213,7 +214,7 @@ async function askProxy(url: string, { method, path, credential, body }: ProxyCa
     redirect: "error",
     signal: AbortSignal.timeout(patienceMs),
   }).catch((error: unknown) => {
-    throw new UserError(`the farebox at ${url} does not answer: ${messageOf(error)}`);
+    throw new UserError(`the farebox at ${url} does not answer: ${reasonOf(error)}`);
   });
   const text = await answer.text();
   if (answer.ok) return JSON.parse(text);
@@ -334,14 +335,14 @@ async function endAndPrint(session: Session, io: Io): Promise<void> {
   } catch (error) {
     note(
       io,
-      `farebox: the session ${session.id} could not be ended and expires at ${session.expiresAt}: ${messageOf(error)}`,
+      `farebox: the session ${session.id} could not be ended and expires at ${session.expiresAt}: ${reasonOf(error)}`,
     );
     note(io, "farebox: farebox report --by tag:session shows its cost");
   }
 }
 
 /** Formats the cost of a session for a person. */
-export function sumLines(sums: RunSessionJson): string[] {
+function sumLines(sums: RunSessionJson): string[] {
   const { id, key, models, pending, budget, unpriced_requests: unpriced } = sums;
   return [
     `farebox: session ${id} of ${key}: ${figures(sums)}`,
@@ -373,7 +374,7 @@ function counted(count: number, noun: string): string {
   return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-function messageOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  return cause instanceof Error ? cause.message : String(cause);
+/** Returns the message of an error's cause, which explains a failed `fetch`; without a cause, the error's own. */
+function reasonOf(error: unknown): string {
+  return messageOf(error instanceof Error ? (error.cause ?? error) : error);
 }

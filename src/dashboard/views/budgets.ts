@@ -210,7 +210,7 @@ export function fullestCell(fullest: FullestJson | null): View {
 }
 
 /** Shows the amounts of the past windows of one budget as bars, oldest first. */
-export function BudgetWindows({
+function BudgetWindows({
   standing: { scope, subject, period, mode, limit_usd: limit },
 }: {
   readonly standing: Pick<StandingJson, "scope" | "subject" | "period" | "mode" | "limit_usd">;

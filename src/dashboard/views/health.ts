@@ -7,7 +7,7 @@ import { useAnswer } from "../resource.ts";
 import { dataTable } from "../table.ts";
 import type { AlertJson, HealthJson, ReconciliationJson } from "../types.ts";
 import { amount, badge, Card, link, moment, muted, page, tile, timeAgo, type Tone } from "../ui.ts";
-import { keyLink, modelLink, plainName, requestLink, upperFirst } from "./labels.ts";
+import { keyLink, modelLink, requestLink, upperFirst } from "./labels.ts";
 
 /** Shows the health of the gateway, compares its bill with the ledger, and lists old holds. */
 export function Health(): View {
@@ -188,17 +188,22 @@ function lastErrors(last: HealthJson["gateway"]["last"]): View {
   });
 }
 
-const movementNames: Record<string, string> = {
+const movementNames: Record<ReconciliationJson["movements"][number]["kind"], string> = {
   top_up: "Top-ups",
-  topup: "Top-ups",
-  expiry: "Expired",
+  withdrawn: "Withdrawn",
+  expired: "Expired",
   frozen: "Frozen credits",
-  other_use: "Used by others",
+  inactive: "Inactive credits",
+  use_by_others: "Used by others",
+  refund: "Refunds",
+  unexplained: "Unexplained",
 };
 
 function reconciliation(found: ReconciliationJson): View {
   const { comparison, why, difference_percent: share, uncertainty } = found;
-  const above = uncertainty.above_usd === null ? "any amount" : money(uncertainty.above_usd);
+  const { below_usd, above_usd } = uncertainty;
+  const below = Number(below_usd) > 0 ? money(`-${below_usd}`) : money(below_usd);
+  const above = above_usd === null ? "any amount" : `${Number(above_usd) > 0 ? "+" : ""}${money(above_usd)}`;
   const line = (name: string, value: Children, note?: Children) =>
     li({ class: "fact", key: name }, muted(name), span(null, value, note));
   return div(
@@ -215,9 +220,9 @@ function reconciliation(found: ReconciliationJson): View {
         amount(found.difference_usd, { exact: true }),
         share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`),
       ),
-      line("Uncertainty", span({ class: "num" }, `${money(`-${uncertainty.below_usd}`)} to +${above}`)),
+      line("Uncertainty", span({ class: "num" }, `${below} to ${above}`)),
       ...found.movements.map(({ kind, usd, estimate }) =>
-        line(movementNames[kind] ?? plainName(kind), amount(usd), estimate && muted(" estimated")),
+        line(movementNames[kind], amount(usd), estimate && muted(" estimated")),
       ),
       line("Compared", span(null, `${count(found.samples)} samples, ${count(found.requests)} requests`)),
     ),

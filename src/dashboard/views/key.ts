@@ -5,6 +5,7 @@ import { count, instant } from "../format.ts";
 import { addressOf } from "../location.ts";
 import { icon } from "../icons.ts";
 import { useAnswer, useMayEdit } from "../resource.ts";
+import { isWindowOf } from "../scopes.ts";
 import type { KeyDetailsJson, StandingJson } from "../types.ts";
 import { actionButton, badge, Card, empty, factsOf, instantOf, link, muted, page, timeAgo } from "../ui.ts";
 import { AuditTrail } from "./audit.ts";
@@ -13,7 +14,7 @@ import { useDialogs } from "./forms.ts";
 import type { Bounds, Show } from "./forms.ts";
 import { changeState, editKey, rotateKey } from "./key-dialogs.ts";
 import { pairsOf, teamLink } from "./labels.ts";
-import { isWindowOf, RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from "./subject.ts";
+import { RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from "./subject.ts";
 
 /** Shows one key: its spend, budgets, requests, refusals, limits and changes. */
 export function KeyPage({ name }: { readonly name: string }): View {

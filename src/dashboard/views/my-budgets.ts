@@ -4,11 +4,12 @@ import { div, p, section, span, strong, type View } from "../dom.ts";
 import { count, counted, instant } from "../format.ts";
 import { icon } from "../icons.ts";
 import { useAnswer } from "../resource.ts";
+import { isWindowOf } from "../scopes.ts";
 import type { Iso, MeJson, Usd } from "../types.ts";
 import { amount, Card, empty, page, timeAgo } from "../ui.ts";
 import { budgetCard, fullnessOf } from "./budgets.ts";
 import { OwnRaises } from "./raises.ts";
-import { causeText, isWindowOf, useRefusedToday } from "./subject.ts";
+import { causeText, useRefusedToday } from "./subject.ts";
 
 /** Shows the limits of the signed-in key, and the remaining amounts of its budgets. */
 export function MyBudgets(): View {

@@ -6,7 +6,7 @@ import { icon } from "../icons.ts";
 import { addressOf } from "../location.ts";
 import { useAnswer, useMayEdit, type Resource } from "../resource.ts";
 import type { AdminRaiseRequestJson, MeJson, RaiseRequestJson, RaiseRequestListJson, StandingJson } from "../types.ts";
-import { isOfSession } from "../scopes.ts";
+import { isOfSession, isWindowOf } from "../scopes.ts";
 import { actionButton, amount, badge, Card, failure, iconButton, instantOf, link, timeAgo, type Tone } from "../ui.ts";
 import { confirmation, field, textOf, usdField, useDialogs, type Form, type Show } from "./forms.ts";
 import { budgetName, keyLink, plainSubject, subjectOf, upperFirst } from "./labels.ts";
@@ -224,7 +224,7 @@ export function OwnRaises({ me, onAsked }: { readonly me: MeJson; readonly onAsk
   const { show, dialog } = useDialogs(onAsked);
   const { blocked, raise_requests: requests } = me;
   const mayAsk = blocked.filter(
-    (window) => me.key !== null && !requests.some((each) => each.state === "open" && isOfWindow(each, window)),
+    (window) => me.key !== null && !requests.filter(({ state }) => state === "open").some(isWindowOf(window)),
   );
   if (mayAsk.length === 0 && requests.length === 0) return dialog;
   return h(
@@ -262,10 +262,6 @@ function ownWindow(subject: string | null): string {
 }
 
 type Blocked = MeJson["blocked"][number];
-
-function isOfWindow(one: Pick<Blocked, "scope" | "period" | "subject">, other: typeof one): boolean {
-  return one.scope === other.scope && one.period === other.period && one.subject === other.subject;
-}
 
 const stateTones: Record<RaiseRequestJson["state"], Tone> = {
   open: "accent",

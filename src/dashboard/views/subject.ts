@@ -32,6 +32,7 @@ import {
   segmented,
   timeAgo,
 } from "../ui.ts";
+import { isWindowOf } from "../scopes.ts";
 import { resetOf } from "./budgets.ts";
 import {
   keyLink,
@@ -125,20 +126,8 @@ function RefusedEarlier({
   });
 }
 
-function budgetOf(cause: RefusedWindow, budgets: readonly StandingJson[]): StandingJson | undefined {
+function budgetOf(cause: RefusalCauseJson, budgets: readonly StandingJson[]): StandingJson | undefined {
   return budgets.find(isWindowOf(cause));
-}
-
-/** Window of a budget that refused requests. The fields are null for other causes. */
-interface RefusedWindow {
-  readonly scope: string | null;
-  readonly period: string | null;
-  readonly subject: string | null;
-}
-
-/** Returns a function that returns true for the same window of the same budget. */
-export function isWindowOf({ scope, period, subject }: RefusedWindow): (other: RefusedWindow) => boolean {
-  return (other) => other.scope === scope && other.period === period && other.subject === subject;
 }
 
 interface CauseProps extends SubjectProps {

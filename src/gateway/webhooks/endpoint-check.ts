@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { hostOf, type AddressRule } from "../../core/addresses.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { CheckEndpoint } from "../../ports/webhook-sender.ts";
-import { AddressRefused, guardedLookup, addressFault } from "./guarded-lookup.ts";
+import { AddressRefused, addressFault, guardedLookup, httpsNeeded } from "./guarded-lookup.ts";
 
 /**
  * Longest DNS lookup while a client waits, in milliseconds. After a slower lookup, Farebox checks the name only when it
@@ -26,7 +26,7 @@ export function createEndpointCheck({
     const host = hostOf(url);
     const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : addressFault(url, rule, [host]);
     if (refused === null) return null;
-    if (refused.message === "https is needed") return "must begin with https://; plain http only to this machine";
+    if (refused.message === httpsNeeded) return "must begin with https://; plain http only to this machine";
     return rule === "strict"
       ? "must lead to a public address, not to a private network or this machine"
       : "must not lead to a link-local, metadata or reserved address";

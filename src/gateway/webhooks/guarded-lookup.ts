@@ -7,6 +7,9 @@ export class AddressRefused extends Error {
   readonly code = "address_refused";
 }
 
+/** Message of the error for an address to which a message may be sent only with https. */
+export const httpsNeeded = "https is needed";
+
 /**
  * Creates a DNS lookup that returns only addresses that the rule allows. The connection then uses a checked address.
  * The lookup fails if the rule refuses any address of a name, because such a name may be an attack.
@@ -36,6 +39,6 @@ export function addressFault(url: URL, rule: AddressRule, addresses: readonly st
   if (addresses.length === 0 || !addresses.every((address) => isAllowed(address, rule)))
     return new AddressRefused("the address is refused");
   if (!addresses.every((address) => isSchemeAllowed(url.protocol, address, rule)))
-    return new AddressRefused("https is needed");
+    return new AddressRefused(httpsNeeded);
   return null;
 }

@@ -161,7 +161,7 @@ export type TaskJson = Shape<typeof taskSchema>;
 export const taskListSchema = z.strictObject({ tasks: z.array(taskSchema), next });
 
 /** Refusals of one minute that differ only in their time. */
-export const refusalSchema = z.strictObject({
+const refusalSchema = z.strictObject({
   first_at: time,
   last_at: time,
   count: count.meta({ description: "Number of equal refusals in this minute." }),

@@ -82,7 +82,6 @@ export const teamWithKeysSchema = z.strictObject({
   ...teamFields,
   keys: z.array(text).meta({ description: "Names of the live keys of the team." }),
 });
-export type TeamJson = Shape<typeof teamWithKeysSchema>;
 export const removedSchema = z.strictObject({ removed: z.literal(true) });
 
 export const budgetFields = {
@@ -166,7 +165,7 @@ const raiseRequestFields = {
 /** Raise request in the form for the key that made it. */
 export const raiseRequestSchema = z.strictObject(raiseRequestFields);
 export type RaiseRequestJson = Shape<typeof raiseRequestSchema>;
-export const adminRaiseRequestSchema = z.strictObject({
+const adminRaiseRequestSchema = z.strictObject({
   ...raiseRequestFields,
   key: textOrNull,
   decided_by: textOrNull,

@@ -15,7 +15,7 @@ const refusing = z.boolean().meta({
 });
 
 /** State of a budget in one of its windows, with the values that decide its rank. */
-export const rankedStandingSchema = standingSchema.extend({ used_percent: usedPercent, refusing });
+const rankedStandingSchema = standingSchema.extend({ used_percent: usedPercent, refusing });
 export type RankedStandingJson = Shape<typeof rankedStandingSchema>;
 
 const { scope, period, mode, limit_usd } = budgetFields;
@@ -36,7 +36,7 @@ const fullest = z
   .meta({ description: "The fullest window of the budgets that apply, refusing ones first; null without a budget." });
 export type FullestJson = Shape<typeof fullest>;
 
-export const listedKeySchema = keySchema.extend({ usage, fullest });
+const listedKeySchema = keySchema.extend({ usage, fullest });
 export type ListedKeyJson = Shape<typeof listedKeySchema>;
 export const keyListSchema = z.strictObject({ keys: z.array(listedKeySchema), next });
 export type KeyListJson = Shape<typeof keyListSchema>;
@@ -44,7 +44,7 @@ export const keyDetailsSchema = keySchema.extend({ usage, budgets: z.array(ranke
 export type KeyDetailsJson = Shape<typeof keyDetailsSchema>;
 
 const liveKeys = count.meta({ description: "Number of live keys of the team." });
-export const listedTeamSchema = teamWithKeysSchema.extend({ live_keys: liveKeys, usage, fullest });
+const listedTeamSchema = teamWithKeysSchema.extend({ live_keys: liveKeys, usage, fullest });
 export type ListedTeamJson = Shape<typeof listedTeamSchema>;
 export const teamListSchema = z.strictObject({ teams: z.array(listedTeamSchema), next });
 export type TeamListJson = Shape<typeof teamListSchema>;
@@ -55,7 +55,7 @@ export const teamDetailsSchema = teamWithKeysSchema.extend({
 });
 export type TeamDetailsJson = Shape<typeof teamDetailsSchema>;
 
-export const listedModelSchema = z.strictObject({ model: text, group: textOrNull, priced: z.boolean(), usage });
+const listedModelSchema = z.strictObject({ model: text, group: textOrNull, priced: z.boolean(), usage });
 export type ListedModelJson = Shape<typeof listedModelSchema>;
 export const modelDetailsSchema = listedModelSchema.extend({
   budgets: z.array(rankedStandingSchema).meta({

@@ -20,7 +20,7 @@ import {
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import type { Log } from "../../ports/log.ts";
 import { HttpExchange, type ExchangeDeps, hostName } from "./exchange.ts";
-import { unversionedPaths } from "../../core/task-routes.ts";
+import { callbackPath, unversionedPaths } from "../../core/task-routes.ts";
 import { isLoopbackHost } from "../../core/addresses.ts";
 import { randomUUIDv7 } from "node:crypto";
 import type { Duplex } from "node:stream";
@@ -171,7 +171,8 @@ function gatekeeper(
 
     const stated = exchange.header("host");
     const host = checkHost(stated);
-    const isCallback = host.name === options.publicHost && clean?.path.startsWith(callbackPaths) === true;
+    // At its public host name, a proxy on loopback serves only callbacks.
+    const isCallback = host.name === options.publicHost && clean?.path.startsWith(`${callbackPath}/`) === true;
     if (options.loopbackOnly && !isCallback && !host.isLoopback) {
       return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
@@ -206,11 +207,6 @@ function createHostCheck(): (stated: string | undefined) => CheckedHost {
     return last;
   };
 }
-
-/**
- * Start of the only paths that a proxy on loopback serves at its public host name. The rest is a callback's own token.
- */
-const callbackPaths = "/v1/farebox/callbacks/";
 
 /** Returns true for paths that pages of other origins may never call, even if the settings permit the origin. */
 function permitsOnlyOwnPages(path: string): boolean {

@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { type HeaderList, notForwarded, refuse, type Handler } from "../../ports/exchange.ts";
 import type { PriceReview } from "../../reporting/prices.ts";
 
@@ -90,6 +90,6 @@ function acceptsOpenMetrics(accept: string): boolean {
 
 /** Compares two texts in constant time. */
 function sameText(a: string, b: string): boolean {
-  const digest = (text: string) => createHash("sha256").update(text).digest();
+  const digest = (text: string) => hash("sha256", text, "buffer");
   return timingSafeEqual(digest(a), digest(b));
 }

@@ -117,7 +117,7 @@ const sliceChars = 65_536;
  * Writes a page in slices. prom-client's own writer writes a page in one turn of the event loop. It also cannot write
  * both formats, because its first OpenMetrics page permanently renames its counters.
  */
-export class PageWriter {
+class PageWriter {
   readonly #format: Format;
   readonly #slices: string[] = [];
   #slice = "";

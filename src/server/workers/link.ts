@@ -1,3 +1,4 @@
+import { messageOf } from "../../core/fault.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 
 /** Calls between two processes, by name. Parameters and answers are data that can be cloned. */
@@ -91,13 +92,7 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       if (number !== 0) this.#enqueue(["answer", number, answer]);
     } catch (error) {
       // If no answer is expected, the handler reports its own errors.
-      if (number !== 0)
-        this.#enqueue([
-          "failed",
-          number,
-          error instanceof Error ? error.message : String(error),
-          error instanceof LedgerUnavailable,
-        ]);
+      if (number !== 0) this.#enqueue(["failed", number, messageOf(error), error instanceof LedgerUnavailable]);
     }
   }
 

@@ -1,4 +1,5 @@
 import type { LoadedCatalogue } from "../../catalogue/catalogue.ts";
+import { messageOf } from "../../core/fault.ts";
 import type { BodyMemory } from "../http/body.ts";
 import type { Slot } from "../../request/limits.ts";
 import { holdColumns } from "../../ledger/charge-columns.ts";
@@ -128,7 +129,7 @@ export class WorkerHandler {
       return outcome;
     } catch (error) {
       this.#trackHold(command, false, false);
-      return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
+      return { kind: "failed", message: messageOf(error) };
     } finally {
       this.#writing.delete(writing);
     }

@@ -11,12 +11,12 @@ import { moduleAddress, processEntry } from "../../platform/thread.ts";
 import {
   drainAcceptingMs,
   errorEventsMs,
-  listen,
   settledOrStuck,
   type Front,
   type FrontResult,
   type HttpFrontDeps,
 } from "../http-front.ts";
+import { listen } from "../listen.ts";
 import { WorkerHandler, type WorkerHandlerDeps } from "./worker-handler.ts";
 import { Link } from "./link.ts";
 import { packSettings, workerCount } from "./settings.ts";

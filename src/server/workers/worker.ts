@@ -141,7 +141,7 @@ async function openSteps(settings: Settings, { link, changes, prices, ...deps }:
     authenticate,
     gateway,
     limiter: createRemoteLimiter(link),
-    balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
+    balanceGuard: settings.balance.floor === null ? () => null : () => link.ask("belowFloor", null),
     ledger: createRemoteLedger(link),
     taskOwner: (taskId) => link.ask("taskOwner", taskId),
     claimTask: (claim) => link.ask("claimTask", claim),

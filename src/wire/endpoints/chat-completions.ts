@@ -72,7 +72,7 @@ export const chatCompletions: Endpoint = {
 
 const prompt: PromptReader = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
-  bytesOutside: (body) => bytesOutsideMessages(body),
+  bytesOutside: (body) => bytesOutside(body, "messages"),
 };
 
 /** Reads a chat request without changing it. Refuses a request that the gateway might read differently. */
@@ -245,16 +245,10 @@ export function chatTextOf(bytes: Buffer): ChatText {
     images: all.flatMap(({ content }) => imagesIn(content, "image_url")),
   };
 }
+
 function callOf(call: unknown): ToolTurn["calls"][number] {
   const { name, arguments: given } = objectOr(objectOr(call)["function"]);
   return { name: textOr(name), arguments: textOr(given) };
-}
-
-/**
- * Returns the number of bytes outside the messages: an upper bound for the tokens of tools, schemas and other fields.
- */
-export function bytesOutsideMessages(bytes: Buffer): number {
-  return bytesOutside(bytes, "messages");
 }
 
 /** Sets the model of a request, even if the request names none. All other bytes stay the same. */

@@ -86,7 +86,7 @@ export const completions: Endpoint = {
 };
 
 /** Prompts of a request that is not a chat. */
-export interface PlainPrompts {
+interface PlainPrompts {
   readonly texts: readonly string[];
   /** Number of tokens in prompts that are lists of tokens. */
   readonly tokens: number;

@@ -1,8 +1,12 @@
 import { readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Secret } from "../../../src/config/secret.ts";
+import type { Settings } from "../../../src/config/settings.ts";
 import { createGateway } from "../../../src/gateway/gateway.ts";
 import { createAccount } from "../../../src/request/account.ts";
 import { startSandbox, type SandboxOptions } from "../../../src/sandbox/server.ts";
+import { readAccountOnce } from "../../../src/server/account.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { metricsWith } from "../../support/example-metrics.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -215,7 +219,6 @@ describe("GET /account/info", () => {
     });
 
     it("masks the key in a compressed error", async () => {
-      const { gzipSync } = await import("node:zlib");
       const asking = accountInfo(proxy);
       const { response } = await gateway.next();
       const body = gzipSync(JSON.stringify({ code: 401, message: "key sk-sandbox" }));
@@ -226,6 +229,18 @@ describe("GET /account/info", () => {
       expect(answer.status).toBe(401);
       expect(jsonOf(answer).message).toBe("key <hidden>");
       expect(answer.rawHeaders.join("\n")).not.toContain("sk-sandbox");
+    });
+
+    it.each([
+      ["compressed", "gzip", gzipSync('{"id":1}')],
+      ["after a byte order mark", "identity", Buffer.from('\ufeff{"id":1}')],
+    ])("is read once for a command if it is %s", async (_how, encoding, body) => {
+      const address = { origin: gateway.url, basePath: "" };
+      const settings = { gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 } };
+      const reading = readAccountOnce(settings as Settings, systemClock());
+      const { response } = await gateway.next();
+      response.writeHead(200, { "content-type": "application/json", "content-encoding": encoding }).end(body);
+      expect(await reading).toMatchObject({ ok: true, record: { id: 1 } });
     });
 
     const fixture = readFileSync(new URL("../../fixtures/account-record.json", import.meta.url));

@@ -34,6 +34,7 @@ describe("the address of a database", () => {
     ["postgres://farebox:secret@1localhost/ledger", { host: "1localhost" }],
     ["postgres://farebox:secret@127.0.0.1/ledger", { host: "127.0.0.1", tls: "none" }],
     ["postgres://farebox:secret@[::1]:5433/ledger", { host: "::1", port: 5433, tls: "none" }],
+    ["postgres://farebox:secret@[::ffff:127.0.0.1]/ledger", { host: "::ffff:7f00:1", tls: "none" }],
     ["postgres://farebox:secret@10.0.0.1/ledger", { host: "10.0.0.1" }],
     ["postgres://farebox:secret@%2Fvar%2Frun/ledger", { host: "/var/run", tls: "none" }],
     ["postgres://farebox:secret@db.example/ledger?host=/var/run", { host: "/var/run", tls: "none" }],

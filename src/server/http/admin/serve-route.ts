@@ -1,5 +1,5 @@
 import type { AdminCaller, AdminGate } from "../../../admin/admin-gate.ts";
-import type { Refusal } from "../../../core/refusals.ts";
+import type { OrRefused, Refusal } from "../../../core/refusals.ts";
 import { type Exchange, notForwarded, type Summary } from "../../../ports/exchange.ts";
 import type { BrowserSessions } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
@@ -85,9 +85,10 @@ async function serveRest(exchange: Exchange, routes: readonly ServedRoute[], che
   });
 }
 
-type Admitted = { readonly ok: true; readonly caller: AdminCaller } | { readonly ok: false; readonly refusal: Refusal };
-
-async function admit(exchange: Exchange, { gate, browserSessions }: AccessChecks): Promise<Admitted> {
+async function admit(
+  exchange: Exchange,
+  { gate, browserSessions }: AccessChecks,
+): Promise<OrRefused<{ caller: AdminCaller }>> {
   const authorization = exchange.header("authorization");
   if (authorization === undefined) {
     const session = await browserSessions.admin(exchange);

@@ -25,14 +25,9 @@ const vendorFiles: Readonly<Record<string, readonly [name: string, path: string]
 const contentTypes: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
   ".html": "text/html; charset=utf-8",
-  ".ico": "image/x-icon",
   ".js": "text/javascript; charset=utf-8",
-  ".json": "application/json",
-  ".png": "image/png",
   ".svg": "image/svg+xml",
   ".ts": "text/javascript; charset=utf-8",
-  ".txt": "text/plain; charset=utf-8",
-  ".webmanifest": "application/manifest+json",
   ".woff2": "font/woff2",
 };
 

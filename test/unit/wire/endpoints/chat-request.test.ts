@@ -1,13 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  bytesOutsideMessages,
-  chatTextOf,
-  readChatRequest,
-  withStreamUsage,
-} from "../../../../src/wire/endpoints/chat-completions.ts";
+import { chatTextOf, readChatRequest, withStreamUsage } from "../../../../src/wire/endpoints/chat-completions.ts";
 import { chatFields } from "../../../../src/wire/field-table.ts";
-import type { ModelRequest } from "../../../../src/wire/model-request.ts";
+import { bytesOutside, type ModelRequest } from "../../../../src/wire/model-request.ts";
 import { noChat } from "../../../../src/wire/prompt-text.ts";
 import { runs } from "../../../support/effort.ts";
 
@@ -408,7 +403,7 @@ describe("readChatRequest", () => {
         if (!result.ok) return;
         chatTextOf(bytes);
         expect(result.request.size.textBytes).toBeLessThanOrEqual(bytes.length);
-        expect(bytesOutsideMessages(bytes)).toBeLessThan(bytes.length);
+        expect(bytesOutside(bytes, "messages")).toBeLessThan(bytes.length);
       }),
       { numRuns: runs(2000) },
     );
