@@ -20,10 +20,13 @@ const comparisons: readonly Comparison[] = [
   { name: "100 streams at 5 ms a chunk", workload: "paced", hasBudget: true },
   { name: "100 kB prompt", workload: "prompt", hasBudget: true },
 ];
-/** Rounds of a workload. V8 optimizes hot code only after thousands of calls, hence the rounds before the first sample. */
-const rounds = { warmUp: 3, min: 3, max: 15 };
+/**
+ * Rounds of a workload. V8 optimizes hot code only after thousands of calls, hence the rounds before the first sample. The
+ * ratios of single rounds spread by a quarter on a machine with two cores: with 15 of them, the same code was once 17% worse.
+ */
+const rounds = { warmUp: 3, min: 3, max: 40 };
 /** Time after which a workload begins no further round, in milliseconds. Five workloads then take less than five minutes. */
-const workloadMs = 45_000;
+const workloadMs = 50_000;
 const [connections, pacedStreams, pacedChunks] = [16, 100, 300];
 
 /**
