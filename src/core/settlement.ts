@@ -2,6 +2,7 @@ import { assertNever } from "./assert.ts";
 import type { Formula, Source } from "./charge.ts";
 import { costUnder, type Billing } from "./cost.ts";
 import {
+  completionClasses,
   completionTotal,
   noTokens,
   promptTotal,
@@ -39,6 +40,17 @@ export interface CountedOutput {
    * True if the answer contains images or audio, whose tokens cannot be counted from text. At least the hold is posted.
    */
   readonly hasMedia?: boolean;
+  /** Usage that the gateway stated for a part of the answer. The larger of stated and counted output is charged. */
+  readonly stated?: StatedPart;
+}
+
+/** Usage that the gateway stated for the first part of an answer, and the number of output tokens after it. */
+export interface StatedPart {
+  /** The prompt, unless it is 0, replaces the counted prompt. */
+  readonly tokens: TokenCounts;
+  readonly laterTokens: number;
+  /** Largest number of tokens in later parts of the answer that Farebox does not understand. */
+  readonly laterUnknownTokens: number;
 }
 
 /** All ways in which an admitted request can end. Settlement covers each of them. */
@@ -73,9 +85,14 @@ type OutcomeKind =
     } & CountedOutput)
   /**
    * The request was sent, but Farebox does not know what the gateway billed, if anything. `unknownTokens` is the
-   * largest number of tokens in an unreadable answer.
+   * largest number of tokens in an unreadable answer, `statedTokens` a usage that may not cover the whole answer.
    */
-  | { readonly kind: "unknown"; readonly reason: string; readonly unknownTokens?: number };
+  | {
+      readonly kind: "unknown";
+      readonly reason: string;
+      readonly unknownTokens?: number;
+      readonly statedTokens?: TokenCounts;
+    };
 
 /** Settlement of a hold. */
 export type Settlement =
@@ -159,9 +176,14 @@ export function tokensUsed(outcome: Outcome): number | null {
     case "reported":
       return promptTotal(outcome.tokens) + completionTotal(outcome.tokens);
     case "counted":
-      return promptTotal(outcome.tokens) + withUnknown(outcome, completionTotal(outcome.tokens));
-    case "cut":
-      return outcome.promptTokens + withUnknown(outcome, outcome.deliveredTokens + (outcome.inFlightTokens ?? 0));
+    case "cut": {
+      const { counted } = countedTokens(outcome);
+      const inFlight = outcome.kind === "cut" ? (outcome.inFlightTokens ?? 0) : 0;
+      const { stated } = outcome;
+      const least = stated === undefined ? noTokens : withLater(noTokens, stated, stated.laterTokens + inFlight);
+      const output = withUnknown(outcome, completionTotal(counted) + inFlight);
+      return promptTotal(counted) + Math.max(output, completionTotal(least));
+    }
     case "unknown":
       return null;
     default:
@@ -203,51 +225,80 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
   return servedPrice == null ? {} : { servedPrice };
 }
 
+/** Returns the counted tokens. A stated prompt replaces the counted one. */
+function countedTokens(outcome: Extract<Outcome, { kind: "counted" | "cut" }>) {
+  const counted =
+    outcome.kind === "counted"
+      ? outcome.tokens
+      : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
+  const stated = outcome.stated?.tokens ?? noTokens;
+  const isPromptStated = promptTotal(stated) > 0;
+  return { counted: isPromptStated ? withCompletion(stated, counted) : counted, isPromptStated };
+}
+
+/** Returns the prompt of one usage with the completion of another. */
+function withCompletion(prompt: TokenCounts, completion: TokenCounts): TokenCounts {
+  const tokens = { ...prompt };
+  for (const name of completionClasses) tokens[name] = completion[name];
+  return tokens;
+}
+
+/** Returns the tokens of a prompt, of the stated output, and of the output after it. */
+function withLater(prompt: TokenCounts, { tokens, laterUnknownTokens }: StatedPart, later: number): TokenCounts {
+  return { ...withCompletion(prompt, tokens), output: tokens.output + later + laterUnknownTokens };
+}
+
 /** Posts the estimate, but at most the hold. Only delivered tokens can cost more; the excess is posted as overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
   const { unknownTokens = 0, mediaTokens = 0, hiddenTokens, errorFactor } = outcome;
-  const { outputTokensMax = Infinity, hasMedia = false } = outcome;
-  const counted = isWhole
-    ? outcome.tokens
-    : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
+  const { outputTokensMax = Infinity, hasMedia = false, stated } = outcome;
+  const { counted, isPromptStated } = countedTokens(outcome);
   const inFlight = isWhole ? 0 : (outcome.inFlightTokens ?? 0);
   // Counted text is certain. An estimate counts only up to the model's maximum.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
-  const delivered = {
-    input: promptTotal(counted),
-    output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }),
-  };
+  const withoutMargins = { ...counted, output: bounded(counted.output + unknownTokens) };
   const how: PostedDetails = {
     source: isWhole && unknownTokens === 0 && !hasMedia ? "counted" : "partial",
     clamped: false,
     reason: isWhole ? null : outcome.reason,
-    delivered,
+    delivered: { input: promptTotal(counted), output: completionTotal(withoutMargins) },
     ...doubtsAndBilling(outcome),
   };
   const estimated = Math.max(scaleTokens(counted.output + inFlight, errorFactor) + unknownTokens, hiddenTokens);
   const tokens = {
     ...counted,
-    input: scaleTokens(counted.input - mediaTokens, errorFactor) + mediaTokens,
+    ...(!isPromptStated && { input: scaleTokens(counted.input - mediaTokens, errorFactor) + mediaTokens }),
     output: bounded(estimated),
   };
-  const estimate = postTokens(reserved, tokens, how);
-  const withoutMargins = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
+  const post = (each: TokenCounts) => postTokens(reserved, each, how);
+  /** Posts the stated output, if there is one, and the tokens after it. */
+  const postStated = (later: number) => (stated === undefined ? [] : [post(withLater(counted, stated, later))]);
+  const certain = mostExpensive(post(withoutMargins), ...postStated(stated?.laterTokens ?? 0));
+  const estimatedLater = scaleTokens((stated?.laterTokens ?? 0) + inFlight, errorFactor);
   // A minimum charge fills missing tokens at the output rate, so fewer tokens can cost more.
-  const larger = (withoutMargins.cost ?? 0n) > (estimate.cost ?? 0n) ? withoutMargins : estimate;
+  const larger = mostExpensive(post(tokens), ...postStated(estimatedLater), certain);
   if (!exceedsHold(reserved, larger) && !hasMedia) return larger;
-  return exceedsHold(reserved, withoutMargins)
-    ? withoutMargins
+  return exceedsHold(reserved, certain)
+    ? certain
     : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
-/** Posts the hold, or more if an unreadable answer may cost more than the hold. */
+/** Returns the settlement with the highest cost; among equal ones, the first with the most tokens. */
+function mostExpensive(first: Posted, ...others: readonly Posted[]): Posted {
+  const total = ({ tokens }: Posted) => promptTotal(tokens) + completionTotal(tokens);
+  const isMore = (one: Posted, other: Posted) =>
+    one.cost === other.cost ? total(one) > total(other) : (one.cost ?? 0n) > (other.cost ?? 0n);
+  return others.reduce((most, each) => (isMore(each, most) ? each : most), first);
+}
+
+/** Posts the hold, or more if an unreadable answer or a stated usage may cost more than the hold. */
 function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
-  const { unknownTokens = 0, reason } = outcome;
+  const { unknownTokens = 0, statedTokens = noTokens, reason } = outcome;
   const assumed = { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) };
-  if (unknownTokens === 0) return assumed;
+  if (unknownTokens === 0 && outcome.statedTokens === undefined) return assumed;
   const how: PostedDetails = { source: "partial", clamped: false, reason, ...doubtsAndBilling(outcome) };
-  const most = postTokens(reserved, { ...noTokens, output: unknownTokens }, how);
+  const most = postTokens(reserved, { ...statedTokens, output: statedTokens.output + unknownTokens }, how);
   return exceedsHold(reserved, most) ? most : assumed;
 }
 

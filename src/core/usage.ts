@@ -160,6 +160,10 @@ export interface Usage {
   readonly writesAreUnsplit?: true;
   /** True if the usage states text, but no sound and no images, among the completion tokens. */
   readonly wroteOnlyText?: true;
+  /** Earlier usages of the same answer that this one contradicts; absent if there are none. */
+  readonly rivals?: Rivals;
+  /** Usage of the same answer in another unit; absent if there is none. */
+  readonly inOtherUnit?: Usage | undefined;
 }
 
 /**
@@ -235,18 +239,93 @@ function cachePosition(stated: StatedUsage, cacheTokens: number): "inside" | "ou
   return usual === "inside" && hidesReasoning ? "inside" : undefined;
 }
 
+/** Sides of a usage. Each side is charged as one usage states it: classes of two usages are never mixed. */
+const sides = { prompts: promptClasses, completions: completionClasses } as const;
+
+/** Usages that the latest usage of an answer contradicts, by the side that they state differently. */
+type Rivals = Readonly<Record<keyof typeof sides, readonly Usage[]>>;
+
+const noRivals: Rivals = { prompts: [], completions: [] };
+
+/** Largest number of rivals on one side. Further rivals are merged into one, which has the most of each class. */
+const rivalsMax = 8;
+
 /**
- * Merges two usages of the same answer; undefined if both are. If they differ, each class gets the larger count. If
- * their units differ, returns `one`.
+ * Returns the usage of an answer that stated `before` and then `next`; undefined if both are. Counts that stay or grow
+ * are ordinary, because many gateways state the usage so far in each event. If a side shrinks or its classes differ,
+ * the earlier side remains as a rival (`readings`).
  */
-export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
-  if (one.unit !== other.unit) return one;
-  const doubts = mergeDoubts(one.doubts, other.doubts);
-  if (tokenClasses.every((name) => one.tokens[name] === other.tokens[name])) return withDoubts(one, doubts);
-  const tokens = { ...noTokens };
-  for (const name of tokenClasses) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
-  return withDoubts({ ...other, ...one, tokens, clamped: true }, [...doubts, "usage_contradicts"]);
+export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined {
+  if (before === undefined || next === undefined) return next ?? before;
+  if (before.unit !== next.unit) return { ...before, inOtherUnit: laterUsage(before.inOtherUnit, next) };
+  const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
+  const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
+  const hasShrunk =
+    promptTotal(next.tokens) < promptTotal(before.tokens) ||
+    completionTotal(next.tokens) < completionTotal(before.tokens);
+  const inOtherUnit = laterUsage(before.inOtherUnit, next.inOtherUnit);
+  const doubts = before.doubts ?? noDoubts;
+  const contradicts =
+    isRivalled && (hasShrunk || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
+  return withDoubts({ ...next, ...(inOtherUnit && { inOtherUnit }), ...(isRivalled && { rivals }) }, [
+    ...doubts.filter((doubt) => doubt !== "usage_contradicts"),
+    ...(contradicts ? (["usage_contradicts"] as const) : []),
+  ]);
+}
+
+function rivalsOf(side: keyof typeof sides, before: Usage, next: Usage): readonly Usage[] {
+  const covers = (one: Usage, other: Usage) => sides[side].every((name) => one.tokens[name] >= other.tokens[name]);
+  const { rivals = noRivals, ...latest } = before;
+  const isCovered = rivals[side].some((rival) => covers(rival, latest));
+  const earlier = isCovered ? rivals[side] : [...rivals[side], latest];
+  const left = [...earlier.filter((rival) => !covers(next, rival)), ...(next.rivals?.[side] ?? [])];
+  if (left.length <= rivalsMax) return left;
+  const [one, other, ...others] = left as [Usage, Usage, ...Usage[]];
+  const tokens = { ...one.tokens };
+  for (const name of sides[side]) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
+  return [{ ...one, tokens }, ...others];
+}
+
+/**
+ * Returns all readings of a usage: the latest usage first, then each combination of a prompt and a completion with
+ * those that it contradicts.
+ */
+export function readings(usage: Usage): readonly [Usage, ...Usage[]] {
+  const { rivals, ...latest } = usage;
+  if (rivals === undefined) return [usage];
+  const [, ...others] = [latest, ...rivals.prompts].flatMap((prompt) =>
+    [latest, ...rivals.completions].map((completion) => joined(prompt, completion)),
+  );
+  return [latest, ...others];
+}
+
+/** Returns a usage with the prompt of one usage and the completion of another. */
+function joined(prompt: Usage, completion: Usage): Usage {
+  const tokens = { ...prompt.tokens };
+  for (const name of completionClasses) tokens[name] = completion.tokens[name];
+  const { wroteOnlyText: _, ...rest } = prompt;
+  return withDoubts(
+    {
+      ...rest,
+      tokens,
+      clamped: prompt.clamped || completion.clamped,
+      ...(completion.wroteOnlyText && { wroteOnlyText: true }),
+    },
+    completion.doubts ?? noDoubts,
+  );
+}
+
+/** Adds two usages of different parts of an answer, for example of two images. */
+export function sumUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
+  if (one === undefined || other === undefined || one.unit !== other.unit) return one ?? other;
+  const tokens = { ...one.tokens };
+  for (const name of tokenClasses) tokens[name] += other.tokens[name];
+  const { wroteOnlyText: _, ...rest } = one;
+  const wroteOnlyText = one.wroteOnlyText === true && other.wroteOnlyText === true;
+  return withDoubts(
+    { ...rest, tokens, clamped: one.clamped || other.clamped, ...(wroteOnlyText && { wroteOnlyText }) },
+    other.doubts ?? noDoubts,
+  );
 }
 
 export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
@@ -254,14 +333,20 @@ export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
 }
 
 /**
- * Returns the usage if it is in the model's billing unit; undefined otherwise. `promptClasses` are the classes in which
- * the request's prompt can be billed. They decide the lifetime of cache writes that the usage does not split.
+ * Returns all readings (`readings`) of a usage in the model's billing unit; none if it states none in this unit.
+ * `asked`: classes in which the request's prompt can be billed. They decide the lifetime of cache writes that the usage
+ * does not split.
  */
-export function usageIn(unit: Unit, usage: Usage | undefined, promptClasses: readonly TokenClass[]): Usage | undefined {
-  if (usage === undefined || (usage.unit ?? "token") !== unit) return undefined;
+export function usagesIn(unit: Unit, usage: Usage | undefined, asked: readonly TokenClass[]): readonly Usage[] {
+  if (usage === undefined) return [];
+  if ((usage.unit ?? "token") !== unit) return usagesIn(unit, usage.inOtherUnit, asked);
+  return readings(usage).map((reading) => (asked.includes("cache_write_1h") ? withHourWrites(reading) : reading));
+}
+
+/** Counts cache writes of an unstated lifetime as one-hour writes, for a request that asked for these. */
+function withHourWrites(usage: Usage): Usage {
   const { tokens, writesAreUnsplit } = usage;
-  if (writesAreUnsplit !== true || !promptClasses.includes("cache_write_1h")) return usage;
-  // The request asked for one-hour cache writes, and the usage states no shorter lifetime.
+  if (writesAreUnsplit !== true) return usage;
   const moved = { ...tokens, cache_write: 0, cache_write_1h: tokens.cache_write_1h + tokens.cache_write };
   return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
 }

@@ -28,10 +28,22 @@ export interface Billed {
 const plainlyBilled: Billed = { servedPrice: null, answered: undefined, billing: undefined, doubts: noDoubts };
 
 /**
- * Returns the terms by which an answer is charged. Terms that the answer states take precedence over those of the
- * request. `answer`: the stated terms; null for none.
+ * Returns the terms by which an answer is charged: those of the model that answered, and of each other model or tier
+ * that an earlier event of the stream states. Terms that the answer states take precedence over those of the request.
+ * `answer`: the stated terms; null for none.
  */
-export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
+export function billedAs(quote: Quote, answer: AnswerTerms | null): readonly [Billed, ...Billed[]] {
+  const latest = billedBy(quote, answer);
+  if (answer?.others === undefined) return [latest];
+  const models = [answer.servedModel, ...answer.others.models];
+  const tiers = [answer.serviceTier, ...answer.others.tiers];
+  const [, ...others] = models.flatMap((servedModel) =>
+    tiers.map((serviceTier) => billedBy(quote, { ...answer, servedModel, serviceTier })),
+  );
+  return [latest, ...others];
+}
+
+function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
   const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
   const stated = serviceTierOf(answer?.serviceTier);
   const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
@@ -139,9 +151,10 @@ function isRevision(name: string, asked: string): boolean {
  * or the answer reports no usage.
  */
 export function costHeaders({ price, visibleRoom: room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
-  const usage = usageFor(quote, answer.usage);
+  const [billed] = billedAs(quote, answer);
+  const usage = usageFor({ ...quote, billed }, answer.usage);
   if (price === null || usage === undefined) return [];
-  const { servedPrice, billing } = billedAs(quote, answer);
+  const { servedPrice, billing } = billed;
   const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
   const cost: HeaderList = [
     ["x-farebox-cost-usd", formatUsd(charged)],

@@ -362,8 +362,14 @@ class Forwarding implements GatewayReceiver {
 }
 
 function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
-  const servedModel = terms.servedModel && maskedText(terms.servedModel, mask);
-  return servedModel === terms.servedModel ? terms : { ...terms, servedModel };
+  const { servedModel, others } = terms;
+  const names = [servedModel ?? "", ...(others?.models ?? [])];
+  if (!names.some((name) => mask.mayFindIn(name))) return terms;
+  return {
+    ...terms,
+    servedModel: servedModel && maskedText(servedModel, mask),
+    ...(others && { others: { ...others, models: others.models.map((name) => maskedText(name, mask)) } }),
+  };
 }
 
 /** Returns the headers to send to the gateway for a caller's request, without the gateway's credential. */

@@ -18,7 +18,17 @@ import {
   type Step,
   type StreamKind,
 } from "../core/slices.ts";
-import { scaleTokens } from "../core/usage.ts";
+import { costOf } from "../core/cost.ts";
+import {
+  completionClasses,
+  completionTotal,
+  noTokens,
+  promptTotal,
+  scaleTokens,
+  usagesIn,
+  type TokenCounts,
+  type Usage,
+} from "../core/usage.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Charging } from "../ports/ledger.ts";
@@ -84,6 +94,8 @@ export class GrowingHold implements StreamWatch {
   readonly #params: GrowParams;
   #growth: Growth;
   #hold: PicoUsd;
+  /** Tokens of the usage that the stream stated last; its prompt counts. */
+  #statedPrompt: TokenCounts = noTokens;
   #covered: number;
   #stream: WatchedStream | undefined;
   #isReadable = true;
@@ -147,6 +159,9 @@ export class GrowingHold implements StreamWatch {
     inFlight: (bytes) => {
       if (this.#canOutgrowHold()) this.#written.inFlight(bytes);
     },
+    usage: (usage) => {
+      if (this.#canOutgrowHold()) this.#addUsage(usage);
+    },
     media: () => {
       // Text does not bound the cost of an image or a sound, so the worst case is held before the stream continues.
       if (this.#isStated || !this.#canOutgrowHold() || !this.#isReadable) return;
@@ -156,6 +171,29 @@ export class GrowingHold implements StreamWatch {
       if (!this.#isWorking) this.#start();
     },
   };
+
+  /** Records a usage that the stream states before its end. It may exceed the counted output, and the prompt's bound. */
+  #addUsage(usage: Usage): void {
+    const [stated] = usagesIn("token", usage, this.#params.quote.request.classes.prompt);
+    if (stated === undefined) return;
+    this.#written.covers(completionTotal(stated.tokens));
+    if (promptTotal(stated.tokens) === promptTotal(this.#statedPrompt)) return;
+    this.#statedPrompt = stated.tokens;
+    this.#growth = this.#withStatedPrompt(this.#growth);
+    this.#covered = this.#coverage();
+  }
+
+  /** Returns a rule of growth by which the hold also covers a stated prompt that costs more than its bound. */
+  #withStatedPrompt(growth: Growth): Growth {
+    const price = this.#params.quote.model.price?.version;
+    if (price === undefined || promptTotal(this.#statedPrompt) === 0) return growth;
+    const prompt = { ...this.#statedPrompt };
+    for (const name of completionClasses) prompt[name] = 0;
+    const excess = [0, growth.outputTokensMax]
+      .map((output) => costOf(price, { ...prompt, output }).charged - growth.costAt(output))
+      .reduce((most, each) => (each > most ? each : most), 0n);
+    return excess === 0n ? growth : { ...growth, costAt: (tokens) => (growth.costAt(tokens) + excess) as PicoUsd };
+  }
 
   /** Returns true if the output can still outgrow the hold. */
   #canOutgrowHold(): boolean {
@@ -281,7 +319,7 @@ export class GrowingHold implements StreamWatch {
     const tighter = await this.#deps.pricer.tighten(this.#params.quote, this.#params.body, this.#hold);
     if (tighter?.growth == null) return false;
     const before = this.#covered;
-    this.#growth = tighter.growth;
+    this.#growth = this.#withStatedPrompt(tighter.growth);
     this.#covered = Math.max(before, this.#coverage());
     this.#refused &&= this.#covered === before;
     return this.#covered > before;

@@ -1,11 +1,13 @@
 import type { BodyBytes } from "../ports/exchange.ts";
 import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
 import {
+  completionTotal,
   mergeDoubts,
   noTokens,
+  promptTotal,
   scaleTokens,
   unchanged,
-  usageIn,
+  usagesIn,
   type Doubt,
   type Usage,
   withDoubts,
@@ -13,12 +15,15 @@ import {
 } from "../core/usage.ts";
 import { lacksHourRate, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
-import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
+import { costUnder } from "../core/cost.ts";
+import { outcomeOfStatus, type CountedOutput, type Outcome, type StatedPart } from "../core/settlement.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
-import type { Answered, Ending } from "./response.ts";
+import type { Billed } from "./billed.ts";
+import type { Answered } from "../wire/model-answer.ts";
+import type { Ending } from "./response.ts";
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
@@ -27,6 +32,8 @@ export interface Metered {
   readonly request: ModelRequest;
   /** Tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. */
   readonly inFlightTokens: number;
+  /** Terms that decide which of several stated usages costs more. */
+  readonly billed: Pick<Billed, "servedPrice" | "billing">;
 }
 
 /**
@@ -83,7 +90,7 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
           hiddenTokens: 0,
         };
       }
-      if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
+      if (isUncountable(of)) return uncountable(ending, "no_usage", of);
       // The model has a price per request, so nothing needs to be counted.
       if (of.request.isUnseen === true)
         return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
@@ -92,7 +99,7 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
     case "cut": {
       const usage = usageFor(of, ending.usage);
       if (usage !== undefined) return reported(usage, of);
-      if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
+      if (isUncountable(of)) return uncountable(ending, ending.reason, of);
       return countedCut(deps, ending, of);
     }
   }
@@ -100,24 +107,61 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
 
 type EndingOf<Kind extends Ending["kind"]> = Extract<Ending, { readonly kind: Kind }>;
 
+/** Returns the outcome of an answer that cannot be counted. `reason`: why its hold is posted. */
+function uncountable({ soFar }: Answered, reason: string, of: Metered): Outcome {
+  const stated = usageFor(of, soFar?.usage);
+  return {
+    kind: "unknown",
+    reason,
+    doubts: mergeDoubts(boundedDoubts(of), stated?.doubts),
+    ...(stated && { statedTokens: stated.tokens }),
+  };
+}
+
 async function countedWhole(deps: MeterDeps, ending: EndingOf<"whole">, of: Metered): Promise<Outcome> {
   const tokens = await countAll(deps, ending.texts, of);
-  if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+  const stated = await statedSoFar(deps, ending, of);
+  if (tokens === undefined || stated === null) return uncountable(ending, "not_counted", of);
   const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-  return { kind: "counted", tokens: classes, ...uncountedOutput(ending, of, tokens) };
+  const counted = uncountedOutput(ending, of, tokens, stated);
+  // The usage of a whole answer should cover it.
+  const contradicts = stated !== undefined && (stated.isFinal || completionTotal(stated.part.tokens) === 0);
+  const doubts = contradicts ? mergeDoubts(counted.doubts, ["usage_contradicts"]) : counted.doubts;
+  return { kind: "counted", tokens: classes, ...counted, doubts };
 }
 
 async function countedCut(deps: MeterDeps, ending: EndingOf<"cut">, of: Metered): Promise<Outcome> {
   const tokens = await countAll(deps, ending.texts, of);
-  if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+  const stated = await statedSoFar(deps, ending, of);
+  if (tokens === undefined || stated === null) return uncountable(ending, "not_counted", of);
   return {
     kind: "cut",
     promptTokens: tokens.prompt,
     deliveredTokens: tokens.output,
     inFlightTokens: of.inFlightTokens,
-    ...uncountedOutput(ending, of, tokens),
+    ...uncountedOutput(ending, of, tokens, stated),
     reason: ending.reason,
   };
+}
+
+interface Stated {
+  readonly usage: Usage;
+  readonly part: StatedPart;
+  readonly isFinal: boolean;
+}
+
+/**
+ * Returns the usage that covers only a part of the answer, and the tokens of the output after it. Returns undefined if
+ * the answer states none, and null if the output cannot be counted.
+ */
+async function statedSoFar(deps: MeterDeps, { soFar }: Answered, of: Metered): Promise<Stated | null | undefined> {
+  const usage = usageFor(of, soFar?.usage);
+  if (soFar === undefined || usage === undefined) return undefined;
+  const { texts, uncountable: { unknownBytes = 0 } = {} } = soFar.later;
+  const later = await countTexts(deps, texts, of);
+  if (later === undefined) return null;
+  const part = { tokens: usage.tokens, laterTokens: later, laterUnknownTokens: tokensOf(unknownBytes, of) };
+  return { usage, part, isFinal: soFar.isFinal };
 }
 
 /** Counts tokens, and tries again while the counter is busy. Returns undefined if it stays busy. */
@@ -140,28 +184,48 @@ async function countAll(deps: MeterDeps, texts: readonly string[], { model, body
   const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
   if (bounded === null) return undefined;
   const prompt = await counted(deps, () => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
-  let output: number | undefined = 0;
-  for (const text of texts) {
-    const tokens = await counted(deps, () => deps.tokens.countText(text, encoding));
-    output = tokens === undefined || output === undefined ? undefined : output + tokens;
-  }
+  const output = await countTexts(deps, texts, { model });
   if (prompt === undefined || output === undefined) return undefined;
   const media = images.tokens + bounded;
   const usesBound = bounded > 0 || (model === undefined && hasParts(request.size));
   return { prompt: prompt + media, media, output, usesBound };
 }
 
+/** Counts the tokens of texts. Returns undefined if the counter stays busy. */
+async function countTexts(
+  deps: MeterDeps,
+  texts: readonly string[],
+  { model }: Pick<Metered, "model">,
+): Promise<number | undefined> {
+  let sum = 0;
+  for (const text of texts) {
+    const tokens = await counted(deps, () => deps.tokens.countText(text, (model ?? common).encoding));
+    if (tokens === undefined) return undefined;
+    sum += tokens;
+  }
+  return sum;
+}
+
 /**
  * Returns the usage for which the request is charged; undefined if the answer states none in the model's billing unit.
+ * If the answer states usages that contradict each other, returns the more expensive prompt with the more expensive
+ * completion.
  */
 export function usageFor(
-  { model, request }: Pick<Metered, "model" | "request">,
+  { model, request, billed: { servedPrice, billing } }: Pick<Metered, "model" | "request" | "billed">,
   stated: Usage | undefined,
 ): Usage | undefined {
-  const usage = usageIn(model?.unit ?? "token", stated, request.classes.prompt);
   const price = model?.price?.version;
-  if (usage === undefined || price === undefined || price.perRequest !== null) return usage;
-  return withMediaTokens(usage, price, mediaClasses(request));
+  const [latest, ...rivals] = usagesIn(model?.unit ?? "token", stated, request.classes.prompt).map((usage) =>
+    price === undefined || price.perRequest !== null ? usage : withMediaTokens(usage, price, mediaClasses(request)),
+  );
+  if (latest === undefined || price === undefined) return latest;
+  let [most, cost] = [latest, -1n];
+  for (const usage of rivals.length === 0 ? [] : [latest, ...rivals]) {
+    const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
+    if (charged > cost) [most, cost] = [usage, charged];
+  }
+  return most === latest ? latest : withDoubts(most, mergeDoubts(latest.doubts, ["usage_contradicts"]));
 }
 
 /**
@@ -218,6 +282,7 @@ function uncountedOutput(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
   { media, usesBound }: { readonly media: number; readonly usesBound: boolean },
+  stated: Stated | undefined,
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
@@ -230,12 +295,14 @@ function uncountedOutput(
   // Rejected tokens of a prediction are billed but do not appear in the answer.
   const unknownTokens =
     written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
-  const hidden = hiddenTokens(of, ranMs);
+  // A final usage includes what the model wrote unseen.
+  const hidden = stated?.isFinal === true ? 0 : hiddenTokens(of, ranMs);
+  const statesPrompt = stated !== undefined && promptTotal(stated.usage.tokens) > 0;
   const max = outputTokensMax(of);
   const doubts: Doubt[] = [];
   if (unknownTokens > 0) doubts.push("unknown_output");
   if (hidden > 0 && !isFlat(of)) doubts.push("time_based");
-  if (hasMedia || (usesBound && !isFlat(of))) doubts.push("image_bound");
+  if (hasMedia || (usesBound && !statesPrompt && !isFlat(of))) doubts.push("image_bound");
   return {
     errorFactor: of.model?.errorFactor ?? unchanged,
     hiddenTokens: hidden,
@@ -243,7 +310,8 @@ function uncountedOutput(
     ...(unknownTokens > 0 && { unknownTokens }),
     ...(max !== undefined && { outputTokensMax: max }),
     ...(hasMedia && { hasMedia }),
-    doubts,
+    ...(stated && { stated: stated.part }),
+    doubts: mergeDoubts(doubts, stated?.usage.doubts),
   };
 }
 

@@ -1,7 +1,7 @@
 import { mergeDoubts, type Doubt } from "../core/usage.ts";
-import type { PicoUsd } from "../core/money.ts";
+import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { OrRefused, Refusal } from "../core/refusals.ts";
-import type { Outcome } from "../core/settlement.ts";
+import { settlementFor, type Outcome, type Reserved } from "../core/settlement.ts";
 import type { ChargePosted } from "../ports/events.ts";
 import { BodyBytes, type Exchange, type Handler, type BodyResult } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
@@ -463,29 +463,54 @@ async function meterAndSettle(
   steps: RequestSteps,
   endpoint: Endpoint,
   covered: MeteredRequest,
-  { ending, terms }: Ended,
+  { ending, terms: stated }: Ended,
   end: ChargeEnd,
 ): Promise<ChargePosted | null> {
   const { quote, held, growing, given, body, slot, who } = covered;
-  const { servedPrice, answered, billing, doubts } = billedAs(quote, terms);
-  let outcome: Outcome;
-  try {
-    const inFlightTokens = growing?.inFlightTokens ?? 0;
-    const metered = meterResponse(steps, ending, { model: quote.model, body, request: quote.request, inFlightTokens });
-    outcome = metered instanceof Promise ? await metered : metered;
-  } catch (error) {
-    steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
-    outcome = { kind: "unknown", reason: "not_metered" };
+  const { model, request } = quote;
+  const inFlightTokens = growing?.inFlightTokens ?? 0;
+  const terms = billedAs(quote, stated);
+  const outcomes: Outcome[] = [];
+  for (const billed of terms) {
+    try {
+      const metered = meterResponse(steps, ending, { model, body, request, inFlightTokens, billed });
+      outcomes.push(metered instanceof Promise ? await metered : metered);
+    } catch (error) {
+      steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
+      outcomes.push({ kind: "unknown", reason: "not_metered" });
+    }
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
   // The whole form has been read only now.
   reportUnknown(steps, endpoint, given.lateUnknown);
-  const allDoubts = mergeDoubts(outcome.doubts, doubts, doubtsOf(covered));
-  const billed =
-    billing === undefined && allDoubts.length === 0
-      ? outcome
-      : { ...outcome, ...(billing && { billing }), doubts: allDoubts };
-  return await settle(steps, { slot, held: { ...held, hold, servedPrice, answered }, quote, who }, billed, end);
+  const doubts = mergeDoubts(...terms.map((billed) => billed.doubts), doubtsOf(covered));
+  const charges = terms.map(({ servedPrice, answered, billing }, index) => {
+    const outcome = outcomes[index] as Outcome;
+    const all = mergeDoubts(outcome.doubts, doubts);
+    return {
+      held: { ...held, hold, servedPrice, answered },
+      outcome:
+        billing === undefined && all.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts: all },
+    };
+  });
+  const charge = charges.length === 1 ? charges[0] : charges.toSorted(byCost)[0];
+  const { held: priced, outcome } = charge as (typeof charges)[number];
+  return await settle(steps, { slot, held: priced, quote, who }, outcome, end);
+}
+
+interface PricedOutcome {
+  readonly held: Reserved;
+  readonly outcome: Outcome;
+}
+
+/** Compares two charges by their cost, the highest first. */
+function byCost(one: PricedOutcome, other: PricedOutcome): number {
+  const cost = ({ held, outcome }: PricedOutcome) => {
+    const settlement = settlementFor(held, outcome);
+    return settlement.kind === "void" ? noMoney : (settlement.cost ?? noMoney);
+  };
+  const difference = cost(other) - cost(one);
+  return difference > 0n ? 1 : difference < 0n ? -1 : 0;
 }
 
 /** Returns the doubts that the request's fields cause. */

@@ -1,16 +1,15 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Outcome } from "../core/settlement.ts";
-import type { Usage } from "../core/usage.ts";
 import { BodyBytes, type Exchange, type HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import { withoutByteOrderMark } from "../wire/json.ts";
 import {
   KeptBytes,
+  type Answered,
   type AnswerReader,
   type AnswerTerms,
   type ModelAnswer,
-  type Written,
 } from "../wire/model-answer.ts";
 import type { Pace } from "./stream-watch.ts";
 import type { Log } from "../ports/log.ts";
@@ -40,13 +39,8 @@ export interface UsageRefused {
   readonly status: number;
 }
 
-/** Usage and output of an answer. */
-export interface Answered extends Written {
-  readonly usage: Usage | undefined;
-}
-
-export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
-  return { usage, texts, ...(uncountable && { uncountable }) };
+export function writtenIn({ usage, soFar, texts, uncountable }: Answered): Answered {
+  return { usage, ...(soFar && { soFar }), texts, ...(uncountable && { uncountable }) };
 }
 
 /** Forwarded request, with data for its charge. */

@@ -20,6 +20,9 @@ export class WrittenText {
   #unknownBytes = 0;
   /** Bytes of an event that is not complete yet. */
   #partialBytes = 0;
+  /** Tokens that the stream stated last, and the bytes since then. */
+  #statedTokens = 0;
+  #laterBytes = 0;
   #firstAt: number | undefined;
   #lastAt = 0;
 
@@ -31,7 +34,9 @@ export class WrittenText {
 
   add(text: string, choice: number): void {
     this.#note();
-    this.#bytes += Buffer.byteLength(text);
+    const bytes = Buffer.byteLength(text);
+    this.#bytes += bytes;
+    this.#laterBytes += bytes;
     const pieces = this.#pieces.get(choice);
     if (pieces === undefined) this.#pieces.set(choice, [text]);
     else pieces.push(text);
@@ -40,6 +45,13 @@ export class WrittenText {
   addUnknown(bytes: number): void {
     this.#note();
     this.#unknownBytes += bytes;
+    this.#laterBytes += bytes;
+  }
+
+  /** Records that the gateway states this number of tokens for the output so far. */
+  covers(tokens: number): void {
+    this.#statedTokens = tokens;
+    this.#laterBytes = 0;
   }
 
   inFlight(bytes: number): void {
@@ -49,15 +61,22 @@ export class WrittenText {
 
   /**
    * Tokens that another count cannot reduce: counted tokens, scaled up if the tokenizer is not the model's own, and a
-   * bound for bytes that cannot be counted.
+   * bound for bytes that cannot be counted. At least the stated tokens, with a bound for the output after them.
    */
   get counted(): number {
-    return this.#counted + scaleTokens(this.#unknownBytes + this.#partialBytes, this.#model.tokensPerByte);
+    const { tokensPerByte } = this.#model;
+    const stated = this.#statedTokens + scaleTokens(this.#laterBytes + this.#partialBytes, tokensPerByte);
+    return Math.max(this.#countedTokens, this.#statedTokens === 0 ? 0 : stated);
   }
 
   /** Largest number of tokens in the output since the last count. */
   get uncounted(): number {
-    return scaleTokens(this.#bytes, this.#model.tokensPerByte);
+    const all = this.#countedTokens + scaleTokens(this.#bytes, this.#model.tokensPerByte);
+    return Math.max(0, all - this.counted);
+  }
+
+  get #countedTokens(): number {
+    return this.#counted + scaleTokens(this.#unknownBytes + this.#partialBytes, this.#model.tokensPerByte);
   }
 
   /** Counts the text that was added before this call. If the counter is busy, uses the bound by bytes instead. */

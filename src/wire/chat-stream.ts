@@ -1,11 +1,9 @@
-import type { Usage } from "../core/usage.ts";
 import {
   answerTerms,
   citesPages,
   latestTerms,
   withCitations,
   type AnswerTerms,
-  CollectedOutput,
   type Written,
   walkMembers,
   walkOutput,
@@ -18,66 +16,16 @@ import {
   EnvelopeSink,
   StreamOutput,
   StreamTranscript,
+  StreamUsage,
   type EventReader,
   type OutputListener,
   type StreamAnswer,
-  type StreamForm,
 } from "./stream-output.ts";
 import { readUsageOf } from "./usage.ts";
 
-/**
- * Reads chat streams, whose chunks contain choices with deltas or plain texts. A finish reason or `[DONE]` completes a
- * stream.
- */
-const chatForm: StreamForm = {
-  lastEvents: lastUsage,
-  reading: (listener) => new ChatEventReader(listener),
-};
-
 /** Returns a transcript for a stream of chat completions, or of the older completions. */
 export function chatTranscript(listener?: OutputListener): StreamTranscript {
-  return new StreamTranscript(chatForm, listener);
-}
-
-/**
- * Returns the content that the last events state, with the last usage among them. Returns undefined if they do not
- * state everything, for example if output follows the usage, which does not cover such output.
- */
-function lastUsage(events: readonly string[]): StreamAnswer | undefined {
-  let finished = false;
-  // Terms in the events after the usage. The caller searches the bytes for terms in earlier events.
-  let later: AnswerTerms = { servedModel: null };
-  for (const data of events.toReversed()) {
-    if (isDone(data)) {
-      finished = true;
-      continue;
-    }
-    const event = parseJson(data);
-    if (!isObject(event)) return undefined;
-    finished ||= finishes(event);
-    const usage = readUsageOf(event);
-    if (usage === undefined) {
-      if (hasOutput(event)) return undefined;
-      later = latestTerms(answerTerms(event), later);
-      continue;
-    }
-    const terms = answerTerms(event);
-    if (terms.servedModel === null || (!finished && !isUsageAlone(event))) return undefined;
-    return { usage, ...latestTerms(terms, later), texts: [], finished: true };
-  }
-  return undefined;
-}
-
-function hasOutput(event: JsonObject): boolean {
-  const written = new CollectedOutput();
-  walkOutput(event["choices"], chunkChoice, "", written);
-  walkMembers(event, chatAnswer, "", written);
-  const { texts, uncountable } = written.found;
-  return (
-    texts.length > 0 ||
-    uncountable !== undefined ||
-    listOr(event["choices"]).some((choice) => objectOr(choice)["message"] != null)
-  );
+  return new StreamTranscript((to) => new ChatEventReader(to), listener);
 }
 
 /** Returns true for `[DONE]`, the event that ends a stream. OpenAI's clients check only the beginning of its data. */
@@ -85,15 +33,17 @@ function isDone(data: string): boolean {
   return data.startsWith("[DONE]");
 }
 
-/** Reads the output, usage and finish reasons of every event. Keeps the output separate by choice. */
+/**
+ * Reads the output, usage and finish reasons of every event. Keeps the output separate by choice. A finish reason or
+ * `[DONE]` completes a stream.
+ */
 class ChatEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
-  #usage: Usage | undefined;
-  #usageIsFinal = false;
-  /** Value of `output.amount` when the usage arrived. The usage does not cover later output. */
-  #usageAmount = 0;
+  readonly #usage: StreamUsage;
+  /** True if the latest usage came in an event without output, as in the extra chunk of `include_usage`. */
+  #usageIsAlone = false;
   #terms: AnswerTerms = { servedModel: null };
   #citesPages = false;
   #finished = false;
@@ -102,12 +52,12 @@ class ChatEventReader implements EventReader {
     this.output = new StreamOutput(listener);
     this.#delta = new DeltaSink(this.output);
     this.#envelope = new EnvelopeSink(this.output);
+    this.#usage = new StreamUsage(this.output, listener);
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
-    const covered = this.#usageAmount === this.output.amount ? this.#usage : undefined;
-    const finished = this.#finished || (covered !== undefined && this.#usageIsFinal);
-    return { usage: finished ? covered : undefined, ...withCitations(this.#terms, this.#citesPages), finished };
+    const finished = this.#finished || (this.#usageIsAlone && this.#usage.coversAll);
+    return { ...this.#usage.stated(finished), ...withCitations(this.#terms, this.#citesPages), finished };
   }
 
   event(data: string): boolean {
@@ -125,10 +75,8 @@ class ChatEventReader implements EventReader {
     if (finishes(event)) this.#finished = true;
     const usage = readUsageOf(event);
     this.#write(event);
-    if (usage === undefined) return true;
-    this.#usage = usage;
-    this.#usageAmount = this.output.amount;
-    this.#usageIsFinal = isUsageAlone(event);
+    this.#usage.add(usage, this.#finished);
+    if (usage !== undefined) this.#usageIsAlone = isUsageAlone(event);
     return true;
   }
 
@@ -164,12 +112,18 @@ class ChatEventReader implements EventReader {
 }
 
 function finishes(event: JsonObject): boolean {
-  return listOr(event["choices"]).some((choice) => {
-    // Some gateways state an empty reason in each chunk before the last.
-    const reason = objectOr(choice)["finish_reason"];
-    return reason !== undefined && reason !== null && reason !== "";
-  });
+  return (
+    listOr(event["choices"]).some((choice) => isFinish(objectOr(choice)["finish_reason"])) ||
+    listOr(event["candidates"]).some((candidate) => isFinish(objectOr(candidate)["finishReason"]))
+  );
 }
+
+/** Returns true for a word that ends a choice. Some gateways state an empty or unset reason in each chunk before. */
+function isFinish(reason: unknown): boolean {
+  return typeof reason === "string" && !unfinished.has(reason.trim().toLowerCase());
+}
+
+const unfinished: ReadonlySet<string> = new Set(["", "null", "finish_reason_unspecified"]);
 
 /** Returns true if an event contains no output. A usage next to output, as in Gemini's chunks, may not be final. */
 function isUsageAlone(event: JsonObject): boolean {

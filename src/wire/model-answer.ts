@@ -8,7 +8,7 @@ import {
   type JsonObject,
   jsonOf,
 } from "./json.ts";
-import type { Usage } from "../core/usage.ts";
+import { completionTotal, readings, type Usage } from "../core/usage.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
 
 /** Terms of an answer that decide its cost, in addition to its usage. */
@@ -19,6 +19,13 @@ export interface AnswerTerms {
   readonly serviceTier?: unknown;
   /** Number of calls of hosted tools by item type, including zeros; undefined if the answer states none. */
   readonly toolCalls?: ToolCalls | undefined;
+  /** Other models and service tiers that earlier events of a stream state; absent if there are none. */
+  readonly others?: OtherTerms;
+}
+
+interface OtherTerms {
+  readonly models: readonly string[];
+  readonly tiers: readonly unknown[];
 }
 
 export type ToolCalls = Readonly<Record<string, number>>;
@@ -27,7 +34,7 @@ export type ToolCalls = Readonly<Record<string, number>>;
 const unstatedCall = "unstated_call";
 
 /** Types of calls that run at the client. Only their tokens are billed. */
-const clientCalls: ReadonlySet<string> = new Set([
+export const clientCalls: ReadonlySet<string> = new Set([
   "function_call",
   "custom_tool_call",
   "local_shell_call",
@@ -55,13 +62,35 @@ export function answerTerms(body: JsonObject): AnswerTerms {
   };
 }
 
-/** Returns the last stated value of each term, because a gateway may find out late which model answers. */
-export function latestTerms(before: AnswerTerms, { servedModel, serviceTier, toolCalls }: AnswerTerms): AnswerTerms {
-  return {
-    servedModel: servedModel ?? before.servedModel,
-    serviceTier: serviceTier ?? before.serviceTier,
-    toolCalls: toolCalls ?? before.toolCalls,
+const noOthers: OtherTerms = { models: [], tiers: [] };
+
+/** Largest number of other models, and of other tiers, that Farebox keeps. */
+const othersMax = 16;
+
+/**
+ * Merges the terms that two events of a stream state, in their order: the last stated model and tier, because a gateway
+ * may find out late which model answers, and the most calls. Other models and tiers are kept too.
+ */
+export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms {
+  const servedModel = next.servedModel ?? before.servedModel;
+  const serviceTier = next.serviceTier ?? before.serviceTier;
+  const latest = { servedModel, serviceTier, toolCalls: mergeCalls(before.toolCalls, next.toolCalls) };
+  const isSame =
+    (before.servedModel ?? servedModel) === servedModel && (before.serviceTier ?? serviceTier) === serviceTier;
+  if (isSame && before.others === undefined) return latest;
+  const { models, tiers } = before.others ?? noOthers;
+  const others = {
+    models: otherThan(servedModel, models, before.servedModel),
+    tiers: otherThan(serviceTier, tiers, before.serviceTier),
   };
+  return others.models.length + others.tiers.length === 0 ? latest : { ...latest, others };
+}
+
+/** Returns the different values of a list and one more, without null and without the latest value. */
+function otherThan<T>(latest: T | null, list: readonly T[], more: T | null): readonly T[] {
+  const all =
+    more === null || more === undefined || list.includes(more) || list.length >= othersMax ? list : [...list, more];
+  return all.filter((each) => each !== latest);
 }
 
 /** Returns the calls that the usage counts, as Anthropic does: `server_tool_use: { web_search_requests: 2 }`. */
@@ -129,10 +158,25 @@ export function withCitations(terms: AnswerTerms, cites: boolean): AnswerTerms {
   return cites && terms.toolCalls === undefined ? { ...terms, toolCalls: { [unstatedCall]: 1 } } : terms;
 }
 
-/** Content of an answer that matters for its price. */
-export interface ModelAnswer extends Written, AnswerTerms {
-  /** Undefined if the gateway reported no credible usage. */
+/** Usage that does not cover the whole answer. */
+export interface UsageSoFar {
+  readonly usage: Usage;
+  /** Output that the usage does not cover. */
+  readonly later: Written;
+  /** True if the answer was complete when it stated the usage, so that the model wrote nothing unseen after it. */
+  readonly isFinal: boolean;
+}
+
+/** Usage and output of an answer. The texts may be left out if there is a usage. */
+export interface Answered extends Written {
+  /** Usage that covers the whole answer; undefined if the gateway reported none. */
   readonly usage: Usage | undefined;
+  /** Latest usage, if it does not cover the whole answer. */
+  readonly soFar?: UsageSoFar | undefined;
+}
+
+/** Content of an answer that matters for its price. */
+export interface ModelAnswer extends Answered, AnswerTerms {
   /** True if the body is an answer of the endpoint; false for an error page. */
   readonly isAnswer: boolean;
 }
@@ -190,7 +234,7 @@ interface Uncountable {
 export const nothingUncountable: Uncountable = { unknownBytes: 0, sealedBytes: 0, hasMedia: false };
 
 /** Collects the output of a whole answer. */
-export class CollectedOutput implements OutputSink {
+class CollectedOutput implements OutputSink {
   readonly texts: string[] = [];
   readonly #uncountable = { ...nothingUncountable };
 
@@ -226,9 +270,26 @@ export function writtenOf(texts: readonly string[], uncountable: Uncountable): W
   return unknownBytes > 0 || sealedBytes > 0 || hasMedia ? { texts, uncountable } : { texts };
 }
 
-/** Returns true if a usage covers the output. A usage in seconds does not cover a text. */
-export function coversOutput(usage: Usage | undefined): boolean {
-  return usage !== undefined && (usage.unit ?? "token") === "token";
+/**
+ * Returns true if a usage can be that of written output. A usage without completion tokens states only the prompt of an
+ * answer that has output.
+ */
+export function countsOutput(usage: Usage): boolean {
+  return usage.unit === "second" || readings(usage).some(({ tokens }) => completionTotal(tokens) > 0);
+}
+
+/**
+ * Returns the usage of a whole answer, and its output unless the usage covers it. `report` reports the output to a
+ * sink. A usage in seconds does not cover a text.
+ */
+export function answeredWith(usage: Usage | undefined, report: (sink: OutputSink) => void): Answered {
+  const isTokens = usage !== undefined && (usage.unit ?? "token") === "token";
+  if (isTokens && countsOutput(usage)) return { usage, texts: [] };
+  const collected = new CollectedOutput();
+  report(collected);
+  const { found } = collected;
+  if (!isTokens || (found.texts.length === 0 && found.uncountable === undefined)) return { usage, ...found };
+  return { usage: undefined, soFar: { usage, later: found, isFinal: false }, ...found };
 }
 
 /** Receives the output of an answer. `at` is the path of the member, with dots between names. */

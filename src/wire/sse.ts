@@ -1,5 +1,5 @@
-const lineFeed = 0x0a;
-const carriageReturn = 0x0d;
+export const lineFeed = 0x0a;
+export const carriageReturn = 0x0d;
 const colon = 0x3a;
 
 /**
@@ -198,7 +198,8 @@ function isLineEnd(byte: number | undefined): boolean {
   return byte === lineFeed || byte === carriageReturn;
 }
 
-function startsWithMark(bytes: Buffer, at: number): boolean {
+/** Returns true if a byte order mark is at this offset. */
+export function startsWithMark(bytes: Buffer, at: number): boolean {
   return bytes[at] === 0xef && bytes[at + 1] === 0xbb && bytes[at + 2] === 0xbf;
 }
 

@@ -1,7 +1,16 @@
+import { laterUsage, type Usage } from "../core/usage.ts";
 import { jsonOf } from "./json.ts";
-import { nothingUncountable, writtenOf, type Written, type AnswerTerms, type OutputSink } from "./model-answer.ts";
-import type { Usage } from "../core/usage.ts";
-import { lastEventStart, SseReader } from "./sse.ts";
+import {
+  clientCalls,
+  countsOutput,
+  nothingUncountable,
+  writtenOf,
+  type Answered,
+  type AnswerTerms,
+  type OutputSink,
+  type Written,
+} from "./model-answer.ts";
+import { carriageReturn, lastEventStart, lineFeed, SseReader, startsWithMark } from "./sse.ts";
 
 /** Receives the output of a stream when Farebox reads the event that contains it. */
 export interface OutputListener {
@@ -9,6 +18,8 @@ export interface OutputListener {
   /** Reports bytes that no tokenizer counts. */
   unknown(bytes: number): void;
   media(): void;
+  /** Reports the latest usage of a stream that has not finished. The usage covers the output so far. */
+  usage(usage: Usage): void;
   /** Reports the bytes of an event that has not ended yet; 0 after it has ended. Replaces the previous report. */
   inFlight(bytes: number): void;
 }
@@ -31,17 +42,30 @@ const constantBytesMax = 256;
 /** Identifies a text of the stream: the index of a choice, or the path of a part. */
 type PartKey = string | number;
 
+/** Text of a choice or part. `pieces`: text that is kept; `length`: units of the whole text. */
+interface KeptText {
+  pieces: string[];
+  length: number;
+  /** Units of the kept pieces, now and when the stream stated its latest usage. */
+  kept: number;
+  covered: number;
+}
+
 /** Output of a stream: texts by choice or part, and the bytes of output that no tokenizer counts. */
 export class StreamOutput {
-  readonly #texts = new Map<PartKey, { pieces: string[]; length: number }>();
+  readonly #texts = new Map<PartKey, KeptText>();
   /** Largest size so far of each repeated member, in bytes. */
   readonly #repeated = new Map<string, number>();
   /** Members of the envelope that were the same in each event so far; undefined for a member that has changed. */
   readonly #constants = new Map<string, { readonly value: string; bytes: number } | undefined>();
   readonly #listener: OutputListener | undefined;
-  readonly #uncountable = { ...nothingUncountable };
+  readonly #uncountable = { ...nothingUncountable, media: 0 };
+  /** Output that the latest usage covers. */
+  #covered = { amount: 0, reports: 0, unknownBytes: 0, sealedBytes: 0, media: 0 };
   #units = 0;
   #amount = 0;
+  /** Number of reports of output, including repetitions. */
+  #reports = 0;
 
   constructor(listener?: OutputListener) {
     this.#listener = listener;
@@ -53,21 +77,57 @@ export class StreamOutput {
   }
 
   get written(): Written {
-    const texts = [...this.#texts.values()]
-      .filter(({ pieces }) => pieces.length > 0)
-      .map(({ pieces }) => pieces.join(""));
-    return writtenOf(texts, { ...this.#uncountable });
+    const { unknownBytes, sealedBytes, media } = this.#uncountable;
+    return writtenOf(
+      this.#textsFrom(() => 0),
+      { unknownBytes, sealedBytes, hasMedia: media > 0 },
+    );
+  }
+
+  /** Records that the output so far is covered by a usage. */
+  cover(): void {
+    const { unknownBytes, sealedBytes, media } = this.#uncountable;
+    this.#covered = { amount: this.#amount, reports: this.#reports, unknownBytes, sealedBytes, media };
+    for (const text of this.#texts.values()) text.covered = text.kept;
+  }
+
+  get isCovered(): boolean {
+    return this.#amount === this.#covered.amount;
+  }
+
+  /** True if nothing, not even a repetition, was reported after the latest call of `cover`. */
+  get isUntouched(): boolean {
+    return this.#reports === this.#covered.reports;
+  }
+
+  /** Output after the latest call of `cover`. */
+  get uncovered(): Written {
+    const { unknownBytes, sealedBytes, media } = this.#uncountable;
+    const { unknownBytes: unknown, sealedBytes: sealed, media: covered } = this.#covered;
+    return writtenOf(
+      this.#textsFrom((text) => text.covered),
+      { unknownBytes: unknownBytes - unknown, sealedBytes: sealedBytes - sealed, hasMedia: media > covered },
+    );
+  }
+
+  #textsFrom(start: (text: KeptText) => number): readonly string[] {
+    return [...this.#texts.values()]
+      .filter((text) => text.kept > start(text))
+      .map((text) => joined(text).slice(start(text)));
   }
 
   /** Adds to the text of a part. */
   text(text: string, key: PartKey, choice: number): void {
+    this.#reports++;
     this.#amount++;
     this.#listener?.text(text, choice);
     let kept = this.#texts.get(key);
-    if (kept === undefined && this.#texts.size < partsMax) this.#texts.set(key, (kept = { pieces: [], length: 0 }));
+    if (kept === undefined && this.#texts.size < partsMax)
+      this.#texts.set(key, (kept = { pieces: [], length: 0, kept: 0, covered: 0 }));
     if (kept !== undefined) kept.length += text.length;
     if (kept !== undefined && this.#units + text.length + pieceUnits <= textUnitsMax) {
       this.#units += text.length + pieceUnits;
+      kept.kept += text.length;
       kept.pieces.push(text);
     } else {
       this.#uncountable.unknownBytes += Buffer.byteLength(text);
@@ -79,6 +139,7 @@ export class StreamOutput {
    * In that case, compares the text with the part's text so far.
    */
   wholeText(text: string, key: PartKey, choice: number, isSure: boolean): void {
+    this.#reports++;
     const length = this.#texts.get(key)?.length ?? 0;
     const known = isSure ? "" : this.textAt(key);
     if (!isSure && length > 0 && (known === "" || !text.startsWith(known))) {
@@ -91,31 +152,33 @@ export class StreamOutput {
   /** Returns the text of a part; empty if it is too long to be compared repeatedly. */
   textAt(key: PartKey): string {
     const kept = this.#texts.get(key);
-    if (kept === undefined || kept.length > comparedUnitsMax) return "";
-    if (kept.pieces.length > 1) kept.pieces = [kept.pieces.join("")];
-    return kept.pieces[0] ?? "";
+    return kept === undefined || kept.length > comparedUnitsMax ? "" : joined(kept);
   }
 
   unknown(bytes: number): void {
+    this.#reports++;
     this.#amount += bytes;
     this.#uncountable.unknownBytes += bytes;
     if (bytes > 0) this.#listener?.unknown(bytes);
   }
 
   sealed(bytes: number): void {
+    this.#reports++;
     this.#amount += bytes;
     this.#uncountable.sealedBytes += bytes;
     this.#listener?.unknown(bytes);
   }
 
   media(): void {
+    this.#reports++;
     this.#amount++;
-    this.#uncountable.hasMedia = true;
+    this.#uncountable.media++;
     this.#listener?.media();
   }
 
   /** Counts a member that a later event may repeat. If a repetition is longer, only the additional bytes count. */
   repeated(kind: "unknown" | "sealed", bytes: number, at: string): void {
+    this.#reports++;
     const key = `${kind} ${at}`;
     const before = this.#repeated.get(key) ?? 0;
     if (bytes <= before) return;
@@ -128,6 +191,7 @@ export class StreamOutput {
    * If it changes, all its earlier values count too.
    */
   envelope(bytes: number, at: string, value: unknown): void {
+    this.#reports++;
     const constant = this.#constants.get(at);
     const text = bytes > constantBytesMax ? undefined : typeof value === "string" ? value : jsonOf(value);
     if (constant !== undefined && constant.value === text) {
@@ -140,6 +204,12 @@ export class StreamOutput {
     }
     this.unknown(bytes + (constant?.bytes ?? 0));
   }
+}
+
+/** Joins the pieces of a text, and returns it. */
+function joined(text: KeptText): string {
+  if (text.pieces.length > 1) text.pieces = [text.pieces.join("")];
+  return text.pieces[0] ?? "";
 }
 
 /** Receives the output of deltas, and adds it to the part of the latest call of `at`. */
@@ -189,14 +259,56 @@ export class EnvelopeSink extends DeltaSink {
   }
 }
 
-/** Content of a stream so far. Texts are joined by choice or part, because tokens are counted on whole texts. */
-export interface StreamAnswer extends Written, AnswerTerms {
-  /** Undefined if the gateway reported no usage, if the stream broke, or if output followed the usage. */
-  readonly usage: Usage | undefined;
+/**
+ * Content of a stream so far. Texts are joined by choice or part, because tokens are counted on whole texts. `usage` is
+ * undefined if the stream broke, or if output followed the usage.
+ */
+export interface StreamAnswer extends Answered, AnswerTerms {
   /** True if an event states that the stream is complete. */
   readonly finished: boolean;
   /** True if an event states that the model failed. Then only the text so far can be billed. */
   readonly failed?: boolean;
+}
+
+/** Merges the usages that the events of a stream state. */
+export class StreamUsage {
+  readonly #output: StreamOutput;
+  readonly #listener: OutputListener | undefined;
+  #usage: Usage | undefined;
+  #isFinal = false;
+
+  constructor(output: StreamOutput, listener: OutputListener | undefined) {
+    this.#output = output;
+    this.#listener = listener;
+  }
+
+  /** Adds the usage of an event, after the event's output. `isFinal`: the stream has finished. */
+  add(usage: Usage | undefined, isFinal: boolean): void {
+    if (usage === undefined) return;
+    this.#usage = laterUsage(this.#usage, usage);
+    this.#isFinal = isFinal;
+    this.#output.cover();
+    if (!isFinal) this.#listener?.usage(usage);
+  }
+
+  /** True if the usage covers the output so far. */
+  get coversAll(): boolean {
+    return this.#usage !== undefined && this.#output.isCovered && this.#isCredible(this.#usage);
+  }
+
+  /** Returns the usage at the end of the stream. `isWhole`: the stream has finished. */
+  stated(isWhole: boolean): Pick<StreamAnswer, "usage" | "soFar"> {
+    const usage = this.#usage;
+    if (usage === undefined) return { usage };
+    if (isWhole && this.coversAll) return { usage };
+    const isCredible = this.#isCredible(usage);
+    const later = isCredible ? this.#output.uncovered : this.#output.written;
+    return { usage: undefined, soFar: { usage, later, isFinal: this.#isFinal && isCredible } };
+  }
+
+  #isCredible(usage: Usage): boolean {
+    return this.#output.amount === 0 || countsOutput(usage);
+  }
 }
 
 /**
@@ -204,28 +316,17 @@ export interface StreamAnswer extends Written, AnswerTerms {
  * tail.
  */
 const rawBytesMax = 128 * 1024;
-/** Number of events at the end of a stream that are searched for its usage. */
-const tailEvents = 8;
-/**
- * Parts of the names `service_tier`, `url_citation` and `server_tool_use`. An event with one of these names may state a
- * term of the answer. The search for a part that begins with a rare byte is eight times as fast as for a whole name.
- */
-const termNames = { serviceTier: "_tier", toolCalls: "_cit", statedCalls: "_tool_" } as const;
+/** Number of events at the end of a stream that are read first. They usually state everything. */
+const tailEvents = 4;
 /** Largest event that counts only after it has ended, in bytes. A longer event counts while it arrives. */
 const pendingBytesMax = 64 * 1024;
 /** Number of bytes of an unfinished last event that count as its frame, not as output. */
 const unfinishedBytes = 1024;
+/** Longest event without JSON whose repetitions count as heartbeats, in UTF-16 units. */
+const heartbeatUnitsMax = 256;
 
-/** Reads one kind of stream. */
-export interface StreamForm {
-  /**
-   * Returns the content that the last events state; undefined if they do not state everything. `events` begins with the
-   * oldest event.
-   */
-  lastEvents(events: readonly string[]): StreamAnswer | undefined;
-  /** Returns a reader of all events. */
-  reading(listener: OutputListener | undefined): EventReader;
-}
+/** Creates a reader of the events of one kind of stream. */
+export type StreamForm = (listener: OutputListener | undefined) => EventReader;
 
 /** Reads events in order, and returns their content so far at any time. */
 export interface EventReader {
@@ -244,7 +345,7 @@ export interface Transcript {
   readonly unreadBytes: number;
   /** Reads the kept bytes, and reports their output to the listener. */
   read(): void;
-  /** Returns the content of the whole stream. Reads only the tail if the tail states everything. */
+  /** Returns the content of the whole stream, without its texts if its tail states everything. */
   end(): StreamAnswer;
   /** Returns the content so far, with all text. */
   everything(): StreamAnswer;
@@ -307,13 +408,17 @@ export class StreamTranscript implements Transcript {
   }
 
   #begin(): { readonly events: EventReader; readonly bytes: SseReader } {
-    const events = this.#form.reading(this.#listener);
+    const events = this.#form(this.#listener);
     const unreadable = (bytes: number) => {
       const counted = this.#isOver ? bytes - unfinishedBytes : bytes;
       if (counted > 0) events.output.unknown(counted);
     };
+    let heartbeat: string | undefined;
     const bytes = new SseReader((data) => {
-      if (!events.event(data)) unreadable(Buffer.byteLength(data));
+      if (events.event(data) || data === heartbeat) return;
+      // Gateways send the same text again and again to keep a connection open: "ping".
+      heartbeat = data.length > heartbeatUnitsMax ? undefined : data;
+      unreadable(Buffer.byteLength(data));
     }, unreadable);
     return { events, bytes };
   }
@@ -327,7 +432,10 @@ export class StreamTranscript implements Transcript {
     return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 
-  /** Returns the content that the last events state; undefined if they do not state everything. */
+  /**
+   * Reads the last events as if they were the whole stream. Returns undefined unless the result is that of the whole
+   * stream: their usage covers it, and no earlier event states a term that they do not state.
+   */
   #readTail(): StreamAnswer | undefined {
     const [first, ...more] = this.#chunks;
     if (first === undefined) return undefined;
@@ -335,24 +443,90 @@ export class StreamTranscript implements Transcript {
     this.#chunks = [all];
     let start = all.length;
     for (let count = 0; count < tailEvents && start > 0; count++) start = lastEventStart(all, start);
-    const events: string[] = [];
-    let unreadable = 0;
-    const reader = new SseReader(
-      (data) => events.push(data),
-      (bytes) => (unreadable += bytes),
-    );
+    if (start === 0 || startsWithMark(all, start)) return undefined;
+    const events = this.#form(undefined);
+    let isReadable = true;
+    const unreadable = () => void (isReadable = false);
+    const reader = new SseReader((data) => events.event(data) || unreadable(), unreadable);
     reader.feed(all.subarray(start));
-    if (unreadable > 0) return undefined;
     reader.finish();
-    const answer = this.#form.lastEvents(events);
-    return answer === undefined || mayState(all, answer) ? undefined : answer;
+    const answer = events.answer();
+    const isSure = isReadable && answer.usage !== undefined && countsOutput(answer.usage) && events.output.isUntouched;
+    return isSure && !mayState(all.subarray(0, start), answer) ? { ...answer, texts: [] } : undefined;
   }
 }
 
-/** Returns true if earlier events may state a term that the last events do not state. */
-function mayState(all: Buffer, answer: AnswerTerms): boolean {
+const nothing = "null";
+
+/** Returns true if events may state a term that the later events of `answer` do not state. */
+function mayState(events: Buffer, { servedModel, serviceTier, toolCalls }: AnswerTerms): boolean {
   return (
-    (answer.serviceTier === undefined && all.includes(termNames.serviceTier)) ||
-    (answer.toolCalls === undefined && (all.includes(termNames.toolCalls) || all.includes(termNames.statedCalls)))
+    statesOther(events, "usage", nothing) ||
+    statesOther(events, "model", JSON.stringify(servedModel)) ||
+    statesOther(events, "_tier", nothing, JSON.stringify(serviceTier ?? null)) ||
+    callsTool(events) ||
+    (toolCalls === undefined && events.includes("_cit")) ||
+    hidesLetter(events)
   );
 }
+
+/**
+ * Returns true if a member whose name contains `name` may have another value than those of `known`, which are JSON
+ * texts. The search for a name that begins with a rare byte is eight times as fast.
+ */
+function statesOther(events: Buffer, name: string, ...known: readonly string[]): boolean {
+  for (let at = events.indexOf(name); at !== -1; at = events.indexOf(name, at + 1)) {
+    let end = at + name.length;
+    while (isNameByte(events[end])) end++;
+    if (events[end] !== quote) continue;
+    end = afterSpaces(events, end + 1);
+    // The value of a member may be on the next line of an event.
+    if (events[end] === lineFeed || events[end] === carriageReturn) return true;
+    if (events[end] !== colon) continue;
+    const value = afterSpaces(events, end + 1);
+    if (!known.some((text) => isAt(events, value, text))) return true;
+  }
+  return false;
+}
+
+function isNameByte(byte = 0): boolean {
+  return byte === underscore || (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
+}
+
+function afterSpaces(bytes: Buffer, at: number): number {
+  let after = at;
+  while (bytes[after] === space || bytes[after] === tab) after++;
+  return after;
+}
+
+function isAt(bytes: Buffer, at: number, text: string): boolean {
+  return bytes.toString("latin1", at, at + text.length) === text;
+}
+
+/** Returns true if events may contain a call of a hosted tool. */
+function callsTool(events: Buffer): boolean {
+  for (let at = events.indexOf(callEnd); at !== -1; at = events.indexOf(callEnd, at + 1)) {
+    const type = events.toString("latin1", Math.max(0, at - typeBytesMax), at + callEnd.length - 1);
+    if (!clientCalls.has(type.slice(type.lastIndexOf('"') + 1))) return true;
+  }
+  return false;
+}
+
+/** Returns true if a letter or an underscore may be written as an escape, so that a search misses a name. */
+function hidesLetter(events: Buffer): boolean {
+  for (let at = events.indexOf(escape); at !== -1; at = events.indexOf(escape, at + 1)) {
+    const digit = events[at + escape.length] ?? 0;
+    if (digit >= 0x34 && digit <= 0x37) return true;
+  }
+  return false;
+}
+
+const quote = 0x22;
+const colon = 0x3a;
+const underscore = 0x5f;
+const space = 0x20;
+const tab = 0x09;
+const callEnd = '_call"';
+const typeBytesMax = 64;
+/** Beginning of an escaped ASCII character. The digits 4 to 7 follow for letters and underscores. */
+const escape = "\\u00";

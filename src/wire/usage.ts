@@ -1,6 +1,6 @@
 import {
   decompose,
-  mergeUsage,
+  laterUsage,
   noDoubts,
   noTokens,
   withDoubts,
@@ -179,7 +179,7 @@ const usageMembers = membersOf({
 
 /** Reads the usage that an answer or an event states in `usage` or in Gemini's `usageMetadata`. */
 export function readUsageOf(answer: JsonObject): Usage | undefined {
-  return mergeUsage(readUsage(answer["usage"]), readUsage(answer["usageMetadata"] ?? answer["usage_metadata"]));
+  return laterUsage(readUsage(answer["usage"]), readUsage(answer["usageMetadata"] ?? answer["usage_metadata"]));
 }
 
 /**

@@ -198,7 +198,10 @@ describe("usage in another vocabulary", () => {
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(
-      delta("Hi", member === "usage" ? {} : { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }),
+      delta("Hi", {
+        model: hello.model,
+        ...(member !== "usage" && { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }),
+      }),
     );
     response.end(finish({ [member]: usage, model: hello.model }) + done);
     await streamed;
@@ -333,6 +336,7 @@ describe("hidden output", () => {
         body: new BodyBytes([body]),
         request: read.request,
         inFlightTokens: 0,
+        billed: { servedPrice: null, billing: undefined },
       }),
     );
   }

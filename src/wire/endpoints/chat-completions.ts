@@ -15,8 +15,7 @@ import {
   citesPages,
   withCitations,
   type ModelAnswer,
-  CollectedOutput,
-  coversOutput,
+  answeredWith,
   walkMembers,
   walkOutput,
 } from "../model-answer.ts";
@@ -290,19 +289,16 @@ export function withStreamUsage(bytes: Buffer): Buffer {
 export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
-  const usage = readUsageOf(body);
-  const written = new CollectedOutput();
-  if (!coversOutput(usage)) {
-    walkOutput(body["choices"], choice, "choices", written);
-    walkMembers(body, chatAnswer, "", written);
-  }
+  const answered = answeredWith(readUsageOf(body), (sink) => {
+    walkOutput(body["choices"], choice, "choices", sink);
+    walkMembers(body, chatAnswer, "", sink);
+  });
   return {
-    usage,
+    ...answered,
     ...withCitations(
       answerTerms(body),
       listOr(body["choices"]).some((each) => citesPages(each, "message")),
     ),
-    ...written.found,
     isAnswer: listOr(body["choices"]).length > 0,
   };
 }

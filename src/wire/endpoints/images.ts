@@ -1,11 +1,18 @@
 import { invalid } from "../../core/refusals.ts";
 import type { RequestSize } from "../../core/bounds.ts";
-import type { TokenClass, Usage } from "../../core/usage.ts";
+import { laterUsage, sumUsage, type TokenClass, type Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
 import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
-import { answerTerms, type AnswerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
+import {
+  answerTerms,
+  countsOutput,
+  latestTerms,
+  type AnswerTerms,
+  type ModelAnswer,
+  type Written,
+} from "../model-answer.ts";
 import { isObject, objectOr, parseJson, textOr } from "../json.ts";
 import { JsonOutline, outlineReader } from "../json-outline.ts";
 import {
@@ -116,6 +123,11 @@ function imageUsage(usage: Usage | undefined): Usage | undefined {
   return { ...usage, tokens: { ...usage.tokens, output: 0, image_output: usage.tokens.output } };
 }
 
+/** Adds the usage of another image of the same answer. */
+function addImage(before: Usage | undefined, image: Usage | undefined): Usage | undefined {
+  return sumUsage(before, imageUsage(image));
+}
+
 function imagesAt(route: string, form?: FormReader): Endpoint {
   return {
     route,
@@ -123,7 +135,7 @@ function imagesAt(route: string, form?: FormReader): Endpoint {
     readRequest: readImageRequest,
     ...(form && { form }),
     answerReader: () => outlineReader(readImages),
-    transcript: () => mediaTranscript(["image_generation.completed", "image_edit.completed"], imageUsage),
+    transcript: () => mediaTranscript(["image_generation.completed", "image_edit.completed"], addImage),
     breakEvent: typedRefusalEvent,
   };
 }
@@ -138,16 +150,11 @@ export const imageEndpoints: readonly Endpoint[] = [
 
 /**
  * Returns a transcript for a stream of images or audio. The transcript reads only the outline of the stream, without
- * media data. An event whose type is in `endings` completes the stream and states the usage.
+ * media data. An event whose type is in `endings` completes the stream and states the usage. `merge`: merges the usages
+ * of two such events.
  */
-export function mediaTranscript(
-  endings: readonly string[],
-  usageOf: (usage: Usage | undefined) => Usage | undefined = (usage) => usage,
-): Transcript {
-  return new OutlineTranscript({
-    lastEvents: () => undefined,
-    reading: () => new MediaEventReader(endings, usageOf),
-  });
+export function mediaTranscript(endings: readonly string[], merge = laterUsage): Transcript {
+  return new OutlineTranscript(() => new MediaEventReader(endings, merge));
 }
 
 class OutlineTranscript extends StreamTranscript {
@@ -165,27 +172,35 @@ class OutlineTranscript extends StreamTranscript {
 class MediaEventReader implements EventReader {
   readonly output = new StreamOutput();
   readonly #endings: readonly string[];
-  readonly #usageOf: (usage: Usage | undefined) => Usage | undefined;
+  readonly #merge: typeof laterUsage;
   #usage: Usage | undefined;
+  /** True if the last ending states a usage. A usage does not cover the images after it. */
+  #isCovered = false;
   #terms: AnswerTerms = { servedModel: null };
   #finished = false;
 
-  constructor(endings: readonly string[], usageOf: (usage: Usage | undefined) => Usage | undefined) {
+  constructor(endings: readonly string[], merge: typeof laterUsage) {
     this.#endings = endings;
-    this.#usageOf = usageOf;
+    this.#merge = merge;
   }
 
   /** Ignores unreadable events. Their bytes need no count, because a stream without usage is charged at its hold. */
   event(data: string): boolean {
     const event = parseJson(data);
-    if (!isObject(event) || !this.#endings.includes(textOr(event["type"]))) return true;
+    if (!isObject(event)) return true;
+    this.#terms = latestTerms(this.#terms, answerTerms(event));
+    if (!this.#endings.includes(textOr(event["type"]))) return true;
+    const usage = readUsageOf(event);
+    this.#usage = this.#merge(this.#usage, usage);
+    this.#isCovered = usage !== undefined;
     this.#finished = true;
-    this.#terms = answerTerms(event);
-    this.#usage = this.#usageOf(readUsageOf(event)) ?? this.#usage;
     return true;
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
-    return { usage: this.#usage, ...this.#terms, finished: this.#finished };
+    const usage = this.#usage;
+    const isWhole = this.#finished && this.#isCovered && usage !== undefined && countsOutput(usage);
+    const soFar = usage && { usage, later: { texts: [] }, isFinal: false };
+    return { ...(isWhole ? { usage } : { usage: undefined, soFar }), ...this.#terms, finished: this.#finished };
   }
 }

@@ -1,4 +1,4 @@
-import type { Usage } from "../../core/usage.ts";
+import { laterUsage, type Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
 import { Findings, RequestFields } from "../findings.ts";
@@ -25,7 +25,7 @@ export const passthrough: Endpoint = {
   mayMakeTasks: true,
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
-  transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyEventReader() }),
+  transcript: () => new StreamTranscript(() => new AnyEventReader()),
   breakEvent: refusalEvent,
 };
 
@@ -65,14 +65,15 @@ function readAnswer(body: unknown): ModelAnswer | undefined {
   return { usage: readUsageOf(answer), ...answerTerms(answer), texts: [], isAnswer: true };
 }
 
-/** Reads a stream of an unknown kind. The stream is complete whenever it ends, and its last usage counts. */
+/** Reads a stream of an unknown kind. The stream is complete whenever it ends. */
 class AnyEventReader implements EventReader {
   readonly output = new StreamOutput();
   #usage: Usage | undefined;
 
   event(data: string): boolean {
     const event = parseJson(data);
-    if (isObject(event)) this.#usage = readUsageOf(event) ?? readUsageOf(objectOr(event["response"])) ?? this.#usage;
+    for (const place of [event, objectOr(event)["response"]])
+      if (isObject(place)) this.#usage = laterUsage(this.#usage, readUsageOf(place));
     return true;
   }
 

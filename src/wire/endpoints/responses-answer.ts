@@ -1,4 +1,4 @@
-import type { Usage } from "../../core/usage.ts";
+import { laterUsage } from "../../core/usage.ts";
 import {
   answerTerms,
   callsIn,
@@ -7,8 +7,7 @@ import {
   mergeCalls,
   type AnswerTerms,
   type ModelAnswer,
-  CollectedOutput,
-  coversOutput,
+  answeredWith,
   type Written,
   walkMembers,
   walkOutput,
@@ -21,10 +20,10 @@ import {
   EnvelopeSink,
   StreamOutput,
   StreamTranscript,
+  StreamUsage,
   type EventReader,
   type OutputListener,
   type StreamAnswer,
-  type StreamForm,
 } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
 
@@ -35,17 +34,14 @@ import { readUsageOf } from "../usage.ts";
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
-  const usage = readUsageOf(body);
-  const written = new CollectedOutput();
-  if (!coversOutput(usage)) {
-    walkOutput(body["output"], responseItem, "output", written);
-    walkMembers(body, response, "", written);
-    if (listOr(body["output"]).length === 0) walkOutput(body["output_text"], "text", "output_text", written);
-  }
+  const answered = answeredWith(readUsageOf(body), (sink) => {
+    walkOutput(body["output"], responseItem, "output", sink);
+    walkMembers(body, response, "", sink);
+    if (listOr(body["output"]).length === 0) walkOutput(body["output_text"], "text", "output_text", sink);
+  });
   return {
-    usage,
+    ...answered,
     ...termsOf(body),
-    ...written.found,
     // A response that has not finished does not show its cost.
     isAnswer: Array.isArray(body["output"]) && !unfinished.has(textOr(body["status"])),
   };
@@ -53,36 +49,12 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
 
 const unfinished: ReadonlySet<string> = new Set(["queued", "in_progress"]);
 
-/** Reads streams of the Responses API. The last event contains the whole response and its usage. */
-const responsesForm: StreamForm = {
-  lastEvents(events) {
-    const last = events
-      .toReversed()
-      .map(parseJson)
-      .find((event) => isObject(event) && typeof event["type"] === "string");
-    const ending = isObject(last) ? endingOf(last) : undefined;
-    // Some gateways omit the items in the last event; earlier events then show the calls.
-    const hasItems = isObject(last) && listOr(objectOr(last["response"])["output"]).length > 0;
-    return ending?.usage === undefined || !hasItems ? undefined : { ...ending, texts: [] };
-  },
-  reading: (listener) => new ResponsesEventReader(listener),
-};
-
-/** Returns a transcript for a stream of the Responses API. */
+/** Returns a transcript for a stream of the Responses API. The last event contains the whole response and its usage. */
 export function responsesTranscript(listener?: OutputListener): StreamTranscript {
-  return new StreamTranscript(responsesForm, listener);
+  return new StreamTranscript((to) => new ResponsesEventReader(to), listener);
 }
 
-type Ending = Omit<StreamAnswer, keyof Written>;
-
-/** Returns the content of the event that ends a response; undefined for any other event. */
-function endingOf(event: JsonObject): Ending | undefined {
-  const kind = endings.get(textOr(event["type"]));
-  if (kind === undefined) return undefined;
-  const response = objectOr(event["response"]);
-  return { usage: readUsageOf(response), ...termsOf(response), finished: true, failed: kind === "failed" };
-}
-
+/** Types of the events that end a response. */
 const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
   ["response.completed", "whole"],
   ["response.incomplete", "whole"],
@@ -98,11 +70,12 @@ class ResponsesEventReader implements EventReader {
   #terms: AnswerTerms = { servedModel: null };
   /** Calls of hosted tools by index or id. Each call counts once, although several events contain it. */
   readonly #calls = new Map<unknown, unknown>();
-  #usage: Usage | undefined;
-  #ending: Ending | undefined;
+  readonly #usage: StreamUsage;
+  #ending: "whole" | "failed" | undefined;
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
+    this.#usage = new StreamUsage(this.output, listener);
     this.#items = new Items(this.output);
     this.#delta = new DeltaSink(this.output);
     this.#envelope = new EnvelopeSink(this.output);
@@ -116,18 +89,21 @@ class ResponsesEventReader implements EventReader {
       return event !== undefined;
     }
     const { type, output_index } = event;
-    if (isObject(event["response"])) this.#terms = latestTerms(this.#terms, termsOf(event["response"]));
+    const whole = objectOr(event["response"]);
+    this.#terms = latestTerms(this.#terms, termsOf(whole));
     if (type === "response.output_item.added" || type === "response.output_item.done")
       this.#updateCall(event["item"], output_index);
-    this.#ending ??= endingOf(event);
-    this.#usage ??= this.#ending?.usage;
+    this.#ending = endings.get(textOr(type)) ?? this.#ending;
     this.#write(event);
+    this.#usage.add(laterUsage(readUsageOf(event), readUsageOf(whole)), this.#ending !== undefined);
     return true;
   }
 
-  answer(): Ending {
+  answer(): Omit<StreamAnswer, keyof Written> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
-    return { finished: false, ...this.#ending, usage: this.#usage, ...this.#terms, toolCalls };
+    const finished = this.#ending !== undefined;
+    const failed = this.#ending === "failed";
+    return { ...this.#usage.stated(finished), ...this.#terms, toolCalls, finished, ...(finished && { failed }) };
   }
 
   /**

@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import {
   decompose,
-  mergeUsage,
   noTokens,
-  usageIn,
+  usagesIn,
   withDoubts,
   type StatedUsage,
   type TokenCounts,
@@ -199,45 +198,7 @@ describe("decompose", () => {
   });
 });
 
-describe("two usages of one answer", () => {
-  const seconds: Usage = { ...plain({ audio_input: 3 }), unit: "second" };
-  it.each<[string, Usage | undefined, Usage | undefined, Usage | undefined]>([
-    ["merge to nothing if both are missing", undefined, undefined, undefined],
-    ["merge to the first if the second is missing", plain({ input: 1 }), undefined, plain({ input: 1 })],
-    ["merge to the second if the first is missing", undefined, plain({ input: 1 }), plain({ input: 1 })],
-    ["merge to the first if their units differ", seconds, plain({ input: 9 }), seconds],
-    ["merge to either if they agree", plain({ input: 1 }), plain({ input: 1 }), plain({ input: 1 })],
-    [
-      "keep the doubts of both",
-      { ...plain({ input: 1 }), doubts: ["time_based"] },
-      { ...plain({ input: 1 }), doubts: ["unknown_field"] },
-      { ...plain({ input: 1 }), doubts: ["unknown_field", "time_based"] },
-    ],
-    [
-      "merge to the larger value of each class if they differ",
-      plain({ input: 1, output: 9 }),
-      plain({ input: 2, output: 8 }),
-      clamped({ input: 2, output: 9 }),
-    ],
-    [
-      "keep all doubts if they differ",
-      { ...plain({ input: 1 }), doubts: ["time_based"] },
-      { ...plain({ input: 2 }), doubts: ["unknown_field"] },
-      {
-        ...clamped({ input: 2 }),
-        doubts: ["unknown_field", "usage_contradicts", "time_based"],
-      },
-    ],
-    [
-      "keep a field that only the second states",
-      plain({ cache_write: 1 }),
-      { ...plain({ cache_write: 2 }), writesAreUnsplit: true },
-      { ...clamped({ cache_write: 2 }), writesAreUnsplit: true },
-    ],
-  ])("%s", (_, one, other, merged) => {
-    expect(mergeUsage(one, other)).toStrictEqual(merged);
-  });
-
+describe("doubts of a usage", () => {
   it("change only if there are doubts to add", () => {
     const usage = plain({ input: 1 });
     expect(withDoubts(usage, [])).toBe(usage);
@@ -248,7 +209,7 @@ describe("two usages of one answer", () => {
 describe("a usage in the unit of its model", () => {
   const unsplit: Usage = { ...plain({ input: 1, cache_write: 20, cache_write_1h: 3 }), writesAreUnsplit: true };
   const hours = ["input", "cache_write_1h"] as const;
-  it.each<[string, Parameters<typeof usageIn>, Usage | undefined]>([
+  it.each<[string, Parameters<typeof usagesIn>, Usage | undefined]>([
     ["is undefined without a usage", ["token", undefined, hours], undefined],
     ["is unchanged for a unit of tokens", ["token", plain({ input: 1 }), hours], plain({ input: 1 })],
     [
@@ -278,6 +239,6 @@ describe("a usage in the unit of its model", () => {
     ],
     ["keeps cache writes that are split", ["token", plain({ cache_write: 20 }), hours], plain({ cache_write: 20 })],
   ])("%s", (_, given, usage) => {
-    expect(usageIn(...given)).toStrictEqual(usage);
+    expect(usagesIn(...given)).toStrictEqual(usage === undefined ? [] : [usage]);
   });
 });

@@ -6,13 +6,12 @@ import type { PriceVersion, Rates } from "../../../src/core/price.ts";
 import {
   completionTotal,
   decompose,
-  mergeUsage,
   noTokens,
   promptTotal,
   scaleTokens,
   tokenClasses,
   unchanged,
-  usageIn,
+  usagesIn,
   type Permille,
   type StatedUsage,
   type TokenCounts,
@@ -175,44 +174,21 @@ describe("decompose", () => {
   });
 });
 
-describe("mergeUsage", () => {
-  const usage = (tokens: Partial<TokenCounts>) => ({ tokens: { ...noTokens, ...tokens }, clamped: false });
-  it("returns the only usage, or either of two that agree", () => {
-    expect(mergeUsage(undefined, undefined)).toBeUndefined();
-    for (const [one, other] of [
-      [usage({ input: 1 }), undefined],
-      [undefined, usage({ input: 1 })],
-      [usage({ input: 1 }), usage({ input: 1 })],
-    ]) {
-      expect(mergeUsage(one, other)).toEqual(usage({ input: 1 }));
-    }
-  });
-
-  it("counts the larger of two values for each class, with a doubt", () => {
-    const merged = mergeUsage(usage({ input: 10, output: 5 }), usage({ input: 4, cached_input: 6, output: 95 }));
-    expect(merged).toEqual({
-      tokens: { ...noTokens, input: 10, cached_input: 6, output: 95 },
-      clamped: true,
-      doubts: ["usage_contradicts"],
-    });
-  });
-});
-
-describe("usageIn", () => {
+describe("usagesIn", () => {
   const writes = {
     tokens: { ...noTokens, input: 1, cache_write: 20 },
     clamped: false,
     writesAreUnsplit: true,
   } as const;
   it("counts unsplit cache writes as one-hour writes if the request asked for such writes", () => {
-    expect(usageIn("token", writes, ["input", "cache_write"])?.tokens).toEqual(writes.tokens);
-    const long = usageIn("token", writes, ["input", "cache_write", "cache_write_1h"]);
+    expect(usagesIn("token", writes, ["input", "cache_write"])[0]?.tokens).toEqual(writes.tokens);
+    const [long] = usagesIn("token", writes, ["input", "cache_write", "cache_write_1h"]);
     expect(long).toMatchObject({
       tokens: { input: 1, cache_write: 0, cache_write_1h: 20 },
       doubts: ["usage_unknown_class"],
     });
     const { writesAreUnsplit: _, ...split } = writes;
-    expect(usageIn("token", split, ["cache_write_1h"])?.tokens).toEqual(writes.tokens);
+    expect(usagesIn("token", split, ["cache_write_1h"])[0]?.tokens).toEqual(writes.tokens);
   });
 });
 

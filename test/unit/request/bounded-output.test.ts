@@ -44,6 +44,7 @@ async function posted(
     body: new BodyBytes([bytes]),
     request: read.request,
     inFlightTokens: 0,
+    billed: { servedPrice: null, billing: undefined },
   });
   const settlement = settlementFor(
     { hold: (more.hold ?? 10n ** 15n) as never, price: model?.price?.version ?? null },
@@ -472,7 +473,7 @@ describe("the doubts of a posted amount", () => {
     expect(await posted(chatCompletions, chat, streamed(chatCompletions, events))).toMatchObject({
       source: "partial",
       doubts: ["unknown_output"],
-      tokens: { output: 400 },
+      tokens: { output: 403 },
     });
   });
 });

@@ -20,6 +20,7 @@ const meteredWith = (changes: Partial<Metered> = {}): Metered => ({
   body,
   request: request(),
   inFlightTokens: 0,
+  billed: { servedPrice: null, billing: undefined },
   ...changes,
 });
 const meter = async (

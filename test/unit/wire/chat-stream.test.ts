@@ -62,6 +62,7 @@ describe("a chat stream", () => {
         text: (text, choice) => received.push([text, choice]),
         unknown: unexpected,
         media: unexpected,
+        usage: unexpected,
         inFlight: (bytes) => expect(bytes).toBe(0),
       });
       for (const piece of pieces) {

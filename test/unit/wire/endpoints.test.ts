@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noTokens, usageIn } from "../../../src/core/usage.ts";
+import { noTokens, usagesIn } from "../../../src/core/usage.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../../src/wire/endpoints/passthrough.ts";
 import { typedRefusalEvent } from "../../../src/wire/refusals.ts";
@@ -130,13 +130,13 @@ describe("the usage of an answer", () => {
 
   it("is undefined for a model with another unit", () => {
     const seconds = readUsage({ type: "duration", seconds: 3 });
-    expect([usageIn("second", seconds, []), usageIn("token", seconds, []), usageIn("character", seconds, [])]).toEqual([
-      seconds,
-      undefined,
-      undefined,
-    ]);
+    expect([
+      usagesIn("second", seconds, [])[0],
+      usagesIn("token", seconds, [])[0],
+      usagesIn("character", seconds, [])[0],
+    ]).toEqual([seconds, undefined, undefined]);
     const tokens = readUsage({ input_tokens: 1, output_tokens: 2 });
-    expect([usageIn("token", tokens, []), usageIn("second", tokens, [])]).toEqual([tokens, undefined]);
+    expect([usagesIn("token", tokens, [])[0], usagesIn("second", tokens, [])[0]]).toEqual([tokens, undefined]);
   });
 
   it.each([

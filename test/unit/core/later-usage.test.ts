@@ -1,0 +1,156 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { costOf } from "../../../src/core/cost.ts";
+import {
+  completionClasses,
+  laterUsage,
+  noTokens,
+  promptClasses,
+  readings,
+  sumUsage,
+  tokenClasses,
+  usagesIn,
+  type TokenCounts,
+  type Usage,
+} from "../../../src/core/usage.ts";
+import { runs } from "../../support/effort.ts";
+import { prices } from "../../support/price-arbitraries.ts";
+
+const usage = (tokens: Partial<TokenCounts>, more: Partial<Usage> = {}): Usage => ({
+  tokens: { ...noTokens, ...tokens },
+  clamped: false,
+  ...more,
+});
+const stated = (...usages: readonly Usage[]): Usage | undefined =>
+  usages.reduce<Usage | undefined>(laterUsage, undefined);
+/** Counts of each reading that are not 0, and the doubts. */
+const read = (...usages: readonly Usage[]) => {
+  const all = stated(...usages);
+  const counts = (all === undefined ? [] : readings(all)).map(({ tokens }) =>
+    Object.fromEntries(tokenClasses.filter((name) => tokens[name] > 0).map((name) => [name, tokens[name]])),
+  );
+  return [counts, all?.doubts ?? []];
+};
+
+describe("several usages of one answer", () => {
+  it.each<[string, readonly Usage[], object[], string[]]>([
+    ["are none if none is stated", [], [], []],
+    ["are one if only one is stated", [usage({ input: 1 })], [{ input: 1 }], []],
+    [
+      "are the last one if the counts grow, as cumulative usage does",
+      [usage({ input: 9, output: 1 }), usage({ input: 9, output: 5 }), usage({ input: 9, output: 5, reasoning: 2 })],
+      [{ input: 9, output: 5, reasoning: 2 }],
+      [],
+    ],
+    [
+      "keep a larger earlier one as a rival of each side",
+      [usage({ input: 5000, output: 50 }), usage({ input: 1, output: 1 })],
+      [
+        { input: 1, output: 1 },
+        { input: 1, output: 50 },
+        { input: 5000, output: 1 },
+        { input: 5000, output: 50 },
+      ],
+      ["usage_contradicts"],
+    ],
+    [
+      "never mix the classes of two",
+      [usage({ input: 1000, output: 5 }), usage({ input: 100, cached_input: 900, output: 5 })],
+      [
+        { input: 100, cached_input: 900, output: 5 },
+        { input: 1000, output: 5 },
+      ],
+      [],
+    ],
+    [
+      "forget a rival that a later one covers",
+      [usage({ input: 50 }), usage({ input: 1 }), usage({ input: 60, output: 1 })],
+      [{ input: 60, output: 1 }],
+      [],
+    ],
+    [
+      "keep only the largest of shrinking ones",
+      [9, 8, 7, 6].map((output) => usage({ output })),
+      [{ output: 6 }, { output: 9 }],
+      ["usage_contradicts"],
+    ],
+  ])("%s", (_, usages, counts, doubts) => {
+    expect(read(...usages)).toEqual([counts, doubts]);
+  });
+
+  it("keep the doubts of all, except a contradiction that a later one resolves", () => {
+    const first = usage({ input: 1 }, { doubts: ["hosted_tool", "usage_contradicts"] });
+    expect(stated(first, usage({ input: 2 }, { doubts: ["usage_unknown_class"] }))?.doubts).toEqual([
+      "hosted_tool",
+      "usage_unknown_class",
+    ]);
+  });
+
+  it("in two units are each kept for models with that unit", () => {
+    const seconds = usage({ audio_input: 3 }, { unit: "second" });
+    for (const both of [stated(seconds, usage({ input: 9 })), stated(usage({ input: 9 }), seconds)]) {
+      expect(usagesIn("second", both, []).map(({ tokens }) => tokens)).toEqual([{ ...noTokens, audio_input: 3 }]);
+      expect(usagesIn("token", both, []).map(({ tokens }) => tokens)).toEqual([{ ...noTokens, input: 9 }]);
+    }
+  });
+
+  it("keep what only one side states: text alone, and cache writes of an unknown lifetime", () => {
+    const before = usage({ cache_write: 9, output: 1 }, { writesAreUnsplit: true });
+    const later = usage({ cache_write: 1, output: 5 }, { wroteOnlyText: true });
+    const all = readings(stated(before, later) as Usage);
+    expect(all).toMatchObject([
+      { tokens: { cache_write: 1, output: 5 }, wroteOnlyText: true },
+      { tokens: { cache_write: 9, output: 5 }, wroteOnlyText: true, writesAreUnsplit: true },
+    ]);
+    expect(all[0]).not.toHaveProperty("writesAreUnsplit");
+  });
+
+  const anyUsage = fc
+    .tuple(...tokenClasses.map(() => fc.nat(3)))
+    .map((counts) => usage(Object.fromEntries(tokenClasses.map((name, index) => [name, counts[index]]))));
+
+  it("cost at least as much as each prompt with each completion that was stated", () => {
+    fc.assert(
+      fc.property(fc.array(anyUsage, { minLength: 1, maxLength: 30 }), prices, (usages, price) => {
+        const cost = (tokens: TokenCounts) => costOf(price, tokens).charged;
+        const all = readings(stated(...usages) as Usage);
+        const most = all.map(({ tokens }) => cost(tokens)).reduce((one, other) => (one > other ? one : other));
+        const hasMinimum = price.minimum.tokens > 0;
+        for (const prompt of usages)
+          for (const completion of usages) {
+            const tokens = { ...prompt.tokens };
+            for (const name of completionClasses) tokens[name] = completion.tokens[name];
+            // A minimum fills missing tokens at the output rate, so fewer tokens may cost more.
+            if (!hasMinimum) expect(most).toBeGreaterThanOrEqual(cost(tokens));
+          }
+      }),
+      { numRuns: runs(300) },
+    );
+  });
+
+  it("have only sides that were stated, unless there are too many rivals to keep", () => {
+    const side = (names: readonly (keyof TokenCounts)[], tokens: TokenCounts) =>
+      names.map((name) => tokens[name]).join();
+    fc.assert(
+      fc.property(fc.array(anyUsage, { minLength: 1, maxLength: 8 }), (usages) => {
+        for (const names of [promptClasses, completionClasses]) {
+          const known = new Set(usages.map(({ tokens }) => side(names, tokens)));
+          const unknown = readings(stated(...usages) as Usage).filter(({ tokens }) => !known.has(side(names, tokens)));
+          expect(unknown).toEqual([]);
+        }
+      }),
+      { numRuns: runs(300) },
+    );
+  });
+});
+
+describe("the usages of two images", () => {
+  it("add up, with the doubts of both", () => {
+    const one = usage({ input: 50, image_output: 4000 }, { wroteOnlyText: true });
+    expect(sumUsage(one, usage({ input: 50, output: 3 }, { doubts: ["usage_contradicts"] }))).toEqual(
+      usage({ input: 100, image_output: 4000, output: 3 }, { doubts: ["usage_contradicts"] }),
+    );
+    expect(sumUsage(one, one)?.wroteOnlyText).toBe(true);
+    expect([sumUsage(one, undefined), sumUsage(undefined, one)]).toEqual([one, one]);
+  });
+});
