@@ -336,9 +336,14 @@ export function postHold(
  * the request, so the outcome is unknown. Redirects and other 4xx are not billed; the catalogue decides for other 5xx.
  */
 export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
-  if (ambiguousStatuses.has(status)) return { kind: "unknown", reason: `gateway_${status}` };
+  if (isOpenStatus(status)) return { kind: "unknown", reason: `gateway_${status}` };
   if (status >= 500) return { kind: "failedAtGateway", status, billed: billsServerErrors };
   return { kind: "refusedByGateway", status };
 }
 
-const ambiguousStatuses: ReadonlySet<number> = new Set([408, 504, 520, 524]);
+/** Returns true for a status after which the gateway may still have completed and billed the request. */
+export function isOpenStatus(status: number): boolean {
+  return openStatuses.has(status);
+}
+
+const openStatuses: ReadonlySet<number> = new Set([408, 504, 520, 524]);

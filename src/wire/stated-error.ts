@@ -1,0 +1,289 @@
+import { isOpenStatus } from "../core/settlement.ts";
+import { failureReason, type TaskFailure } from "../core/tasks.ts";
+import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+
+/** Error that an answer with a success status states. */
+export interface StatedError {
+  /** `timeout`: a request behind the gateway took too long, so the gateway may still complete and bill the request. */
+  readonly kind: "refused" | "timeout";
+  /** HTTP error status in the answer, the largest if there are several; null if there is none. */
+  readonly status: number | null;
+  /** Short reason for the charge: a known failure, or `gateway_` and the stated code. Never text of the gateway. */
+  readonly reason: string;
+}
+
+/**
+ * Reads the error that an answer, or an event of a stream, states: `{"error":{…}}`, `{"code":401,"data":null}`,
+ * `{"success":false}` and similar forms. Returns undefined for any other parsed JSON. An answer may contain output or
+ * usage in addition to an error; the caller checks that. Unless the answer states an HTTP error status, an error next
+ * to data does not count, because the data may be a task or a result. `ignoresData` is true if it counts nevertheless.
+ */
+export function readStatedError(answer: unknown, ignoresData = false): StatedError | undefined {
+  // Some providers send an error as a list with one object.
+  const root: unknown = Array.isArray(answer) && answer.length === 1 ? answer[0] : answer;
+  if (!isObject(root)) return undefined;
+  const found = new Evidence();
+  found.envelope(root);
+  return found.isError(root, ignoresData) ? statedError(found.texts, found.codes) : undefined;
+}
+
+/** Returns the error for its texts and codes. Words of a timeout decide before a code does. */
+export function statedError(texts: readonly string[], codes: readonly number[]): StatedError {
+  const statuses = codes.filter(isHttpError);
+  const status = statuses.length === 0 ? null : Math.max(...statuses);
+  const open = statuses.find(isOpenStatus);
+  const failure = failureReason(texts);
+  if (open !== undefined) return { kind: "timeout", status: open, reason: `gateway_${open}` };
+  if (texts.some((text) => timeoutWords.test(text)))
+    return { kind: "timeout", status, reason: timeouts.has(failure) ? failure : "gateway_timeout" };
+  const [code = "error"] = codes;
+  return {
+    kind: "refused",
+    status,
+    reason: status === null && failure !== "other" ? failure : `gateway_${status ?? code}`,
+  };
+}
+
+const timeouts: ReadonlySet<TaskFailure> = new Set(["network", "upstream_timeout", "time_limit"]);
+
+/** Words of a timeout in a text of the gateway or of a service behind it, also in Chinese. */
+const timeoutWords =
+  /time.?out|timed.?out|time (?:limit|allowance)|exceeded.{0,30}time|deadline|(?:took|ran) too long|\b(?:408|504|520|524)\b|超时/i;
+
+/** Meaning of a member of an answer. Names are compared in lower case, without `_` and `-`. */
+type Role = "error" | "errorCode" | "code" | "status" | "flag" | "text" | "type" | "envelope" | "data";
+
+const roles: ReadonlyMap<string, Role> = new Map(
+  (
+    [
+      ["error", "error errors err exception fault detail is_error has_error fail_reason failure_reason"],
+      ["error", "error_msg err_msg error_message error_messages error_description error_info"],
+      ["errorCode", "error_code err_code errno"],
+      ["code", "code status_code http_code http_status http_status_code ret_code return_code result_code"],
+      ["status", "status state"],
+      ["flag", "success ok is_success succeeded successful"],
+      ["text", "message msg status_message status_msg description reason title"],
+      ["type", "type object event"],
+      // Members that contain the code and the message of some gateways, and a response in an event.
+      ["envelope", "base_resp header response_metadata response"],
+      ["data", "data result results output outputs task tasks task_info task_result items list records body"],
+    ] as const
+  ).flatMap(([role, names]) => names.split(" ").map((name) => [folded(name), role] as const)),
+);
+
+function folded(name: string): string {
+  return name.toLowerCase().replace(/[_-]/g, "");
+}
+
+function roleOf(name: string): Role | undefined {
+  return roles.get(folded(name));
+}
+
+/** Members that an answer without a result states as null or empty. */
+const results: readonly string[] = ["choices", "candidates", "output", "data", "result", "body"];
+
+/** Words that mean success, as a code, a status or a message. Codes of success: 0, and 200 to 299. */
+const successWords: ReadonlySet<string> = new Set(
+  "success successful succeeded ok okay completed complete finished done none null true no-error 成功"
+    .split(" ")
+    .map(folded),
+);
+
+const failureWords: ReadonlySet<string> = new Set(
+  (
+    "failed failure fail error err exception rejected denied refused unauthorized forbidden invalid unavailable " +
+    "timeout timed-out expired false no"
+  )
+    .split(" ")
+    .map(folded),
+);
+
+/** Words for a request that is not finished. As a code, they are no error. */
+const unfinishedWords: ReadonlySet<string> = new Set(
+  "pending staged queued submitted created accepted waiting starting started processing running inprogress retry".split(
+    " ",
+  ),
+);
+
+function wordOf(text: string): string {
+  return text
+    .trim()
+    .toLowerCase()
+    .replace(/[\s_-]+|[.!]+$/g, "");
+}
+
+/** Types of an error: `error`, `response.failed`, `invalid_request_error`, `ThrottlingException`. */
+const errorType = /^(?:[a-z_]+\.)?(?:error|failed|failure|exception)$|(?:_error|Error|Exception)$/;
+
+/** Returns a code; undefined for any other value. */
+function codeOf(value: unknown): number | undefined {
+  if (typeof value === "number") return Number.isInteger(value) && Math.abs(value) < 1e9 ? value : undefined;
+  return typeof value === "string" && /^\s*-?\d{1,9}\s*$/.test(value) ? Number(value) : undefined;
+}
+
+function isHttpError(code: number): boolean {
+  return code >= 400 && code <= 599;
+}
+
+/** Returns true for a code, word or message that means success. */
+export function meansSuccess(value: unknown): boolean {
+  const code = codeOf(value);
+  if (code !== undefined) return code === 0 || (code >= 200 && code <= 299);
+  return value === true || (typeof value === "string" && successWords.has(wordOf(value)));
+}
+
+/** Largest depth at which an answer is read. A deeper value counts as present. */
+const depthMax = 8;
+
+/** Returns true if a value states nothing: null, false, an empty text, or a list or object of such values. */
+export function isAbsent(value: unknown, depth = 0): boolean {
+  if (value === undefined || value === null || value === false) return true;
+  if (typeof value === "string") return value.trim() === "";
+  if (typeof value !== "object" || depth > depthMax) return false;
+  return Object.values(value).every((each) => isAbsent(each, depth + 1));
+}
+
+/** Returns true if a member for errors states none: it is absent, or contains only absent values and success. */
+function isNoError(value: unknown, depth = 0): boolean {
+  if (typeof value !== "object" || value === null) return isAbsent(value) || (value !== true && meansSuccess(value));
+  return depth <= depthMax && Object.values(value).every((each) => isNoError(each, depth + 1));
+}
+
+/** Returns true if a value contains more than an error: a result, or the id of one. */
+function hasData(value: unknown, depth = 0): boolean {
+  if (typeof value !== "object" || value === null || depth > depthMax)
+    return !isAbsent(value) && value !== true && value !== 0;
+  // An outline of an answer leaves long texts empty, so any member of an object counts.
+  if (Array.isArray(value))
+    return value.some((each) => (isObject(each) ? Object.keys(each).length > 0 : !isAbsent(each)));
+  return Object.entries(value).some(([name, each]) => {
+    const role = roleOf(name);
+    return (role === undefined || role === "data") && hasData(each, depth + 1);
+  });
+}
+
+/** Longest text that is compared with words, in UTF-16 units, and the largest number of texts. */
+const textUnitsMax = 2000;
+const textsMax = 32;
+
+/** Signs of an error and of success in an answer. */
+class Evidence {
+  readonly texts: string[] = [];
+  /** Codes other than success, in the order in which the answer states them. */
+  readonly codes: number[] = [];
+  /** True if a member states an error: `error`, `success: false`, `status: "failed"`. */
+  #statesError = false;
+  /** True if a code is neither success nor an HTTP error. Its meaning is not known. */
+  #hasOtherCode = false;
+  #statesSuccess = false;
+  #hasMessage = false;
+
+  /** Returns true if the signs outweigh the data and the success that the answer also states. */
+  isError(root: JsonObject, ignoresData: boolean): boolean {
+    if (this.codes.some(isHttpError)) return true;
+    const isEmpty = ignoresData || !Object.keys(root).some((name) => roleOf(name) === "data" && hasData(root[name]));
+    if (!isEmpty) return false;
+    const lacksResult = results.some((name) => name in root && isAbsent(root[name]));
+    return this.#statesError || (!this.#statesSuccess && (this.#hasOtherCode || (this.#hasMessage && lacksResult)));
+  }
+
+  envelope(object: JsonObject, depth = 0): void {
+    // An event of the Responses API may contain the code of a program.
+    const hasProgram = typeof object["type"] === "string" && object["type"].startsWith("response.");
+    for (const choice of listOr(object["choices"])) this.#choice(choice);
+    for (const name in object) {
+      const value = object[name];
+      const role = roleOf(name);
+      if (role === "code") {
+        if (!hasProgram) this.#code(value);
+      } else if (role === "text") this.#message(value);
+      else if (role === "type" && typeof value === "string" && errorType.test(value)) this.#error(value);
+      else if (role === "envelope" && isObject(value) && depth < 2) this.envelope(value, depth + 1);
+      else if (role === "data" && isObject(value)) this.#data(value);
+      else if (role !== undefined) this.#member(role, value);
+    }
+  }
+
+  /** Reads the record in an answer. Its code, type and message may have another meaning than those of an error. */
+  #data(record: JsonObject): void {
+    for (const name in record) {
+      const role = name === "detail" ? undefined : roleOf(name);
+      if (role !== undefined) this.#member(role, record[name]);
+    }
+  }
+
+  /** Reads a choice of a chat, which some gateways give an error of its own. */
+  #choice(choice: unknown): void {
+    const { error, finish_reason } = objectOr(choice);
+    if (!isNoError(error)) this.#error(error);
+    else if (finish_reason === "error") this.#error(finish_reason);
+  }
+
+  #member(role: Role, value: unknown): void {
+    if (role === "error" || role === "errorCode") {
+      if (!isNoError(value)) this.#error(value, role);
+    } else if (role === "status") this.#status(value);
+    else if (role === "flag") this.#flag(value);
+  }
+
+  #error(value: unknown, role: Role = "error"): void {
+    this.#statesError = true;
+    this.#collect(value, role, 0);
+  }
+
+  /** Collects the texts and codes of an error. */
+  #collect(value: unknown, role: Role | undefined, depth: number): void {
+    if (typeof value === "object" && value !== null) {
+      if (depth > depthMax) return;
+      const isList = Array.isArray(value);
+      for (const [name, each] of Object.entries(value)) this.#collect(each, isList ? role : roleOf(name), depth + 1);
+      return;
+    }
+    const isCode = role === "error" || role === "errorCode" || role === "code" || role === "status";
+    const code = isCode ? codeOf(value) : undefined;
+    if (code !== undefined) this.#addCode(code);
+    else if (typeof value === "string") this.#text(value);
+  }
+
+  #code(value: unknown): void {
+    const code = codeOf(value);
+    if (meansSuccess(value)) this.#statesSuccess = true;
+    else if (code !== undefined) {
+      this.#addCode(code);
+      this.#hasOtherCode = true;
+    } else if (typeof value === "string" && !isAbsent(value) && !unfinishedWords.has(wordOf(value))) {
+      this.#text(value);
+      this.#hasOtherCode = true;
+    }
+  }
+
+  #status(value: unknown): void {
+    const code = codeOf(value);
+    if (meansSuccess(value)) this.#statesSuccess = true;
+    else if (code !== undefined && isHttpError(code)) this.#addCode(code);
+    else if (typeof value === "string" && failureWords.has(wordOf(value))) this.#error(value);
+  }
+
+  #flag(value: unknown): void {
+    if (value === false || codeOf(value) === 0 || (typeof value === "string" && failureWords.has(wordOf(value))))
+      this.#statesError = true;
+    else if (meansSuccess(value)) this.#statesSuccess = true;
+  }
+
+  #message(value: unknown): void {
+    if (typeof value !== "string" || isAbsent(value)) return;
+    if (meansSuccess(value)) this.#statesSuccess = true;
+    else {
+      this.#hasMessage = true;
+      this.#text(value);
+    }
+  }
+
+  #addCode(code: number): void {
+    if (!meansSuccess(code)) this.codes.push(code);
+  }
+
+  #text(text: string): void {
+    if (this.texts.length < textsMax && !isAbsent(text)) this.texts.push(text.slice(0, textUnitsMax));
+  }
+}
