@@ -68,8 +68,11 @@ type OutcomeKind =
    * known.
    */
   | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
-  /** The gateway answered 5xx. `billed` is true if the catalogue says that the gateway bills such answers. */
-  | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
+  /**
+   * The gateway answered 5xx, or with an error of its own in a 200 answer. `billed` is true if the catalogue says that
+   * the gateway bills such answers. `reason` is a short word, if known.
+   */
+  | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean; readonly reason?: string }
   /** The gateway reported the usage. */
   | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
   /** The answer is complete. Farebox counted it because the gateway reported no usage. */
@@ -144,10 +147,12 @@ function settlementOf(reserved: Reserved, outcome: Outcome): Settlement {
       return { kind: "void", reason: outcome.reason };
     case "refusedByGateway":
       return { kind: "void", reason: outcome.reason ?? `gateway_${outcome.status}` };
-    case "failedAtGateway":
-      return outcome.billed
-        ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...doubtsAndBilling(outcome) }
-        : { kind: "void", reason: `gateway_${outcome.status}` };
+    case "failedAtGateway": {
+      const { billed, status, reason = `gateway_${status}` } = outcome;
+      return billed
+        ? { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) }
+        : { kind: "void", reason };
+    }
     case "reported":
       return postTokens(reserved, outcome.tokens, {
         source: "reported",
@@ -339,6 +344,28 @@ export function outcomeOfStatus(status: number, billsServerErrors: boolean): Out
   if (isOpenStatus(status)) return { kind: "unknown", reason: `gateway_${status}` };
   if (status >= 500) return { kind: "failedAtGateway", status, billed: billsServerErrors };
   return { kind: "refusedByGateway", status };
+}
+
+/** Error that an answer with a success status states in place of a result. */
+export interface StatedError {
+  /** `timeout`: a request behind the gateway took too long, so the gateway may still complete and bill the request. */
+  readonly kind: "refused" | "timeout";
+  /** HTTP error status in the answer, the largest if there are several; null if there is none. */
+  readonly status: number | null;
+  /** Short reason for the charge: a known failure, or `gateway_` and the stated code. Never text of the gateway. */
+  readonly reason: string;
+}
+
+/**
+ * Returns the outcome of an answer that states an error and contains neither output nor usage. It is the outcome of an
+ * error status. An error without a status may be a server error, so the catalogue decides whether it is billed.
+ */
+export function outcomeOfError({ kind, status, reason }: StatedError, billsServerErrors: boolean): Outcome {
+  if (kind === "timeout") return { kind: "unknown", reason };
+  const billed = billsServerErrors && (status === null || status >= 500);
+  return billed
+    ? { kind: "failedAtGateway", status: status ?? 200, billed, reason }
+    : { kind: "refusedByGateway", status: status ?? 200, reason };
 }
 
 /** Returns true for a status after which the gateway may still have completed and billed the request. */

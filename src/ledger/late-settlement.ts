@@ -23,6 +23,8 @@ export interface LateSettlement {
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
   readonly why: string;
+  /** True if the answer was not read to its end, so that the gateway may bill more. */
+  readonly isPartial: boolean;
 }
 
 /** Returns the true amounts that a settlement states; null if its amount is unknown or assumed. */
@@ -31,11 +33,12 @@ export function lateSettlement(command: PostCommand | VoidCommand): LateSettleme
   if (op === "void") {
     const { ended_at: at, reason } = endColumns.read(values);
     const why = `settled after its proxy was considered dead: not billed (${reason})`;
-    return { id, at, cost: noMoney, listCost: noMoney, why };
+    return { id, at, cost: noMoney, listCost: noMoney, why, isPartial: false };
   }
   const { ended_at: at, cost, list_cost: listCost, formula, source } = postColumns.read(values);
   if (cost === null || formula === "assumed") return null;
-  return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was considered dead: ${source}` };
+  const why = `settled after its proxy was considered dead: ${source}`;
+  return { id, at, cost, listCost: listCost ?? cost, why, isPartial: source === "partial" };
 }
 
 /** Returns true if a charge was posted because its proxy seemed dead. */
@@ -49,17 +52,18 @@ export function isPostedForDeadProxy({
 }
 
 /**
- * Returns the correction that changes a charge to its true amount; null if the amount is already right. `total` and
+ * Returns the correction that changes a charge to its true amount; null if the amount is already right, or if only a
+ * part of the answer proves a smaller amount. `total` and
  * `listTotal` are the sums of the charge and its corrections. The correction's id depends only on the charge, so the
  * correction is added only once. The list cost is corrected too, so that no false saving appears.
  */
 export function lateCorrection(
-  { id, at, cost, listCost, why }: LateSettlement,
+  { id, at, cost, listCost, why, isPartial }: LateSettlement,
   total: bigint,
   listTotal: bigint,
 ): Correction | null {
   const amount = subtract(cost, total as PicoUsd);
-  if (amount === noMoney) return null;
+  if (amount === noMoney || (isPartial && amount < 0n)) return null;
   return {
     id: `adj-${hash("sha256", JSON.stringify(["settled late", id])).slice(0, 32)}`,
     at,

@@ -6,7 +6,8 @@ import type { BodyBytes, Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
 import type { AnswerTerms } from "../wire/model-answer.ts";
 import { answerHeaders, isPlain, forwardableHeaders, traceHeaders } from "../wire/headers.ts";
-import { beginsWithEvent } from "../wire/sse.ts";
+import { FormReader } from "../wire/answer-form.ts";
+import { formOf } from "../wire/sse.ts";
 import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
 import {
   BufferedResponse,
@@ -114,11 +115,11 @@ class Forwarding implements GatewayReceiver {
   #call: GatewayCall | undefined;
   #mode: ResponseMode | undefined;
   #head: GatewayHead | undefined;
-  /**
-   * Chooses the response mode when the first bytes arrive, by whether they are events. Undefined if the head decides,
-   * and after the choice.
-   */
-  #chooseMode: ((isStream: boolean) => void) | undefined;
+  /** First bytes of an answer whose form is not known yet; undefined once the response mode is chosen. */
+  #beginning: Buffer | undefined;
+  /** True while reading is paused, so that bytes of the gateway may be waiting in the socket. */
+  #isPaused = false;
+  #drain: Drain | undefined;
   #firstByteAt: number | null = null;
   #terms: AnswerTerms | null = null;
   /** True if a header of the answer repeats the gateway's credential. */
@@ -154,10 +155,23 @@ class Forwarding implements GatewayReceiver {
     }
   }
 
-  /** Ends the call, with a refusal for the client. */
+  /**
+   * Ends the call, with a refusal for the client. If reading was paused, first reads what the gateway has sent already,
+   * because it bills that.
+   */
   stop(stopped: Stopped): void {
-    if (this.#over) return;
+    if (this.#over || this.#drain !== undefined) return;
     const sent = this.#call?.sent ?? false;
+    if (this.#isPaused && this.#mode?.cutOff !== undefined) {
+      this.#mode.cutOff(stopped.reason, stopped.refusal);
+      this.#drain = new Drain(this.#clock, (isUnread) => {
+        this.#call?.abort();
+        this.#isPaused = isUnread;
+        this.#failed(stopped, sent);
+      });
+      this.#call?.resume();
+      return;
+    }
     this.#call?.abort();
     this.#failed(stopped, sent);
   }
@@ -171,28 +185,43 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Chooses the response mode by the answer's head. If the client asked for a stream, but the head of an uncompressed
-   * answer states another type, the first bytes decide.
+   * Chooses the response mode by the answer's head, or by its first bytes: on an endpoint that answers JSON or events,
+   * an answer without compression may have another label than its form.
    */
   #begin(head: GatewayHead): void {
     this.#head = head;
     const { stream, wholeBytesMax, endpoint } = this.#params;
     const canStream = wholeBytesMax === null && head.status < 300;
-    const isStated = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
-    if (canStream && !isStated && stream && endpoint.answersMedia !== true && isPlain(head.header("content-encoding")))
-      this.#chooseMode = (isStream) => this.#beginMode(head, isStream);
-    else this.#beginMode(head, canStream && isStated);
+    const isLabelled = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
+    const hasForm = endpoint.answersMedia !== true || stream;
+    if (canStream && !isLabelled && hasForm && isPlain(head.header("content-encoding")))
+      this.#beginning = Buffer.alloc(0);
+    else this.#beginMode(head, canStream && isLabelled);
+  }
+
+  /** Chooses the response mode if the bytes so far show the form of the answer, or if they are all. */
+  #choose(bytes: Buffer, isLast: boolean, isAll: boolean): void {
+    const head = this.#head;
+    if (this.#beginning === undefined || head === undefined) return;
+    const beginning = this.#beginning.length === 0 ? bytes : Buffer.concat([this.#beginning, bytes]);
+    const form = formOf(beginning);
+    if (form === undefined && !isAll) {
+      this.#beginning = beginning;
+      return;
+    }
+    this.#beginning = undefined;
+    this.#beginMode(head, form === "events");
+    if (beginning.length > 0) this.#mode?.chunk(beginning, isLast);
   }
 
   #beginMode(head: GatewayHead, isStream: boolean): void {
-    this.#chooseMode = undefined;
     const given = answerHeaders(head.rawHeaders);
     const masked = maskedHeaders(given, this.#mask);
     this.#repeatsKey = masked !== given;
     const { ownHeaders } = this.#params;
     const headers = ownHeaders.length === 0 ? masked : [...masked, ...ownHeaders];
     const isWhole = this.#params.wholeBytesMax !== null;
-    const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
+    const reading = { pause: () => this.#pause(), resume: () => this.#resume() };
     const { endpoint, watch, wholeBytesMax } = this.#params;
     const timed = isStream && watch !== undefined ? timedPace(reading, this.#clock) : undefined;
     const watched = timed && sharedPace(timed.pace);
@@ -219,7 +248,7 @@ class Forwarding implements GatewayReceiver {
     else {
       this.#mode = new BufferedResponse({
         ...deps,
-        reader: endpoint.answerReader(),
+        reader: isPlain(head.header("content-encoding")) ? endpoint.answerReader() : new FormReader(endpoint, "json"),
         mask: this.#mask,
         costHeaders: this.#params.costHeaders,
         inspect: this.#params.inspect,
@@ -238,11 +267,23 @@ class Forwarding implements GatewayReceiver {
   chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#firstByteAt ??= this.#clock.monotonic();
     try {
-      this.#chooseMode?.(beginsWithEvent(bytes as Buffer));
-      this.#mode?.chunk(bytes as Buffer, isLast);
+      if (this.#beginning === undefined) this.#mode?.chunk(bytes as Buffer, isLast);
+      else this.#choose(bytes as Buffer, isLast, false);
+      this.#drain?.chunk(bytes.length);
     } catch (error) {
       this.#fault(error);
     }
+  }
+
+  #pause(): void {
+    if (this.#drain !== undefined) return;
+    this.#isPaused = true;
+    this.#call?.pause();
+  }
+
+  #resume(): void {
+    this.#isPaused = false;
+    this.#call?.resume();
   }
 
   /**
@@ -255,9 +296,10 @@ class Forwarding implements GatewayReceiver {
   }
 
   end(): void {
+    if (this.#drain !== undefined) return this.#drain.end(false);
     let ending: ResponseEnding | Promise<ResponseEnding>;
     try {
-      this.#chooseMode?.(false);
+      this.#choose(Buffer.alloc(0), true, true);
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
       ending = Promise.reject(error as Error);
@@ -266,6 +308,7 @@ class Forwarding implements GatewayReceiver {
   }
 
   fail(failure: GatewayFailure): void {
+    if (this.#drain !== undefined) return this.#drain.end(false);
     this.#failed(
       failure.kind === "silent" ? { ...failure, timeoutMs: this.#limits.silenceMs } : failure,
       this.#call?.sent ?? false,
@@ -285,7 +328,7 @@ class Forwarding implements GatewayReceiver {
    */
   #clientGone(): void {
     if (this.#over) return;
-    if (this.#call?.sent === true && !this.#params.stream && !this.#isUploading) this.#call.resume();
+    if (this.#call?.sent === true && !this.#params.stream && !this.#isUploading) this.#resume();
     else this.stop(clientLeft);
   }
 
@@ -303,8 +346,8 @@ class Forwarding implements GatewayReceiver {
   #break(reason: string, refusal: Refusal): void {
     if (this.#head !== undefined) {
       try {
-        this.#chooseMode?.(false);
-        this.#finish(this.#mode?.broken(reason, refusal) ?? { kind: "unknown", reason });
+        this.#choose(Buffer.alloc(0), true, true);
+        this.#finish(this.#mode?.broken(reason, refusal, this.#isPaused) ?? { kind: "unknown", reason });
       } catch (error) {
         this.#fault(error);
       }
@@ -333,6 +376,7 @@ class Forwarding implements GatewayReceiver {
   #finish(ending: ResponseEnding | Promise<ResponseEnding>): void {
     if (this.#over) return;
     this.#over = true;
+    this.#drain?.cancel();
     this.#params.watch?.end();
     // Some clients read the answer only after sending the whole body, so Farebox reads and discards the remaining
     // bytes.
@@ -358,6 +402,57 @@ class Forwarding implements GatewayReceiver {
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };
+  }
+}
+
+/** Time without a byte after which a paused stream counts as read, in milliseconds. */
+const drainGapMs = 20;
+/** Longest time to read a paused stream that ends early, in milliseconds, and the largest number of bytes. */
+const drainMs = 1_000;
+const drainBytesMax = 8 * 1024 * 1024;
+
+/** Reads what a gateway had sent while reading was paused, until the first gap. */
+class Drain {
+  readonly #clock: Clock;
+  /** Called once. `isUnread`: true if a limit ended the reading. */
+  readonly #done: (isUnread: boolean) => void;
+  readonly #limit: Timer;
+  #gap: Timer;
+  #bytes = 0;
+  #over = false;
+
+  constructor(clock: Clock, done: (isUnread: boolean) => void) {
+    this.#clock = clock;
+    this.#done = done;
+    this.#limit = clock.after(drainMs, () => this.end(true));
+    this.#gap = this.#wait();
+  }
+
+  chunk(bytes: number): void {
+    if (this.#over) return;
+    this.#bytes += bytes;
+    if (this.#bytes > drainBytesMax) return this.end(true);
+    this.#gap.cancel();
+    this.#gap = this.#wait();
+  }
+
+  end(isUnread: boolean): void {
+    if (this.#over) return;
+    this.cancel();
+    this.#done(isUnread);
+  }
+
+  cancel(): void {
+    this.#over = true;
+    this.#limit.cancel();
+    this.#gap.cancel();
+  }
+
+  /** Waits for a gap in two steps, because this process may have been too busy to read during the first. */
+  #wait(): Timer {
+    return this.#clock.after(drainGapMs / 2, () => {
+      this.#gap = this.#clock.after(drainGapMs / 2, () => this.end(false));
+    });
   }
 }
 

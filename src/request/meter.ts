@@ -16,7 +16,13 @@ import {
 import { lacksHourRate, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
 import { costUnder } from "../core/cost.ts";
-import { outcomeOfStatus, type CountedOutput, type Outcome, type StatedPart } from "../core/settlement.ts";
+import {
+  outcomeOfError,
+  outcomeOfStatus,
+  type CountedOutput,
+  type Outcome,
+  type StatedPart,
+} from "../core/settlement.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
@@ -78,6 +84,8 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
     }
     case "status":
       return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
+    case "error":
+      return outcomeOfError(ending.error, of.model?.billsServerErrors ?? false);
     case "whole": {
       const usage = usageFor(of, ending.usage);
       if (usage !== undefined) return reported(usage, of);
@@ -139,7 +147,7 @@ async function countedCut(deps: MeterDeps, ending: EndingOf<"cut">, of: Metered)
     promptTokens: tokens.prompt,
     deliveredTokens: tokens.output,
     inFlightTokens: of.inFlightTokens,
-    ...uncountedOutput(ending, of, tokens, stated),
+    ...uncountedOutput(ending, of, tokens, stated, ending.isUnread === true),
     reason: ending.reason,
   };
 }
@@ -281,8 +289,9 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
 function uncountedOutput(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
-  { media, usesBound }: { readonly media: number; readonly usesBound: boolean },
+  { media, output, usesBound }: { readonly media: number; readonly output: number; readonly usesBound: boolean },
   stated: Stated | undefined,
+  isUnread = false,
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
@@ -293,8 +302,8 @@ function uncountedOutput(
     of,
   );
   // Rejected tokens of a prediction are billed but do not appear in the answer.
-  const unknownTokens =
-    written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
+  const predicted = of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model);
+  const unknownTokens = Math.max(written + predicted, isUnread ? unreadTokens(of) - output : 0);
   // A final usage includes what the model wrote unseen.
   const hidden = stated?.isFinal === true ? 0 : hiddenTokens(of, ranMs);
   const statesPrompt = stated !== undefined && promptTotal(stated.usage.tokens) > 0;
@@ -341,6 +350,11 @@ function tokensOf(bytes: number, { model }: Metered): number {
 /** Returns the largest number of output tokens of all choices together; undefined for an unknown model. */
 function outputTokensMax({ model, request }: Metered): number | undefined {
   return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
+}
+
+/** Returns the largest number of output tokens that a request allows, of which some were not read. */
+function unreadTokens(of: Metered): number {
+  return of.model === undefined || isFlat(of) ? 0 : outputBound(of.request.size, of.model);
 }
 
 /** Returns true if the cost cannot be counted from text. A price per request needs no text. */

@@ -1,5 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import type { Outcome } from "../core/settlement.ts";
+import type { Outcome, StatedError } from "../core/settlement.ts";
 import { BodyBytes, type Exchange, type HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
@@ -24,7 +24,15 @@ export type Ending =
   /** The answer is complete. `ranMs`: milliseconds from sending to its end. */
   | ({ readonly kind: "whole"; readonly ranMs: number } & Answered)
   /** A stream was cut after the request was sent. `ranMs`: milliseconds from sending to the cut. */
-  | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
+  | ({
+      readonly kind: "cut";
+      readonly reason: string;
+      readonly ranMs: number;
+      /** True if the gateway may have sent output that was not read. */
+      readonly isUnread?: boolean;
+    } & Answered)
+  /** The answer states an error in place of output and usage. */
+  | { readonly kind: "error"; readonly error: StatedError }
   /** The content of the answer has already decided the outcome of the charge. */
   | { readonly kind: "judged"; readonly outcome: Outcome }
   /** The request was sent, but its result is not known. `unreadBytes`: size of an answer that cannot be read. */
@@ -159,8 +167,16 @@ export interface ResponseMode {
   chunk(bytes: Buffer, isLast: boolean): void;
   /** Ends an answer whose framing shows that it is complete. */
   end(): Promise<ResponseEnding> | ResponseEnding;
-  /** Ends an answer that broke off. The client gets `refusal`, an error event or a broken connection. */
-  broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
+  /**
+   * Ends an answer that broke off. The client gets `refusal`, an error event or a broken connection. `isUnread`: true
+   * if the gateway may have sent bytes that were not read.
+   */
+  broken(reason: string, refusal: Refusal, isUnread: boolean): Promise<Ending> | Ending;
+  /**
+   * Ends the client's answer before the bytes that the gateway has sent are read. Absent if an answer that broke off
+   * does not show its cost.
+   */
+  cutOff?(reason: string, refusal: Refusal): void;
 }
 
 /**
@@ -214,6 +230,15 @@ interface BufferedDeps extends ResponseDeps, AnswerRules {
   readonly bytesMax: number;
   /** Ends the call if the answer is larger than `bytesMax`. Null if a larger answer is passed on as it arrives. */
   readonly onTooLarge: (() => void) | null;
+}
+
+/** Returns the ending of a complete answer with a success status. `bytes`: its size. */
+export function wholeEnding(answer: ModelAnswer | undefined, bytes: number, ranMs: number): Ending {
+  if (answer?.error !== undefined) return { kind: "error", error: answer.error };
+  if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
+    return { kind: "unknown", reason: "unreadable_answer", unreadBytes: bytes };
+  }
+  return { kind: "whole", ...writtenIn(answer), ranMs };
 }
 
 interface Decoded {
@@ -280,10 +305,7 @@ export class BufferedResponse implements ResponseMode {
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer, unchangedAnswer);
     if (head.status >= 300) return { kind: "status", status: head.status };
-    if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
-      return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#bytes };
-    }
-    return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
+    return wholeEnding(answer, this.#bytes, this.#deps.ranMs());
   }
 
   broken(reason: string, refusal: Refusal): Ending {

@@ -1,9 +1,10 @@
 import type { Refusal } from "../core/refusals.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
-import type { StreamAnswer, Transcript } from "../wire/stream-output.ts";
+import { FormReader } from "../wire/answer-form.ts";
+import type { StreamAnswer } from "../wire/stream-output.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
-import { passOn, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
+import { passOn, wholeEnding, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
 /** Largest compressed stream that is kept for metering, in bytes. For a larger stream, the whole hold is posted. */
@@ -30,25 +31,30 @@ export interface StreamRules {
   readonly watch: StreamWatch | undefined;
 }
 
-/** Passes a stream on. Sends each piece in the same turn of the event loop in which it arrived. */
+/**
+ * Passes a stream on. Sends each piece in the same turn of the event loop in which it arrived. Passes JSON that is
+ * labelled as a stream on unchanged.
+ */
 export class StreamedResponse implements ResponseMode {
   readonly #deps: ResponseDeps;
   readonly #endpoint: Endpoint;
-  readonly #transcript: Transcript;
+  readonly #reader: FormReader;
   /** Undefined if the stream cannot outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
-  readonly #filter: EventFilter | undefined;
+  #filter: EventFilter | undefined;
   readonly #cutAtMaximum: Refusal | null;
   readonly #plain: boolean;
+  #bytes = 0;
   #compressed: Buffer[] = [];
-  #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
+  /** True after the client's answer was ended early. */
+  #isCutOff = false;
 
   constructor(deps: ResponseDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch }: StreamRules) {
     this.#deps = deps;
     this.#endpoint = endpoint;
     this.#watch = watch;
-    this.#transcript = endpoint.transcript(watch?.output);
+    this.#reader = new FormReader(endpoint, "events", watch?.output);
     this.#plain = isPlain(deps.head.header("content-encoding"));
     this.#cutAtMaximum = cutAtMaximum;
     if (this.#plain && dropUsageChunk) this.#filter = new UsageChunkFilter();
@@ -63,25 +69,31 @@ export class StreamedResponse implements ResponseMode {
 
   chunk(bytes: Buffer, isLast: boolean): void {
     this.#remember(bytes);
+    if (this.#isCutOff) return;
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
     const isTaken = leaving.length === 0 || this.#write(leaving);
-    if (this.#watch === undefined) return;
-    if (this.#plain && this.#watch.mustRead(this.#transcript.unreadBytes, isLast && isTaken)) this.#transcript.read();
+    const { events } = this.#reader;
+    if (this.#watch === undefined || (this.#plain && events === undefined)) return;
+    if (events !== undefined && this.#watch.mustRead(events.unreadBytes, isLast && isTaken)) events.read();
     this.#watch.onChunk();
   }
 
   async end(): Promise<Ending> {
-    const answer = this.#plain ? this.#transcript.end() : await this.#decodedAnswer();
-    this.#deps.stated(answer ?? null);
+    const { exchange } = this.#deps;
+    const reader = await this.#wholeReader();
     const rest = this.#filter?.rest();
     if (rest !== undefined && rest.length > 0) this.#write(rest);
-    if (answer === undefined) {
-      this.#deps.exchange.end();
-      return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
+    if (reader?.events === undefined) {
+      const answer = reader?.end();
+      this.#deps.stated(answer ?? null);
+      exchange.end();
+      return wholeEnding(answer, this.#bytes, this.#deps.ranMs());
     }
+    const answer = reader.events.end();
+    this.#deps.stated(answer);
     if (answer.finished) {
       if (this.#cutAtMaximum !== null && this.#filter?.hasRemoved === true) this.#endBroken(this.#cutAtMaximum);
-      else this.#deps.exchange.end();
+      else exchange.end();
       if (answer.failed === true) return this.#cutEnding(answer, "gateway_failed");
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
     }
@@ -94,17 +106,32 @@ export class StreamedResponse implements ResponseMode {
     return this.#cutEnding(answer, "gateway_cut");
   }
 
-  async broken(reason: string, refusal: Refusal): Promise<Ending> {
+  cutOff(reason: string, refusal: Refusal): void {
+    if (this.#isCutOff) return;
+    this.#isCutOff = true;
     const message = stopMessages[reason] ?? "The gateway broke off in the middle of the stream.";
-    this.#endBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
-    const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
-    if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
-    this.#deps.stated(answer);
-    return this.#cutEnding(answer, reason);
+    // Nothing may follow the gateway's own error event.
+    if (this.#plain && this.#reader.events?.statesError() === true) this.#deps.exchange.end();
+    else this.#endBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
   }
 
-  #cutEnding(answer: StreamAnswer, reason: string): Ending {
-    return { kind: "cut", ...writtenIn(answer), reason, ranMs: this.#deps.ranMs() };
+  async broken(reason: string, refusal: Refusal, isUnread: boolean): Promise<Ending> {
+    this.cutOff(reason, refusal);
+    const reader = await this.#wholeReader();
+    if (reader?.events === undefined) return { kind: "unknown", reason, unreadBytes: this.#bytes };
+    const answer = reader.events.everything();
+    this.#deps.stated(answer);
+    return this.#cutEnding(answer, reason, isUnread);
+  }
+
+  /** Returns the ending of a stream that broke off, or that states an error. */
+  #cutEnding(answer: StreamAnswer, reason: string, isUnread = false): Ending {
+    const { error, texts, uncountable, soFar } = answer;
+    const hasOutput = texts.length > 0 || uncountable !== undefined;
+    if (error !== undefined && !hasOutput && soFar === undefined) return { kind: "error", error };
+    // A model that failed before its first output wrote nothing unseen.
+    const ranMs = error !== undefined && !hasOutput ? 0 : this.#deps.ranMs();
+    return { kind: "cut", ...writtenIn(answer), reason, ranMs, ...(isUnread && { isUnread }) };
   }
 
   #write(bytes: Buffer): boolean {
@@ -112,11 +139,13 @@ export class StreamedResponse implements ResponseMode {
     return passOn(this.#deps, bytes);
   }
 
-  /** Ends the stream with Farebox's error event. Aborts a compressed stream, to which no event can be added. */
+  /**
+   * Ends the stream with Farebox's error event. Aborts JSON and a compressed stream, to which no event can be added.
+   */
   #endBroken(refusal: Refusal): void {
     const { exchange } = this.#deps;
     if (exchange.clientGone) return;
-    if (!this.#plain) {
+    if (!this.#plain || this.#reader.json !== undefined) {
       exchange.breakOff();
       return;
     }
@@ -127,22 +156,39 @@ export class StreamedResponse implements ResponseMode {
   }
 
   #remember(bytes: Buffer): void {
-    if (this.#plain) {
-      this.#transcript.push(bytes);
+    this.#bytes += bytes.length;
+    if (!this.#plain) {
+      if (this.#bytes <= compressedBytesMax) this.#compressed.push(bytes);
       return;
     }
-    this.#compressedBytes += bytes.length;
-    if (this.#compressedBytes <= compressedBytesMax) this.#compressed.push(bytes);
+    const wasJson = this.#reader.json !== undefined;
+    this.#reader.push(bytes);
+    if (!wasJson && this.#reader.json !== undefined) this.#passUnchanged();
   }
 
-  async #decodedAnswer(): Promise<StreamAnswer | undefined> {
-    if (this.#compressedBytes > compressedBytesMax) return undefined;
+  /** Passes the rest of the answer on unchanged, because it is JSON. */
+  #passUnchanged(): void {
+    const rest = this.#filter?.rest();
+    this.#filter = undefined;
+    if (rest !== undefined && rest.length > 0 && !this.#isCutOff) this.#write(rest);
+    this.#watch?.cannotRead();
+  }
+
+  /** Returns the reader of all bytes; undefined if the answer cannot be decoded. */
+  async #wholeReader(): Promise<FormReader | undefined> {
+    const reader = this.#plain ? this.#reader : await this.#decoded();
+    reader?.finish();
+    return reader;
+  }
+
+  async #decoded(): Promise<FormReader | undefined> {
+    if (this.#bytes > compressedBytesMax) return undefined;
     const encoding = this.#deps.head.header("content-encoding") ?? "";
-    const transcript = this.#endpoint.transcript();
+    const reader = new FormReader(this.#endpoint, "events");
     const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) =>
-      transcript.push(piece),
+      reader.push(piece),
     );
-    return isRead ? transcript.end() : undefined;
+    return isRead ? reader : undefined;
   }
 }
 

@@ -1,6 +1,6 @@
 import { noMoney } from "../core/money.ts";
 import { invalid, type Refusal } from "../core/refusals.ts";
-import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
+import { outcomeOfError, outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { failureReason, finalStatusOf, type TaskFailure, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { BindResult } from "../ports/task-store.ts";
@@ -440,6 +440,8 @@ function outcomeOf(ending: Ended["ending"], { quote }: Creation): Outcome {
       return ending.outcome;
     case "status":
       return outcomeOfStatus(ending.status, quote.model?.billsServerErrors ?? false);
+    case "error":
+      return outcomeOfError(ending.error, quote.model?.billsServerErrors ?? false);
     case "notSent":
       return ending;
     case "unknown":

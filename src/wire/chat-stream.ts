@@ -21,6 +21,8 @@ import {
   type OutputListener,
   type StreamAnswer,
 } from "./stream-output.ts";
+import type { StatedError } from "../core/settlement.ts";
+import { readStatedError } from "./stated-error.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Returns a transcript for a stream of chat completions, or of the older completions. */
@@ -47,6 +49,7 @@ class ChatEventReader implements EventReader {
   #terms: AnswerTerms = { servedModel: null };
   #citesPages = false;
   #finished = false;
+  #error: StatedError | undefined;
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
@@ -56,8 +59,12 @@ class ChatEventReader implements EventReader {
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
-    const finished = this.#finished || (this.#usageIsAlone && this.#usage.coversAll);
-    return { ...this.#usage.stated(finished), ...withCitations(this.#terms, this.#citesPages), finished };
+    const isWhole = this.#finished || (this.#usageIsAlone && this.#usage.coversAll);
+    const stated = this.#usage.stated(isWhole);
+    const error = stated.usage === undefined ? this.#error : undefined;
+    const terms = withCitations(this.#terms, this.#citesPages);
+    if (error === undefined) return { ...stated, ...terms, finished: isWhole };
+    return { ...stated, ...terms, finished: true, failed: true, error };
   }
 
   event(data: string): boolean {
@@ -66,10 +73,15 @@ class ChatEventReader implements EventReader {
       return true;
     }
     const event = parseJson(data);
-    if (!isObject(event)) {
-      walkOutput(event, undefined, "", this.#envelope);
-      return event !== undefined;
-    }
+    const amountBefore = this.output.amount;
+    if (isObject(event)) this.#object(event);
+    else walkOutput(event, undefined, "", this.#envelope);
+    if (this.output.amount === amountBefore || (isObject(event) && "error" in event))
+      this.#error ??= readStatedError(event);
+    return event !== undefined;
+  }
+
+  #object(event: JsonObject): void {
     this.#terms = latestTerms(this.#terms, answerTerms(event));
     this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
     if (finishes(event)) this.#finished = true;
@@ -77,7 +89,6 @@ class ChatEventReader implements EventReader {
     this.#write(event);
     this.#usage.add(usage, this.#finished);
     if (usage !== undefined) this.#usageIsAlone = isUsageAlone(event);
-    return true;
   }
 
   #write(event: JsonObject): void {

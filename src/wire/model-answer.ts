@@ -8,6 +8,7 @@ import {
   type JsonObject,
   jsonOf,
 } from "./json.ts";
+import type { StatedError } from "../core/settlement.ts";
 import { completionTotal, readings, type Usage } from "../core/usage.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
 
@@ -179,6 +180,8 @@ export interface Answered extends Written {
 export interface ModelAnswer extends Answered, AnswerTerms {
   /** True if the body is an answer of the endpoint; false for an error page. */
   readonly isAnswer: boolean;
+  /** Error that the body states in place of output and usage; absent for any other body. */
+  readonly error?: StatedError;
 }
 
 /** Reads the decoded bytes of an answer as they arrive, and returns the content at the end. */

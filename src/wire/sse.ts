@@ -203,12 +203,31 @@ export function startsWithMark(bytes: Buffer, at: number): boolean {
   return bytes[at] === 0xef && bytes[at + 1] === 0xbb && bytes[at + 2] === 0xbf;
 }
 
+/** Form of an answer: one JSON value, or server-sent events. */
+export type AnswerForm = "json" | "events";
+
+/** Bytes at the beginning of an answer that are searched for its form. Gateways may send white space before. */
+const formBytesMax = 64 * 1024;
+
+const eventFields = ["data:", "event:", "id:", "retry:", ":"];
+
 /**
- * Returns true if an answer begins with an event or a comment, whatever its content type is. No JSON text begins like
- * this.
+ * Returns the form that the first bytes of an answer show: `other` if they show none, `undefined` if more bytes are
+ * needed. No JSON text begins like an event.
  */
-export function beginsWithEvent(bytes: Buffer): boolean {
-  return /^\ufeff?[\r\n]*(?:data|event|id|retry)?:/.test(bytes.toString("utf8", 0, 64));
+export function formOf(bytes: Buffer): AnswerForm | "other" | undefined {
+  const markBytes = startsWithMark(bytes, 0) ? 3 : 0;
+  let start = markBytes;
+  while (isWhiteSpace(bytes[start])) start++;
+  const beginning = bytes.toString("latin1", start, start + 6);
+  if (/^[[{]/.test(beginning)) return "json";
+  if (eventFields.some((field) => beginning.startsWith(field))) return "events";
+  const isOpen = eventFields.some((field) => field.startsWith(beginning)) || "\u00ef\u00bb".startsWith(beginning);
+  return isOpen && bytes.length <= formBytesMax ? undefined : "other";
+}
+
+function isWhiteSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === lineFeed || byte === carriageReturn;
 }
 
 /** Returns true if a line is "data", followed by a colon or the end of the line. */

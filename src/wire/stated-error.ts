@@ -1,16 +1,6 @@
-import { isOpenStatus } from "../core/settlement.ts";
+import { isOpenStatus, type StatedError } from "../core/settlement.ts";
 import { failureReason, type TaskFailure } from "../core/tasks.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
-
-/** Error that an answer with a success status states. */
-export interface StatedError {
-  /** `timeout`: a request behind the gateway took too long, so the gateway may still complete and bill the request. */
-  readonly kind: "refused" | "timeout";
-  /** HTTP error status in the answer, the largest if there are several; null if there is none. */
-  readonly status: number | null;
-  /** Short reason for the charge: a known failure, or `gateway_` and the stated code. Never text of the gateway. */
-  readonly reason: string;
-}
 
 /**
  * Reads the error that an answer, or an event of a stream, states: `{"error":{…}}`, `{"code":401,"data":null}`,

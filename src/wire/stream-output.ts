@@ -10,6 +10,7 @@ import {
   type OutputSink,
   type Written,
 } from "./model-answer.ts";
+import type { StatedError } from "../core/settlement.ts";
 import { carriageReturn, lastEventStart, lineFeed, SseReader, startsWithMark } from "./sse.ts";
 
 /** Receives the output of a stream when Farebox reads the event that contains it. */
@@ -268,6 +269,8 @@ export interface StreamAnswer extends Answered, AnswerTerms {
   readonly finished: boolean;
   /** True if an event states that the model failed. Then only the text so far can be billed. */
   readonly failed?: boolean;
+  /** Error that an event states; absent if there is none, or if a usage covers the whole stream nevertheless. */
+  readonly error?: StatedError;
 }
 
 /** Merges the usages that the events of a stream state. */
@@ -345,6 +348,8 @@ export interface Transcript {
   readonly unreadBytes: number;
   /** Reads the kept bytes, and reports their output to the listener. */
   read(): void;
+  /** Reads the kept bytes. Returns true if they state an error of the gateway, which ends the stream. */
+  statesError(): boolean;
   /** Returns the content of the whole stream, without its texts if its tail states everything. */
   end(): StreamAnswer;
   /** Returns the content so far, with all text. */
@@ -383,6 +388,10 @@ export class StreamTranscript implements Transcript {
 
   read(): void {
     this.#readKept();
+  }
+
+  statesError(): boolean {
+    return this.#readKept().events.answer().error !== undefined;
   }
 
   end(): StreamAnswer {

@@ -27,6 +27,8 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
+import type { StatedError } from "../../core/settlement.ts";
+import { readStatedError } from "../stated-error.ts";
 import { readUsageOf } from "../usage.ts";
 import {
   StreamOutput,
@@ -178,6 +180,9 @@ class MediaEventReader implements EventReader {
   #isCovered = false;
   #terms: AnswerTerms = { servedModel: null };
   #finished = false;
+  /** True if an event other than an error has arrived. Each of these events may contain media. */
+  #hasOutput = false;
+  #error: StatedError | undefined;
 
   constructor(endings: readonly string[], merge: typeof laterUsage) {
     this.#endings = endings;
@@ -189,6 +194,9 @@ class MediaEventReader implements EventReader {
     const event = parseJson(data);
     if (!isObject(event)) return true;
     this.#terms = latestTerms(this.#terms, answerTerms(event));
+    const error = readStatedError(event);
+    this.#error ??= error;
+    this.#hasOutput ||= error === undefined;
     if (!this.#endings.includes(textOr(event["type"]))) return true;
     const usage = readUsageOf(event);
     this.#usage = this.#merge(this.#usage, usage);
@@ -201,6 +209,8 @@ class MediaEventReader implements EventReader {
     const usage = this.#usage;
     const isWhole = this.#finished && this.#isCovered && usage !== undefined && countsOutput(usage);
     const soFar = usage && { usage, later: { texts: [] }, isFinal: false };
-    return { ...(isWhole ? { usage } : { usage: undefined, soFar }), ...this.#terms, finished: this.#finished };
+    const stated = { ...(isWhole ? { usage } : { usage: undefined, soFar }), ...this.#terms };
+    if (this.#error === undefined || isWhole) return { ...stated, finished: this.#finished };
+    return { ...stated, finished: true, failed: true, ...(!this.#hasOutput && { error: this.#error }) };
   }
 }

@@ -25,6 +25,8 @@ import {
   type OutputListener,
   type StreamAnswer,
 } from "../stream-output.ts";
+import type { StatedError } from "../../core/settlement.ts";
+import { readStatedError } from "../stated-error.ts";
 import { readUsageOf } from "../usage.ts";
 
 /**
@@ -72,6 +74,7 @@ class ResponsesEventReader implements EventReader {
   readonly #calls = new Map<unknown, unknown>();
   readonly #usage: StreamUsage;
   #ending: "whole" | "failed" | undefined;
+  #error: StatedError | undefined;
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
@@ -86,9 +89,12 @@ class ResponsesEventReader implements EventReader {
     const event = parseJson(data);
     if (!isObject(event)) {
       walkOutput(event, undefined, "", this.#envelope);
+      this.#error ??= readStatedError(event);
       return event !== undefined;
     }
     const { type, output_index } = event;
+    if (typeof type !== "string" || !type.startsWith("response.") || endings.get(type) === "failed")
+      this.#error ??= readStatedError(event);
     const whole = objectOr(event["response"]);
     this.#terms = latestTerms(this.#terms, termsOf(whole));
     if (type === "response.output_item.added" || type === "response.output_item.done")
@@ -101,9 +107,11 @@ class ResponsesEventReader implements EventReader {
 
   answer(): Omit<StreamAnswer, keyof Written> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
-    const finished = this.#ending !== undefined;
-    const failed = this.#ending === "failed";
-    return { ...this.#usage.stated(finished), ...this.#terms, toolCalls, finished, ...(finished && { failed }) };
+    const stated = this.#usage.stated(this.#ending !== undefined);
+    const error = stated.usage === undefined && this.#ending !== "whole" ? this.#error : undefined;
+    const finished = this.#ending !== undefined || error !== undefined;
+    const failed = this.#ending === "failed" || error !== undefined;
+    return { ...stated, ...this.#terms, toolCalls, finished, ...(finished && { failed }), ...(error && { error }) };
   }
 
   /**

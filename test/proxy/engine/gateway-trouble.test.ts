@@ -270,7 +270,7 @@ describe("a gateway connection that breaks", () => {
     const messages = eventsWithErrors(answer.body);
     expect(messages[0]).toBe("The server had an error while processing your request.");
     const { charge } = await books.settledAndBilled();
-    expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 4 } });
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 4 } });
   });
 
   it("at a stated length that is too short for a plain answer has the hold charged", async () => {

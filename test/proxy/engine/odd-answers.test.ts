@@ -99,7 +99,14 @@ it.each(["chunk", "end"])("an error that the reader of an answer throws fails it
     limits: { silenceMs: 1, wholeMs: 1 },
   });
   const push = when === "chunk" ? bug : () => undefined;
-  const transcript = () => ({ push, unreadBytes: 0, read: () => undefined, end: bug, everything: bug });
+  const transcript = () => ({
+    push,
+    unreadBytes: 0,
+    read: () => undefined,
+    statesError: () => false,
+    end: bug,
+    everything: bug,
+  });
   const exchange = {
     method: "POST",
     onClientGone: () => undefined,

@@ -139,7 +139,7 @@ describe("a chat stream", () => {
     ["[DONE] alone at the end", [chunk([delta("a")]), done], { finished: true }],
     ["no end", [chunk([delta("a")])], { finished: false }],
     ["nothing", [], { finished: false }],
-    ["an error event", [chunk([delta("a")]), '{"error":{"message":"x"}}'], { finished: false }],
+    ["an error event", [chunk([delta("a")]), '{"error":{"message":"x"}}'], { finished: true }],
     // The early usage must not count for the whole stream.
     [
       "an early usage chunk, then cut",

@@ -1,0 +1,53 @@
+import type { Endpoint } from "./endpoint.ts";
+import type { AnswerReader, ModelAnswer } from "./model-answer.ts";
+import { formOf, type AnswerForm } from "./sse.ts";
+import type { OutputListener, Transcript } from "./stream-output.ts";
+
+/**
+ * Reads an answer as JSON or as server-sent events. The first bytes decide, because gateways label some answers
+ * wrongly. The label decides if the bytes show neither.
+ */
+export class FormReader implements AnswerReader {
+  readonly #endpoint: Endpoint;
+  readonly #label: AnswerForm;
+  readonly #listener: OutputListener | undefined;
+  #beginning: Buffer[] = [];
+  /** Exactly one of these is set once the form is known. */
+  json: AnswerReader | undefined;
+  events: Transcript | undefined;
+
+  constructor(endpoint: Endpoint, label: AnswerForm, listener?: OutputListener) {
+    this.#endpoint = endpoint;
+    this.#label = label;
+    this.#listener = listener;
+  }
+
+  push(bytes: Buffer): void {
+    const reader = this.events ?? this.json;
+    if (reader !== undefined) return reader.push(bytes);
+    this.#beginning.push(bytes);
+    const form = formOf(this.#beginning.length === 1 ? bytes : Buffer.concat(this.#beginning));
+    if (form !== undefined) this.#begin(form === "other" ? this.#label : form);
+  }
+
+  /** Chooses the form by the label if the answer is over before its bytes show it. */
+  finish(): void {
+    if (this.events === undefined && this.json === undefined) this.#begin(this.#label);
+  }
+
+  end(): ModelAnswer | undefined {
+    this.finish();
+    if (this.events === undefined) return this.json?.end();
+    const answer = this.events.end();
+    return { ...answer, isAnswer: answer.finished };
+  }
+
+  #begin(form: AnswerForm): void {
+    const reader =
+      form === "json"
+        ? (this.json = this.#endpoint.answerReader())
+        : (this.events = this.#endpoint.transcript(this.#listener));
+    for (const piece of this.#beginning) reader.push(piece);
+    this.#beginning = [];
+  }
+}
