@@ -279,7 +279,9 @@ const traits = {
     .describe("Largest number of tokens that the model generates in a second, with its hidden reasoning."),
   bills_server_errors: flag
     .optional()
-    .describe("True if the gateway bills an answer of 5xx (except 504, 520 and 524); default false."),
+    .describe(
+      "True if the gateway bills an answer of 5xx (except 504, 520 and 524), or an error inside a 2xx; default false.",
+    ),
   obeys_max_tool_calls: flag
     .optional()
     .describe(

@@ -6,7 +6,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { type Exchange, type HeaderList, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { Gateway } from "../ports/gateway.ts";
-import { readAccount } from "../wire/account.ts";
+import { balanceField, balanceIn, readAccount } from "../wire/account.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
@@ -129,7 +129,7 @@ export function accountInfo(deps: {
     const { record, freshness } = found;
     const shown =
       deps.view === "balance"
-        ? balanceOnly(record.bytes)
+        ? balanceOnly(record)
         : withMembersHidden(record.bytes, (name) => secretName.test(name), hidden);
     const age = Math.max(0, Math.floor((deps.clock.now() - record.fetchedAt) / 1000));
     const headers: HeaderList = [
@@ -144,37 +144,47 @@ export function accountInfo(deps: {
 
 const secretName = /key$|^key|secret|hook|token|password/i;
 
+/** Members that contain the figures of an account, each as the names that lead to it. */
+const figures: readonly (readonly string[])[] = [
+  [balanceField],
+  ["wallet", balanceField],
+  ...creditKinds.map((kind) => ["credit_pack_info", `${kind}_credits`]),
+  ["credit_pack_info", balanceField],
+];
+
+/** Members to show: each name with its JSON text, or with the members in it. */
+type Shown = Map<string, string | Shown>;
+
 /**
  * Returns the record with only its code, message, balance and credits. Each value keeps its path and its exact text.
  */
-function balanceOnly(record: Buffer): Buffer {
-  const textAt = (...path: string[]) => {
-    const place = valueAt(record, path);
-    return place && record.toString("utf8", place.valueStart, place.valueEnd);
+function balanceOnly({ bytes, body }: AccountRecord): Buffer {
+  const root: Shown = new Map();
+  const show = (...path: readonly string[]) => {
+    const place = valueAt(bytes, path);
+    if (place === undefined) return;
+    let at = root;
+    for (const name of path.slice(0, -1)) {
+      const inner = at.get(name);
+      const next: Shown = inner instanceof Map ? inner : new Map();
+      at.set(name, next);
+      at = next;
+    }
+    at.set(path.at(-1) ?? "", bytes.toString("utf8", place.valueStart, place.valueEnd));
   };
-  const object = (members: readonly (readonly [name: string, text: string | undefined])[]) =>
-    `{${members.flatMap(([name, text]) => (text === undefined ? [] : `${JSON.stringify(name)}:${text}`)).join(",")}}`;
-  const usdAt = (...path: string[]) => ["equivalent_in_usd", textAt(...path, "equivalent_in_usd")] as const;
-  const stated = (text: string) => (text === "{}" ? undefined : text);
-  const figures = (...path: string[]) =>
-    [
-      usdAt(...path),
-      ["wallet", stated(object([usdAt(...path, "wallet")]))],
-      [
-        "credit_pack_info",
-        stated(
-          object([
-            ...creditKinds.map(
-              (kind) => [`${kind}_credits`, textAt(...path, "credit_pack_info", `${kind}_credits`)] as const,
-            ),
-            usdAt(...path, "credit_pack_info"),
-          ]),
-        ),
-      ],
-    ] as const;
-  return Buffer.from(
-    object([["code", textAt("code")], ["data", object(figures("data"))], ["message", textAt("message")], ...figures()]),
-  );
+  show("code");
+  root.set("data", new Map());
+  for (const path of figures) show("data", ...path);
+  show("message");
+  for (const path of figures) show(...path);
+  const elsewhere = balanceIn(body)?.path;
+  if (elsewhere !== undefined) show(...elsewhere, balanceField);
+  return Buffer.from(textOf(root));
+}
+
+function textOf(shown: string | Shown): string {
+  if (typeof shown === "string") return shown;
+  return `{${[...shown].map(([name, inner]) => `${JSON.stringify(name)}:${textOf(inner)}`).join(",")}}`;
 }
 
 async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {

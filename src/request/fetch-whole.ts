@@ -1,6 +1,7 @@
 import type { Clock } from "../ports/clock.ts";
 import { BodyBytes } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import { accountFault } from "../wire/account.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
 import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
 import type { ForwardLimits } from "./forward.ts";
@@ -77,13 +78,13 @@ export async function plainBody(
   return plain && withoutByteOrderMark(plain);
 }
 
-/** Returns the record in a successful answer, parsed and as decoded bytes; undefined if it is not a JSON object. */
+/** Returns the account record in an answer, parsed and as decoded bytes; undefined if the answer contains none. */
 export async function recordIn(
   answer: WholeAnswer,
 ): Promise<{ readonly body: JsonObject; readonly bytes: Buffer } | undefined> {
   const bytes = answer.ok && answer.head.status === 200 ? await plainBody(answer, recordBytesMax) : undefined;
   const body = bytes && parseJson(bytes.toString("utf8"));
-  return bytes && isObject(body) ? { body, bytes } : undefined;
+  return bytes && isObject(body) && accountFault(body) === undefined ? { body, bytes } : undefined;
 }
 
 /** Fetches task records for Farebox itself, not for a client. */

@@ -407,7 +407,7 @@ export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
 const patienceMs = 2_000;
 
 /**
- * Creates a guard that refuses requests while the gateway's balance is known to be below the floor. The guard reads the
+ * Creates a guard that refuses requests while the gateway's last known balance is below the floor. The guard reads the
  * cached account record.
  */
 export function createBalanceGuard(deps: {
@@ -424,7 +424,8 @@ export function createBalanceGuard(deps: {
     const found = await account.lookUp();
     const balance = found.ok ? readAccount(found.record.body).balance : null;
     const wasBelow = isBelow;
-    isBelow = balance !== null && balance < floor;
+    // An unknown balance changes nothing: without a readable record, the last known balance counts.
+    if (balance !== null) isBelow = balance < floor;
     isSlow = false;
     if (isBelow && !wasBelow && balance !== null)
       log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");

@@ -1,12 +1,12 @@
 import { noMoney } from "../core/money.ts";
 import { invalid, type Refusal } from "../core/refusals.ts";
 import { outcomeOfError, outcomeOfStatus, type Outcome } from "../core/settlement.ts";
-import { failureReason, finalStatusOf, type TaskFailure, type TaskRecord } from "../core/tasks.ts";
+import { finalStatusOf, type TaskFailure, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { BindResult } from "../ports/task-store.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
-import { readRefusedCreation, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
+import { readCreationError, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
@@ -413,24 +413,12 @@ async function recordCreated({ tasks, tracker }: TaskSteps, taskId: string, reco
  */
 function outcomeWithoutTask(status: number, plain: Buffer | undefined, billsServerErrors: boolean): Outcome {
   if (status >= 300) return outcomeOfStatus(status, billsServerErrors);
-  const refused = plain === undefined ? undefined : outcomeOfRefusal(plain, billsServerErrors);
-  return refused ?? { kind: "unknown", reason: "unreadable_answer" };
-}
-
-/** Failures after which it is not known whether the gateway created the task. */
-const openReasons: ReadonlySet<TaskFailure> = new Set(["network", "upstream_timeout", "time_limit"]);
-
-/** Returns the outcome if an answer with a success status contains a refusal; undefined for other answers. */
-function outcomeOfRefusal(text: Buffer, billsServerErrors: boolean): Outcome | undefined {
-  const refused = readRefusedCreation(text);
-  if (refused === undefined) return undefined;
-  const { code, texts } = refused;
-  if (code !== null && code >= 400 && code <= 599) return outcomeOfStatus(code, billsServerErrors);
-  const reason = failureReason(texts);
-  const reasonText = reason === "other" ? `gateway_${code ?? "refused"}` : reason;
-  return openReasons.has(reason)
-    ? { kind: "unknown", reason: reasonText }
-    : { kind: "refusedByGateway", status: code ?? 200, reason: reasonText };
+  const error = plain && readCreationError(plain);
+  if (error === undefined) return { kind: "unknown", reason: "unreadable_answer" };
+  // After a network error, the gateway does not know whether the service behind it created the task.
+  return error.reason === ("network" satisfies TaskFailure)
+    ? { kind: "unknown", reason: error.reason }
+    : outcomeOfError(error, billsServerErrors);
 }
 
 /** Returns the outcome of a creation that bound no task. */

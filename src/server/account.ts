@@ -1,8 +1,10 @@
 import type { Settings } from "../config/settings.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import type { Clock } from "../ports/clock.ts";
-import { fetchWhole, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
+import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
 import { accountProblem } from "../request/gateway-failure.ts";
+import { accountFault } from "../wire/account.ts";
+import { parseJson } from "../wire/json.ts";
 
 export type AccountReading =
   /** `record` is the gateway's parsed answer. `fetchedAt` is in milliseconds since 1970 UTC. */
@@ -23,14 +25,18 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, patienceMs));
   const found = await recordIn(answer);
   if (found !== undefined) return { ok: true, record: found.body, fetchedAt: clock.now() };
-  return { ok: false, message: `the gateway at ${address.origin} ${problemOf(answer)}` };
+  return { ok: false, message: `the gateway at ${address.origin} ${await problemOf(answer)}` };
 }
 
-function problemOf(answer: WholeAnswer): string {
+async function problemOf(answer: WholeAnswer): Promise<string> {
   if (!answer.ok) return accountProblem(answer.failure);
   const { status } = answer.head;
   if (status === 401) return "does not accept the key; check FAREBOX_GATEWAY_API_KEY";
   if (status === 404) return "has no account record (404); run farebox doctor to check the address";
   if (status !== 200) return `answered with status ${status}`;
-  return "sent an account record that is not a JSON object";
+  const bytes = await plainBody(answer, recordBytesMax);
+  const fault = bytes && accountFault(parseJson(bytes.toString("utf8")));
+  return typeof fault === "object"
+    ? `answered with an error instead of the account record (${fault.reason})`
+    : "sent an answer that is not an account record";
 }

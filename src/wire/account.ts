@@ -5,9 +5,11 @@ import {
   type CreditKind,
   type Credits,
 } from "../core/account.ts";
+import type { StatedError } from "../core/settlement.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import type { CeilingName, TaskCeilings } from "../core/tasks.ts";
-import { objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
+import { isObject, objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
+import { isAbsent, readStatedError } from "./stated-error.ts";
 
 /** Values that Farebox reads from the gateway's account record. Null means unknown, never 0. */
 export interface Account {
@@ -21,17 +23,41 @@ export interface Account {
 }
 
 /**
+ * Returns the reason why an answer with status 200 is no account record: the error that it states, or `no_record`.
+ * Returns undefined if it is one.
+ */
+export function accountFault(answer: unknown): StatedError | "no_record" | undefined {
+  if (!isObject(answer)) return "no_record";
+  // The data may state that the account has expired, which is no error of the answer.
+  const { data, ...envelope } = answer;
+  const isKnown = statesFigure(answer);
+  const error = readStatedError(isKnown ? envelope : answer, true);
+  if (error !== undefined) return error;
+  const hasData = "data" in answer ? isObject(data) && !isAbsent(data) : isKnown;
+  return hasData ? undefined : "no_record";
+}
+
+/** Returns true if a record contains anything that Farebox reads. */
+function statesFigure(record: JsonObject): boolean {
+  const { balance, credits, plan, type, ceilings } = readAccount(record);
+  const { account, figures } = readAccountFigures(record);
+  const values = [balance, plan, type, account, ...Object.values(credits), ...Object.values(ceilings)];
+  return values.some((value) => value !== null) || Object.keys(figures).length > 0;
+}
+
+/**
  * Reads an account record of any shape. The gateway does not document the position of `equivalent_in_usd`. Farebox
- * searches `data` and the root, then the wallets and credit packs of both. The first amount counts.
+ * searches `data` and the root, then the wallets and credit packs of both, and then all other objects, the outermost
+ * first. The first amount counts.
  */
 export function readAccount(record: unknown): Account {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
-  const packs = [data, root].map((holder) => objectOr(holder["credit_pack_info"]));
+  const packs = [data, root].map((holder) => objectOr(holder[packField]));
   const creditsOf = (kind: CreditKind) => first(packs.map((pack) => readNumber(pack[`${kind}_credits`])));
   const textOf = (name: string) => first([data, root].map((holder) => readText(holder[name])));
   return {
-    balance: first(figureObjects(root).map((object) => readUsd(object["equivalent_in_usd"]))),
+    balance: balanceIn(root)?.amount ?? null,
     credits: {
       total: creditsOf("total"),
       used: creditsOf("used"),
@@ -50,8 +76,39 @@ function figureObjects(root: JsonObject): readonly JsonObject[] {
   return [
     ...outer,
     ...outer.map((object) => objectOr(object["wallet"])),
-    ...outer.map((object) => objectOr(object["credit_pack_info"])),
+    ...outer.map((object) => objectOr(object[packField])),
   ];
+}
+
+const packField = "credit_pack_info";
+export const balanceField = "equivalent_in_usd" satisfies AccountFigure;
+
+/** Largest number of objects of a record in which the balance is searched. */
+const objectsMax = 10_000;
+
+/** Balance in a record, with the object that states it. */
+interface Balance {
+  readonly amount: PicoUsd;
+  readonly object: JsonObject;
+  /** Names of the members, and indexes in lists, that lead to the object. */
+  readonly path: readonly string[];
+}
+
+/** Finds the balance in a record. Returns undefined if no object states it. */
+export function balanceIn(root: JsonObject): Balance | undefined {
+  const likely = [["data"], [], ["data", "wallet"], ["wallet"], ["data", packField], [packField]];
+  const places = likely.map((path) => ({ path, value: path.reduce<unknown>((at, name) => objectOr(at)[name], root) }));
+  // Objects are searched in the order of their depth, because the loop appends the members of each.
+  places.push({ path: [], value: root });
+  for (const { path, value } of places) {
+    if (typeof value !== "object" || value === null) continue;
+    const amount = isObject(value) ? readUsd(value[balanceField]) : null;
+    if (amount !== null && isObject(value)) return { amount, object: value, path };
+    if (places.length >= objectsMax || likely.includes(path)) continue;
+    for (const [name, inner] of Object.entries(value))
+      if (typeof inner === "object") places.push({ path: [...path, name], value: inner });
+  }
+  return undefined;
 }
 
 const ceilingFields: Readonly<Record<CeilingName, string>> = {
@@ -92,9 +149,11 @@ export function readAccountFigures(record: unknown): {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
   const objects = figureObjects(root);
+  const balance = balanceIn(root);
   const figures: Partial<Record<AccountFigure, string>> = {};
   for (const name of accountFigures) {
-    const text = objects.map((object) => decimalText(object[name])).find((each) => each !== null && decimal.test(each));
+    const holders = name === balanceField && balance !== undefined ? [balance.object] : objects;
+    const text = holders.map((object) => decimalText(object[name])).find((each) => each !== null && decimal.test(each));
     if (typeof text === "string") figures[name] = text;
   }
   const account = [data["id"], root["id"]].map(decimalText).find((id) => id !== null && /^\d{1,20}$/.test(id));

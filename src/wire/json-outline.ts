@@ -1,3 +1,4 @@
+import { hasOutputInOutline, orError } from "./error-answer.ts";
 import { parseJson, withoutByteOrderMark } from "./json.ts";
 import type { AnswerReader, ModelAnswer } from "./model-answer.ts";
 
@@ -145,7 +146,7 @@ function firstOf(a: number, b: number, none: number): number {
 /** Memory of a piece in addition to its content, in bytes. */
 const pieceBytes = 32;
 
-/** Returns a reader that passes only the outline of an answer to `read`. */
+/** Returns a reader that passes only the outline of an answer to `read`, and also reads the error that it states. */
 export function outlineReader(read: (body: unknown) => ModelAnswer | undefined): AnswerReader {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -158,9 +159,10 @@ export function outlineReader(read: (body: unknown) => ModelAnswer | undefined):
     push(chunk) {
       if (bytes <= outlineBytesMax) outline.push(chunk);
     },
-    end: () =>
-      bytes > outlineBytesMax
-        ? undefined
-        : read(parseJson(withoutByteOrderMark(Buffer.concat(pieces)).toString("utf8"))),
+    end() {
+      if (bytes > outlineBytesMax) return undefined;
+      const body = parseJson(withoutByteOrderMark(Buffer.concat(pieces)).toString("utf8"));
+      return orError(read(body), () => body, hasOutputInOutline);
+    },
   };
 }

@@ -65,7 +65,8 @@ function folded(name: string): string {
   return name.toLowerCase().replace(/[_-]/g, "");
 }
 
-function roleOf(name: string): Role | undefined {
+/** Returns the meaning of a member; undefined for a name that says nothing about an error. */
+export function roleOf(name: string): Role | undefined {
   return roles.get(folded(name));
 }
 
@@ -140,7 +141,7 @@ function isNoError(value: unknown, depth = 0): boolean {
 }
 
 /** Returns true if a value contains more than an error: a result, or the id of one. */
-function hasData(value: unknown, depth = 0): boolean {
+export function hasData(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null || depth > depthMax)
     return !isAbsent(value) && value !== true && value !== 0;
   // An outline of an answer leaves long texts empty, so any member of an object counts.

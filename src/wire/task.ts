@@ -1,5 +1,6 @@
 import { namePattern } from "../core/keys.ts";
 import { plainDecimal } from "../core/money.ts";
+import type { StatedError } from "../core/settlement.ts";
 import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
 import {
   isObject,
@@ -12,6 +13,7 @@ import {
   type JsonObject,
 } from "./json.ts";
 import { equalFolded } from "./findings.ts";
+import { isAbsent, meansSuccess, readStatedError, statedError } from "./stated-error.ts";
 
 /**
  * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Returns undefined for any other
@@ -72,49 +74,18 @@ function hasEscapedTaskId(text: Buffer): boolean {
   return text.includes(escapedLetter) && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
 }
 
-/** Refusal that the gateway sent with a success status. */
-interface RefusedCreation {
-  /** Code in the envelope; null if the envelope has no code. */
-  readonly code: number | null;
-  readonly texts: readonly string[];
-}
-
 /**
- * Reads a refusal in an answer with a success status, such as `{"code":10001,"data":null}`; undefined for any other
- * answer. A refusal names no task. It has an HTTP error status as its code, another error code without data, or the
- * record of a failed task without consumption.
+ * Reads the error in an answer to a creation, such as `{"code":10001,"data":null}`; undefined for any other answer. An
+ * answer that names a task, or a consumption above 0, is no error. The record of a failed task without an id is one.
  */
-export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
-  const root = parseExactly(text.toString());
-  if (!isObject(root) || root instanceof Digits || tasksNamed(text).size > 0) return undefined;
-  const code = codeOf(root["code"]);
+export function readCreationError(text: Buffer): StatedError | undefined {
+  if (tasksNamed(text).size > 0) return undefined;
   const record = readTaskRecord(text);
-  const hasFailed = record !== undefined && (record.status === "failed" || record.status === "cancelled");
-  const usedNothing = record?.consumption == null || record.consumption.units === "0";
-  const isHttpError = code !== null && code >= 400 && code <= 599;
-  const isRefused =
-    isHttpError || (code !== null && !isSuccess(code) && isEmpty(root["data"])) || (hasFailed && usedNothing);
-  if (!isRefused) return undefined;
-  const texts = [root["message"], root["msg"], root["error"]].filter(
-    (each): each is string => typeof each === "string",
+  if (record?.consumption != null && record.consumption.units !== "0") return undefined;
+  const hasFailed = record?.status === "failed" || record?.status === "cancelled";
+  return (
+    readStatedError(parseJson(text.toString()), hasFailed) ?? (hasFailed ? statedError(record.errors, []) : undefined)
   );
-  return { code, texts: [...texts, ...(record?.errors ?? [])].map((each) => each.slice(0, errorCharsMax)) };
-}
-
-/** Returns true for a code that means success. The gateway documents 200, but clients have also received 0. */
-function isSuccess(code: number): boolean {
-  return code === 0 || (code >= 200 && code <= 299);
-}
-
-function isEmpty(data: unknown): boolean {
-  if (data === undefined || data === null || data === "") return true;
-  return typeof data === "object" && !(data instanceof Digits) && Object.keys(data).length === 0;
-}
-
-/** Returns the code in an answer's envelope; null if the envelope has no code. */
-function codeOf(code: unknown): number | null {
-  const stated = code instanceof Digits ? code.text : code;
-  return typeof stated === "string" && /^-?\d{1,9}$/.test(stated) ? Number(stated) : null;
 }
 
 /**
@@ -235,7 +206,7 @@ function errorTexts(data: JsonObject, result: JsonObject): string[] {
   const plain = typeof data["error"] === "string" ? data["error"] : undefined;
   const texts = [message, raw, plain, ...listOr(result["error_messages"]), detailText(detail)];
   return texts
-    .filter((text): text is string => typeof text === "string" && text.trim() !== "")
+    .filter((text): text is string => typeof text === "string" && !isAbsent(text) && !meansSuccess(text))
     .map((text) => text.slice(0, errorCharsMax));
 }
 
@@ -247,10 +218,10 @@ function detailText(detail: unknown): string | undefined {
   return isObject(detail) && typeof detail["message"] === "string" ? detail["message"] : undefined;
 }
 
-/** Returns true if an error states a code other than 0. */
+/** Returns true if an error states a code other than success. */
 function statesCode(code: unknown): boolean {
-  if (code instanceof Digits) return !/^-?0+(?:\.0+)?$/.test(code.text);
-  return typeof code === "string" && code !== "" && code !== "0";
+  const stated = code instanceof Digits ? Number(code.text) : code;
+  return (typeof stated === "number" || typeof stated === "string") && !isAbsent(stated) && !meansSuccess(stated);
 }
 
 /** JSON number with its digits as written. */

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import { createBalanceGuard } from "../../src/request/limits.ts";
 import type { AccountLookup } from "../../src/request/account.ts";
+import { answeringGateway } from "../support/answering-gateway.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -64,4 +65,58 @@ it("the balance guard waits at most two seconds for a missing record, then forwa
   expect(await fourth).toBeNull();
   expect(log.lines.map(({ message }) => message)).toEqual(["the balance is under its floor"]);
   expect(clock.waiting).toBe(0);
+});
+
+it("the balance guard stays closed while the record cannot be read or states no balance", async () => {
+  const answers = [
+    '{"data":{"equivalent_in_usd":0.5}}',
+    '{"code":401,"data":null}',
+    '{"code":500,"data":{}}',
+    '{"data":{"plan":"x"}}',
+  ];
+  let current = "";
+  let reads = 0;
+  await using gateway = await answeringGateway(
+    () => ({ body: "{}" }),
+    () => ({ body: (reads++, current) }),
+  );
+  await using proxy = await startProxy({
+    gatewayUrl: gateway.url,
+    clock: patientClock(),
+    env: { FAREBOX_BALANCE_FLOOR: "1.00" },
+    adjust: (settings) => ({ ...settings, balance: { ...settings.balance, ttlMs: 1 } }),
+  });
+  for (current of answers) {
+    const before = reads;
+    // Each request uses the cached record, and lets the next one be read.
+    await until(async () => {
+      expect((await proxy.chat({ max_tokens: 5 })).status).toBe(503);
+      return reads > before + 1;
+    });
+  }
+  current = '{"data":{"equivalent_in_usd":1}}';
+  await until(async () => (await proxy.chat({ max_tokens: 5 })).status === 200);
+});
+
+it("the balance guard opens only for a known balance", async () => {
+  const records = [
+    { data: { funds: [{ equivalent_in_usd: "0.5" }] } },
+    { data: { plan: "x" } },
+    { equivalent_in_usd: 2 },
+  ];
+  const bodies = records.values();
+  const account = {
+    lookUp: () =>
+      Promise.resolve<AccountLookup>({
+        ok: true,
+        record: { body: bodies.next().value ?? {}, bytes: Buffer.alloc(0), fetchedAt: 0 },
+        freshness: "miss",
+      }),
+  };
+  const guard = createBalanceGuard({ account, clock: manualClock(), floor: usd("1"), log: captureLog() });
+  expect([await guard(), await guard(), await guard()]).toEqual([
+    { code: "balance_floor" },
+    { code: "balance_floor" },
+    null,
+  ]);
 });

@@ -28,7 +28,9 @@ import {
   type Check,
   type Findings,
 } from "../../reporting/doctor.ts";
+import { accountFault } from "../../wire/account.ts";
 import { isObject, parseJson } from "../../wire/json.ts";
+import { readStatedError } from "../../wire/stated-error.ts";
 import { workerCount } from "../../server/workers/settings.ts";
 import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
@@ -138,7 +140,7 @@ export async function examineGateway(
   );
   const examineKey = async (account: Received): Promise<Check> => {
     if (apiKey === null) return skipped("gateway key", "not set");
-    if (account.head.status !== 404) return judgeKey(account);
+    if (account.head.status !== 404) return judgeKey(account, accountFault);
     return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
   };
   const checks = answer.ok
@@ -164,7 +166,7 @@ function judgeKeyByModels(models: WholeAnswer): Check {
   const name = "gateway key";
   if (!models.ok)
     return warning(name, `unknown: at GET /v1/models, the gateway ${unreachable(models.failure)}`, "try again");
-  const judged = judgeKey(models);
+  const judged = judgeKey(models, listFault);
   return judged.status === "ok"
     ? ok(
         name,
@@ -173,15 +175,22 @@ function judgeKeyByModels(models: WholeAnswer): Check {
     : judged;
 }
 
-function judgeKey({ head: { status }, bytes }: Received): Check {
+/** Returns the error in a list of models, or `no_record` if the answer is no list; undefined if it may be one. */
+function listFault(answer: unknown): ReturnType<typeof accountFault> {
+  return readStatedError(answer, true) ?? (isObject(answer) ? undefined : "no_record");
+}
+
+function judgeKey({ head: { status: received }, bytes }: Received, faultOf: typeof accountFault): Check {
   const name = "gateway key";
-  if (status === 200 && isObject(parseJson(bytes.toString("utf8")))) return ok(name, "the gateway accepts it");
-  if (status === 200)
+  const fault = received === 200 ? faultOf(parseJson(bytes.toString("utf8"))) : undefined;
+  if (fault === "no_record")
     return failed(
       name,
       "the answer is not an account record",
       "check that FAREBOX_GATEWAY_URL is the address of the gateway's API",
     );
+  const status = fault?.status ?? received;
+  if (fault === undefined && status === 200) return ok(name, "the gateway accepts it");
   if (status === 401 || status === 403)
     return failed(name, `the gateway does not accept it (${status})`, "check FAREBOX_GATEWAY_API_KEY");
   if (status === 404)
@@ -189,6 +198,12 @@ function judgeKey({ head: { status }, bytes }: Received): Check {
       name,
       "there is neither an account record nor a list of models (404)",
       "check that FAREBOX_GATEWAY_URL is the address of the gateway's API; a /v1 at its end is optional",
+    );
+  if (fault !== undefined)
+    return failed(
+      name,
+      `the gateway answered with an error (${fault.reason})`,
+      "check FAREBOX_GATEWAY_API_KEY; if it is right, ask the gateway's support",
     );
   return warning(
     name,

@@ -1,6 +1,7 @@
 import { invalid } from "../../core/refusals.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
+import { hasOutputIn, orError } from "../error-answer.ts";
 import {
   chatFields,
   chatParts,
@@ -62,7 +63,7 @@ export const chatCompletions: Endpoint = {
   route: "/v1/chat/completions",
   fields: chatFields,
   readRequest: readChatRequest,
-  answerReader: () => bufferedReader(readChatAnswer),
+  answerReader: () => bufferedReader(readAnswer),
   transcript: chatTranscript,
   maximum: { api: "chat", fields: ["max_tokens", "max_completion_tokens"], absent: null },
   askForUsage: withStreamUsage,
@@ -280,6 +281,11 @@ export function withStreamUsage(bytes: Buffer): Buffer {
     (whole, flag) => replaced(whole, valueStart + flag.valueStart, valueStart + flag.valueEnd, "true"),
     bytes,
   );
+}
+
+function readAnswer(bytes: Buffer): ModelAnswer | undefined {
+  const parse = () => parseJson(bytes.toString("utf8"));
+  return orError(readChatAnswer(bytes), parse, (body) => hasOutputIn(body, chatAnswer, { choices: choice }));
 }
 
 /**

@@ -1,5 +1,6 @@
 import { invalid } from "../../core/refusals.ts";
 import type { Endpoint } from "../endpoint.ts";
+import { hasOutputIn, orError } from "../error-answer.ts";
 import {
   includedData,
   itemMetadata,
@@ -9,12 +10,13 @@ import {
   responseTools,
   shellResultMembers,
 } from "../field-table.ts";
-import { bufferedReader } from "../model-answer.ts";
+import { bufferedReader, type ModelAnswer } from "../model-answer.ts";
+import { response } from "../output-members.ts";
 import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
 import type { ChatText } from "../../core/prompt-text.ts";
 import type { Findings } from "../findings.ts";
-import { jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
+import { jsonOf, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import {
   bytesOutside,
   CountedParts,
@@ -36,11 +38,16 @@ export const responses: Endpoint = {
   route: "/v1/responses",
   fields: responsesFields,
   readRequest: readResponsesRequest,
-  answerReader: () => bufferedReader(readResponse),
+  answerReader: () => bufferedReader(readAnswer),
   transcript: responsesTranscript,
   maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
   breakEvent: failedResponseEvents,
 };
+
+function readAnswer(bytes: Buffer): ModelAnswer | undefined {
+  const parse = () => parseJson(bytes.toString("utf8"));
+  return orError(readResponse(bytes), parse, (body) => hasOutputIn(body, response, { output_text: "text" }));
+}
 
 const prompt: PromptReader = {
   text: (body) => ({ kind: "chat", chat: textOf(objectInFull(body)) }),

@@ -187,6 +187,20 @@ describe("doctor's check of a gateway", () => {
     expect(stdout).not.toContain("sk-right");
   });
   it.each([
+    ['{"code":401,"data":null}', /does not accept it \(401\)/],
+    ['{"code":500,"data":{}}', /an error \(gateway_500\)/],
+    ['{"code":10001,"data":null}', /an error \(gateway_10001\)/],
+    ['{"code":200,"data":null}', /not an account record/],
+    ['{"success":false,"message":"insufficient credits"}', /an error \(upstream_no_credit\)/],
+  ])("fails for an account record with %s", async (body, message) => {
+    const { of, code } = await examine((_, response) => response.writeHead(200).end(body));
+    expect(of("gateway key")).toEqual([
+      expect.objectContaining({ status: "failed", message: expect.stringMatching(message) }),
+    ]);
+    expect(code).toBe(1);
+  });
+  it.each([
+    [200, '{"code":401,"data":null}', "failed", /does not accept it \(401\)/],
     [200, '{"data":[]}', "ok", /^the gateway lists its models; there is no account record \(404\)/],
     [401, "", "failed", /does not accept it \(401\)/],
     [503, "", "warning", /status 503/],

@@ -8,6 +8,7 @@ import { createAccount } from "../../../src/request/account.ts";
 import { startSandbox, type SandboxOptions } from "../../../src/sandbox/server.ts";
 import { readAccountOnce } from "../../../src/server/account.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { metricsWith } from "../../support/example-metrics.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
@@ -308,7 +309,59 @@ describe("GET /account/info", () => {
           `farebox_account_info{plan="${"x".repeat(64)}",type=""} 1`,
         ]),
       );
-      expect(await read({})).toEqual(new Set());
+      expect(await read({ id: 7 })).toEqual(new Set());
+    });
+
+    it.each([
+      '{"code":401,"data":null}',
+      '{"code":500,"data":{}}',
+      '{"code":10001,"data":{"equivalent_in_usd":9}}',
+      '{"code":200,"data":null}',
+      '{"code":200,"message":"success","request_id":"r"}',
+      '{"code":200,"data":{"error":"no"}}',
+      '{"success":false,"data":{"plan":"x"}}',
+      '{"error":{"message":"no"}}',
+      '{"data":[]}',
+      "{}",
+    ])("keeps the last record, and sets the gauge to 0, after the answer 200 with %s", async (body) => {
+      const log = captureLog();
+      await using failing = await startProxy({ gatewayUrl: gateway.url, log });
+      const sample = async (text: string) => {
+        const sampling = failing.serving.sampler.sample();
+        (await gateway.next()).response.writeHead(200, { "content-type": "application/json" }).end(text);
+        return await sampling;
+      };
+      const gauges = async () =>
+        (await failing.metrics()).split("\n").filter((line) => /^farebox_balance_(?:up|usd) /.test(line));
+      await sample('{"code":200,"data":{"equivalent_in_usd":5}}');
+      expect(await gauges()).toEqual(["farebox_balance_up 1", "farebox_balance_usd 5"]);
+      expect([await sample(body), await sample(body)]).toEqual([undefined, undefined]);
+      expect(await gauges()).toEqual(["farebox_balance_up 0", "farebox_balance_usd 5"]);
+      expect(jsonOf(await accountInfo(failing)).data).toEqual({ equivalent_in_usd: 5 });
+      expect(log.lines.filter(({ message }) => message.includes("account"))).toHaveLength(1);
+      await sample('{"code":200,"data":{"equivalent_in_usd":6}}');
+      expect(await gauges()).toEqual(["farebox_balance_up 1", "farebox_balance_usd 6"]);
+    });
+
+    it("is not read for a command if the answer states an error", async () => {
+      const address = { origin: gateway.url, basePath: "" };
+      const settings = { gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 } };
+      for (const [body, message] of [
+        ['{"code":401,"data":null}', "answered with an error instead of the account record (gateway_401)"],
+        ['{"code":200,"data":null}', "sent an answer that is not an account record"],
+      ] as const) {
+        const reading = readAccountOnce(settings as Settings, systemClock());
+        (await gateway.next()).response.end(body);
+        expect(await reading).toEqual({ ok: false, message: `the gateway at ${gateway.url} ${message}` });
+      }
+    });
+
+    it("with FAREBOX_ACCOUNT_INFO=balance has the balance in any object of the record", async () => {
+      await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+      const asking = accountInfo(view);
+      const { response } = await gateway.next();
+      response.end('{"code":200,"data":{"email":"a@b.example","funds":{"main":{"equivalent_in_usd":1.50,"a":1}}}}');
+      expect((await asking).body.toString()).toBe('{"code":200,"data":{"funds":{"main":{"equivalent_in_usd":1.50}}}}');
     });
 
     it("answers 502 to a record that never ends", async () => {

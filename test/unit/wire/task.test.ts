@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isTaskId, readRefusedCreation, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
+import { isTaskId, readCreationError, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
@@ -118,31 +118,45 @@ describe("a task's record", () => {
   });
 });
 
-describe("a rejected creation with a success status", () => {
-  it.each<[string, object | undefined]>([
-    ['{"code":10001,"data":null}', { code: 10001, texts: [] }],
-    ['{"code":"10001","data":{},"message":"no"}', { code: 10001, texts: ["no"] }],
-    ['{"code":-1,"message":"no"}', { code: -1, texts: ["no"] }],
-    ['{"code":403,"data":{"id":7}}', { code: 403, texts: [] }],
-    ['{"task_id":"","status":"failed","message":"no"}', { code: null, texts: ["no"] }],
+describe("a creation's answer with a success status", () => {
+  it.each<[string, string | undefined]>([
+    ['{"code":10001,"data":null}', "refused gateway_10001"],
+    ['{"code":"10001","data":{},"message":"no"}', "refused gateway_10001"],
+    ['{"code":-1,"message":"no"}', "refused gateway_-1"],
+    ['{"code":403,"data":{"id":7}}', "refused gateway_403"],
+    ['{"data":null,"message":"insufficient credits"}', "refused upstream_no_credit"],
+    ['{"success":false,"data":null}', "refused gateway_error"],
+    ['{"error":{"message":"no","code":"invalid_model"}}', "refused gateway_error"],
+    ['{"detail":"no"}', "refused gateway_error"],
+    ['{"task_id":"","status":"failed","message":"no"}', "refused gateway_error"],
+    ['{"task_id":"","status":"canceled"}', "refused gateway_error"],
     [
-      '{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}',
-      { code: 200, texts: ["no"] },
+      '{"data":{"task_id":"","status":"failed","input":{"prompt":"a"},"meta":{"usage":{"consume":0}}}}',
+      "refused gateway_error",
     ],
-    // An answer that may have created a task is not a rejection.
+    ['{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}', "refused gateway_5"],
+    // The service behind the gateway may have created a task.
+    ['{"code":408,"data":null}', "timeout gateway_408"],
+    ['{"code":10000,"data":null,"message":"request timeout"}', "timeout network"],
+    ['{"task_id":"","status":"timeout"}', "timeout network"],
+    // An answer that may have created a task states no error.
     ['{"code":10001,"data":{"task_id":"t-1"}}', undefined],
+    ['{"error":"x","data":{"task_id":"t-1"}}', undefined],
+    ['{"code":500,"data":{"task_id":"t-1"}}', undefined],
     ['{"code":10001,"data":[{"task_id":"t-1"}]}', undefined],
     ['{"code":10001,"data":{"id":"t-1"}}', undefined],
     ['{"code":10001,"data":"t-1"}', undefined],
     ['{"task_id":"","status":"failed","task_result":{"used_credits":0.5}}', undefined],
+    ['{"code":500,"task_result":{"used_credits":0.5}}', undefined],
     ['{"code":200,"data":null}', undefined],
     ['{"code":0,"data":null}', undefined],
     ['{"code":1.5,"data":null}', undefined],
     ['{"data":null}', undefined],
     ["[]", undefined],
     ["<", undefined],
-  ])("is recognized or not in %s", (text, expected) => {
-    expect(readRefusedCreation(Buffer.from(text))).toEqual(expected);
+  ])("is an error or not: %s", (text, expected) => {
+    const error = readCreationError(Buffer.from(text));
+    expect(error && `${error.kind} ${error.reason}`).toBe(expected);
   });
 });
 
