@@ -22,6 +22,7 @@ import {
   type StreamAnswer,
 } from "./stream-output.ts";
 import type { StatedError } from "../core/settlement.ts";
+import { hasOutputIn } from "./error-answer.ts";
 import { readStatedError } from "./stated-error.ts";
 import { readUsageOf } from "./usage.ts";
 
@@ -73,11 +74,8 @@ class ChatEventReader implements EventReader {
       return true;
     }
     const event = parseJson(data);
-    const amountBefore = this.output.amount;
     if (isObject(event)) this.#object(event);
     else walkOutput(event, undefined, "", this.#envelope);
-    if (this.output.amount === amountBefore || (isObject(event) && "error" in event))
-      this.#error ??= readStatedError(event);
     return event !== undefined;
   }
 
@@ -86,7 +84,10 @@ class ChatEventReader implements EventReader {
     this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
     if (finishes(event)) this.#finished = true;
     const usage = readUsageOf(event);
-    this.#write(event);
+    const error = mayStateError(event) ? readStatedError(event) : undefined;
+    this.#error ??= error;
+    // The texts of an error are no output.
+    if (error === undefined || hasOutputIn(event, chatAnswer, { choices: chunkChoice })) this.#write(event);
     this.#usage.add(usage, this.#finished);
     if (usage !== undefined) this.#usageIsAlone = isUsageAlone(event);
   }
@@ -126,6 +127,16 @@ function finishes(event: JsonObject): boolean {
   return (
     listOr(event["choices"]).some((choice) => isFinish(objectOr(choice)["finish_reason"])) ||
     listOr(event["candidates"]).some((candidate) => isFinish(objectOr(candidate)["finishReason"]))
+  );
+}
+
+/** Returns false for an ordinary chunk, which has choices without an error. */
+function mayStateError(event: JsonObject): boolean {
+  const choices = listOr(event["choices"]);
+  return (
+    choices.length === 0 ||
+    "error" in event ||
+    choices.some((choice) => isObject(choice) && ("error" in choice || choice["finish_reason"] === "error"))
   );
 }
 

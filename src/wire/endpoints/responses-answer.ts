@@ -26,6 +26,7 @@ import {
   type StreamAnswer,
 } from "../stream-output.ts";
 import type { StatedError } from "../../core/settlement.ts";
+import { hasOutputIn } from "../error-answer.ts";
 import { readStatedError } from "../stated-error.ts";
 import { readUsageOf } from "../usage.ts";
 
@@ -64,6 +65,14 @@ const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
   ["response.failed", "failed"],
 ]);
 
+/** Returns false for the type of an event that reports progress. */
+function mayStateError(type: string): boolean {
+  return !type.startsWith("response.") || endings.get(type) === "failed";
+}
+
+/** Members of events that contain output. */
+const outputMembers = { output_text: "text", delta: "text", text: "text", response } as const;
+
 class ResponsesEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #items: Items;
@@ -93,14 +102,15 @@ class ResponsesEventReader implements EventReader {
       return event !== undefined;
     }
     const { type, output_index } = event;
-    if (typeof type !== "string" || !type.startsWith("response.") || endings.get(type) === "failed")
-      this.#error ??= readStatedError(event);
     const whole = objectOr(event["response"]);
     this.#terms = latestTerms(this.#terms, termsOf(whole));
     if (type === "response.output_item.added" || type === "response.output_item.done")
       this.#updateCall(event["item"], output_index);
     this.#ending = endings.get(textOr(type)) ?? this.#ending;
-    this.#write(event);
+    const error = mayStateError(textOr(type)) ? readStatedError(event) : undefined;
+    this.#error ??= error;
+    // The texts of an error are no output.
+    if (error === undefined || hasOutputIn(event, response, outputMembers)) this.#write(event);
     this.#usage.add(laterUsage(readUsageOf(event), readUsageOf(whole)), this.#ending !== undefined);
     return true;
   }

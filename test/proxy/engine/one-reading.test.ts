@@ -1,0 +1,395 @@
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../../src/core/charge.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
+import { scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { stillClock } from "../../support/still-clock.ts";
+import { ask, lastErrorCode, readToEnd, send, type WireAnswer } from "../../support/wire-client.ts";
+
+/* Tests that an answer is charged for what it says, whatever its form, label, mode and order. */
+
+const owned = new AsyncDisposableStack();
+let gateway: ScriptedGateway;
+/** A proxy without a budget, which reads only the end of most streams, and one whose hard budget reads them all. */
+let free: RunningProxy;
+let bounded: RunningProxy;
+beforeAll(async () => {
+  gateway = owned.use(await scriptedGateway());
+  free = owned.use(await startProxy({ gatewayUrl: gateway.url }));
+  bounded = owned.use(await startProxy({ gatewayUrl: gateway.url }));
+  await bounded.budget("key:alice", "1000000");
+});
+afterAll(() => owned.disposeAsync());
+
+const chat = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
+const responses = { model: "gpt-4o", stream: true, input: "hello" };
+const eventStream = { "content-type": "text/event-stream" };
+const event = (value: object | string) => `data: ${typeof value === "string" ? value : JSON.stringify(value)}\n\n`;
+const chunk = (content: string, more: object = {}) =>
+  event({ model: "gpt-4o", choices: [{ index: 0, delta: { content }, finish_reason: null }], ...more });
+const finish = (more: object = {}) =>
+  event({ model: "gpt-4o", choices: [{ index: 0, delta: {}, finish_reason: "stop" }], ...more });
+const usage = (prompt: number, completion: number, more: object = {}) => ({
+  usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, ...more },
+});
+const done = event("[DONE]");
+
+/** How the gateway ends its answer: as HTTP does, or by closing the connection. */
+type End = "end" | "reset";
+
+interface Answered extends WireAnswer {
+  readonly charge: Charge;
+}
+
+async function lastCharge(proxy: RunningProxy): Promise<Charge> {
+  return (await proxy.charges()).at(-1) as Charge;
+}
+
+async function answered(
+  proxy: RunningProxy,
+  body: object,
+  path: string,
+  answer: { readonly text: string; readonly headers?: Record<string, string>; readonly end?: End },
+): Promise<Answered> {
+  const asking = ask(proxy, body, { path });
+  const { response } = await gateway.nextChat();
+  response.writeHead(200, answer.headers ?? eventStream);
+  if (answer.end === "reset") response.write(answer.text, () => response.destroy());
+  else response.end(answer.text);
+  return { ...(await asking), charge: await lastCharge(proxy) };
+}
+
+/** Returns what both proxies charge, in µUSD, with its source and doubts. Both must charge the same. */
+async function charged(text: string, end: End = "end", body: object = chat, path = "/v1/chat/completions") {
+  const both = [];
+  for (const proxy of [free, bounded]) {
+    const { charge } = await answered(proxy, body, path, { text, end });
+    both.push({ micro: Number(charge.cost ?? 0n) / 1e6, source: charge.source, doubts: charge.doubts });
+  }
+  expect(both[1]).toEqual(both[0]);
+  return both[0];
+}
+const respond = (text: string, end: End = "end") => charged(text, end, responses, "/v1/responses");
+
+describe("a stream that states several usages", () => {
+  // gpt-4o: 1.25 USD per million prompt tokens and 5 USD per million completion tokens at the gateway's prices.
+  it.each<[string, string, object]>([
+    [
+      "is charged for the larger sides if they shrink",
+      chunk("a") +
+        finish() +
+        event({ model: "gpt-4o", choices: [], ...usage(5000, 50) }) +
+        event({ choices: [], ...usage(1, 1) }) +
+        done,
+      { source: "reported", doubts: ["usage_contradicts"] },
+    ],
+    [
+      "is charged for the last one if they grow",
+      chunk("a", usage(5000, 1)) + finish(usage(5000, 50)) + done,
+      { source: "reported", doubts: [] },
+    ],
+  ])("%s", async (_, text, expected) => {
+    const whole = await charged(chunk("a") + finish(usage(5000, 50)) + done);
+    expect(await charged(text)).toEqual({ ...expected, micro: whole?.micro });
+  });
+
+  it("is charged for the model of an early event if it costs more", async () => {
+    const plain = await charged(chunk("a") + finish(usage(1000, 100)) + done);
+    const early = chunk("a", { model: "gpt-4-turbo" }) + finish(usage(1000, 100)) + done;
+    const late = chunk("a") + finish({ ...usage(1000, 100), model: "gpt-4-turbo" }) + done;
+    const [first, last] = [await charged(early), await charged(late)];
+    expect(first).toEqual(last);
+    expect(first?.micro).toBeGreaterThan(plain?.micro ?? 0);
+    expect(first?.doubts).toEqual(["served_model"]);
+  });
+
+  const delta = (text: string) =>
+    event({ type: "response.output_text.delta", item_id: "i", output_index: 0, delta: text });
+  const completed = (more: object = {}) =>
+    event({
+      type: "response.completed",
+      response: {
+        model: "gpt-4o",
+        output: [{ type: "message", id: "i", content: [{ type: "output_text", text: "a" }] }],
+        usage: { input_tokens: 9, output_tokens: 1, total_tokens: 10 },
+        ...more,
+      },
+    });
+
+  it("is charged for the text after response.completed", async () => {
+    const before = await respond(delta("a") + completed());
+    const after = await respond(delta("a") + completed() + delta(" harbour".repeat(1000)));
+    expect(after?.micro).toBeCloseTo((before?.micro ?? 0) * 1 + 1000 * 5, -2);
+    expect(after?.doubts).toEqual(["usage_contradicts"]);
+  });
+
+  it("is charged for the most calls that any event shows", async () => {
+    const call = (index: number) =>
+      event({
+        type: "response.output_item.done",
+        output_index: index,
+        item: { type: "web_search_call", id: `w${index}`, status: "completed" },
+      });
+    const plain = await respond(delta("a") + completed());
+    const searched = await respond(call(0) + call(1) + delta("a") + completed());
+    const inUsage = await respond(
+      delta("a") +
+        completed({ usage: { input_tokens: 9, output_tokens: 1, server_tool_use: { web_search_requests: 2 } } }),
+    );
+    expect(searched?.micro).toBeGreaterThan(plain?.micro ?? 0);
+    expect(searched?.micro).toBe(inUsage?.micro);
+  });
+
+  it("is not believed if it counts no output next to text", async () => {
+    const counted = await charged(chunk("a harbour") + finish() + done);
+    const zero = await charged(chunk("a harbour") + finish(usage(8, 0)) + done);
+    expect(zero).toMatchObject({ source: "counted", micro: counted?.micro, doubts: ["usage_contradicts"] });
+  });
+});
+
+describe("a stream that is cut", () => {
+  it.each<[string, string, string, object]>([
+    ["a cumulative usage", chunk("a", usage(9000, 300)), "/v1/chat/completions", chat],
+    [
+      "Gemini's usage",
+      chunk("a", { usageMetadata: { promptTokenCount: 9000, candidatesTokenCount: 300, totalTokenCount: 9300 } }),
+      "/v1/chat/completions",
+      chat,
+    ],
+    [
+      "the usage of response.in_progress",
+      event({
+        type: "response.in_progress",
+        response: {
+          model: "gpt-4o",
+          output: [],
+          usage: { input_tokens: 9000, output_tokens: 300, total_tokens: 9300 },
+        },
+      }) + event({ type: "response.output_text.delta", item_id: "i", output_index: 0, delta: "a" }),
+      "/v1/responses",
+      responses,
+    ],
+  ])("is charged at least for %s", async (_, text, path, body) => {
+    const whole = await charged(chunk("a") + finish(usage(9000, 300)) + done);
+    const cut = await charged(text, "reset", body, path);
+    expect(cut).toMatchObject({ source: "partial", doubts: [] });
+    // The text after the usage adds at most a few tokens.
+    expect(cut?.micro).toBeGreaterThanOrEqual(whole?.micro ?? Infinity);
+    expect(cut?.micro).toBeLessThan((whole?.micro ?? 0) + 20);
+  });
+
+  it("is charged for a stated prompt, and for the output after it", async () => {
+    const first = event({ model: "gpt-4o", choices: [{ index: 0, delta: { role: "assistant" } }], ...usage(9000, 1) });
+    const cut = await charged(first + chunk(" harbour".repeat(100)), "reset");
+    const whole = await charged(chunk("a") + finish(usage(9000, 101)) + done);
+    expect(cut?.source).toBe("partial");
+    expect(cut?.micro).toBeGreaterThanOrEqual(whole?.micro ?? Infinity);
+    expect(cut?.micro).toBeLessThan((whole?.micro ?? 0) * 1.2);
+  });
+
+  it.each(["", "null", " NULL "])("is not complete because of the finish reason %j", async (reason) => {
+    const open = event({
+      model: "gpt-4o",
+      choices: [{ index: 0, text: "a", delta: { content: "a" }, finish_reason: reason }],
+    });
+    for (const [body, path] of [
+      [chat, "/v1/chat/completions"],
+      [{ model: "gpt-4o", stream: true, prompt: "hello" }, "/v1/completions"],
+    ] as const) {
+      const { charge, body: got } = await answered(free, body, path, { text: open });
+      expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut" });
+      expect(lastErrorCode(got)).toBe("gateway_stream_broken");
+    }
+  });
+});
+
+describe("heartbeats without JSON", () => {
+  it.each(["ping", "[PING]", "keep-alive", ": PROCESSING"])("cost next to nothing: %s", async (beat) => {
+    const stream = Array.from({ length: 40 }, () => event(beat) + chunk("a")).join("");
+    const plain = await charged(chunk("a").repeat(40) + finish() + done);
+    const beaten = await charged(stream + finish() + done);
+    expect(beaten?.micro).toBeLessThanOrEqual((plain?.micro ?? 0) + 5 * beat.length);
+  });
+
+  it("do not hide text that an event states without JSON", async () => {
+    const texts = ["one", "two", "one", "two"].map((text) => event(text.repeat(100))).join("");
+    const { charge } = await answered(free, chat, "/v1/chat/completions", { text: texts + finish() + done });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(1200);
+  });
+});
+
+describe("an error event of the gateway", () => {
+  const errors: [string, object][] = [
+    ["an error", { error: { message: "no", code: 500 } }],
+    ["a text", { error: "no" }],
+    ["a detail", { detail: "no" }],
+    ["an object", { object: "error", message: "no" }],
+    ["no success", { success: false, message: "no" }],
+    ["a code", { code: 401, data: null, msg: "no" }],
+    ["no choices", { choices: null, status_msg: "no" }],
+  ];
+  it.each(errors)("costs nothing if it is all: %s", async (_, error) => {
+    for (const [body, path] of [
+      [chat, "/v1/chat/completions"],
+      [responses, "/v1/responses"],
+      [{ model: "gpt-4o", stream: true, prompt: "hello" }, "/v1/completions"],
+    ] as const) {
+      for (const end of ["end", "reset"] as const) {
+        const text = event(error);
+        const { charge, body: got } = await answered(bounded, body, path, { text, end });
+        expect([path, end, charge.state, charge.cost]).toEqual([path, end, "voided", null]);
+        // Nothing follows the gateway's own error.
+        expect(got.toString()).toBe(text);
+      }
+    }
+  });
+
+  it("is charged for the text before it, but not for hidden reasoning", async () => {
+    const { charge, body } = await answered(free, chat, "/v1/chat/completions", {
+      text: chunk("a harbour") + event({ error: { message: "no" } }),
+    });
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 2 } });
+    expect(lastErrorCode(body)).not.toBe("gateway_stream_broken");
+  });
+
+  it("is assumed to be billed after a timeout", async () => {
+    const { charge } = await answered(free, chat, "/v1/chat/completions", {
+      text: event({ error: { message: "upstream request timed out", code: 504 } }),
+    });
+    expect(charge).toMatchObject({ source: "assumed", reason: "gateway_504", cost: charge.hold });
+  });
+});
+
+describe("an answer with the label of another form", () => {
+  const json = `{"model":"gpt-4o","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":8,"completion_tokens":2,"total_tokens":10}}`;
+  const stream = chunk("Hi") + finish(usage(8, 2)) + done;
+  const labels = ["text/event-stream", "application/json", "text/plain", "application/octet-stream", undefined];
+  const marks = ["", "\ufeff", "\n \n"];
+  const withLabel = (label: string | undefined): Record<string, string> =>
+    label === undefined ? {} : { "content-type": label };
+
+  it.each(labels)("is charged for its usage and passed on unchanged: %s", async (label) => {
+    for (const isAsked of [true, false])
+      for (const mark of marks)
+        for (const text of [json, stream]) {
+          const { charge, body } = await answered(
+            free,
+            { ...chat, stream: isAsked, ...(isAsked && { stream_options: { include_usage: true } }) },
+            "/v1/chat/completions",
+            { text: mark + text, headers: withLabel(label) },
+          );
+          expect(charge).toMatchObject({ source: "reported", tokens: { input: 8, output: 2 } });
+          expect(body.toString()).toBe(mark + text);
+        }
+  });
+
+  it.each(labels)("gets nothing appended if it is JSON that breaks off: %s", async (label) => {
+    const part = json.slice(0, -20);
+    const asking = ask(free, chat);
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, withLabel(label));
+    response.write(part, () => response.destroy());
+    const { body } = await asking;
+    // A JSON answer with its own label is held, so the client gets an error in its place.
+    if (label === "text/event-stream") expect(body.toString()).toBe(part);
+    else expect(body.toString()).not.toContain("data:");
+    expect(await lastCharge(free)).toMatchObject({ source: "assumed" });
+  });
+
+  it.each(labels)("arrives piece by piece if it is a stream: %s", async (label) => {
+    for (const isAsked of [true, false]) {
+      const request = send(free, { ...chat, stream: isAsked });
+      const asked = await gateway.nextChat();
+      asked.response.writeHead(200, withLabel(label));
+      asked.response.write("\n");
+      asked.response.write(chunk("Hi"));
+      const [response] = (await once(request, "response")) as [IncomingMessage];
+      const [first] = (await once(response, "data")) as [Buffer];
+      expect(first.toString()).toContain("Hi");
+      expect(response.headers["content-type"]).toBe(label);
+      asked.response.end(finish(usage(8, 2)) + done);
+      await readToEnd(response);
+      expect(await lastCharge(free)).toMatchObject({ source: "reported" });
+    }
+  });
+
+  it("is not read as events where a text was asked for", async () => {
+    const text = "data: is the first word\n\n";
+    const form = new FormData();
+    form.set("model", "whisper-1");
+    form.set("response_format", "text");
+    form.set("file", new Blob(["x"]), "a.mp3");
+    const headers = { authorization: `Bearer ${free.key}` };
+    const asking = fetch(`${free.url}/v1/audio/transcriptions`, { method: "POST", headers, body: form });
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "text/plain", "content-length": text.length }).end(text);
+    const got = await asking;
+    expect([await got.text(), got.headers.get("content-length")]).toEqual([text, String(text.length)]);
+  });
+});
+
+describe("output that waits in the socket when a stream ends early", () => {
+  const words = 20;
+  const piece = chunk(" harbour".repeat(words), { obfuscation: "x".repeat(16_000) });
+  const streamMs = 500;
+
+  /** Writes until a client that does not read blocks the gateway. Returns the number of words that were written. */
+  async function filled({ response }: Asked): Promise<number> {
+    let pieces = 0;
+    for (let isOpen = true; isOpen; pieces++) {
+      isOpen = response.write(piece);
+      // The socket is full if it does not drain within many turns of the event loop.
+      for (let turn = 0; !isOpen && turn < 200; turn++) {
+        await new Promise((resolve) => setImmediate(resolve));
+        isOpen = !response.writableNeedDrain;
+      }
+    }
+    return pieces * words;
+  }
+
+  /** Sends a request whose client does not read its answer. */
+  async function unread(body: object = {}) {
+    const clock = stillClock();
+    const adjust: NonNullable<ProxyOptions["adjust"]> = (settings) => ({
+      ...settings,
+      gateway: { ...settings.gateway, streamMs },
+    });
+    const proxy = await startProxy({ gatewayUrl: gateway.url, clock, adjust });
+    const request = send(proxy, { ...chat, ...body });
+    request.on("response", (response: IncomingMessage) => response.on("error", () => undefined));
+    const asked = await gateway.nextChat();
+    asked.response.writeHead(200, eventStream);
+    return { proxy, clock, request, asked };
+  }
+
+  it.each(["client_left", "time_limit"])("is charged: %s", async (reason) => {
+    const { proxy, clock, request, asked } = await unread();
+    await using _ = proxy;
+    const written = await filled(asked);
+    if (reason === "client_left") request.destroy();
+    await clock.forwardUntil(reason === "client_left" ? 0 : streamMs, asked.closed);
+    const charge = await lastCharge(proxy);
+    expect(charge).toMatchObject({ source: "partial", reason });
+    // A busy machine may not read everything within a second. Then the model's maximum is charged.
+    const isRead = !charge.doubts.includes("unknown_output");
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(isRead ? written : 16_384);
+  });
+
+  it("is charged at the stated maximum of all choices if the gateway does not pause", async () => {
+    const { proxy, request, asked } = await unread({ n: 5, max_tokens: 3000 });
+    await using _ = proxy;
+    await filled(asked);
+    request.destroy();
+    const { response } = asked;
+    const pour = () => {
+      while (!response.destroyed && response.write(piece));
+    };
+    response.on("drain", pour);
+    pour();
+    await asked.closed;
+    const charge = await lastCharge(proxy);
+    expect(charge).toMatchObject({ source: "partial", reason: "client_left", doubts: ["unknown_output"] });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(15_000);
+  });
+});
