@@ -156,7 +156,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   gateway_unreachable: {
     refusal: { code: "gateway_unreachable", message },
     meaning:
-      "No connection to the gateway (costs nothing), or a plain answer that broke off (charged at its hold, `assumed`).",
+      "No connection to the gateway (costs nothing); or a plain answer that broke off, or a [reused connection](guarantees.md#how-an-amount-is-known) that the gateway closed before it answered (both charged at their hold, `assumed`).",
     advice: "`farebox doctor` names the cause: name, port or certificate.",
   },
   gateway_redirect: {

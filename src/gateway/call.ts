@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import type { Socket } from "node:net";
 import { Running } from "../core/running.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type {
@@ -10,22 +11,20 @@ import type {
   GatewayRequest,
   StreamedBody,
 } from "../ports/gateway.ts";
+import { IdleSockets, type SocketUse } from "./idle-sockets.ts";
 
 /** Largest number of redirects to follow for one request. All must lead to the gateway's origin. */
 const redirectsMax = 5;
-
-/**
- * Time for which the engine keeps idle sockets, in milliseconds. Common servers close idle sockets after 5 s or more. A
- * request would fail if it was sent while the server closes the socket.
- */
-export const idleSocketMs = 4_000;
 
 export interface GatewayOptions {
   /** Prefix of the gateway's paths, without `/v1`: "https://gateway.example" or "https://host/base". */
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly clock: Clock;
-  /** Time for which the engine keeps an unused connection, in milliseconds; `idleSocketMs` by default. */
+  /**
+   * Time for which the engine keeps an unused connection if the gateway states none, in milliseconds; `idleSocketMs` by
+   * default.
+   */
   readonly idleMs?: number;
 }
 
@@ -60,6 +59,7 @@ export class EngineCalls implements Gateway {
   readonly origin: string;
   readonly createAttempt: CreateAttempt;
   readonly clock: Clock;
+  readonly idleSockets: IdleSockets;
   readonly #basePath: string;
   readonly #authorization: string;
   readonly #apiKey: string;
@@ -68,7 +68,7 @@ export class EngineCalls implements Gateway {
   /** Time at which the timer fires, on the clock's monotonic scale. */
   #timerAt = Infinity;
 
-  constructor({ baseUrl, apiKey, clock }: GatewayOptions, createAttempt: CreateAttempt) {
+  constructor({ baseUrl, apiKey, clock, idleMs }: GatewayOptions, createAttempt: CreateAttempt) {
     const { origin, pathname } = new URL(baseUrl);
     this.origin = origin;
     this.#basePath = pathname.replace(/\/+$/, "");
@@ -76,6 +76,7 @@ export class EngineCalls implements Gateway {
     this.#authorization = `Bearer ${apiKey}`;
     this.createAttempt = createAttempt;
     this.clock = clock;
+    this.idleSockets = new IdleSockets(clock, idleMs);
   }
 
   send(request: GatewayRequest, receiver: GatewayReceiver): GatewayCall {
@@ -135,6 +136,7 @@ export class EngineCall implements GatewayCall {
   #redirects = 0;
   #over = false;
   #sent = false;
+  #use: SocketUse | undefined;
   #paused = false;
   /** True once the whole answer has arrived. A paused receiver gets `end` only after `resume`. */
   #isComplete = false;
@@ -178,15 +180,24 @@ export class EngineCall implements GatewayCall {
     if (this.#finish()) this.#attempt.close();
   }
 
-  /** Reports that the connection is established and the request is being sent. */
-  sending(attempt: Attempt): void {
-    if (this.#isCurrent(attempt)) this.#sent = true;
+  /** Reports that an idle connection is chosen for the request, before `sending`. */
+  reusing(attempt: Attempt, socket: Socket): void {
+    if (this.#isCurrent(attempt)) this.#use = this.#calls.idleSockets.taken(socket);
+  }
+
+  /** Reports that the connection is established and the request is being written to its socket. */
+  sending(attempt: Attempt, socket?: Socket): void {
+    if (!this.#isCurrent(attempt)) return;
+    this.#sent = true;
+    if (socket !== this.#use?.socket) this.#use = socket && this.#calls.idleSockets.taken(socket);
+    this.#use?.writing();
   }
 
   /** Reports the head of a response. */
   answered(attempt: Attempt, head: GatewayHead): void {
     if (!this.#isCurrent(attempt)) return;
     this.#lastByteAt = this.#calls.clock.monotonic();
+    if (this.#use !== undefined) this.#calls.idleSockets.answered(this.#use.socket, head.header("keep-alive"));
     const { status } = head;
     if (status < 200) {
       this.broken(attempt, `the answer has the invalid status ${status}`);
@@ -221,7 +232,14 @@ export class EngineCall implements GatewayCall {
   /** Reports that the engine could not connect, or that the connection broke before the response was complete. */
   broken(attempt: Attempt, message: string): void {
     if (!this.#isCurrent(attempt) || this.#isComplete) return;
-    this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
+    const use = this.#use;
+    if (use === undefined || use.idleMs === null || !use.isUnanswered) {
+      this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
+      return;
+    }
+    this.#calls.idleSockets.wasReset(use.idleMs);
+    if (use.isUnwritten && !isStreamed(this.#request.body)) this.#sendAgain();
+    else this.#fail({ kind: "reset_reused", message });
   }
 
   /**
@@ -264,7 +282,7 @@ export class EngineCall implements GatewayCall {
    * they keep method and body.
    */
   #redirected(status: number, location: string): void {
-    const { origin, createAttempt } = this.#calls;
+    const { origin } = this.#calls;
     const target = URL.parse(location, new URL(this.#path, origin).href);
     const canRepeat = !isStreamed(this.#request.body);
     const allowed =
@@ -275,9 +293,15 @@ export class EngineCall implements GatewayCall {
     }
     this.#redirects++;
     this.#attempt.discard();
-    this.#sent = false;
     this.#path = target.pathname + target.search;
-    this.#attempt = createAttempt({ ...this.#request, path: this.#path }, this);
+    this.#sendAgain();
+  }
+
+  /** Starts another attempt. Later events of the one before are ignored. */
+  #sendAgain(): void {
+    this.#sent = false;
+    this.#use = undefined;
+    this.#attempt = this.#calls.createAttempt({ ...this.#request, path: this.#path }, this);
     this.#attempt.start();
   }
 

@@ -4,26 +4,21 @@ import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import {
-  EngineCalls,
-  headerIn,
-  idleSocketMs,
-  isStreamed,
-  type Attempt,
-  type EngineCall,
-  type GatewayOptions,
-} from "./call.ts";
+import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import type { IdleSockets } from "./idle-sockets.ts";
 
 /** Creates a gateway that uses http-proxy-middleware 4 as its engine. */
 export function createHttpProxyGateway(options: GatewayOptions): Gateway & AsyncDisposable {
   const target = new URL(new URL(options.baseUrl).origin);
+  const calls = new EngineCalls(options, (request, call) => new HttpProxyAttempt(request, call, launch));
   const agentOptions = {
     keepAlive: true,
     maxSockets: Infinity,
     maxFreeSockets: 1024,
-    timeout: options.idleMs ?? idleSocketMs,
+    timeout: calls.idleSockets.defaultMs,
   } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
+  limitIdleSockets(agent, calls.idleSockets);
   // The engine passes on the client's request or response, and the attempt is both.
   const attemptOf = (client: unknown) => client as HttpProxyAttempt;
 
@@ -49,12 +44,35 @@ export function createHttpProxyGateway(options: GatewayOptions): Gateway & Async
       if (error instanceof Error) attempt.broken(error.message);
     });
   };
-  const calls = new EngineCalls(options, (request, call) => new HttpProxyAttempt(request, call, launch));
   return {
     send: (request, receiver) => calls.send(request, receiver),
     async [Symbol.asyncDispose]() {
       agent.destroy();
     },
+  };
+}
+
+/** Makes an agent use connections again only as long as the limit permits. */
+function limitIdleSockets(agent: http.Agent, idle: IdleSockets): void {
+  // Node calls this method of the agent for each request, but its types do not have it.
+  const inner = agent as http.Agent & { addRequest(request: ClientRequest, options: object): void };
+  const keepSocketAlive = agent.keepSocketAlive.bind(agent) as (socket: Socket) => boolean;
+  const addRequest = inner.addRequest.bind(agent);
+  agent.keepSocketAlive = (socket: Socket) => {
+    const limitMs = idle.freed(socket);
+    if (!keepSocketAlive(socket) || limitMs <= 0) return false;
+    if (socket.timeout !== limitMs) socket.setTimeout(limitMs);
+    return true;
+  };
+  inner.addRequest = (request, options) => {
+    // The agent takes the last socket of its only list.
+    for (const sockets of Object.values(agent.freeSockets)) {
+      for (let last = sockets?.at(-1); last && (last.destroyed || !idle.isUsable(last)); last = sockets?.at(-1)) {
+        last.destroy();
+        last.emit("agentRemove");
+      }
+    }
+    addRequest(request, options);
   };
 }
 
@@ -181,8 +199,9 @@ class HttpProxyAttempt implements Attempt {
    */
   connecting(request: ClientRequest): void {
     const { socket } = request;
-    if (socket === null || !isConnecting(socket)) this.#call.sending(this);
-    else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => this.#call.sending(this));
+    if (socket === null) this.#call.sending(this);
+    else if (!isConnecting(socket)) this.#call.sending(this, socket);
+    else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => this.#call.sending(this, socket));
     // A connection may end with neither a response nor an error, for example after an unrequested 101.
     request.once("close", () => {
       if (this.#answer === undefined) this.#call.broken(this, "the connection closed without an answer");

@@ -2,45 +2,64 @@ import type { BodyBytes } from "../ports/exchange.ts";
 import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
 import type { Socket } from "node:net";
-import { buildConnector, Pool, type Dispatcher } from "undici";
+import { buildConnector, Client, Pool, type Dispatcher } from "undici";
 import type { Gateway, GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
-import {
-  EngineCalls,
-  headerIn,
-  idleSocketMs,
-  isStreamed,
-  type Attempt,
-  type EngineCall,
-  type GatewayOptions,
-} from "./call.ts";
+import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import { idleSocketMsMax, marginMs, type IdleSockets } from "./idle-sockets.ts";
 
 /** Creates a gateway that uses undici as its engine. */
 export function createUndiciGateway(options: GatewayOptions): Gateway & AsyncDisposable {
-  const idleMs = options.idleMs ?? idleSocketMs;
+  const calls = new EngineCalls(options, (request, call) => new UndiciAttempt(request, call, idleSockets, pool));
+  const { idleSockets } = calls;
   const pool = new Pool(new URL(options.baseUrl).origin, {
     connections: null,
     pipelining: 1,
-    keepAliveTimeout: idleMs,
-    // Limits the time that the server proposes, which may be far longer.
-    keepAliveMaxTimeout: idleMs,
+    keepAliveTimeout: idleSockets.defaultMs,
+    keepAliveTimeoutThreshold: marginMs,
+    keepAliveMaxTimeout: idleSocketMsMax,
     allowH2: false,
     // The call detects silence while it connects and while it waits for the head and the body.
     headersTimeout: 0,
     bodyTimeout: 0,
-    connect: connectWithoutInterim(),
+    factory: (origin, given) => new Connection(origin, given, idleSockets),
   });
-  const calls = new EngineCalls(options, (request, call) => new UndiciAttempt(request, call, pool));
   return {
     send: (request, receiver) => calls.send(request, receiver),
     [Symbol.asyncDispose]: () => pool.destroy(),
   };
 }
 
+/** Connection of the pool, for one request at a time. Connects again after the gateway or `dispatch` has closed it. */
+class Connection extends Client {
+  readonly #idle: IdleSockets;
+  readonly #current: { socket?: Socket };
+
+  constructor(origin: URL, options: Client.Options, idle: IdleSockets) {
+    const current: { socket?: Socket } = {};
+    super(origin, { ...options, connect: connectWithoutInterim((socket) => (current.socket = socket)) });
+    this.#idle = idle;
+    this.#current = current;
+  }
+
+  get socket(): Socket | undefined {
+    return this.#current.socket;
+  }
+
+  override dispatch(options: Dispatcher.DispatchOptions, attempt: Dispatcher.DispatchHandler): boolean {
+    const { socket } = this;
+    if (socket !== undefined && !this.#idle.isUsable(socket)) socket.destroy();
+    (attempt as UndiciAttempt).assigned(this);
+    return super.dispatch(options, attempt);
+  }
+}
+
 /** Attempt to send a request through undici. */
 class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   readonly #request: GatewayRequest;
   readonly #call: EngineCall;
+  readonly #idle: IdleSockets;
   readonly #dispatcher: Dispatcher;
+  #connection: Connection | undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #closed = false;
   #paused = false;
@@ -48,9 +67,10 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   /** Chunks that arrived in this turn of the event loop. The gateway may send hundreds at once. */
   #chunks: Buffer[] = [];
 
-  constructor(request: GatewayRequest, call: EngineCall, dispatcher: Dispatcher) {
+  constructor(request: GatewayRequest, call: EngineCall, idle: IdleSockets, dispatcher: Dispatcher) {
     this.#request = request;
     this.#call = call;
+    this.#idle = idle;
     this.#dispatcher = dispatcher;
   }
 
@@ -79,11 +99,18 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     this.#controller?.abort(new Error("the call is over"));
   }
 
+  /** Called with the connection that will carry the request, which may not be established yet. */
+  assigned(connection: Connection): void {
+    this.#connection = connection;
+    const { socket } = connection;
+    if (socket?.destroyed === false) this.#call.reusing(this, socket);
+  }
+
   /** Called once the connection is established, including TLS. Aborts a request that was closed in the meantime. */
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#closed) controller.abort(new Error("the call is over"));
-    else this.#call.sending(this);
+    else this.#call.sending(this, this.#connection?.socket);
   }
 
   onResponseStart(
@@ -103,6 +130,8 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     this.#isComplete = true;
+    const socket = this.#connection?.socket;
+    if (socket !== undefined) this.#idle.freed(socket);
     this.#pass();
   }
 
@@ -128,13 +157,14 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   }
 }
 
-/** Returns a connector whose sockets skip interim responses. */
-function connectWithoutInterim(): buildConnector.connector {
+/** Returns a connector whose sockets skip interim responses. `connected` receives each socket. */
+function connectWithoutInterim(connected: (socket: Socket) => void): buildConnector.connector {
   const connect = buildConnector({ allowH2: false, timeout: 0 });
   return (options, callback) =>
     connect(options, (...[error, socket]: Parameters<buildConnector.Callback>) => {
       if (error !== null) return callback(error, null);
       skipInterim(socket);
+      connected(socket);
       callback(null, socket);
     });
 }

@@ -47,7 +47,12 @@ export interface GatewayHead {
 export type GatewayFailure =
   /** No connection was made, so not a single byte was sent. */
   | { readonly kind: "unreachable"; readonly message: string }
-  /** The connection broke, before or after the head. */
+  /**
+   * A connection that had carried another request before broke, before the first byte of an answer. Probably the gateway
+   * had closed it for being idle, but it may have read the request.
+   */
+  | { readonly kind: "reset_reused"; readonly message: string }
+  /** The connection broke otherwise, before or after the head. */
   | { readonly kind: "reset"; readonly message: string }
   /** No byte arrived for `silenceMs`. */
   | { readonly kind: "silent" }
@@ -81,7 +86,10 @@ export interface GatewayCall {
   abort(): void;
 }
 
-/** The paid gateway. A request is sent once: a POST is never retried. */
+/**
+ * The paid gateway. A request is sent once: a POST is never retried. Only a request of which not a single byte could be
+ * written is sent on another connection.
+ */
 export interface Gateway {
   send(request: GatewayRequest, receiver: GatewayReceiver): GatewayCall;
 }

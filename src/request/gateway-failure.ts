@@ -59,6 +59,14 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
         },
         ending: { kind: "unknown", reason: "gateway_reset" },
       };
+    case "reset_reused":
+      return {
+        refusal: {
+          code: "gateway_unreachable",
+          message: "The gateway closed a reused connection before it answered.",
+        },
+        ending: { kind: isSent ? "unknown" : "notSent", reason: "gateway_reset_reused" },
+      };
     case "silent":
       return {
         refusal: { code: "gateway_timeout", timeoutMs: failure.timeoutMs },
@@ -92,6 +100,7 @@ export function accountProblem(failure: WholeFailure): string {
     case "redirect":
       return "redirects to another address; set FAREBOX_GATEWAY_URL to that address";
     case "reset":
+    case "reset_reused":
       return "closed the connection before its answer was complete";
     case "too_large":
       return "sent an account record that is too large";

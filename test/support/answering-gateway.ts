@@ -42,7 +42,12 @@ export async function answeringGateway(
       void Promise.resolve(isAccount ? account() : answer(asked)).then((given) => {
         if (given === "break") return request.socket.destroy();
         return response
-          .writeHead(given.status ?? 200, { "content-type": "application/json", ...given.headers })
+          .writeHead(given.status ?? 200, {
+            "content-type": "application/json",
+            // The proxy fetches the account record at any time. Other requests do not use its connection again.
+            ...(isAccount && { connection: "close" }),
+            ...given.headers,
+          })
           .end(given.body ?? "");
       });
     });

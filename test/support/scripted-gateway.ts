@@ -57,7 +57,7 @@ export async function scriptedGateway(options: { readonly readBodies?: boolean }
       for (;;) {
         const asked = await next();
         if (asked.request.url !== "/account/info") return asked;
-        asked.response.writeHead(404).end();
+        asked.response.writeHead(404, { connection: "close" }).end();
       }
     },
     async stopListening() {

@@ -219,6 +219,7 @@ function unreachable(failure: WholeFailure): string {
     case "silent":
       return `did not answer within ${Math.round(failure.timeoutMs / 1000)} s`;
     case "reset":
+    case "reset_reused":
       return `closed the connection: ${failure.message}`;
     case "redirect":
       return "redirects to another address";

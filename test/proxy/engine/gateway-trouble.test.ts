@@ -11,6 +11,7 @@ import {
   finish,
   rawGateway,
   scriptedGateway,
+  usage,
   type Asked,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
@@ -39,7 +40,8 @@ const everything = new AsyncDisposableStack();
 beforeAll(async () => {
   const early = ({ headers }: { headers: IncomingHttpHeaders }) =>
     headers["x-stainless-os"] === "early" ? "early-response:413" : undefined;
-  sandboxed = everything.use(await proxyWith({ sandbox: { scenarioAtHeaders: early } }));
+  // After `keep-alive: timeout=1` no connection is used again, so that resets are of new connections.
+  sandboxed = everything.use(await proxyWith({ sandbox: { scenarioAtHeaders: early, keepAliveMs: 1_000 } }));
   const gateway = everything.use(await scriptedGateway());
   scripted = { ...everything.use(await proxyWith({ gatewayUrl: gateway.url })), gateway };
   const bytes = everything.use(await rawGateway((socket) => raw.answer(socket)));
@@ -310,6 +312,45 @@ describe("a gateway connection that breaks", () => {
     request.socket.destroy();
     await expect(answer.rest()).rejects.toThrow("aborted");
     expectHold(await running.books.settled(), "gateway_reset");
+  });
+});
+
+describe("a gateway that closes idle connections after 2 s without notice", () => {
+  it.each([false, true])("costs one hold, not one for each request after a pause (stream: %s)", async (stream) => {
+    const clock = stillClock();
+    const idleSince = new WeakMap<Socket, number>();
+    const chunk = delta("Hello") + finish({ usage }) + done;
+    const plain = JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "Hello" } }], usage });
+    const [type, text] = stream ? ["text/event-stream", chunk] : ["application/json", plain];
+    await using gateway = await rawGateway((socket, head) => {
+      if (head.startsWith("GET /account/info"))
+        return void socket.end("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+      if (clock.monotonic() - (idleSince.get(socket) ?? Infinity) >= 2_000) return void socket.resetAndDestroy();
+      idleSince.set(socket, clock.monotonic());
+      return void socket.write(
+        `HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\nkeep-alive: timeout=60\r\ncontent-length: ${text.length}\r\n\r\n${text}`,
+      );
+    });
+    await using running = await proxyWith({ gatewayUrl: gateway.url, clock });
+    const failures: WireAnswer[] = [];
+    for (let round = 0; round < 9; round++) {
+      // A client that tries again, as SDKs do.
+      for (;;) {
+        const answer = await ask(running.proxy, { ...hello, stream });
+        if (answer.status === 200) break;
+        failures.push(answer);
+      }
+      await running.proxy.serving.settled();
+      clock.forward(3_000);
+    }
+    expect(failures.map(({ status, body }) => [status, JSON.parse(body.toString()).error])).toMatchObject([
+      [502, { code: "gateway_unreachable", message: "The gateway closed a reused connection before it answered." }],
+    ]);
+    const charges = await running.books.allSettled();
+    const [lost, ...others] = charges.filter(({ reason }) => reason !== null);
+    expect(others).toEqual([]);
+    expectHold(lost as Charge, "gateway_reset_reused");
+    expect(charges.filter(({ source }) => source === "reported")).toHaveLength(9);
   });
 });
 

@@ -169,7 +169,9 @@ describe("an incomplete upload", () => {
     await once(received, "data");
     received.socket.resetAndDestroy();
     expect((await answered).status).toBe(502);
-    expect(await newCharge()).toMatchObject({ state: "voided", reason: "gateway_reset" });
+    // The connection may have carried another request before.
+    const reason = expect.stringMatching(/^gateway_reset(_reused)?$/) as string;
+    expect(await newCharge()).toMatchObject({ state: "voided", reason });
     request.destroy();
   });
 

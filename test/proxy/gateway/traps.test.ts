@@ -1,10 +1,11 @@
 import { once } from "node:events";
 import { Agent, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import type { GatewayOptions } from "../../../src/gateway/call.ts";
 import { createGateway, type Engine } from "../../../src/gateway/gateway.ts";
-import { idleSocketMs } from "../../../src/gateway/call.ts";
+import { idleSocketMs } from "../../../src/gateway/idle-sockets.ts";
 import type { Gateway, GatewayFailure, GatewayRequest } from "../../../src/ports/gateway.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
@@ -14,6 +15,7 @@ import {
   delta,
   done,
   finish,
+  rawGateway,
   scriptedGateway,
   usage,
   type Asked,
@@ -277,16 +279,21 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
   });
 
   it("closes idle sockets before a server would", async () => {
-    await using sandbox = await startSandbox({ keepAliveMs: 65_000 });
+    const sockets: Socket[] = [];
+    const closed: Promise<unknown>[] = [];
+    await using silent = await rawGateway((socket) => {
+      if (!sockets.includes(socket)) closed[sockets.push(socket) - 1] = once(socket, "close");
+      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+    });
     // Node's servers close a connection after five idle seconds.
     expect(idleSocketMs).toBeLessThan(5_000);
-    const options = { baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock };
+    const options = { baseUrl: silent.url, apiKey: "sk-gateway", clock };
     await using brief = await createOf({ ...options, idleMs: idleSocketMs / 10 });
     await using patient = await createOf({ ...options, idleMs: 3_600_000 });
     for (const own of [brief, patient]) await sent(own, { method: "GET", path: "/account/info", body: undefined }).over;
-    await sandbox.waitFor(({ openConnections }) => openConnections === 1);
+    await closed[0];
     await sent(patient, { method: "GET", path: "/account/info", body: undefined }).over;
-    expect(sandbox.openConnections, "the other engine still uses its connection").toBe(1);
+    expect(sockets, "the other engine still uses its connection").toHaveLength(2);
   });
 
   it("supports base paths and IPv6 addresses", async () => {
