@@ -151,12 +151,3 @@ const unfinished: ReadonlySet<string> = new Set(["", "null", "finish_reason_unsp
 function isUsageAlone(event: JsonObject): boolean {
   return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }
-
-/** Returns true for the extra chunk of `include_usage`, which has a usage and an empty list of choices. */
-export function isUsageChunk(data: string): boolean {
-  if (!data.includes('"usage"')) return false;
-  const event = parseJson(data);
-  return (
-    isObject(event) && isObject(event["usage"]) && Array.isArray(event["choices"]) && event["choices"].length === 0
-  );
-}

@@ -173,19 +173,26 @@ const candidate: Shape = {
   ),
 };
 
+/** Members of a chunk that describe it, state its usage or repeat the request. They contain nothing for the client. */
+export const envelope: Shape = {
+  members: members(
+    { gateway: { members: members(all("free", "node")) }, x_groq: { members: members(all("free", "id usage seed")) } },
+    all(
+      "free",
+      "id object created model system_fingerprint service_tier usage obfuscation provider type status request_id p",
+    ),
+    all("free", "usageMetadata usage_metadata modelVersion responseId createTime"),
+    all("free", "metadata tools tool_choice response_format input_user"),
+  ),
+};
+
 /** Chat answer or one chunk of it, without its choices. */
 export const chatAnswer: Shape = {
   members: members(
-    { choices: "free", candidates: candidate, gateway: { members: members(all("free", "node")) } },
-    all(
-      "free",
-      "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id p",
-    ),
-    all("free", "usageMetadata usage_metadata modelVersion responseId createTime promptFeedback"),
-    all(
-      "free",
-      "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user",
-    ),
+    envelope.members,
+    { choices: "free", candidates: candidate },
+    all("free", "citations search_results error promptFeedback"),
+    all("free", "prompt_filter_results prompt_annotations prompt_logprobs x_groq"),
   ),
 };
 

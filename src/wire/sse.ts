@@ -243,9 +243,32 @@ function isDataLine(bytes: Buffer, start: number, end: number): boolean {
 
 /** Returns the value of a `data` field. */
 function valueOf(bytes: Buffer, start: number, end: number): string {
-  if (end === start + 4) return "";
-  const valueStart = bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
-  return bytes.toString("utf8", valueStart, end);
+  return bytes.toString("utf8", valueStart(bytes, start, end), end);
+}
+
+function valueStart(bytes: Buffer, start: number, end: number): number {
+  if (end === start + 4) return end;
+  return bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
+}
+
+/** Part of some bytes. `end` is the offset after it. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Returns the values of the `data` lines in the bytes of one event. */
+export function dataLines(event: Buffer): Span[] {
+  const lines: Span[] = [];
+  const ends = new LineEnds(event);
+  let start = startsWithMark(event, 0) ? 3 : 0;
+  while (start < event.length) {
+    const next = ends.next(start);
+    const end = next === -1 ? event.length : next;
+    if (isDataLine(event, start, end)) lines.push({ start: valueStart(event, start, end), end });
+    start = end + 1;
+  }
+  return lines;
 }
 
 /** Returns true if a line is a comment or has a field that is ignored. */

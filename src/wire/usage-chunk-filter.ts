@@ -1,37 +1,45 @@
-import { isUsageChunk } from "./chat-stream.ts";
-import { objectOr, parseJson } from "./json.ts";
-import { eventBytesMax, lastEventStart, LineEnds, SseReader } from "./sse.ts";
+import { isObject, jsonMembers, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
+import { walkMembers } from "./model-answer.ts";
+import { envelope } from "./output-members.ts";
+import { dataLines, eventBytesMax, lastEventStart, LineEnds, type Span } from "./sse.ts";
 
 /** Largest usage chunk, in bytes. A longer event is forwarded as it arrives. */
 const usageBytesMax = 64 * 1024;
 
-/** Number of bytes at the start of an event in which the filter looks for signs of another kind of event. */
+/** Number of bytes at the start of an event in which the filter looks for a sign that it need not change the event. */
 const beginningBytesMax = 1024;
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
+const openBrace = 0x7b;
+const comma = 0x2c;
 const nothing = Buffer.alloc(0);
 
-/** Selects the events to remove. */
-interface RemovedEvents {
+/** Selects the events to change. */
+interface ChangedEvents {
   /**
-   * Returns an offset within the first event that may have to be removed; -1 if there is none. The search must be fast,
+   * Returns an offset within the first event that may have to be changed; -1 if there is none. The search must be fast,
    * because it covers all bytes.
    */
   find(bytes: Buffer): number;
-  /** Returns true if the filter must remove an event with this data. */
-  matches(data: string): boolean;
-  /** Returns true if the beginning of an event shows that the filter must not remove the event. */
+  /**
+   * Returns the parts of the data to remove: none if the filter must not change the event, and `wholeEvent` to remove
+   * the event.
+   */
+  removes(data: Buffer): readonly Span[];
+  /** Returns true if the beginning of an event shows that the filter must not change the event. */
   isOther?(beginning: Buffer): boolean;
 }
 
+const wholeEvent: readonly Span[] = [{ start: 0, end: Infinity }];
+
 /**
- * Removes some events from a stream. Forwards all other bytes unchanged and immediately. The bytes of an incomplete
- * event wait until the event ends, or until they show that the filter does not remove it. The wait does not delay
- * clients, because they cannot read an incomplete event.
+ * Removes some events, or a part of them, from a stream. Forwards all other bytes unchanged and immediately. The bytes
+ * of an incomplete event wait until the event ends, or until they show that the filter does not change it. The wait
+ * does not delay clients, because they cannot read an incomplete event.
  */
 export class EventFilter {
-  readonly #removed: RemovedEvents;
+  readonly #changed: ChangedEvents;
   readonly #bytesMax: number;
   /** True if an event was removed. */
   hasRemoved = false;
@@ -46,8 +54,8 @@ export class EventFilter {
   #lastWasRemoved = false;
 
   /** Creates a filter that forwards an event of more than `bytesMax` bytes as it arrives. */
-  constructor(removed: RemovedEvents, bytesMax: number) {
-    this.#removed = removed;
+  constructor(changed: ChangedEvents, bytesMax: number) {
+    this.#changed = changed;
     this.#bytesMax = bytesMax;
   }
 
@@ -91,8 +99,7 @@ export class EventFilter {
 
   /** Returns the remaining bytes at the end of the stream. */
   rest(): Buffer {
-    const rest = this.#takeWaiting();
-    return this.#removes(rest) ? nothing : rest;
+    return this.#filtered(this.#takeWaiting());
   }
 
   #isBetweenEvents(chunk: Buffer): boolean {
@@ -100,16 +107,16 @@ export class EventFilter {
     return this.#waitingBytes === 0 && !this.#isForwarding && !this.#lineHasBytes && !isLateFeed;
   }
 
-  /** Returns the end of the complete events at the start of a chunk, before any event that may have to be removed. */
+  /** Returns the end of the complete events at the start of a chunk, before any event that may have to be changed. */
   #unaffected(chunk: Buffer): number {
-    const found = this.#removed.find(chunk);
+    const found = this.#changed.find(chunk);
     if (found === -1 && endsEvent(chunk)) return chunk.length;
     return lastEventStart(chunk, found === -1 ? chunk.length : found);
   }
 
   #isOther(): boolean {
     if (this.#waitingBytes === 0 || this.#waitingBytes > beginningBytesMax) return false;
-    return this.#removed.isOther?.(Buffer.concat(this.#waiting)) === true;
+    return this.#changed.isOther?.(Buffer.concat(this.#waiting)) === true;
   }
 
   #wait(bytes: Buffer): void {
@@ -120,15 +127,21 @@ export class EventFilter {
 
   #endEvent(kept: Buffer[]): void {
     const event = this.#takeWaiting();
-    this.#lastWasRemoved = !this.#isForwarding && event.length <= this.#bytesMax && this.#removes(event);
+    const left = this.#isForwarding || event.length > this.#bytesMax ? event : this.#filtered(event);
     this.#isForwarding = false;
-    if (!this.#lastWasRemoved) kept.push(event);
+    this.#lastWasRemoved = left.length === 0;
+    if (left.length > 0) kept.push(left);
   }
 
-  #removes(event: Buffer): boolean {
-    const isRemoved = this.#removed.find(event) !== -1 && hasData(event, this.#removed.matches);
-    this.hasRemoved ||= isRemoved;
-    return isRemoved;
+  /** Returns what remains of a complete event. The result depends only on the event, not on how it arrived. */
+  #filtered(event: Buffer): Buffer {
+    const { find, isOther, removes } = this.#changed;
+    if (find(event) === -1 || isOther?.(event.subarray(0, beginningBytesMax)) === true) return event;
+    const lines = dataLines(event);
+    const removed = removes(joined(event, lines));
+    if (removed !== wholeEvent) return removed.length === 0 ? event : without(event, lines, removed);
+    this.hasRemoved = true;
+    return nothing;
   }
 
   #takeWaiting(): Buffer {
@@ -139,11 +152,82 @@ export class EventFilter {
   }
 }
 
-/** Removes the usage chunk from a stream whose client did not ask for it. */
+/** Returns the data of an event: its lines, with a line feed between two of them. */
+function joined(event: Buffer, lines: readonly Span[]): Buffer {
+  const [only] = lines;
+  if (only !== undefined && lines.length === 1) return event.subarray(only.start, only.end);
+  return Buffer.from(lines.map(({ start, end }) => event.toString("latin1", start, end)).join("\n"), "latin1");
+}
+
+/** Returns an event without parts of its data. All other bytes, such as line ends and comments, stay the same. */
+function without(event: Buffer, lines: readonly Span[], removed: readonly Span[]): Buffer {
+  const kept: Buffer[] = [];
+  let copied = 0;
+  // Offset of the line in the data.
+  let at = 0;
+  for (const { start, end } of lines) {
+    const inEvent = (offset: number) => Math.min(Math.max(start + offset - at, start), end);
+    for (const span of removed) {
+      const [from, to] = [inEvent(span.start), inEvent(span.end)];
+      if (from === to) continue;
+      kept.push(event.subarray(copied, from));
+      copied = to;
+    }
+    at += end - start + 1;
+  }
+  return Buffer.concat([...kept, event.subarray(copied)]);
+}
+
+/**
+ * Removes the usage from a stream whose client did not ask for it. A chunk without choices is removed if it tells the
+ * client nothing else; otherwise only its usage is. A chunk with a choice stays as it is: clients expect it, and many
+ * gateways state a usage in it whether or not a client asks.
+ */
 export class UsageChunkFilter extends EventFilter {
   constructor() {
-    super({ find: findUsage, matches: isUsageChunk, isOther: hasChoice }, usageBytesMax);
+    super({ find: findUsage, removes: unaskedUsage, isOther: hasChoice }, usageBytesMax);
   }
+}
+
+/** Returns the parts of a chunk's data that exist only because Farebox asked for usage. */
+function unaskedUsage(data: Buffer): readonly Span[] {
+  const event = parseJson(data.toString("utf8"));
+  if (!isObject(event) || !isObject(event["usage"])) return [];
+  if (listOr(event["choices"]).length > 0 || listOr(event["candidates"]).length > 0) return [];
+  return saysMore(event) ? memberSpans(data, "usage") : wholeEvent;
+}
+
+/** Returns true if a chunk without choices contains something for the client, such as an error or sources. */
+function saysMore(event: JsonObject): boolean {
+  let isFound = false;
+  const found = () => void (isFound = true);
+  walkMembers(event, envelope, "", {
+    text: found,
+    unknown: (bytes) => void (isFound ||= bytes > 0),
+    sealed: found,
+    media: found,
+  });
+  return isFound;
+}
+
+/** Returns the spans whose removal leaves a valid object without the members of that name. */
+function memberSpans(object: Buffer, name: string): Span[] {
+  const members = jsonMembers(object);
+  const spans: Span[] = [];
+  /** End of the last member that stays; undefined before the first. */
+  let keptEnd: number | undefined;
+  members.forEach((member, index) => {
+    if (member.name !== name) keptEnd = member.valueEnd;
+    else if (keptEnd !== undefined) spans.push({ start: keptEnd, end: member.valueEnd });
+    else {
+      const start = spans.at(-1)?.end ?? object.indexOf(openBrace) + 1;
+      spans.push({
+        start,
+        end: index + 1 < members.length ? object.indexOf(comma, member.valueEnd) + 1 : member.valueEnd,
+      });
+    }
+  });
+  return spans;
 }
 
 /** Name without its first quote. The search for it is ten times as fast as with the quote. */
@@ -162,8 +246,12 @@ function findUsage(bytes: Buffer): number {
   return -1;
 }
 
+/** Finds a choice of a chunk, if only texts and numbers precede its list of choices. */
+const firstChoice =
+  /^data: ?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)\s*,\s*)*"choices"\s*:\s*\[\s*[^\]\s]/m;
+
 function hasChoice(beginning: Buffer): boolean {
-  return /"choices"\s*:\s*\[\s*[^\]\s]/.test(beginning.toString("latin1"));
+  return firstChoice.test(beginning.toString("latin1"));
 }
 
 function endsEvent(bytes: Buffer): boolean {
@@ -174,22 +262,13 @@ function endsEvent(bytes: Buffer): boolean {
 /** Removes the event that ends a response at its output maximum. The event repeats the whole output. */
 export class CutResponseFilter extends EventFilter {
   constructor() {
-    super({ find: (bytes) => bytes.indexOf("response.incomplete"), matches: endsAtMaximum }, eventBytesMax);
+    const find = (bytes: Buffer) => bytes.indexOf("response.incomplete");
+    super({ find, removes: (data) => (endsAtMaximum(data) ? wholeEvent : []) }, eventBytesMax);
   }
 }
 
-function hasData(event: Buffer, matches: (data: string) => boolean): boolean {
-  let found = false;
-  const reader = new SseReader((data) => {
-    found ||= matches(data);
-  });
-  reader.feed(event);
-  reader.finish();
-  return found;
-}
-
-function endsAtMaximum(data: string): boolean {
-  const event = objectOr(parseJson(data));
+function endsAtMaximum(data: Buffer): boolean {
+  const event = objectOr(parseJson(data.toString("utf8")));
   const { incomplete_details: details } = objectOr(event["response"]);
   return event["type"] === "response.incomplete" && objectOr(details)["reason"] === "max_output_tokens";
 }

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { chatTranscript, isUsageChunk } from "../../../src/wire/chat-stream.ts";
+import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-output.ts";
 import { CountedBuffers } from "../../support/kept-buffers.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
@@ -365,16 +365,4 @@ describe("the tail of a chat stream", () => {
     const events = [`${usage}\n\n${"output in an unknown field ".repeat(400)}`];
     expect(transcriptOf(...events).end().usage).toEqual(transcriptOf(...events).everything().usage);
   });
-});
-
-describe("isUsageChunk", () => {
-  it.each([
-    ['{"choices":[],"usage":{"prompt_tokens":1}}', true],
-    ['{"choices":[],"usage":{}}', true],
-    ['{"choices":[],"usage":null}', false],
-    ['{"choices":[{}],"usage":{}}', false],
-    ['{"usage":{}}', false],
-    ["[DONE]", false],
-    ['{"usage"', false],
-  ])("for %s returns %s", (data, expected) => expect(isUsageChunk(data)).toBe(expected));
 });

@@ -6,41 +6,103 @@ import { runs } from "../../support/effort.ts";
 
 const usageChunk = '{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
 
-/** Events that the filter keeps although they resemble the usage event. */
-const lookalikes = [
+const spent = '"usage":{"prompt_tokens":3,"completion_tokens":5}';
+
+/** Chunks that tell the client nothing but a usage. */
+const removed = [
+  usageChunk,
+  `{"choices":[],"usage":{}}`,
+  `{${spent}}`,
+  `{"choices":null,${spent}}`,
+  `{"choices":{},${spent}}`,
+  `{"candidates":[],${spent}}`,
+  `{${spent},"choices":[],"usage":{"prompt_tokens":4}}`,
+  `{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"f","service_tier":"default",
+"provider":"p","obfuscation":"zzz","choices":[],${spent}}`,
+  `{"choices":[],"error":null,"citations":[],"search_results":[],"detail":"",${spent}}`,
+  // Clients that did not ask may fail at a chunk without choices, so measurements do not keep it.
+  `{"choices":[],${spent},"timings":{"predicted_ms":12.5},"cost":0.1}`,
+  `{"choices":[],${spent},"x_groq":{"id":"req","usage":{"total_time":1}}}`,
+];
+
+/** Chunks without choices that tell the client something, before and after their usage is removed. */
+const reduced: readonly (readonly [string, string])[] = [
+  [`{"error":{"message":"overloaded"},"choices":[],${spent}}`, `{"error":{"message":"overloaded"},"choices":[]}`],
+  [`{${spent},"error":{"message":"overloaded"}}`, `{"error":{"message":"overloaded"}}`],
+  [`{"choices":[], ${spent} , "citations":["https://a"] }`, `{"choices":[] , "citations":["https://a"] }`],
+  [`{ ${spent} ,\t"search_results":[{"url":"u"}]}`, `{\t"search_results":[{"url":"u"}]}`],
+  [`{"choices":null,"detail":"no","usage":{"a":1}, "usage":{"b":"}"},"n":1}`, `{"choices":null,"detail":"no","n":1}`],
+  [`{"usage":{},"usage":{},"detail":"no","usage":{}}`, `{"detail":"no"}`],
+  [`{"choices":[],"x_groq":{"error":"late"},${spent}}`, `{"choices":[],"x_groq":{"error":"late"}}`],
+  [
+    `{"choices":[],"prompt_filter_results":[{"usage":"x"}],${spent}}`,
+    `{"choices":[],"prompt_filter_results":[{"usage":"x"}]}`,
+  ],
+  [`{"output_text":"ä€😀 \\"usage\\":{}",${spent}}`, `{"output_text":"ä€😀 \\"usage\\":{}"}`],
+];
+
+/** Chunks that the filter keeps as they are. */
+const kept = [
   '{"choices":[],"usage":null}',
-  '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}',
+  `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],${spent}}`,
+  `{${spent},"choices":[{"index":0,"delta":{"content":"a"}}]}`,
+  `{"id":"x","created":1,"choices" : [ {"index":0,"delta":{"content":"a"}}],${spent}}`,
+  `{"candidates":[{"content":{"parts":[{"text":"a"}]}}],${spent}}`,
   '{"choices":[{"delta":{"content":"{\\"choices\\":[],\\"usage\\":{}}"}}]}',
   '{"choices":[],"prompt_filter_results":[{"usage":{}}]}',
-  '{"usage":{"prompt_tokens":3}}',
-  '{"choices":{},"usage":{}}',
+  '{"choices":[],"usage":"none"}',
   "[DONE]",
   '"usage"',
+  '[{"usage":{}}]',
   '{"choices":[],"usage":{',
 ];
 
 interface Block {
-  readonly bytes: string;
-  readonly isUsage: boolean;
+  readonly sent: string;
+  readonly expected: string;
+}
+
+const same = (sent: string): Block => ({ sent, expected: sent });
+
+/** Returns the events with some data: on one line, or on several lines between other fields. */
+function framed(end: string, before: string, after: string | null): Block[] {
+  const events = (data: string) => {
+    const lines = data.replaceAll("\n", `${end}data: `);
+    return [
+      `data: ${lines}${end}${end}`,
+      `data:${lines}${end}${end}`,
+      `: about to end${end}event: x${end}data: ${lines}${end}id: 7${end}${end}`,
+    ];
+  };
+  const left = after === null ? null : events(after);
+  return events(before).map((sent, index) => ({ sent, expected: left?.[index] ?? "" }));
 }
 
 const blocks = (end: string): fc.Arbitrary<Block> =>
   fc.oneof(
-    fc.constant({ bytes: `data: ${usageChunk}${end}${end}`, isUsage: true }),
-    fc.constant({ bytes: `data:${usageChunk}${end}${end}`, isUsage: true }),
-    fc.constant({
-      bytes: `: about to end${end}event: x${end}data: ${usageChunk.replace(",", `,${end}data: `)}${end}${end}`,
-      isUsage: true,
-    }),
-    fc.constantFrom(...lookalikes).map((data) => ({ bytes: `data: ${data}${end}${end}`, isUsage: false })),
+    fc
+      .constantFrom(...removed, usageChunk.replaceAll(",", ",\n"))
+      .chain((data) => fc.constantFrom(...framed(end, data, null))),
+    fc.constantFrom(...reduced).chain(([before, after]) => fc.constantFrom(...framed(end, before, after))),
+    fc.constantFrom(...kept).chain((data) => fc.constantFrom(...framed(end, data, data))),
     fc
       .constantFrom(
         `: comment "usage"${end}${end}`,
         end,
         `data${end}${end}`,
         `data: ä€😀${end}data: "usage"${end}${end}`,
+        // A list of choices in another member does not show that the chunk has a choice.
+        `data: {"metadata":{"choices":["a"]},"error":"late","choices":[]}${end}${end}`,
       )
-      .map((bytes) => ({ bytes, isUsage: false })),
+      .map(same),
+    fc.constant({
+      sent: `data: {"metadata":{"choices":["a"]},"choices":[],${spent}}${end}${end}`,
+      expected: "",
+    }),
+    fc.constant({
+      sent: `data: {"error":"late",${end}data: "usage":${end}data: {"a":1,${end}: x${end}data: "b":2}${end}data: ,"n":1}${end}${end}`,
+      expected: `data: {"error":"late"${end}data: ${end}data: ${end}: x${end}data: ${end}data: ,"n":1}${end}${end}`,
+    }),
   );
 
 const streams = fc.constantFrom("\n", "\r\n", "\r").chain((end) => fc.array(blocks(end), { maxLength: 12 }));
@@ -51,21 +113,29 @@ function filtered(chunks: readonly Buffer[]): string {
 }
 
 describe("UsageChunkFilter", () => {
-  it("removes exactly the usage events, for any cuts of the stream", () => {
+  it("removes exactly the usage that no one asked for, for any cuts of the stream", () => {
     fc.assert(
       fc.property(streams, cuts, (all, places) => {
-        const stream = Buffer.from(all.map(({ bytes }) => bytes).join(""));
-        const expected = all
-          .filter(({ isUsage }) => !isUsage)
-          .map(({ bytes }) => bytes)
-          .join("");
+        const stream = Buffer.from(all.map(({ sent }) => sent).join(""));
+        const expected = all.map((block) => block.expected).join("");
         expect(filtered([stream])).toBe(expected);
         expect(filtered(cutAt(stream, places))).toBe(expected);
         expect(filtered(everyByte(stream))).toBe(expected);
       }),
-      { numRuns: runs(300) },
+      { numRuns: runs(1000) },
     );
   });
+
+  const event = (data: string) => Buffer.from(`data: ${data.replaceAll("\n", "\ndata: ")}\n\n`);
+
+  it.each(removed)("removes the chunk %s", (data) => expect(filtered([event(data)])).toBe(""));
+
+  it.each(reduced)("removes only the usage of the chunk %s", (data, left) => {
+    expect(filtered([event(data)])).toBe(event(left).toString());
+    expect(JSON.parse(left)).not.toHaveProperty("usage");
+  });
+
+  it.each(kept)("keeps the chunk %s", (data) => expect(filtered([event(data)])).toBe(event(data).toString()));
 
   it("changes nothing in any other stream", () => {
     fc.assert(
