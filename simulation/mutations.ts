@@ -144,7 +144,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     {
       file: "request/metered-request.ts",
       from: "return { ...second, ending: second.ending, overheadMs: first.overheadMs };",
-      to: 'return { ...second, ending: { kind: "status", status: ending.status }, overheadMs: first.overheadMs };',
+      to: "return { ...second, ending: ending.otherwise, overheadMs: first.overheadMs };",
     },
   ],
   "a marked model that is still held by slices": [

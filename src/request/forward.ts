@@ -8,6 +8,7 @@ import type { AnswerTerms } from "../wire/model-answer.ts";
 import { answerHeaders, isPlain, forwardableHeaders, traceHeaders } from "../wire/headers.ts";
 import { FormReader } from "../wire/answer-form.ts";
 import { formOf } from "../wire/sse.ts";
+import { Beginning, type BeginningRules } from "./beginning.ts";
 import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
 import {
   BufferedResponse,
@@ -42,6 +43,8 @@ export interface ForwardParams extends AnswerRules, StreamRules {
    * passed on as they arrive.
    */
   readonly wholeBytesMax: number | null;
+  /** Rules for the beginning of an answer with a success status; absent if nothing depends on it. */
+  readonly beginning?: BeginningRules | undefined;
 }
 
 export interface Forwarder {
@@ -117,6 +120,8 @@ class Forwarding implements GatewayReceiver {
   #head: GatewayHead | undefined;
   /** First bytes of an answer whose form is not known yet; undefined once the response mode is chosen. */
   #beginning: Buffer | undefined;
+  /** Reads the first JSON of the answer, and may hold the answer until then. */
+  #firstJson: Beginning | undefined;
   /** True while reading is paused, so that bytes of the gateway may be waiting in the socket. */
   #isPaused = false;
   #drain: Drain | undefined;
@@ -177,8 +182,23 @@ class Forwarding implements GatewayReceiver {
   }
 
   head(head: GatewayHead): void {
+    this.#head = head;
+    const { beginning: rules } = this.#params;
     try {
-      this.#begin(head);
+      if (rules === undefined || head.status >= 300 || !isPlain(head.header("content-encoding")))
+        return this.#begin(head);
+      this.#firstJson = new Beginning({
+        rules,
+        clock: this.#clock,
+        ranMs: () => this.ranMs(),
+        begin: () => this.#begin(head),
+        pass: (bytes, isLast) => this.#pass(bytes, isLast),
+        withhold: (ending) => {
+          this.#call?.abort();
+          this.#finish(ending);
+        },
+        fault: (error) => this.#fault(error),
+      });
     } catch (error) {
       this.#fault(error);
     }
@@ -189,7 +209,6 @@ class Forwarding implements GatewayReceiver {
    * an answer without compression may have another label than its form.
    */
   #begin(head: GatewayHead): void {
-    this.#head = head;
     const { stream, wholeBytesMax, endpoint } = this.#params;
     const canStream = wholeBytesMax === null && head.status < 300;
     const isLabelled = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
@@ -267,12 +286,17 @@ class Forwarding implements GatewayReceiver {
   chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#firstByteAt ??= this.#clock.monotonic();
     try {
-      if (this.#beginning === undefined) this.#mode?.chunk(bytes as Buffer, isLast);
-      else this.#choose(bytes as Buffer, isLast, false);
+      if (this.#firstJson === undefined) this.#pass(bytes as Buffer, isLast);
+      else this.#firstJson.chunk(bytes as Buffer, isLast);
       this.#drain?.chunk(bytes.length);
     } catch (error) {
       this.#fault(error);
     }
+  }
+
+  #pass(bytes: Buffer, isLast: boolean): void {
+    if (this.#beginning === undefined) this.#mode?.chunk(bytes, isLast);
+    else this.#choose(bytes, isLast, false);
   }
 
   #pause(): void {
@@ -299,6 +323,7 @@ class Forwarding implements GatewayReceiver {
     if (this.#drain !== undefined) return this.#drain.end(false);
     let ending: ResponseEnding | Promise<ResponseEnding>;
     try {
+      if (this.#firstJson?.end() === true) return;
       this.#choose(Buffer.alloc(0), true, true);
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
@@ -346,6 +371,7 @@ class Forwarding implements GatewayReceiver {
   #break(reason: string, refusal: Refusal): void {
     if (this.#head !== undefined) {
       try {
+        this.#firstJson?.release();
         this.#choose(Buffer.alloc(0), true, true);
         this.#finish(this.#mode?.broken(reason, refusal, this.#isPaused) ?? { kind: "unknown", reason });
       } catch (error) {
@@ -377,6 +403,7 @@ class Forwarding implements GatewayReceiver {
     if (this.#over) return;
     this.#over = true;
     this.#drain?.cancel();
+    this.#firstJson?.stop();
     this.#params.watch?.end();
     // Some clients read the answer only after sending the whole body, so Farebox reads and discards the remaining
     // bytes.

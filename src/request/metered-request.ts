@@ -6,7 +6,6 @@ import type { ChargePosted } from "../ports/events.ts";
 import { BodyBytes, type Exchange, type Handler, type BodyResult } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { refusesStreamUsage } from "../wire/endpoints/chat-completions.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import { withMember } from "../wire/json.ts";
@@ -41,6 +40,7 @@ import {
 } from "./response.ts";
 import type { StreamMarks } from "./stream-marks.ts";
 import { taskMadeBy, type ClaimTask } from "./task-ownership.ts";
+import { isAnswered, UsageProbe } from "./usage-probe.ts";
 import {
   additionsTo,
   basisOf,
@@ -257,8 +257,9 @@ function sealBody(steps: RequestSteps, { who, held: { room, price, limitsModels 
 }
 
 /**
- * Stores the values that Farebox writes into a request, then sends the request. If the gateway refuses the request only
- * because Farebox asked for stream usage, sends it again without asking for usage.
+ * Stores the values that Farebox writes into a request, then sends the request. If the gateway may have refused the
+ * request only because Farebox asked for stream usage, sends it again without asking for usage. The client gets the
+ * answer to the second request, because that is the request that the client sent.
  */
 async function forward(
   steps: RequestSteps,
@@ -277,35 +278,52 @@ async function forward(
     }
   }
   sealBody(steps, covered);
-  const first = await send(steps, endpoint, exchange, covered);
+  const probe = usageProbe(steps, endpoint, exchange, covered);
+  const first = await send(steps, endpoint, exchange, covered, probe);
   const { ending } = first;
-  if (ending.kind !== "usageRefused") return first as FinallyForwarded;
+  if (ending.kind !== "usageRefused" || probe === undefined) {
+    const { stream, wantsStreamUsage, model } = quote.request;
+    if (stream && (wantsStreamUsage || covered.additions.usage) && isAnswered(ending))
+      steps.usageRefusals.accept(endpoint.route, model);
+    return first as FinallyForwarded;
+  }
   const { headers, idempotency } = withoutUsageOf(endpoint.route, covered.headers);
   covered.headers = headers;
   covered.additions = { ...covered.additions, usage: false };
   if (covered.idempotency !== null && idempotency !== null) {
     const refusal = await rememberWritten(steps, idempotency, { maximum: written, ...covered.additions }, quote.at);
     if (refusal !== null && !exchange.clientGone) exchange.refuse(refusal);
-    if (refusal !== null || exchange.clientGone) return { ...first, ending: { kind: "status", status: ending.status } };
+    if (refusal !== null || exchange.clientGone) {
+      probe.end(null);
+      return { ...first, ending: ending.otherwise };
+    }
   }
-  const second = await send(steps, endpoint, exchange, covered);
+  const second = await send(steps, endpoint, exchange, covered, probe);
   if (second.ending.kind === "usageRefused")
     throw new Error("the gateway refused stream usage for a request that did not ask for it");
-  if (exchange.status !== null && exchange.status < 300) {
-    steps.usageRefusals.add(endpoint.route, quote.request.model);
-    steps.log.info(
-      { request_id: covered.held.id },
-      "the gateway refuses stream usage for this model; Farebox does not ask for it again for an hour",
-    );
-  }
+  probe.end(second.ending);
   return { ...second, ending: second.ending, overheadMs: first.overheadMs };
 }
 
+/** Returns the probe for a request to which Farebox adds a request for usage, unless it must always ask. */
+function usageProbe(
+  steps: RequestSteps,
+  { route }: Endpoint,
+  exchange: Exchange,
+  { quote, held, additions }: MeteredRequest,
+): UsageProbe | undefined {
+  if (!additions.usage || steps.streamUsage !== "auto") return undefined;
+  const billsServerErrors = quote.model?.billsServerErrors ?? false;
+  return new UsageProbe(steps, { id: held.id, route, model: quote.request.model, billsServerErrors, exchange });
+}
+
+/** Sends a request. `probe` reads the beginning of the answer. */
 function send(
   steps: RequestSteps,
   endpoint: Endpoint,
   exchange: Exchange,
   covered: MeteredRequest,
+  probe: UsageProbe | undefined,
 ): Promise<Forwarded> {
   const { quote, held, written, headers, additions } = covered;
   const { request } = quote;
@@ -328,7 +346,12 @@ function send(
       ...(written === null ? [] : [[maximumHeaders[written.why], String(written.tokens)] as const]),
     ],
     wholeBytesMax: null,
-    inspect: (status, plain) => inspect(steps, endpoint, exchange, covered, status, plain),
+    beginning: usage ? probe?.first : probe?.second,
+    inspect: (status, plain) => {
+      const refused = usage && plain !== undefined ? probe?.refusal(status, plain) : undefined;
+      if (refused != null) return { ending: refused, show: null };
+      return inspect(steps, endpoint, exchange, covered, status, plain);
+    },
     costHeaders: (answer) => costHeaders(held, quote, answer),
   });
 }
@@ -394,10 +417,7 @@ function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Gr
   return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - saved) as PicoUsd };
 }
 
-/**
- * Checks an answer before the client gets it. Withholds a refusal of stream usage if only Farebox asked for usage.
- * Withholds an answer that names a task of another key. Binds new tasks.
- */
+/** Checks an answer before the client gets it. Withholds an answer that names a task of another key. Binds new tasks. */
 function inspect(
   steps: RequestSteps,
   endpoint: Endpoint,
@@ -407,8 +427,6 @@ function inspect(
   plain: Buffer | undefined,
 ): Verdict | null | Promise<Verdict | null> {
   if (plain === undefined) return null;
-  const mayRetry = covered.additions.usage && steps.streamUsage === "auto" && !exchange.clientGone;
-  if (mayRetry && refusesStreamUsage(status, plain)) return { ending: { kind: "usageRefused", status }, show: null };
   const foreign = showsForeignTask(steps, plain, { requestId: exchange.id, key: covered.who.caller.key });
   const mayBind = status < 300 && mayMakeTask(endpoint, exchange);
   if (foreign === false && !mayBind) return null;

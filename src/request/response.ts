@@ -41,10 +41,13 @@ export type Ending =
 /** End of an answer. `task`: the answer names a new task, which settles the charge. */
 export type ResponseEnding = Ending | { readonly kind: "task" } | UsageRefused;
 
-/** The gateway refused the request because Farebox asked for stream usage. The client has no answer yet. */
+/**
+ * The gateway refused the request, probably because Farebox asked for stream usage. The client has no answer yet.
+ * `otherwise`: the ending if the request is not sent again.
+ */
 export interface UsageRefused {
   readonly kind: "usageRefused";
-  readonly status: number;
+  readonly otherwise: Ending;
 }
 
 export function writtenIn({ usage, soFar, texts, uncountable }: Answered): Answered {

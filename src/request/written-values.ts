@@ -1,6 +1,4 @@
-import { LRUCache } from "lru-cache";
 import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
-import type { Clock } from "../ports/clock.ts";
 import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
@@ -11,6 +9,7 @@ import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import type { FittedRequest, Held } from "./hold.ts";
 import { outputMost, type Pricer, type Pricing, type Quote } from "./price.ts";
+import type { UsageRefusals } from "./usage-probe.ts";
 import { createHash } from "node:crypto";
 
 /** Dependencies for the values that Farebox writes into a request. */
@@ -179,35 +178,6 @@ const writtenOtherwise: Refusal = {
   code: "conflict",
   message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
 };
-
-/** Time for which a model is not asked for stream usage after the gateway refused it, in milliseconds. */
-const refusedMs = 3_600_000;
-/** Largest number of stored models. The oldest is removed first. */
-const modelsMax = 1000;
-/** Longest name that is stored, in UTF-16 units. Prevents long names from filling the memory. */
-const nameUnitsMax = 256;
-
-/** Models for which the gateway refused a request with stream usage and accepted the same request without it. */
-interface UsageRefusals {
-  has(route: string, model: string): boolean;
-  add(route: string, model: string): void;
-}
-
-export function createUsageRefusals(clock: Clock): UsageRefusals {
-  const refused = new LRUCache<string, true>({
-    max: modelsMax,
-    ttl: refusedMs,
-    ttlResolution: 0,
-    // lru-cache treats the time 0 as missing.
-    perf: { now: () => clock.monotonic() + 1 },
-  });
-  return {
-    has: (route, model) => refused.has(`${route} ${model}`),
-    add(route, model) {
-      if (model.length <= nameUnitsMax) refused.set(`${route} ${model}`, true);
-    },
-  };
-}
 
 /** Maximum that Farebox wrote into a request. It applies to each choice. */
 export interface WrittenMaximum {

@@ -1,6 +1,7 @@
 import { isObject, jsonMembers, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { walkMembers } from "./model-answer.ts";
 import { envelope } from "./output-members.ts";
+import { readStatedError } from "./stated-error.ts";
 import { dataLines, eventBytesMax, lastEventStart, LineEnds, type Span } from "./sse.ts";
 
 /** Largest usage chunk, in bytes. A longer event is forwarded as it arrives. */
@@ -199,7 +200,7 @@ function unaskedUsage(data: Buffer): readonly Span[] {
 
 /** Returns true if a chunk without choices contains something for the client, such as an error or sources. */
 function saysMore(event: JsonObject): boolean {
-  let isFound = false;
+  let isFound = readStatedError(event) !== undefined;
   const found = () => void (isFound = true);
   walkMembers(event, envelope, "", {
     text: found,
@@ -246,9 +247,12 @@ function findUsage(bytes: Buffer): number {
   return -1;
 }
 
-/** Finds a choice of a chunk, if only texts and numbers precede its list of choices. */
+/**
+ * Finds a choice of a chunk, if only texts and numbers precede its list of choices. Also finds it in lines of other
+ * fields, which would otherwise wait for the end of an event.
+ */
 const firstChoice =
-  /^data: ?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)\s*,\s*)*"choices"\s*:\s*\[\s*[^\]\s]/m;
+  /^(?:[^:{"\r\n]+:? ?)?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)\s*,\s*)*"choices"\s*:\s*\[\s*[^\]\s]/m;
 
 function hasChoice(beginning: Buffer): boolean {
   return firstChoice.test(beginning.toString("latin1"));

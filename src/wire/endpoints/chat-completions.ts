@@ -256,11 +256,6 @@ export function withModel(bytes: Buffer, model: string): Buffer {
   return withMember(bytes, "model", JSON.stringify(model));
 }
 
-/** Returns true if an answer suggests that the gateway does not support `include_usage`. */
-export function refusesStreamUsage(status: number, answer: Buffer): boolean {
-  return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
-}
-
 /** Sets `include_usage`, which asks for stream usage. All other bytes stay the same. */
 export function withStreamUsage(bytes: Buffer): Buffer {
   const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");

@@ -7,8 +7,10 @@ import {
   type AnsweringGateway,
   type ReceivedRequest,
 } from "../../support/answering-gateway.ts";
+import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, type WireAnswer } from "../../support/wire-client.ts";
+import { delta, scriptedGateway } from "../../support/scripted-gateway.ts";
+import { ask, open, type WireAnswer } from "../../support/wire-client.ts";
 
 /* Tests that Farebox asks for the usage of streams, and retries without asking if the gateway refuses. */
 
@@ -26,7 +28,7 @@ const refused = (status: number, message: string): Answering => ({
   body: JSON.stringify({ error: { message } }),
 });
 
-let answer: (asked: ReceivedRequest) => Answering;
+let answer: (asked: ReceivedRequest) => Answering | Promise<Answering>;
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
 let laterMs = 0;
@@ -107,12 +109,8 @@ describe("a gateway that refuses the usage option", () => {
     expect(await proxy.charges()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
   });
 
-  it.each<[string, Answering]>([
-    ["a 400 that names neither", refused(400, "the messages are too long")],
-    ["another status", refused(404, "stream_options")],
-    ["a broken connection", "break"],
-  ])("with %s gets no retry", async (_, refusal) => {
-    answer = () => refusal;
+  it("with a broken connection gets no retry", async () => {
+    answer = () => "break";
     await ask(proxy, request);
     expect(sent()).toEqual([asking]);
   });
@@ -129,6 +127,245 @@ describe("a gateway that refuses the usage option", () => {
     const body = gzipSync('{"error":{"message":"stream_options"}}');
     answer = refusesUsage({ status: 400, headers: { "content-encoding": "gzip" }, body });
     expect((await ask(proxy, request)).status).toBe(200);
+  });
+});
+
+/** Answer with a success status and these bytes. */
+const labelled = (type: string, body: string): Answering => ({ headers: { "content-type": type }, body });
+const json = (value: object) => labelled("application/json", JSON.stringify(value));
+const failure = { error: { message: "Something went wrong." } };
+
+/** Errors that a gateway may send only because the request asks for usage. */
+const possibleRefusals: readonly (readonly [string, Answering])[] = [
+  ...[400, 404, 422, 500, 501].map((status) => [`status ${status}`, refused(status, "Something went wrong.")] as const),
+  ["a page with status 500", { status: 500, headers: { "content-type": "text/html" }, body: "<h1>Error</h1>" }],
+  ["a 404 that names the field", refused(404, "stream_options")],
+  ["an error event", streamed(event(JSON.stringify(failure)) + done)],
+  ["an error event without its blank line", streamed(event(JSON.stringify(failure)).trimEnd())],
+  ["an error event after comments and a ping", streamed(`: wait\n\n${event("ping")}${event(JSON.stringify(failure))}`)],
+  ["an error event that states status 400", streamed(event('{"error":{"code":400,"message":"bad"}}'))],
+  ["an error event that names the field", streamed(event('{"error":{"message":"Unsupported media: stream_options"}}'))],
+  ["an error in a choice", streamed(event('{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}'))],
+  [
+    "an error event with a usage of 0",
+    streamed(event('{"error":"no","usage":{"prompt_tokens":0,"completion_tokens":0}}')),
+  ],
+  ["an error event with the label of JSON", labelled("application/json", event(JSON.stringify(failure)))],
+  ["an error in JSON", json(failure)],
+  ["an error in JSON that states a code", json({ code: 500, message: "Something went wrong.", data: null })],
+  ["an error in a list", json([failure])],
+  ["an error in JSON with the label of events", labelled("text/event-stream", JSON.stringify(failure, null, 1))],
+  ["success: false", json({ success: false })],
+];
+
+/** Answers that have another cause, may be billed, or already contain output. */
+const otherAnswers: readonly (readonly [string, Answering])[] = [
+  ...[401, 402, 403, 408, 413, 429, 503, 504].map((status) => [`status ${status}`, refused(status, "no")] as const),
+  ...[401, 402, 403, 408, 413, 429, 503, 504].map(
+    (code) =>
+      [
+        `an error event that states ${code}`,
+        streamed(event(JSON.stringify({ error: { code, message: "no" } }))),
+      ] as const,
+  ),
+  ["an error event about a rate limit", streamed(event('{"error":{"message":"rate limit reached"}}'))],
+  ["an error event about the balance", streamed(event('{"error":{"message":"insufficient balance"}}'))],
+  ["an error event about a timeout", streamed(event('{"error":{"message":"the request timed out"}}'))],
+  ["an error next to output", streamed(event('{"error":"no","choices":[{"index":0,"delta":{"content":"Hi"}}]}'))],
+  ["an error next to a usage", streamed(event('{"error":"no","usage":{"prompt_tokens":8,"completion_tokens":0}}'))],
+  ["an error after output", streamed(text + event(JSON.stringify(failure)))],
+  ["a stream without output", streamed(done)],
+  ["an empty answer", streamed("")],
+  ["a page", labelled("text/html", "<h1>Hello</h1>")],
+];
+
+describe("a gateway that may have failed because of the usage option", () => {
+  const refusing = (refusal: Answering) => (asked: ReceivedRequest) =>
+    isAsking(asked) ? refusal : streamed(text + done);
+  /** Returns the body that the client sees, without the usage that it did not ask for. */
+  const shownOf = (given: Answering) =>
+    String((given as Exclude<Answering, "break">).body)
+      .trimEnd()
+      .replace(/,"usage":\{[^}]*\}/, "");
+  const failing = () => refused(500, "Something went wrong.");
+
+  it.each(possibleRefusals)("with %s gets one retry without the option, under the same hold", async (_, refusal) => {
+    answer = refusing(refusal);
+    const got = await ask(proxy, request);
+    expect(sent()).toEqual([asking, request]);
+    expect([got.status, got.body.toString(), headerOf(got)]).toEqual([200, text + done, undefined]);
+    expect(await proxy.charges()).toMatchObject([{ state: "posted", source: "counted", tokens: { output: 1 } }]);
+    expect(await proxy.charges(), "one charge").toHaveLength(1);
+    await ask(proxy, request);
+    expect(sent(), "the model is known to refuse").toEqual([asking, request, request]);
+  });
+
+  it.each(possibleRefusals)("with %s is not asked again if it has answered a stream with usage", async (_, refusal) => {
+    answer = () => streamed(text + report + done);
+    await ask(proxy, request);
+    answer = refusing(refusal);
+    const got = await ask(proxy, request);
+    expect(sent()).toEqual([asking, asking]);
+    expect(got.status).toBe((refusal as Exclude<Answering, "break">).status ?? 200);
+    expect(got.body.toString()).toContain(shownOf(refusal));
+  });
+
+  it.each(otherAnswers)("with %s gets no retry", async (_, given) => {
+    answer = refusing(given);
+    const got = await ask(proxy, request);
+    expect(sent()).toEqual([asking]);
+    expect(got.body.toString()).toContain(shownOf(given));
+  });
+
+  it("is sent without the option on completions too", async () => {
+    const completion = '{"model":"gpt-3.5-turbo-instruct","stream":true,"prompt":"hello"}';
+    answer = (asked) =>
+      isAsking(asked) ? failing() : streamed(event('{"choices":[{"text":"Hi","finish_reason":"stop"}]}') + done);
+    expect((await ask(proxy, completion, { path: "/v1/completions" })).status).toBe(200);
+    expect(sent()).toEqual([completion.replace("{", '{"stream_options":{"include_usage":true},'), completion]);
+  });
+
+  it.each<[string, (own: string) => Promise<unknown>]>([
+    ["that a client asked for", (own) => ask(proxy, own)],
+    ["of the same model", () => ask(proxy, request)],
+  ])("is not asked again after a whole stream with usage %s", async (_, accepted) => {
+    answer = () => streamed(text + report + done);
+    await accepted(asking);
+    answer = failing;
+    expect((await ask(proxy, request)).status).toBe(500);
+    expect(sent()).toHaveLength(2);
+  });
+
+  it("is asked again for another model than one with a stream with usage", async () => {
+    answer = () => streamed(text + report + done);
+    await ask(proxy, request.replace("gpt-4o", "gpt-4.1"));
+    answer = failing;
+    await ask(proxy, request);
+    expect(sent().slice(1)).toEqual([asking, request]);
+  });
+
+  it("and fails again too answers the client's own request, at no cost; it is not asked twice for ten minutes", async () => {
+    answer = (asked) => refused(isAsking(asked) ? 500 : 501, isAsking(asked) ? "first" : "second");
+    const got = await ask(proxy, request);
+    expect([got.status, got.body.toString(), headerOf(got)]).toEqual([
+      501,
+      '{"error":{"message":"second"}}',
+      undefined,
+    ]);
+    expect(await proxy.charges()).toMatchObject([{ state: "voided" }]);
+    laterMs = 590_000;
+    const next = await ask(proxy, request);
+    expect([next.status, headerOf(next)]).toEqual([500, "asked"]);
+    laterMs = 610_000;
+    await ask(proxy, request);
+    expect(sent()).toEqual([asking, request, asking, asking, request]);
+  });
+
+  it("is asked twice by one request at a time", async () => {
+    const second = Promise.withResolvers<void>();
+    const arrived = Promise.withResolvers<void>();
+    answer = async (asked) => {
+      if (isAsking(asked)) return failing();
+      arrived.resolve();
+      await second.promise;
+      return streamed(text + done);
+    };
+    const probing = ask(proxy, request);
+    await arrived.promise;
+    expect((await ask(proxy, request)).status).toBe(500);
+    second.resolve();
+    expect((await probing).status).toBe(200);
+    expect(sent()).toEqual([asking, request, asking]);
+  });
+
+  it("is known to refuse usage as soon as the second stream begins", async () => {
+    await using scripted = await scriptedGateway();
+    await using other = await startProxy({ gatewayUrl: scripted.url });
+    const opening = open(other, Buffer.from(request));
+    (await scripted.nextChat()).response.writeHead(500).end("{}");
+    const second = await scripted.nextChat();
+    second.response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("Hi"));
+    const client = await opening;
+    expect((await client.take(delta("Hi").length)).toString()).toBe(delta("Hi"));
+    const next = ask(other, request);
+    const third = await scripted.nextChat();
+    expect([second.body.toString(), third.body.toString()]).toEqual([request, request]);
+    for (const { response } of [second, third]) response.end(done);
+    expect((await client.rest()).toString()).toBe(done);
+    expect((await next).status).toBe(200);
+  });
+
+  it("is not asked again after two seconds", async () => {
+    answer = (asked) => {
+      laterMs += 2_500;
+      return refusing(failing())(asked);
+    };
+    expect((await ask(proxy, request)).status).toBe(500);
+    expect(sent()).toEqual([asking]);
+  });
+
+  it.each([
+    ["inject", "FAREBOX_STREAM_USAGE"],
+    ["pass", "FAREBOX_STREAM_USAGE"],
+  ])("is not asked twice with the policy %s", async (value, name) => {
+    answer = failing;
+    await using other = await startProxy({ gatewayUrl: gateway.url, env: { [name]: value } });
+    expect((await ask(other, request)).status).toBe(500);
+    expect(sent()).toHaveLength(1);
+  });
+
+  it.each<[string, Answering, number]>([
+    ["status 500", failing(), 1],
+    ["an error event", streamed(event(JSON.stringify(failure))), 1],
+    ["status 400", refused(400, "no"), 2],
+    ["an error event that states 422", streamed(event('{"error":{"code":422}}')), 2],
+  ])("if it bills server errors, %s leads to %i requests", async (_, refusal, count) => {
+    using prices = priceFolder(`provider: example
+defaults: { tokenizer: o200k_base, context_tokens: 100000, max_output_tokens: 1000, reasoning: false, bills_server_errors: true }
+models:
+  gpt-4o:
+    group: official
+    prices: [{ from: 2026-01-01, source: "made up", official: { input: "1.00", output: "2.00" } }]
+`);
+    await using billing = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: prices.path } });
+    answer = refusing(refusal);
+    await ask(billing, request);
+    expect(sent()).toHaveLength(count);
+  });
+
+  it("has a separate idempotency key for the second request, which retries use again", async () => {
+    answer = refusing(failing());
+    const headers = { "idempotency-key": "one" };
+    await ask(proxy, request, { headers });
+    await ask(proxy, request, { headers });
+    const keys = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
+    expect(sent()).toEqual([asking, request, request]);
+    expect([keys[0] === keys[1], keys[1] === keys[2]]).toEqual([false, true]);
+  });
+});
+
+describe("a chunk without choices, for a client that did not ask for usage", () => {
+  const spent = '"usage":{"prompt_tokens":8,"completion_tokens":1,"total_tokens":9}';
+  it.each([
+    ["is removed without choices", `{"id":"x",${spent}}`, null],
+    ["is removed with choices: null", `{"choices":null,${spent}}`, null],
+    [
+      "keeps its error",
+      `{"choices":[],"error":{"message":"late"},${spent}}`,
+      '{"choices":[],"error":{"message":"late"}}',
+    ],
+    [
+      "keeps its citations",
+      `{"choices":[],"citations":["https://a"],${spent}}`,
+      '{"choices":[],"citations":["https://a"]}',
+    ],
+    ["keeps its search results", `{${spent},"search_results":[{"url":"u"}]}`, '{"search_results":[{"url":"u"}]}'],
+    ["keeps its failure", `{"choices":[],${spent},"success":false}`, '{"choices":[],"success":false}'],
+  ])("%s", async (_, chunk, left) => {
+    answer = () => streamed(text + event(chunk) + done);
+    const got = await ask(proxy, request);
+    expect(got.body.toString()).toContain(text + (left === null ? "" : event(left)));
+    expect(got.body.toString()).not.toContain('"usage"');
   });
 });
 

@@ -62,7 +62,8 @@ async function underBudget(
     gatewayUrl: gateway.url,
     clock: patientClock(pauseMsMax),
     ...more,
-    env: { FAREBOX_STREAM_SLICE: String(slice), ...env },
+    // With `inject`, the head of a model's first stream does not wait for its first choice.
+    env: { FAREBOX_STREAM_SLICE: String(slice), FAREBOX_STREAM_USAGE: "inject", ...env },
   });
   await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
   return Object.assign(proxy, { books: new Books(proxy) });

@@ -183,6 +183,15 @@ describe("UsageChunkFilter", () => {
     expect(passed).toEqual([0, 0, 0, 0, 5, 1, 1, 1].map((pieces) => pieces * piece.length));
   });
 
+  it.each(["", "data:", "chunk "])(
+    "passes lines without an event's end on as they arrive, beginning with %j",
+    (start) => {
+      const filter = new UsageChunkFilter();
+      const line = Buffer.from(`${start}{"id":"x","choices":[{"index":0}],${spent}}\n`);
+      expect([filter.pass(line), filter.pass(line)]).toEqual([line, line]);
+    },
+  );
+
   it("reads a long event's bytes once, not once for each chunk", () => {
     const filter = new UsageChunkFilter();
     const byte = Buffer.from("x");

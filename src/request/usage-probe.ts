@@ -1,0 +1,180 @@
+import { LRUCache } from "lru-cache";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { Log } from "../ports/log.ts";
+import { mayRefuseStreamUsage, readFirst, refusesStreamUsage } from "../wire/usage-refusal.ts";
+import type { BeginningRules } from "./beginning.ts";
+import type { ResponseEnding, UsageRefused } from "./response.ts";
+
+/** Time for which a model is not asked for stream usage after the gateway refused it, in milliseconds. */
+const refusedMs = 3_600_000;
+/** Time for which a model is not probed again after a probe, in milliseconds. Otherwise an outage would be doubled. */
+const probedMs = 600_000;
+/** Longest time after sending in which an error may be a refusal of usage, in milliseconds. */
+const refusalMsMax = 2_000;
+/** Largest number of stored models. The oldest is removed first. */
+const modelsMax = 1000;
+/** Longest name that is stored, in UTF-16 units. Prevents long names from filling the memory. */
+const nameUnitsMax = 256;
+
+/** What this process knows about stream usage of models. */
+export interface UsageRefusals {
+  /** Returns true if the gateway refused a request with usage within the last hour, and accepted it without. */
+  has(route: string, model: string): boolean;
+  add(route: string, model: string): void;
+  /** Records that the gateway answered a stream with usage. Its later errors have another cause. */
+  accept(route: string, model: string): void;
+  isAccepted(route: string, model: string): boolean;
+  /** Returns true if an error may be a refusal of usage, and no probe of the model is running or has failed lately. */
+  mayProbe(route: string, model: string): boolean;
+  /** Reserves the only probe of a model. Returns false if it must not be probed. */
+  beginProbe(route: string, model: string): boolean;
+  /** Ends a probe after which the model is not known to refuse usage. `isFailed`: false if its client left. */
+  endProbe(route: string, model: string, isFailed: boolean): void;
+}
+
+export function createUsageRefusals(clock: Clock): UsageRefusals {
+  const models = (ttl: number) =>
+    new LRUCache<string, true>({
+      max: modelsMax,
+      ttl,
+      ttlResolution: 0,
+      // lru-cache treats the time 0 as missing.
+      perf: { now: () => clock.monotonic() + 1 },
+    });
+  const refused = models(refusedMs);
+  const probed = models(probedMs);
+  const accepted = new LRUCache<string, true>({ max: modelsMax });
+  const keyOf = (route: string, model: string) => `${route} ${model}`;
+  const isAccepted = (route: string, model: string) => accepted.get(keyOf(route, model)) === true;
+  const mayProbe = (route: string, model: string) =>
+    model.length <= nameUnitsMax && !isAccepted(route, model) && !probed.has(keyOf(route, model));
+  return {
+    has: (route, model) => refused.has(keyOf(route, model)),
+    add(route, model) {
+      if (model.length <= nameUnitsMax) refused.set(keyOf(route, model), true);
+      probed.delete(keyOf(route, model));
+    },
+    accept(route, model) {
+      if (model.length <= nameUnitsMax && !isAccepted(route, model)) accepted.set(keyOf(route, model), true);
+    },
+    isAccepted,
+    mayProbe,
+    beginProbe(route, model) {
+      if (!mayProbe(route, model)) return false;
+      probed.set(keyOf(route, model), true);
+      return true;
+    },
+    endProbe(route, model, isFailed) {
+      if (isFailed) probed.set(keyOf(route, model), true);
+      else probed.delete(keyOf(route, model));
+    },
+  };
+}
+
+interface ProbeDeps {
+  readonly usageRefusals: UsageRefusals;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+interface ProbedRequest {
+  readonly id: string;
+  readonly route: string;
+  readonly model: string;
+  readonly billsServerErrors: boolean;
+  readonly exchange: Exchange;
+}
+
+/**
+ * Decides whether a stream is sent again without a request for usage, because the gateway may have refused it only for
+ * that. A refusal that names the field is always followed by a second try. Other errors are followed by one only as a
+ * probe: until the gateway has answered a stream of the model with usage, one at a time, and after a failed one none for
+ * ten minutes.
+ */
+export class UsageProbe {
+  readonly #deps: ProbeDeps;
+  readonly #of: ProbedRequest;
+  readonly #sentAt: number;
+  #isProbe = false;
+  #isKnown = false;
+
+  /** Created when the request is sent. */
+  constructor(deps: ProbeDeps, of: ProbedRequest) {
+    this.#deps = deps;
+    this.#of = of;
+    this.#sentAt = deps.clock.monotonic();
+  }
+
+  /** Returns the ending that leads to a second try; null if the client gets the answer. */
+  refusal(status: number, answer: Buffer): UsageRefused | null {
+    const isNamed = refusesStreamUsage(status, answer) && !this.#of.exchange.clientGone;
+    if (!isNamed && !(mayRefuseStreamUsage(status) && this.#maySendAgain(status))) return null;
+    return { kind: "usageRefused", otherwise: { kind: "status", status } };
+  }
+
+  /** Rules for the first try. Models of which the gateway has answered a stream with usage need none. */
+  get first(): BeginningRules | undefined {
+    const { usageRefusals: refusals } = this.#deps;
+    const { route, model } = this.#of;
+    if (refusals.isAccepted(route, model)) return undefined;
+    return {
+      heldMs: refusals.mayProbe(route, model) ? refusalMsMax : 0,
+      judge: (first, isHeld) => this.#judgeFirst(first, isHeld),
+    };
+  }
+
+  #judgeFirst(first: object, isHeld: boolean): "pass" | "open" | UsageRefused {
+    const meaning = readFirst(first);
+    if (meaning.kind === "open") return "open";
+    if (meaning.kind === "answer") this.#deps.usageRefusals.accept(this.#of.route, this.#of.model);
+    if (meaning.kind !== "refusal" || !isHeld || !this.#maySendAgain(meaning.error.status)) return "pass";
+    return { kind: "usageRefused", otherwise: { kind: "error", error: meaning.error } };
+  }
+
+  #maySendAgain(status: number | null): boolean {
+    const { usageRefusals: refusals, clock } = this.#deps;
+    const { route, model, billsServerErrors, exchange } = this.#of;
+    const isBilled = billsServerErrors && (status === null || status >= 500);
+    if (exchange.clientGone || isBilled || clock.monotonic() - this.#sentAt > refusalMsMax) return false;
+    if (refusals.has(route, model)) return true;
+    this.#isProbe = refusals.beginProbe(route, model);
+    return this.#isProbe;
+  }
+
+  /** Rules for the second try. Its first output already shows that the gateway refuses usage, before its end. */
+  readonly second: BeginningRules = {
+    heldMs: 0,
+    judge: (first) => {
+      const { kind } = readFirst(first);
+      if (kind === "answer") this.#refused();
+      return kind === "open" ? "open" : "pass";
+    },
+  };
+
+  /** Ends the second try. Called with null if the request ended before it. */
+  end(ending: ResponseEnding | null): void {
+    if (ending !== null && isAnswered(ending)) this.#refused();
+    else if (this.#isProbe && !this.#isKnown) {
+      const { route, model, exchange } = this.#of;
+      this.#deps.usageRefusals.endProbe(route, model, ending !== null && !exchange.clientGone);
+    }
+  }
+
+  #refused(): void {
+    if (this.#isKnown) return;
+    this.#isKnown = true;
+    const { usageRefusals, log } = this.#deps;
+    usageRefusals.add(this.#of.route, this.#of.model);
+    log.info(
+      { request_id: this.#of.id },
+      "the gateway refuses stream usage for this model; Farebox does not ask for it again for an hour",
+    );
+  }
+}
+
+/** Returns true if the gateway answered a request, at least in part. */
+export function isAnswered(ending: ResponseEnding): boolean {
+  if (ending.kind !== "cut") return ending.kind === "whole";
+  return ending.usage !== undefined || ending.texts.length > 0 || ending.uncountable !== undefined;
+}
