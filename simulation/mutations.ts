@@ -215,8 +215,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "cached tokens outside input_tokens that are ignored": [
     {
       file: "wire/usage.ts",
-      from: "mergeCounts(mergeCounts(counts.cached, counts.hit), counts.cacheRead)",
-      to: "mergeCounts(counts.cached, counts.hit)",
+      from: "mergeCounts(mergeCounts(readOf(counts, Math.max(whole, kinds)), counts.hit), counts.cacheRead)",
+      to: "mergeCounts(readOf(counts, Math.max(whole, kinds)), counts.hit)",
     },
   ],
   "input_tokens that count as the whole prompt": [

@@ -145,6 +145,21 @@ export interface StatedUsage {
   /** True if several fields state different numbers for the same count. The count is the largest of them. */
   readonly promptContradicts: boolean;
   readonly completionContradicts: boolean;
+  readonly unknown?: UnknownTokens | undefined;
+  /** Kind of the tokens that the total has in addition to prompt and completion; output unless stated. */
+  readonly excess?: "sound" | undefined;
+}
+
+/** Tokens of the prompt in members with unknown names, by their position. */
+export interface UnknownTokens {
+  /** Stated in the details of the prompt, which includes them. */
+  readonly part: number;
+  /** Stated next to the prompt, which may include them. */
+  readonly beside: number;
+  /** Part of `cached`, of an unknown kind. */
+  readonly cached: number;
+  /** Written to the cache for an unknown time. Not part of `cacheWrite`, but in the same position. */
+  readonly written: number;
 }
 
 /** Disjoint token counts, and what is doubtful about them. */
@@ -156,24 +171,40 @@ export interface Usage {
   readonly clamped: boolean;
   /** Reasons why the amount may differ from the bill; absent if there are none. */
   readonly doubts?: readonly Doubt[];
+  /**
+   * Number of tokens in `input` whose class is unknown. They cost as much as the most expensive class of the request's
+   * prompt. Absent if there are none.
+   */
+  readonly unknownInput?: number;
+  /** Stated duration in seconds, next to counts in tokens. Used if the model is billed by the second. */
+  readonly seconds?: number;
   /** True if cache writes are stated without their lifetime. */
   readonly writesAreUnsplit?: true;
   /** True if the usage states text, but no sound and no images, among the completion tokens. */
   readonly wroteOnlyText?: true;
   /** Earlier usages of the same answer that this one contradicts; absent if there are none. */
   readonly rivals?: Rivals;
-  /** Usage of the same answer in another unit; absent if there is none. */
-  readonly inOtherUnit?: Usage | undefined;
+}
+
+/** Splits stated usage into disjoint classes. All endpoints use it. */
+export function decompose(stated: StatedUsage): Usage {
+  const { unknown } = stated;
+  if (unknown === undefined || unknown.part + unknown.beside + unknown.cached + unknown.written === 0)
+    return splitKnown(stated);
+  const { isInside, total } = placeBeside(stated, unknown.beside);
+  const usage = splitKnown({ ...stated, total, cacheWrite: stated.cacheWrite + unknown.written });
+  return withUnknownTokens(usage, unknown, isInside);
 }
 
 /**
- * Splits stated usage into disjoint classes. All endpoints use it.
+ * Splits the counts of known classes.
  *
  * The completion is the larger of two numbers: the stated completion, and total minus prompt. Some converters leave
  * reasoning out of the stated completion. If fields contradict each other, the parts are added to their whole, and
  * cached tokens count as plain input. Unless cached input costs more than input, no other interpretation costs more.
  */
-export function decompose(stated: StatedUsage): Usage {
+function splitKnown(given: StatedUsage): Usage {
+  const stated = given.excess === undefined ? given : withExcessSound(given);
   const {
     prompt,
     total,
@@ -218,6 +249,59 @@ export function decompose(stated: StatedUsage): Usage {
   };
 }
 
+/**
+ * Counts the tokens that the total has in addition to prompt and completion as sound in the prompt. If they are as many
+ * as the stated sound, the prompt does not include the sound. Sound that exceeds the prompt is not part of it either.
+ */
+function withExcessSound(stated: StatedUsage): StatedUsage {
+  const { prompt, completion, total, cache, cached, cacheWrite, cacheWrite1h, audioInput } = stated;
+  const outside = cache === "outside" ? cached + cacheWrite + cacheWrite1h : 0;
+  const excess = Math.max(completion === undefined ? 0 : (total ?? 0) - prompt - outside - completion, 0);
+  const isStated = excess === audioInput || audioInput > prompt;
+  const sound = isStated ? Math.max(excess, audioInput) : excess + audioInput;
+  if (excess === 0 && !isStated) return stated;
+  return { ...stated, prompt: prompt + (isStated ? sound : excess), audioInput: sound };
+}
+
+/**
+ * Decides whether the prompt includes the unknown tokens that are stated next to it. It does if the total leaves no room
+ * for them. Returns the total without them.
+ */
+function placeBeside(
+  { prompt, completion, total, cached, cacheWrite, cacheWrite1h, reasoning }: StatedUsage,
+  unknown: number,
+): { readonly isInside: boolean; readonly total: number | undefined } {
+  if (unknown === 0 || total === undefined || completion === undefined) return { isInside: false, total };
+  const outside = cached + cacheWrite + cacheWrite1h;
+  const parts = prompt + completion;
+  const sums = new Set([parts, parts + outside, parts + reasoning, parts + outside + reasoning]);
+  if (sums.has(total)) return { isInside: unknown <= prompt && !sums.has(total - unknown), total };
+  return { isInside: false, total: sums.has(total - unknown) ? total - unknown : total };
+}
+
+/**
+ * Moves unknown tokens of the prompt into `input`, and adds those next to it. Cached tokens are moved first, because
+ * gateways state unknown tokens also within the number of cached ones.
+ */
+function withUnknownTokens(usage: Usage, unknown: UnknownTokens, isInside: boolean): Usage {
+  const tokens = { ...usage.tokens };
+  const move = (from: TokenClass, most: number): number => {
+    const moved = Math.max(Math.min(tokens[from], most), 0);
+    tokens[from] -= moved;
+    tokens.input += moved;
+    return moved;
+  };
+  const part = unknown.part + (isInside ? unknown.beside : 0);
+  const isMore = part > promptTotal(tokens);
+  const within = move("cache_write", unknown.written) + unknown.cached + (isMore ? 0 : part);
+  move("cached_input", within - unknown.written);
+  for (const name of promptClasses) if (name !== "input") move(name, within - tokens.input);
+  const added = (isInside ? 0 : unknown.beside) + (isMore ? part : 0);
+  tokens.input += added;
+  const found = { ...usage, tokens, unknownInput: Math.min(within + added, tokens.input) };
+  return isMore ? withDoubts({ ...found, clamped: true }, ["usage_contradicts"]) : found;
+}
+
 /** Returns the position of cached tokens and cache writes; undefined if the fields contradict each other. */
 function cachePosition(stated: StatedUsage, cacheTokens: number): "inside" | "outside" | undefined {
   const { prompt, completion, total, reasoning, cache } = stated;
@@ -253,21 +337,26 @@ const rivalsMax = 8;
 /**
  * Returns the usage of an answer that stated `before` and then `next`; undefined if both are. Counts that stay or grow
  * are ordinary, because many gateways state the usage so far in each event. If a side shrinks or its classes differ,
- * the earlier side remains as a rival (`readings`).
+ * the earlier side remains as a rival (`readings`). Seconds are kept next to tokens.
  */
+export function laterUsage(before: Usage, next: Usage): Usage;
+export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined;
 export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined {
   if (before === undefined || next === undefined) return next ?? before;
-  if (before.unit !== next.unit) return { ...before, inOtherUnit: laterUsage(before.inOtherUnit, next) };
+  if (before.unit !== next.unit) {
+    const [tokens, duration] = before.unit === undefined ? [before, next] : [next, before];
+    return withSeconds(tokens, { count: duration.tokens.audio_input, contradicts: false });
+  }
   const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
   const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
   const hasShrunk =
     promptTotal(next.tokens) < promptTotal(before.tokens) ||
     completionTotal(next.tokens) < completionTotal(before.tokens);
-  const inOtherUnit = laterUsage(before.inOtherUnit, next.inOtherUnit);
   const doubts = before.doubts ?? noDoubts;
   const contradicts =
     isRivalled && (hasShrunk || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
-  return withDoubts({ ...next, ...(inOtherUnit && { inOtherUnit }), ...(isRivalled && { rivals }) }, [
+  const seconds = Math.max(before.seconds ?? 0, next.seconds ?? 0);
+  return withDoubts({ ...next, ...(seconds > 0 && { seconds }), ...(isRivalled && { rivals }) }, [
     ...doubts.filter((doubt) => doubt !== "usage_contradicts"),
     ...(contradicts ? (["usage_contradicts"] as const) : []),
   ]);
@@ -294,42 +383,113 @@ export function readings(usage: Usage): readonly [Usage, ...Usage[]] {
   const { rivals, ...latest } = usage;
   if (rivals === undefined) return [usage];
   const [, ...others] = [latest, ...rivals.prompts].flatMap((prompt) =>
-    [latest, ...rivals.completions].map((completion) => joined(prompt, completion)),
+    [latest, ...rivals.completions].map((completion) => sidesOf(prompt, completion)),
   );
   return [latest, ...others];
 }
 
-/** Returns a usage with the prompt of one usage and the completion of another. */
-function joined(prompt: Usage, completion: Usage): Usage {
-  const tokens = { ...prompt.tokens };
-  for (const name of completionClasses) tokens[name] = completion.tokens[name];
-  const { wroteOnlyText: _, ...rest } = prompt;
-  return withDoubts(
-    {
-      ...rest,
-      tokens,
-      clamped: prompt.clamped || completion.clamped,
-      ...(completion.wroteOnlyText && { wroteOnlyText: true }),
-    },
-    completion.doubts ?? noDoubts,
-  );
-}
-
-/** Adds two usages of different parts of an answer, for example of two images. */
-export function sumUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
-  if (one === undefined || other === undefined || one.unit !== other.unit) return one ?? other;
-  const tokens = { ...one.tokens };
-  for (const name of tokenClasses) tokens[name] += other.tokens[name];
-  const { wroteOnlyText: _, ...rest } = one;
-  const wroteOnlyText = one.wroteOnlyText === true && other.wroteOnlyText === true;
-  return withDoubts(
-    { ...rest, tokens, clamped: one.clamped || other.clamped, ...(wroteOnlyText && { wroteOnlyText }) },
-    other.doubts ?? noDoubts,
-  );
-}
-
 export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
   return more.length === 0 ? usage : { ...usage, doubts: mergeDoubts(usage.doubts, more) };
+}
+
+/** Usage of one run of the model. */
+export interface Run {
+  /** `attempt`: the totals include it. `extra`: they do not. `unknown`: they may not, and its rates may differ. */
+  readonly kind: "attempt" | "extra" | "unknown";
+  readonly usage: Usage | undefined;
+}
+
+/**
+ * Returns the usage of an answer that also states each run of the model. Runs that the totals leave out are added. They
+ * contradict the totals unless the totals are those of the attempts.
+ */
+export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage | undefined {
+  const totals = stated ?? noUsage;
+  const attempts = runs.filter(({ kind }) => kind === "attempt");
+  const attempted = sumOf(attempts);
+  const all = sumOf(runs);
+  const isLarger = (one: Usage, total: (tokens: TokenCounts) => number) => total(one.tokens) > total(totals.tokens);
+  // Without attempts, the runs are only those that the totals leave out.
+  const hasAttempts = attempts.length > 0;
+  if (hasAttempts && !isLarger(all, promptTotal) && !isLarger(all, completionTotal))
+    return stated === undefined || runs.length === 1 || isSame(all, totals)
+      ? stated
+      : withDoubts(stated, ["usage_unknown_class"]);
+  const base = sidesOf(
+    isLarger(attempted, promptTotal) ? attempted : totals,
+    isLarger(attempted, completionTotal) ? attempted : totals,
+  );
+  const usage = addUsage(base, sumOf(runs.filter(({ kind }) => kind !== "attempt")));
+  const doubts: Doubt[] = [];
+  if (stated !== undefined && !isSame(attempted, totals)) doubts.push("usage_contradicts");
+  if (runs.some(({ kind }) => kind === "unknown")) doubts.push("usage_unknown_class");
+  return withDoubts(usage, doubts);
+}
+
+const noUsage: Usage = { tokens: noTokens, clamped: false };
+
+function isSame(one: Usage, other: Usage): boolean {
+  return tokenClasses.every((name) => one.tokens[name] === other.tokens[name]);
+}
+
+function sumOf(runs: readonly Run[]): Usage {
+  return runs.reduce<Usage>((sum, { usage }) => (usage === undefined ? sum : addUsage(sum, usage)), noUsage);
+}
+
+/** Adds the usages of two parts of an answer, for example of two runs or images. */
+export function addUsage(one: Usage, other: Usage): Usage {
+  const tokens = { ...noTokens };
+  for (const name of tokenClasses) tokens[name] = one.tokens[name] + other.tokens[name];
+  const unknownInput = (one.unknownInput ?? 0) + (other.unknownInput ?? 0);
+  const doubts = mergeDoubts(one.doubts, other.doubts);
+  return {
+    tokens,
+    clamped: one.clamped || other.clamped,
+    ...(doubts.length > 0 && { doubts }),
+    ...(unknownInput > 0 && { unknownInput }),
+    ...((one.writesAreUnsplit ?? other.writesAreUnsplit) === true && { writesAreUnsplit: true }),
+    ...(one.wroteOnlyText === true && other.wroteOnlyText === true && { wroteOnlyText: true }),
+  };
+}
+
+/** Returns the prompt of one usage and the completion of another. */
+function sidesOf(prompt: Usage, completion: Usage): Usage {
+  if (prompt === completion) return prompt;
+  const tokens = { ...prompt.tokens };
+  for (const name of completionClasses) tokens[name] = completion.tokens[name];
+  const { wroteOnlyText: _, ...side } = prompt;
+  const { wroteOnlyText } = completion;
+  const sides = {
+    ...side,
+    tokens,
+    clamped: prompt.clamped || completion.clamped,
+    ...(wroteOnlyText && { wroteOnlyText }),
+  };
+  return withDoubts(sides, completion.doubts ?? noDoubts);
+}
+
+/**
+ * Merges the usages of two choices of an answer, which share its prompt. Usages of several choices are unusual, so they
+ * are in doubt.
+ */
+export function addChoice(one: Usage, other: Usage): Usage {
+  if (one.unit !== other.unit) return one;
+  const larger = promptTotal(other.tokens) > promptTotal(one.tokens) ? other : one;
+  return withDoubts(sidesOf(larger, addUsage(one, other)), ["usage_contradicts"]);
+}
+
+/** Adds a stated duration to a usage. Returns undefined if there is neither. */
+export function withSeconds(
+  usage: Usage | undefined,
+  { count, contradicts }: { readonly count: number | undefined; readonly contradicts: boolean },
+): Usage | undefined {
+  if (count === undefined) return usage;
+  const known = usage?.unit === "second" ? usage.tokens.audio_input : usage?.seconds;
+  const seconds = Math.max(count, known ?? count);
+  const doubts: Doubt[] = contradicts || (known ?? count) !== count ? ["usage_contradicts"] : [];
+  if (usage !== undefined && usage.unit !== "second") return withDoubts({ ...usage, seconds }, doubts);
+  const duration: Usage = { ...usage, tokens: { ...noTokens, audio_input: seconds }, clamped: false, unit: "second" };
+  return withDoubts(duration, doubts);
 }
 
 /**
@@ -339,7 +499,9 @@ export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
  */
 export function usagesIn(unit: Unit, usage: Usage | undefined, asked: readonly TokenClass[]): readonly Usage[] {
   if (usage === undefined) return [];
-  if ((usage.unit ?? "token") !== unit) return usagesIn(unit, usage.inOtherUnit, asked);
+  if (unit === "second" && usage.unit === undefined)
+    return usagesIn(unit, withSeconds(undefined, { count: usage.seconds, contradicts: false }), asked);
+  if ((usage.unit ?? "token") !== unit) return [];
   return readings(usage).map((reading) => (asked.includes("cache_write_1h") ? withHourWrites(reading) : reading));
 }
 

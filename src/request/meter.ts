@@ -13,7 +13,7 @@ import {
   withDoubts,
   type TokenClass,
 } from "../core/usage.ts";
-import { lacksHourRate, type PriceVersion } from "../core/price.ts";
+import { lacksHourRate, tierFor, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
 import { costUnder } from "../core/cost.ts";
 import {
@@ -225,7 +225,9 @@ export function usageFor(
 ): Usage | undefined {
   const price = model?.price?.version;
   const [latest, ...rivals] = usagesIn(model?.unit ?? "token", stated, request.classes.prompt).map((usage) =>
-    price === undefined || price.perRequest !== null ? usage : withMediaTokens(usage, price, mediaClasses(request)),
+    price === undefined || price.perRequest !== null
+      ? usage
+      : withMediaTokens(withUnknownTokens(usage, price, request.classes.prompt), price, mediaClasses(request)),
   );
   if (latest === undefined || price === undefined) return latest;
   let [most, cost] = [latest, -1n];
@@ -234,6 +236,16 @@ export function usageFor(
     if (charged > cost) [most, cost] = [usage, charged];
   }
   return most === latest ? latest : withDoubts(most, mergeDoubts(latest.doubts, ["usage_contradicts"]));
+}
+
+/** Counts prompt tokens of an unknown class in the most expensive class that the request's prompt can have. */
+function withUnknownTokens(usage: Usage, price: PriceVersion, classes: readonly TokenClass[]): Usage {
+  const { tokens, unknownInput = 0 } = usage;
+  if (unknownInput === 0) return usage;
+  const { charged } = tierFor(price, promptTotal(tokens));
+  const most = classes.reduce<TokenClass>((top, name) => (charged[name] > charged[top] ? name : top), "input");
+  const moved = { ...tokens, input: tokens.input - unknownInput };
+  return withDoubts({ ...usage, tokens: { ...moved, [most]: moved[most] + unknownInput } }, ["usage_unknown_class"]);
 }
 
 /**

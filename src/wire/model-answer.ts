@@ -11,6 +11,7 @@ import {
 import type { StatedError } from "../core/settlement.ts";
 import { completionTotal, readings, type Usage } from "../core/usage.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
+import { countOf, eachUsage } from "./usage.ts";
 
 /** Terms of an answer that decide its cost, in addition to its usage. */
 export interface AnswerTerms {
@@ -59,7 +60,7 @@ export function answerTerms(body: JsonObject): AnswerTerms {
   return {
     servedModel: typeof model === "string" && model !== "" ? storedText(model) : null,
     serviceTier: service_tier ?? objectOr(usage)["service_tier"] ?? service_tier,
-    toolCalls: statedCalls(usage),
+    toolCalls: statedCalls(body),
   };
 }
 
@@ -94,18 +95,55 @@ function otherThan<T>(latest: T | null, list: readonly T[], more: T | null): rea
   return all.filter((each) => each !== latest);
 }
 
-/** Returns the calls that the usage counts, as Anthropic does: `server_tool_use: { web_search_requests: 2 }`. */
-function statedCalls(usage: unknown): ToolCalls | undefined {
-  const stated = objectOr(usage)["server_tool_use"];
-  if (!isObject(stated)) return undefined;
+/**
+ * Returns the calls that the usages of an answer count: in `server_tool_use`, as Anthropic does
+ * (`web_search_requests: 2`), or as a number of searches.
+ */
+function statedCalls(answer: JsonObject): ToolCalls | undefined {
+  let stated: ToolCalls | undefined;
+  eachUsage(answer, (usage) => {
+    const calls = callsCountedIn(usage);
+    stated = stated === undefined ? calls : mergeCalls(stated, calls);
+  });
+  return stated;
+}
+
+/** Returns the calls that one usage counts; undefined if it counts none. Some gateways write searches into its details. */
+function callsCountedIn(usage: JsonObject): ToolCalls | undefined {
+  const { server_tool_use, serverToolUse, prompt_tokens_details, completion_tokens_details } = usage;
+  const tools = server_tool_use ?? serverToolUse;
+  return mergeCalls(
+    isObject(tools) ? countedCalls(tools) : undefined,
+    searchesIn(usage),
+    isObject(prompt_tokens_details) ? searchesIn(prompt_tokens_details) : undefined,
+    isObject(completion_tokens_details) ? searchesIn(completion_tokens_details) : undefined,
+  );
+}
+
+function searchesIn(object: JsonObject): ToolCalls | undefined {
+  const { num_search_queries, numSearchQueries, web_search_requests, webSearchRequests } = object;
+  const stated = num_search_queries ?? numSearchQueries ?? web_search_requests ?? webSearchRequests;
+  return stated === undefined || stated === null ? undefined : countedCalls({ web_search_requests: stated });
+}
+
+/** Returns the calls that an object counts by tool. A number that cannot be read counts as one call. */
+function countedCalls(tools: JsonObject): ToolCalls {
   const calls = new Map<string, number>();
-  for (const [name, count] of Object.entries(stated)) {
-    if (count === null) continue;
-    const isCount = typeof count === "number" && Number.isInteger(count) && count >= 0 && count <= callsMax;
-    if (isCount) addCalls(calls, name.replace(/_requests$/, "_call"), count);
+  for (const [name, stated] of Object.entries(tools)) {
+    if (stated === null) continue;
+    const count = countOf(stated, callsMax);
+    if (count !== undefined) addCalls(calls, callKind(name), count);
     else addCalls(calls, unstatedCall, 1);
   }
   return Object.fromEntries(calls);
+}
+
+/** Returns the type of the calls that a member counts: "web_search_call" for `web_search_requests`. */
+function callKind(name: string): string {
+  return name
+    .replace(/([a-z])([A-Z])/g, "$1_$2")
+    .toLowerCase()
+    .replace(/_requests$/, "_call");
 }
 
 /** Counts the calls of hosted tools among the items of an output; undefined if the output is not a list. */

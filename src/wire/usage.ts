@@ -1,14 +1,18 @@
 import {
+  addChoice,
   decompose,
   laterUsage,
   noDoubts,
-  noTokens,
   withDoubts,
+  withRuns,
+  withSeconds,
   type CacheStatement,
   type Doubt,
+  type Run,
+  type UnknownTokens,
   type Usage,
 } from "../core/usage.ts";
-import { isObject, type JsonObject } from "./json.ts";
+import { isObject, objectOr, type JsonObject } from "./json.ts";
 
 /** Largest credible count. No model can bill more tokens for one request. */
 const tokensMax = 1_000_000_000;
@@ -32,10 +36,16 @@ const nothingStated = {
   written: unstated,
   written5m: unstated,
   written1h: unstated,
+  writtenOther: unstated,
+  // Stated next to `cached`, which may be their sum.
+  partlyRead: unstated,
+  partlyWritten: unstated,
   cacheRead: unstated,
   created: unstated,
   created5m: unstated,
   created1h: unstated,
+  createdOther: unstated,
+  cachedOther: unstated,
   cachedAudio: unstated,
   cachedImage: unstated,
   cachedVideo: unstated,
@@ -44,10 +54,17 @@ const nothingStated = {
   imageInput: unstated,
   videoInput: unstated,
   documentInput: unstated,
+  // Tokens that searches add to the prompt. Neither the prompt nor the total includes them.
+  citations: unstated,
+  // Tokens of members with unknown names, in the details of the prompt and next to it.
+  unknownPart: unstated,
+  unknownBeside: unstated,
   reasoning: unstated,
+  unknownOutput: unstated,
   textOutput: unstated,
   audioOutput: unstated,
   imageOutput: unstated,
+  seconds: unstated,
 };
 type Count = keyof typeof nothingStated;
 
@@ -56,11 +73,17 @@ const totals: ReadonlySet<Count> = new Set<Count>(["prompt", "input", "completio
 
 /**
  * Meaning of a member. `known`: a part of another count, or not a count. `tool`: calls that are billed in addition to
- * tokens. `once`: a list that repeats the usage if it has one entry. All other meanings are counts, or objects with
- * known members.
+ * tokens. `runs`: the usage of each run of the model. All other meanings are counts, or objects with known members.
  */
-type Meaning = Count | "known" | "tool" | "once" | Members;
-type Members = ReadonlyMap<string, Meaning>;
+type Meaning = Count | "known" | "tool" | "runs" | Members;
+
+interface Members {
+  readonly names: ReadonlyMap<string, Meaning>;
+  /** Count to which tokens of an unknown member are added; undefined if such a member is only in doubt. */
+  readonly unknown: Count | undefined;
+  /** Count that a number in place of the object states. */
+  readonly whole: Count | undefined;
+}
 
 /**
  * Returns the same text for `prompt_tokens` and `promptTokens`. Used for names that a table does not contain as
@@ -68,150 +91,264 @@ type Members = ReadonlyMap<string, Meaning>;
  */
 const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
 
-function membersOf(members: Readonly<Record<string, Meaning>>): Members {
+function membersOf(
+  members: Readonly<Record<string, Meaning>>,
+  { unknown, whole }: { readonly unknown?: Count; readonly whole?: Count } = {},
+): Members {
   const entries = Object.entries(members);
-  return new Map([...entries, ...entries.map(([name, meaning]) => [fold(name), meaning] as const)]);
+  return {
+    names: new Map([...entries, ...entries.map(([name, meaning]) => [fold(name), meaning] as const)]),
+    unknown,
+    whole,
+  };
 }
 
-const cachedParts = membersOf({
-  text_tokens: "known",
-  audio_tokens: "cachedAudio",
-  image_tokens: "cachedImage",
-  video_tokens: "cachedVideo",
-  document_tokens: "cachedDocument",
-});
+const cachedParts = membersOf(
+  {
+    text_tokens: "known",
+    audio_tokens: "cachedAudio",
+    image_tokens: "cachedImage",
+    video_tokens: "cachedVideo",
+    document_tokens: "cachedDocument",
+  },
+  { unknown: "cachedOther" },
+);
 
-const writtenParts = membersOf({ ephemeral_5m_input_tokens: "written5m", ephemeral_1h_input_tokens: "written1h" });
+const writtenParts = membersOf(
+  {
+    ephemeral_5m_input_tokens: "written5m",
+    ephemeral_1h_input_tokens: "written1h",
+    cached_write_tokens_5m: "written5m",
+    cached_write_tokens_1h: "written1h",
+  },
+  { unknown: "writtenOther", whole: "written" },
+);
 
-const promptParts = membersOf({
-  text_tokens: "known",
-  cached_tokens: "cached",
-  cached_tokens_details: cachedParts,
-  cache_creation_tokens: "written",
-  cached_creation_tokens: "written",
-  cache_write_tokens: "written",
-  cache_creation_input_tokens: "written",
-  cache_creation: writtenParts,
-  cache_creation_token_details: writtenParts,
-  audio_tokens: "audioInput",
-  image_tokens: "imageInput",
-  video_tokens: "videoInput",
-  document_tokens: "documentInput",
-  web_search_requests: "tool",
-});
+const createdParts = membersOf(
+  {
+    ephemeral_5m_input_tokens: "created5m",
+    ephemeral_1h_input_tokens: "created1h",
+    cached_write_tokens_5m: "created5m",
+    cached_write_tokens_1h: "created1h",
+  },
+  { unknown: "createdOther", whole: "created" },
+);
 
-const completionParts = membersOf({
-  text_tokens: "textOutput",
-  reasoning_tokens: "reasoning",
-  audio_tokens: "audioOutput",
-  image_tokens: "imageOutput",
-  accepted_prediction_tokens: "known",
-  rejected_prediction_tokens: "known",
-});
+const promptParts = membersOf(
+  {
+    text_tokens: "known",
+    cached_tokens: "cached",
+    cached_tokens_details: cachedParts,
+    cache_read: "cached",
+    cache_read_tokens: "cached",
+    cache_read_input_tokens: "cached",
+    cached_read_tokens: "partlyRead",
+    cache_creation_tokens: "written",
+    cached_creation_tokens: "written",
+    cache_write_tokens: "written",
+    cached_write_tokens: "partlyWritten",
+    cache_creation_input_tokens: "written",
+    cache_creation: writtenParts,
+    cache_creation_token_details: writtenParts,
+    cached_write_token_details: writtenParts,
+    cached_write_tokens_5m: "written5m",
+    cached_write_tokens_1h: "written1h",
+    ephemeral_5m_input_tokens: "written5m",
+    ephemeral_1h_input_tokens: "written1h",
+    audio_tokens: "audioInput",
+    image_tokens: "imageInput",
+    video_tokens: "videoInput",
+    document_tokens: "documentInput",
+    web_search_requests: "known",
+    num_search_queries: "known",
+  },
+  { unknown: "unknownPart" },
+);
+
+const completionParts = membersOf(
+  {
+    text_tokens: "textOutput",
+    reasoning_tokens: "reasoning",
+    thinking_tokens: "reasoning",
+    audio_tokens: "audioOutput",
+    image_tokens: "imageOutput",
+    accepted_prediction_tokens: "known",
+    rejected_prediction_tokens: "known",
+    citation_tokens: "citations",
+    num_search_queries: "known",
+  },
+  { unknown: "unknownOutput" },
+);
 
 /**
  * All known members: the members of OpenAI, Anthropic and Gemini, and the members that conversions between these
  * formats add.
  */
-const usageMembers = membersOf({
-  prompt_tokens: "prompt",
-  prompt_token_count: "prompt",
-  input_tokens: "input",
-  tool_use_prompt_token_count: "toolPrompt",
-  completion_tokens: "completion",
-  output_tokens: "completion",
-  candidates_token_count: "candidates",
-  response_token_count: "candidates",
-  thoughts_token_count: "thoughts",
-  total_tokens: "total",
-  total_token_count: "total",
+const usageMembers = membersOf(
+  {
+    prompt_tokens: "prompt",
+    prompt_token_count: "prompt",
+    input_tokens: "input",
+    tool_use_prompt_token_count: "toolPrompt",
+    completion_tokens: "completion",
+    output_tokens: "completion",
+    candidates_token_count: "candidates",
+    response_token_count: "candidates",
+    thoughts_token_count: "thoughts",
+    total_tokens: "total",
+    total_token_count: "total",
 
-  cached_tokens: "cached",
-  num_cached_tokens: "cached",
-  cached_content_token_count: "cached",
-  prompt_cache_hit_tokens: "hit",
-  prompt_cache_miss_tokens: "miss",
-  cache_read_input_tokens: "cacheRead",
-  cache_creation_input_tokens: "created",
-  cache_write_input_tokens: "created",
-  cache_write_tokens: "created",
-  cached_creation_tokens: "created",
-  cache_creation: membersOf({ ephemeral_5m_input_tokens: "created5m", ephemeral_1h_input_tokens: "created1h" }),
-  claude_cache_creation_5_m_tokens: "created5m",
-  claude_cache_creation_1_h_tokens: "created1h",
+    cached_tokens: "cached",
+    num_cached_tokens: "cached",
+    cached_content_token_count: "cached",
+    prompt_cache_hit_tokens: "hit",
+    prompt_cache_miss_tokens: "miss",
+    cache_read_input_tokens: "cacheRead",
+    cache_creation_input_tokens: "created",
+    cache_write_input_tokens: "created",
+    cache_write_tokens: "created",
+    cached_creation_tokens: "created",
+    cache_read_tokens: "cacheRead",
+    cached_read_tokens: "cacheRead",
+    cached_write_tokens: "created",
+    cached_write_tokens_5m: "created5m",
+    cached_write_tokens_1h: "created1h",
+    cache_creation_tokens: "created",
+    cache_creation: createdParts,
+    cached_write_token_details: createdParts,
+    claude_cache_creation_5_m_tokens: "created5m",
+    claude_cache_creation_1_h_tokens: "created1h",
 
-  prompt_tokens_details: promptParts,
-  input_tokens_details: promptParts,
-  input_token_details: promptParts,
-  cache_tokens_details: cachedParts,
-  tool_use_prompt_tokens_details: membersOf({ text_tokens: "known" }),
-  completion_tokens_details: completionParts,
-  output_tokens_details: completionParts,
-  output_token_details: completionParts,
-  candidates_tokens_details: completionParts,
-  response_tokens_details: completionParts,
-  reasoning_tokens: "reasoning",
-  accepted_prediction_tokens: "known",
-  rejected_prediction_tokens: "known",
+    prompt_tokens_details: promptParts,
+    input_tokens_details: promptParts,
+    input_token_details: promptParts,
+    cache_tokens_details: cachedParts,
+    citation_tokens: "citations",
+    tool_use_prompt_tokens_details: membersOf({ text_tokens: "known" }, { unknown: "unknownPart" }),
+    completion_tokens_details: completionParts,
+    output_tokens_details: completionParts,
+    output_token_details: completionParts,
+    candidates_tokens_details: completionParts,
+    response_tokens_details: completionParts,
+    reasoning_tokens: "reasoning",
+    accepted_prediction_tokens: "known",
+    rejected_prediction_tokens: "known",
 
-  audio_seconds: "known",
-  seconds: "known",
-  image_count: "known",
-  cost: "known",
-  cost_details: "known",
-  cost_in_usd_ticks: "known",
-  estimated_cost: "known",
-  is_byok: "known",
-  queue_time: "known",
-  prompt_time: "known",
-  completion_time: "known",
-  total_time: "known",
-  x_details: "known",
-  iterations: "once",
+    audio_seconds: "seconds",
+    prompt_audio_seconds: "seconds",
+    input_audio_seconds: "seconds",
+    audio_duration: "seconds",
+    duration: "seconds",
+    seconds: "seconds",
+    image_count: "known",
+    cost: "known",
+    cost_details: "known",
+    cost_in_usd_ticks: "known",
+    estimated_cost: "known",
+    is_byok: "known",
+    queue_time: "known",
+    prompt_time: "known",
+    completion_time: "known",
+    total_time: "known",
+    x_details: "known",
+    iterations: "runs",
 
-  server_tool_use: membersOf({ web_search_requests: "known", web_fetch_requests: "known" }),
-  num_sources_used: "tool",
-  num_search_queries: "tool",
-  num_server_side_tools_used: "tool",
-  server_side_tool_usage: "tool",
-  server_side_tool_usage_details: "tool",
-});
+    // `statedCalls` reads these calls.
+    server_tool_use: membersOf({ web_search_requests: "known", web_fetch_requests: "known" }),
+    web_search_requests: "known",
+    num_search_queries: "known",
+    num_sources_used: "tool",
+    num_server_side_tools_used: "tool",
+    server_side_tool_usage: "tool",
+    server_side_tool_usage_details: "tool",
+  },
+  { unknown: "unknownBeside" },
+);
 
-/** Reads the usage that an answer or an event states in `usage` or in Gemini's `usageMetadata`. */
-export function readUsageOf(answer: JsonObject): Usage | undefined {
-  return laterUsage(readUsage(answer["usage"]), readUsage(answer["usageMetadata"] ?? answer["usage_metadata"]));
+/**
+ * Kind of answer that a usage belongs to. `input`: an answer without output, so that the total is the prompt. `sound`:
+ * an answer to a recording. What its total has in addition to its parts is sound in the prompt.
+ */
+export type UsageKind = "text" | "input" | "sound";
+
+/** Reads the usage that an answer or an event states, in any of the places of `eachUsage`. */
+export function readUsageOf(answer: JsonObject, kind: UsageKind = "text"): Usage | undefined {
+  let whole: Usage | undefined;
+  let choices: Usage | undefined;
+  let last: unknown;
+  eachUsage(answer, (stated, choice) => {
+    const usage = readUsage(stated, kind);
+    if (usage === undefined) return;
+    if (choice === undefined) whole = laterUsage(whole, usage);
+    else choices = choice === last || choices === undefined ? laterUsage(choices, usage) : addChoice(choices, usage);
+    if (choice !== undefined) last = choice;
+  });
+  return laterUsage(whole, choices);
+}
+
+/**
+ * Calls `visit` for each object in which an answer or an event may state usage: in `usage`, in Gemini's
+ * `usageMetadata`, in the members of some providers, and in its choices.
+ */
+export function eachUsage(
+  answer: JsonObject,
+  visit: (usage: JsonObject, choice: JsonObject | undefined) => void,
+): void {
+  const { usage, usageMetadata, usage_metadata, x_groq, meta, choices } = answer;
+  const found = (value: unknown, choice?: JsonObject) => {
+    if (isObject(value)) visit(value, choice);
+  };
+  found(usage);
+  found(usageMetadata ?? usage_metadata);
+  if (isObject(x_groq)) found(x_groq["usage"]);
+  if (isObject(meta)) found(meta["usage"]);
+  if (!Array.isArray(choices)) return;
+  for (const choice of choices) {
+    if (!isObject(choice)) continue;
+    found(choice["usage"], choice);
+    const { delta, message } = choice;
+    if (isObject(delta)) found(delta["usage"], choice);
+    if (isObject(message)) found(message["usage"], choice);
+  }
 }
 
 /**
  * Reads a usage object in the format of any provider, or a duration. Returns undefined if the value is absent, empty or
  * all zeros, or has a negative, fractional or non-numeric total. An unknown usage never counts as 0.
  */
-export function readUsage(value: unknown): Usage | undefined {
+export function readUsage(value: unknown, kind: UsageKind = "text"): Usage | undefined {
   if (!isObject(value)) return undefined;
   const statement = new Statement();
   statement.add(value, usageMembers);
-  const usage = value["type"] === "duration" ? durationOf(value["seconds"]) : usageOf(statement);
+  const { counts, runs } = statement;
+  const tokens = runs.length === 0 ? usageOf(statement, kind) : withRuns(usageOf(statement, kind), runs);
+  // A duration alone is a usage only of sound. Elsewhere it could be a running time.
+  const isDuration = kind === "sound" || value["type"] === "duration";
+  const usage = tokens === undefined && !isDuration ? undefined : withSeconds(tokens, counts.seconds);
   return usage === undefined ? undefined : withDoubts(usage, statement.doubts());
 }
 
-/** Returns the usage for a duration in seconds. A part of a second counts as a whole second. */
-function durationOf(seconds: unknown): Usage | undefined {
-  if (typeof seconds !== "number" || !(seconds > 0) || seconds > tokensMax) return undefined;
-  return { tokens: { ...noTokens, audio_input: Math.ceil(seconds) }, clamped: false, unit: "second" };
+/** Returns the whole seconds of a duration that is stated as a number or as text ("8.47"); undefined for other values. */
+export function secondsOf(duration: unknown): number | undefined {
+  const isText = typeof duration === "string" && /^\d{1,10}(?:\.\d{1,20})?$/.test(duration);
+  const seconds = isText ? Number(duration) : duration;
+  return typeof seconds === "number" && seconds > 0 && seconds <= tokensMax ? Math.ceil(seconds) : undefined;
 }
 
-function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
+function usageOf({ counts: stated, isMalformed, hasUnknown }: Statement, kind: UsageKind): Usage | undefined {
   if (isMalformed) return undefined;
+  const counts = kind === "input" ? asInput(stated) : stated;
   const cache = cacheOf(counts);
   const prompt = promptOf(counts, cache);
   const { completion, reasoning, ...written } = completionOf(counts);
-  const { total } = counts;
   if (prompt === undefined) return undefined;
-  if (completion.count === undefined && (total.count === undefined || total.count < prompt.count)) return undefined;
-  const { cached, five, hour } = cache;
+  const citations = numberOf(counts.citations);
+  const total = counts.total.count === undefined ? undefined : counts.total.count + citations;
+  if (completion.count === undefined && (total === undefined || total < prompt.count)) return undefined;
+  const { cached, five, hour, other } = cache;
   // If all totals are 0, details do not make a usage credible. Cached tokens that are stated next to the totals do.
-  const outside = cache.isOutside ? cached + five + hour : 0;
-  if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + outside === 0) return undefined;
+  const outside = cache.isOutside ? cached + five + hour + other : 0;
+  if (prompt.count + (completion.count ?? 0) + (total ?? 0) + outside === 0) return undefined;
 
   const cachedAudio = numberOf(counts.cachedAudio);
   const cachedImages = numberOf(counts.cachedImage) + numberOf(counts.cachedVideo) + numberOf(counts.cachedDocument);
@@ -219,7 +356,7 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
   const usage = decompose({
     prompt: prompt.count,
     completion: completion.count,
-    total: total.count,
+    total,
     cache: prompt.cache,
     // Cached audio and images have no class, so they count as uncached audio and images.
     cached: Math.max(cached - cachedAudio - cachedImages, 0),
@@ -229,26 +366,51 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
     imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
-    promptContradicts: [
-      prompt,
-      cache,
-      counts.audioInput,
-      counts.imageInput,
-      counts.videoInput,
-      counts.documentInput,
-    ].some(contradicts),
-    completionContradicts: [completion, reasoning, counts.audioOutput, counts.imageOutput].some(contradicts),
+    promptContradicts: prompt.contradicts || cache.contradicts || mediaInput.some((name) => counts[name].contradicts),
+    completionContradicts:
+      completion.contradicts ||
+      reasoning.contradicts ||
+      counts.audioOutput.contradicts ||
+      counts.imageOutput.contradicts,
+    unknown: hasUnknown ? unknownOf(counts, other) : undefined,
+    excess: kind === "sound" ? kind : undefined,
   });
   const doubts: Doubt[] = [];
-  if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
+  if (cache.splitContradicts || counts.total.contradicts) doubts.push("usage_contradicts");
   if (cachedAudio + cachedImages > 0) doubts.push("usage_unknown_class");
-  const wroteOnlyText = states(counts.textOutput) && !states(counts.audioOutput) && !states(counts.imageOutput);
-  const stated: Usage = {
+  const { textOutput, audioOutput, imageOutput, unknownOutput } = counts;
+  const wroteOnlyText = states(textOutput) && ![audioOutput, imageOutput, unknownOutput].some(states);
+  const found: Usage = {
     ...usage,
     ...(cache.isUnsplit && { writesAreUnsplit: true }),
     ...(wroteOnlyText && { wroteOnlyText }),
   };
-  return withDoubts(stated, doubts);
+  return withDoubts(found, doubts);
+}
+
+const mediaInput: readonly Count[] = ["audioInput", "imageInput", "videoInput", "documentInput"];
+
+function unknownOf(counts: Counts, written: number): UnknownTokens {
+  return {
+    part: numberOf(counts.unknownPart),
+    beside: numberOf(counts.unknownBeside),
+    cached: numberOf(counts.cachedOther),
+    written,
+  };
+}
+
+/** Returns the counts of an answer without output. Its total is its prompt; if they differ, the larger one counts. */
+function asInput(counts: Counts): Counts {
+  const { total } = counts;
+  const written = completionOf(counts).completion;
+  const whole = { ...total, count: total.count && Math.max(total.count - (written.count ?? 0), 0) };
+  const name = states(counts.prompt) ? "prompt" : "input";
+  return {
+    ...counts,
+    [name]: mergeCounts(counts[name], whole),
+    completion: { ...written, count: written.count ?? 0 },
+    total: unstated,
+  };
 }
 
 interface CacheCounts {
@@ -256,37 +418,64 @@ interface CacheCounts {
   /** Tokens written to the cache for five minutes, and for an hour. */
   readonly five: number;
   readonly hour: number;
-  /** True if the usage states only the sum of both kinds of writes, which then counts as `five`. */
+  /** Tokens written to the cache for an unknown time. */
+  readonly other: number;
+  /** True if the usage states only the sum of all kinds of writes, which then counts as `five`. */
   readonly isUnsplit: boolean;
   readonly contradicts: boolean;
-  /** True if the two kinds of writes do not add up to the stated sum. */
+  /** True if the kinds of writes do not add up to the stated sum. */
   readonly splitContradicts: boolean;
-  /** `isOutside`: members next to the prompt state the counts. `isDetailed`: the details of the prompt state them. */
+  /** True if members next to the prompt state the counts. */
   readonly isOutside: boolean;
-  readonly isDetailed: boolean;
 }
 
+/** Counts of cached tokens next to the prompt, and in its details. */
+const cacheOutside: readonly Count[] = ["cacheRead", "created", "created5m", "created1h", "createdOther"];
+const cacheDetails: readonly Count[] = [
+  "cached",
+  "hit",
+  "partlyRead",
+  "partlyWritten",
+  "written",
+  "written5m",
+  "written1h",
+  "writtenOther",
+];
+
 function cacheOf(counts: Counts): CacheCounts {
-  const cached = mergeCounts(mergeCounts(counts.cached, counts.hit), counts.cacheRead);
-  const written = mergeCounts(counts.written, counts.created);
+  const written = mergeCounts(mergeCounts(counts.written, counts.partlyWritten), counts.created);
   const five = mergeCounts(counts.written5m, counts.created5m);
   const hour = mergeCounts(counts.written1h, counts.created1h);
+  const others = mergeCounts(counts.writtenOther, counts.createdOther);
   const { count: whole = 0 } = written;
   const { count: short = 0 } = five;
   const { count: long = 0 } = hour;
-  const isUnsplit = whole > 0 && short + long === 0;
-  const splitContradicts = !isUnsplit && whole > 0 && whole !== short + long;
+  const { count: other = 0 } = others;
+  const kinds = short + long + other;
+  const isUnsplit = whole > 0 && kinds === 0;
+  const splitContradicts = !isUnsplit && whole > 0 && whole !== kinds;
+  const cached = mergeCounts(mergeCounts(readOf(counts, Math.max(whole, kinds)), counts.hit), counts.cacheRead);
   return {
     cached: cached.count ?? 0,
     five: isUnsplit ? whole : short,
-    // If the two parts do not add up to the whole, the difference counts as the more expensive part.
-    hour: splitContradicts ? Math.max(whole - short, long) : long,
+    // If the parts do not add up to the whole, the difference counts as the most expensive part with a known rate.
+    hour: splitContradicts ? Math.max(whole - short - other, long) : long,
+    other,
     isUnsplit,
-    contradicts: [cached, written, five, hour].some(contradicts),
+    contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
-    isOutside: [counts.cacheRead, counts.created, counts.created5m, counts.created1h].some(states),
-    isDetailed: [counts.cached, counts.hit, counts.written, counts.written5m, counts.written1h].some(states),
+    isOutside: cacheOutside.some((name) => states(counts[name])),
   };
+}
+
+/**
+ * Returns the tokens read from the cache that the details of the prompt state. Some gateways state reads and writes, and
+ * their sum as the cached tokens. They leave out a number of reads that is 0.
+ */
+function readOf({ cached, partlyRead, partlyWritten }: Counts, written: number): StatedCount {
+  const { count: reads = 0 } = partlyRead;
+  const isSum = states(partlyRead) || states(partlyWritten);
+  return isSum && cached.count === reads + written ? { ...partlyRead, count: reads } : mergeCounts(cached, partlyRead);
 }
 
 interface PromptCount {
@@ -299,7 +488,8 @@ interface PromptCount {
  * Returns the prompt tokens in the format of any provider, and whether they include the cached tokens. Returns
  * undefined if the usage states no prompt tokens.
  */
-function promptOf(counts: Counts, { cached, five, hour, isOutside, isDetailed }: CacheCounts): PromptCount | undefined {
+function promptOf(counts: Counts, cache: CacheCounts): PromptCount | undefined {
+  const { isOutside } = cache;
   const { prompt, input } = counts;
   const miss = counts.miss.count ?? 0;
   const hitAndMiss = miss > 0 ? (counts.hit.count ?? 0) + miss : undefined;
@@ -308,10 +498,13 @@ function promptOf(counts: Counts, { cached, five, hour, isOutside, isDetailed }:
   if (count === undefined) return undefined;
   const isPrompt = states(counts.prompt) || input.count === undefined;
   const isBoth = states(counts.prompt) && states(counts.input);
-  const differs = isBoth && prompt.count !== input.count && prompt.count !== (input.count ?? 0) + cached + five + hour;
-  const isUnclear = isBoth ? prompt.count === input.count : !isPrompt && isDetailed;
+  const cached = cache.cached + cache.five + cache.hour + cache.other;
+  const differs = isBoth && prompt.count !== input.count && prompt.count !== (input.count ?? 0) + cached;
+  const isUnclear = isBoth
+    ? prompt.count === input.count
+    : !isPrompt && cacheDetails.some((name) => states(counts[name]));
   return {
-    count: count + (counts.toolPrompt.count ?? 0),
+    count: count + numberOf(counts.toolPrompt) + numberOf(counts.citations),
     cache: !isOutside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
     contradicts:
       prompt.contradicts ||
@@ -368,10 +561,6 @@ function states({ count = 0 }: StatedCount): boolean {
   return count > 0;
 }
 
-function contradicts(statement: Pick<StatedCount, "contradicts">): boolean {
-  return statement.contradicts;
-}
-
 function numberOf({ count = 0 }: StatedCount): number {
   return count;
 }
@@ -380,22 +569,28 @@ function numberOf({ count = 0 }: StatedCount): number {
 class Statement {
   /** True if a total is not a valid count. */
   isMalformed = false;
+  /** Usage of each run of the model; empty if it is not stated. */
+  runs: readonly Run[] = [];
   readonly #counts: Record<Count, StatedCount> = { ...nothingStated };
-  #hasUnknown = false;
+  /** True if a member has an unknown name or value. */
+  hasUnknown = false;
   #hasTools = false;
 
   add(object: JsonObject, members: Members): void {
     for (const name in object) {
       const value = object[name];
       if (value === null || value === undefined) continue;
-      const meaning = members.get(name) ?? members.get(fold(name));
-      if (meaning === "known" || (meaning === "once" && Array.isArray(value) && value.length <= 1)) continue;
+      const meaning = members.names.get(name) ?? members.names.get(fold(name));
+      if (meaning === "known") continue;
       if (meaning === "tool") this.#hasTools ||= hasNumbers(value);
-      else if (meaning === undefined || meaning === "once") this.#hasUnknown ||= hasNumbers(value);
+      else if (meaning === undefined) this.#unknown(name, value, members.unknown);
+      else if (meaning === "runs" && Array.isArray(value)) this.runs = runsIn(value);
+      else if (meaning === "runs") this.hasUnknown ||= hasNumbers(value);
       else if (typeof meaning === "string") this.#count(meaning, value);
       else if (Array.isArray(value)) this.add(this.#modalities(value), meaning);
       else if (isObject(value)) this.add(value, meaning);
-      else this.#hasUnknown ||= hasNumbers(value);
+      else if (meaning.whole !== undefined) this.#count(meaning.whole, value);
+      else this.hasUnknown ||= hasNumbers(value);
     }
   }
 
@@ -404,18 +599,28 @@ class Statement {
   }
 
   doubts(): readonly Doubt[] {
-    if (!this.#hasTools && !this.#hasUnknown) return noDoubts;
+    if (!this.#hasTools && !this.hasUnknown) return noDoubts;
     return [
       ...(this.#hasTools ? ["hosted_tool" as const] : []),
-      ...(this.#hasUnknown ? ["usage_unknown_class" as const] : []),
+      ...(this.hasUnknown ? ["usage_unknown_class" as const] : []),
     ];
   }
 
   /** Records a count. Ignores a malformed part of a count, so its tokens remain in the class of the whole count. */
   #count(name: Count, value: unknown): void {
-    if (isCount(value)) this.#counts[name] = mergeCounts(this.#counts[name], { count: value, contradicts: false });
+    const count = name === "seconds" ? secondsOf(value) : countOf(value);
+    if (count !== undefined) this.#counts[name] = mergeCounts(this.#counts[name], { count, contradicts: false });
     else if (totals.has(name)) this.isMalformed = true;
-    else this.#hasUnknown = true;
+    else this.hasUnknown ||= name !== "seconds" || hasNumbers(value);
+  }
+
+  /** Records a member with an unknown name. Its tokens are added to a count, because they may be of any class. */
+  #unknown(name: string, value: unknown, to: Count | undefined): void {
+    const tokens = to === undefined ? 0 : promptTokensIn(name, value, to !== "unknownBeside");
+    this.hasUnknown ||= tokens > 0 || hasNumbers(value);
+    if (to === undefined || tokens === 0) return;
+    const count = Math.min((this.#counts[to].count ?? 0) + tokens, tokensMax);
+    this.#counts[to] = { count, contradicts: false };
   }
 
   /** Converts Gemini's list of tokens by modality into the object that other formats use. */
@@ -424,16 +629,86 @@ class Statement {
     for (const item of list) {
       const { modality, tokenCount, token_count: snake = tokenCount } = isObject(item) ? item : {};
       // Proto3 omits a count of 0.
-      const count = snake ?? 0;
-      if (typeof modality !== "string" || !isCount(count)) this.#hasUnknown = true;
+      const count = countOf(snake ?? 0);
+      if (typeof modality !== "string" || count === undefined) this.hasUnknown = true;
       else parts[`${modality.toLowerCase()}_tokens`] = (parts[`${modality.toLowerCase()}_tokens`] ?? 0) + count;
     }
     return parts;
   }
 }
 
-function isCount(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= tokensMax;
+/** Returns a count that is stated as a number or as text ("1000"); undefined for any other value. */
+export function countOf(value: unknown, most = tokensMax): number | undefined {
+  const count = typeof value === "string" && /^\d{1,10}$/.test(value) ? Number(value) : value;
+  return typeof count === "number" && Number.isInteger(count) && count >= 0 && count <= most ? count : undefined;
+}
+
+/** Words in the name of a number that does not count tokens. */
+const otherUnits = wordSet(
+  "second sec ms millisecond duration latency time timestamp ttl cost price usd tick rate ratio",
+);
+/** Words in the name of a number that does not count tokens, unless the name also contains "token". */
+const otherThings = wordSet("request query queries call search searches source page character byte percent id version");
+/** Words in the name of a number that counts tokens of the output, or of prompt and output together. */
+const otherTokens = wordSet(
+  "output completion reasoning thought thinking candidate response generated generation predicted prediction accepted",
+  "rejected draft total sum billed",
+);
+/** Words in the name of a number that may count tokens of the prompt. */
+const promptWords = wordSet("token prompt input context cache cached write written creation read");
+
+function wordSet(...lists: readonly string[]): ReadonlySet<string> {
+  return new Set(lists.flatMap((list) => list.split(" ")));
+}
+
+/**
+ * Returns the sum of all counts in an unknown member that may be tokens of the prompt, by their names. `isPrompt`: true
+ * if the member is part of the prompt's details, so that only a name with another unit excludes it.
+ */
+function promptTokensIn(name: string, value: unknown, isPrompt: boolean, depth = 0): number {
+  if (depth >= depthMax) return 0;
+  const words = wordsOf(name);
+  const has = (set: ReadonlySet<string>) => words.some((word) => set.has(word));
+  const isOther = has(otherUnits) || (has(otherThings) && !words.includes("token")) || (!isPrompt && has(otherTokens));
+  if (isOther) return 0;
+  const counts = isPrompt || has(promptWords);
+  if (typeof value !== "object" || value === null) return counts ? (countOf(value) ?? 0) : 0;
+  return Object.entries(value).reduce(
+    (sum, [inner, part]) => sum + promptTokensIn(Array.isArray(value) ? name : inner, part, counts, depth + 1),
+    0,
+  );
+}
+
+/** Returns the words of a name in lower case, also in the singular: "cached", "tokens", "token" for `cachedTokens`. */
+function wordsOf(name: string): readonly string[] {
+  const words = name
+    .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
+    .toLowerCase()
+    .split(/[^a-z]+/);
+  return words.flatMap((word) => (word.endsWith("s") ? [word, word.slice(0, -1)] : word));
+}
+
+const runKinds: ReadonlyMap<unknown, Run["kind"]> = new Map<unknown, Run["kind"]>([
+  [undefined, "attempt"],
+  ["message", "attempt"],
+  ["fallback_message", "attempt"],
+  ["compaction", "extra"],
+]);
+
+/**
+ * Reads Anthropic's `iterations`, which are the runs of the model. Leaves out attempts that the model declined, after
+ * which the gateway asked another model.
+ */
+function runsIn(list: readonly unknown[]): readonly Run[] {
+  const runs = list.map(objectOr);
+  const last = runs.findLastIndex(({ type }) => type === "fallback_message");
+  return runs
+    .filter(({ type }, index) => index >= last || runKinds.get(type) !== "attempt")
+    .map((run) => ({
+      kind: runKinds.get(run["type"]) ?? "unknown",
+      // A run may state no output.
+      usage: readUsage({ output_tokens: 0, ...run, iterations: undefined }),
+    }));
 }
 
 /** Largest depth that is searched. No usage is deeper. */

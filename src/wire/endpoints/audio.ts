@@ -1,9 +1,10 @@
 import { invalid } from "../../core/refusals.ts";
+import { withSeconds, type Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
 import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
 import { answerTerms, type ModelAnswer } from "../model-answer.ts";
-import { isObject } from "../json.ts";
+import { isObject, listOr, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import {
   inspectBody,
@@ -15,7 +16,7 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
-import { readUsage, readUsageOf } from "../usage.ts";
+import { readUsage, readUsageOf, secondsOf } from "../usage.ts";
 import { mediaTranscript, uncounted } from "./images.ts";
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
@@ -85,23 +86,26 @@ function refuseJson(): ModelRequestResult {
   return invalid(null, "this path accepts only a form (multipart/form-data) with 'model' and 'file'");
 }
 
-/** Reads an answer from its outline, which omits long texts. Uses the duration if the answer states no usage. */
+/** Reads an answer from its outline, which omits long texts. */
 function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsageOf(body) ?? readUsage({ type: "duration", seconds: secondsOf(body["duration"]) }),
+    usage: usageOfRecording(body),
     ...answerTerms(body),
     texts: [],
     isAnswer: "text" in body,
   };
 }
 
-/**
- * Returns the duration of a `verbose_json` answer, in seconds. Converts a duration that is stated as text: "8.47".
- * Returns any other value unchanged.
- */
-function secondsOf(duration: unknown): unknown {
-  return typeof duration === "string" && /^\d+(?:\.\d+)?$/.test(duration) ? Number(duration) : duration;
+/** Reads the usage and the duration that an answer, or the last event of a stream, states. */
+function usageOfRecording(body: JsonObject): Usage | undefined {
+  const usage = readUsageOf(body, "sound");
+  const stated = readUsage({ type: "duration", duration: body["duration"], seconds: body["seconds"] });
+  const ends = [body["segments"], body["words"]].flatMap(listOr).map((part) => secondsOf(objectOr(part)["end"]) ?? 0);
+  const isStated = stated !== undefined || usage?.unit === "second" || usage?.seconds !== undefined;
+  // A recording may be longer than its last word, so the ends count only if nothing else is stated.
+  const seconds = stated?.tokens.audio_input ?? (isStated ? 0 : Math.max(0, ...ends));
+  return withSeconds(usage, { count: seconds > 0 ? seconds : undefined, contradicts: false });
 }
 
 const form: FormReader = { fields: transcriptionFields, read: readTranscriptionForm };
@@ -112,7 +116,7 @@ function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "f
     ...of,
     answersMedia: true,
     answerReader: () => outlineReader(readTranscript),
-    transcript: () => mediaTranscript([ending]),
+    transcript: () => mediaTranscript([ending], usageOfRecording),
     breakEvent: typedRefusalEvent,
   };
 }

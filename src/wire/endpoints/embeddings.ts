@@ -67,19 +67,11 @@ function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
 function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsageOf({ ...body, usage: inputUsage(body["usage"]) }),
+    usage: readUsageOf(body, "input"),
     ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };
-}
-
-/**
- * Adds the missing counts to a usage that states only prompt tokens or only a total. The two counts are equal, because
- * there is no output.
- */
-function inputUsage(usage: unknown): unknown {
-  return isObject(usage) ? { prompt_tokens: usage["total_tokens"], completion_tokens: 0, ...usage } : usage;
 }
 
 export const embeddings: Endpoint = {

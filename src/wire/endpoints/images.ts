@@ -1,6 +1,6 @@
 import { invalid } from "../../core/refusals.ts";
 import type { RequestSize } from "../../core/bounds.ts";
-import { laterUsage, sumUsage, type TokenClass, type Usage } from "../../core/usage.ts";
+import { addUsage, laterUsage, type TokenClass, type Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
@@ -13,7 +13,7 @@ import {
   type ModelAnswer,
   type Written,
 } from "../model-answer.ts";
-import { isObject, objectOr, parseJson, textOr } from "../json.ts";
+import { isObject, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import { JsonOutline, outlineReader } from "../json-outline.ts";
 import {
   bytesOutside,
@@ -125,11 +125,6 @@ function imageUsage(usage: Usage | undefined): Usage | undefined {
   return { ...usage, tokens: { ...usage.tokens, output: 0, image_output: usage.tokens.output } };
 }
 
-/** Adds the usage of another image of the same answer. */
-function addImage(before: Usage | undefined, image: Usage | undefined): Usage | undefined {
-  return sumUsage(before, imageUsage(image));
-}
-
 function imagesAt(route: string, form?: FormReader): Endpoint {
   return {
     route,
@@ -137,7 +132,12 @@ function imagesAt(route: string, form?: FormReader): Endpoint {
     readRequest: readImageRequest,
     ...(form && { form }),
     answerReader: () => outlineReader(readImages),
-    transcript: () => mediaTranscript(["image_generation.completed", "image_edit.completed"], addImage),
+    transcript: () =>
+      mediaTranscript(
+        ["image_generation.completed", "image_edit.completed"],
+        (event) => imageUsage(readUsageOf(event)),
+        addUsage,
+      ),
     breakEvent: typedRefusalEvent,
   };
 }
@@ -155,8 +155,12 @@ export const imageEndpoints: readonly Endpoint[] = [
  * media data. An event whose type is in `endings` completes the stream and states the usage. `merge`: merges the usages
  * of two such events.
  */
-export function mediaTranscript(endings: readonly string[], merge = laterUsage): Transcript {
-  return new OutlineTranscript(() => new MediaEventReader(endings, merge));
+export function mediaTranscript(
+  endings: readonly string[],
+  usageOf: (event: JsonObject) => Usage | undefined = (event) => readUsageOf(event),
+  merge: (before: Usage, next: Usage) => Usage = laterUsage,
+): Transcript {
+  return new OutlineTranscript(() => new MediaEventReader(endings, usageOf, merge));
 }
 
 class OutlineTranscript extends StreamTranscript {
@@ -174,7 +178,8 @@ class OutlineTranscript extends StreamTranscript {
 class MediaEventReader implements EventReader {
   readonly output = new StreamOutput();
   readonly #endings: readonly string[];
-  readonly #merge: typeof laterUsage;
+  readonly #usageOf: (event: JsonObject) => Usage | undefined;
+  readonly #merge: (before: Usage, next: Usage) => Usage;
   #usage: Usage | undefined;
   /** True if the last ending states a usage. A usage does not cover the images after it. */
   #isCovered = false;
@@ -184,8 +189,13 @@ class MediaEventReader implements EventReader {
   #hasOutput = false;
   #error: StatedError | undefined;
 
-  constructor(endings: readonly string[], merge: typeof laterUsage) {
+  constructor(
+    endings: readonly string[],
+    usageOf: (event: JsonObject) => Usage | undefined,
+    merge: (before: Usage, next: Usage) => Usage,
+  ) {
     this.#endings = endings;
+    this.#usageOf = usageOf;
     this.#merge = merge;
   }
 
@@ -198,8 +208,9 @@ class MediaEventReader implements EventReader {
     this.#error ??= error;
     this.#hasOutput ||= error === undefined;
     if (!this.#endings.includes(textOr(event["type"]))) return true;
-    const usage = readUsageOf(event);
-    this.#usage = this.#merge(this.#usage, usage);
+    const usage = this.#usageOf(event);
+    this.#usage =
+      this.#usage === undefined || usage === undefined ? (this.#usage ?? usage) : this.#merge(this.#usage, usage);
     this.#isCovered = usage !== undefined;
     this.#finished = true;
     return true;

@@ -31,6 +31,19 @@ function requestOf(route: string, body: object) {
   return read.request;
 }
 
+const stated = { prompt_tokens: 4, completion_tokens: 5 };
+/** Functions that write a usage into an answer, in each place where gateways state it. */
+const places: readonly ((usage: object) => object)[] = [
+  (usage) => ({ choices: [{ message: { content: "Hi" } }], usage }),
+  (usage) => ({ choices: [{ message: { content: "Hi" } }], usageMetadata: usage }),
+  (usage) => ({ choices: [{ message: { content: "Hi" } }], x_groq: { id: "r", usage } }),
+  (usage) => ({ choices: [{ message: { content: "Hi" } }], meta: { usage } }),
+  (usage) => ({ choices: [{ message: { content: "Hi" }, usage }] }),
+  (usage) => ({ choices: [{ message: { content: "Hi", usage } }] }),
+  (usage) => ({ choices: [{ delta: { content: "Hi", usage } }] }),
+  (usage) => ({ choices: [{ delta: { content: "Hi", usage }, usage }], usage }),
+];
+
 describe("the usage of an answer", () => {
   it.each<[string, object, object]>([
     [
@@ -98,10 +111,54 @@ describe("the usage of an answer", () => {
     ["/v1/audio/transcriptions", { text: "a", usage: { type: "duration", seconds: 9 } }, { audio_input: 9 }],
     ["/v1/audio/translations", { text: "a", duration: "8.470000267028809" }, { audio_input: 9 }],
     ["/v1/audio/translations", { text: "a", duration: 8.47 }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", usage: { seconds: "8.47" } }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", usage: { prompt_audio_seconds: 9 } }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", segments: [{ end: 3.2 }, { end: "8.47" }, {}] }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", words: [{ end: 8.47 }] }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", duration: 8.47, segments: [{ end: 30 }] }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", usage: { seconds: 9 }, segments: [{ end: 30 }] }, { audio_input: 9 }],
+    [
+      "/v1/audio/transcriptions",
+      { text: "a", usage: { prompt_tokens: 4, completion_tokens: 635, total_tokens: 3264 } },
+      { input: 4, audio_input: 2625, output: 635 },
+    ],
+    ["/v1/embeddings", { data: [], usage: { prompt_tokens: 0, total_tokens: 8 } }, { input: 8, output: 0 }],
+    ["/v1/embeddings", { data: [], usageMetadata: { totalTokenCount: "8" } }, { input: 8, output: 0 }],
+    ...places.map(
+      (place) => ["/v1/chat/completions", place(stated), { input: 4, output: 5 }] as [string, object, object],
+    ),
   ])("is read in the format of %s: %j", (route, body, tokens) => {
     const answer = answerOf(route, body);
     expect(answer).toMatchObject({ isAnswer: true, usage: { clamped: false } });
     expect(answer?.usage?.tokens).toMatchObject(tokens);
+  });
+
+  it("adds the output of choices that each state a usage", () => {
+    const usage = (completion_tokens: number) => ({ usage: { prompt_tokens: 4, completion_tokens } });
+    expect(answerOf("/v1/chat/completions", { choices: [usage(5), usage(5), usage(7)] })?.usage).toMatchObject({
+      tokens: { input: 4, output: 17 },
+      doubts: ["usage_contradicts"],
+    });
+  });
+
+  it.each<[object, object]>([
+    [{ server_tool_use: { web_search_requests: 2, web_fetch_requests: 0 } }, { web_search_call: 2, web_fetch_call: 0 }],
+    [{ serverToolUse: { webSearchRequests: 2 } }, { web_search_call: 2 }],
+    [{ serverToolUse: { webSearchRequests: "2" } }, { web_search_call: 2 }],
+    [{ num_search_queries: 2 }, { web_search_call: 2 }],
+    [{ numSearchQueries: 2 }, { web_search_call: 2 }],
+    [{ web_search_requests: 2 }, { web_search_call: 2 }],
+    [{ prompt_tokens_details: { web_search_requests: 2 } }, { web_search_call: 2 }],
+    [{ completion_tokens_details: { num_search_queries: 2 } }, { web_search_call: 2 }],
+    [{ num_search_queries: 3, server_tool_use: { web_search_requests: 2 } }, { web_search_call: 3 }],
+    [{ num_search_queries: "many" }, { unstated_call: 1 }],
+  ])("counts searches: %j", (calls, toolCalls) => {
+    for (const place of places) {
+      const answer = answerOf("/v1/chat/completions", place({ ...stated, ...calls }));
+      expect(answer?.toolCalls).toEqual(toolCalls);
+      expect(answer?.usage).toMatchObject({ tokens: { input: 4, output: 5 }, clamped: false });
+      expect(answer?.usage).not.toHaveProperty("doubts");
+    }
   });
 
   it("is read after a byte order mark", () => {
@@ -165,7 +222,7 @@ describe("the usage of an answer", () => {
     }
   });
 
-  it.each([0, -1, "9", null, Number.NaN, 1e12])("is undefined with %s seconds", (seconds) => {
+  it.each([0, -1, "nine", null, Number.NaN, 1e12])("is undefined with %s seconds", (seconds) => {
     expect(readUsage({ type: "duration", seconds })).toBeUndefined();
   });
 

@@ -1,8 +1,12 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noTokens, type TokenCounts } from "../../../src/core/usage.ts";
-import { readUsage } from "../../../src/wire/usage.ts";
+import { completionTotal, noTokens, usagesIn, type Doubt, type TokenCounts } from "../../../src/core/usage.ts";
+import { readUsage, readUsageOf } from "../../../src/wire/usage.ts";
 import { runs } from "../../support/effort.ts";
+
+const top = { input_tokens: 23_000, output_tokens: 1_000 };
+const compaction = { type: "compaction", input_tokens: 180_000, output_tokens: 3_500 };
+const withRuns = (iterations: readonly object[], totals: object = top) => ({ ...totals, iterations });
 
 describe("readUsage", () => {
   it.each<[string, unknown, object]>([
@@ -300,6 +304,124 @@ describe("readUsage", () => {
       { input: 60, audio_input: 40, output: 5 },
     ],
     [
+      "Bifrost's, whose cached tokens are reads and writes",
+      {
+        prompt_tokens: 12_000,
+        completion_tokens: 200,
+        total_tokens: 12_200,
+        prompt_tokens_details: {
+          cached_tokens: 10_500,
+          cached_read_tokens: 500,
+          cached_write_tokens: 10_000,
+          cached_write_token_details: { cached_write_tokens_5m: 9_000, cached_write_tokens_1h: 1_000 },
+        },
+      },
+      { input: 1_500, cached_input: 500, cache_write: 9_000, cache_write_1h: 1_000, output: 200 },
+    ],
+    [
+      "Bifrost's, without reads",
+      {
+        prompt_tokens: 12_000,
+        completion_tokens: 200,
+        prompt_tokens_details: { cached_tokens: 10_000, cached_write_tokens: 10_000 },
+      },
+      { input: 2_000, cache_write: 10_000, output: 200 },
+    ],
+    [
+      "Bifrost's, whose cached tokens are reads",
+      {
+        prompt_tokens: 254,
+        completion_tokens: 45,
+        prompt_tokens_details: { cached_tokens: 200, cached_read_tokens: 200, cached_write_tokens: 44 },
+      },
+      { input: 10, cached_input: 200, cache_write: 44, output: 45 },
+    ],
+    [
+      "Bifrost's, next to the prompt",
+      {
+        input_tokens: 10,
+        output_tokens: 5,
+        cached_read_tokens: 60,
+        cached_write_tokens_5m: 7,
+        cached_write_tokens_1h: 8,
+      },
+      { input: 10, cached_input: 60, cache_write: 7, cache_write_1h: 8, output: 5 },
+    ],
+    [
+      "LangChain's",
+      {
+        input_tokens: 100,
+        output_tokens: 5,
+        total_tokens: 105,
+        input_token_details: { cache_read: 60, cache_creation: 10 },
+      },
+      { input: 30, cached_input: 60, cache_write: 10, output: 5 },
+    ],
+    [
+      "Anthropic's own with thinking",
+      { input_tokens: 10, output_tokens: 50, output_tokens_details: { thinking_tokens: 40 } },
+      { input: 10, output: 10, reasoning: 40 },
+    ],
+    [
+      "Perplexity's",
+      {
+        prompt_tokens: 33,
+        completion_tokens: 7_000,
+        total_tokens: 7_033,
+        citation_tokens: 20_000,
+        num_search_queries: 18,
+        reasoning_tokens: 6_000,
+      },
+      { input: 20_033, output: 1_000, reasoning: 6_000 },
+    ],
+    [
+      "one of texts",
+      {
+        prompt_tokens: "1000",
+        completion_tokens: "50",
+        total_tokens: "1050",
+        prompt_tokens_details: { cached_tokens: "600" },
+      },
+      { input: 400, cached_input: 600, output: 50 },
+    ],
+    [
+      "Gemini's of texts",
+      {
+        promptTokenCount: "100",
+        candidatesTokenCount: "5",
+        totalTokenCount: "105",
+        promptTokensDetails: [{ modality: "AUDIO", tokenCount: "40" }],
+      },
+      { input: 60, audio_input: 40, output: 5 },
+    ],
+    [
+      "Anthropic's with a compaction",
+      withRuns([compaction, { type: "message", ...top }]),
+      { input: 203_000, output: 4_500 },
+    ],
+    [
+      "Anthropic's whose totals include a compaction",
+      withRuns([compaction, { type: "message", ...top }], { input_tokens: 203_000, output_tokens: 4_500 }),
+      { input: 203_000, output: 4_500 },
+    ],
+    [
+      "Anthropic's with a declined attempt",
+      withRuns([
+        { type: "message", ...top, output_tokens: 9 },
+        { type: "fallback_message", ...top, input_tokens: 9 },
+        { type: "fallback_message", ...top },
+      ]),
+      { input: 23_000, output: 1_000 },
+    ],
+    [
+      "Anthropic's with two attempts",
+      withRuns([
+        { type: "message", input_tokens: 20_000, output_tokens: 400 },
+        { type: "message", input_tokens: 3_000, output_tokens: 600 },
+      ]),
+      { input: 23_000, output: 1_000 },
+    ],
+    [
       "Gemini's of an answer without candidates",
       { promptTokenCount: 100, totalTokenCount: 120, thoughtsTokenCount: 20 },
       { input: 100, reasoning: 20 },
@@ -450,22 +572,194 @@ describe("readUsage", () => {
     });
   });
 
+  it.each<[string, object, object, readonly Doubt[]]>([
+    [
+      "only the runs that the totals leave out",
+      withRuns([compaction]),
+      { input: 203_000, output: 4_500 },
+      ["usage_contradicts"],
+    ],
+    [
+      "runs with more tokens than the totals",
+      withRuns([
+        { type: "message", input_tokens: 20_000, output_tokens: 900 },
+        { input_tokens: 20_000, output_tokens: 0 },
+      ]),
+      { input: 40_000, output: 1_000 },
+      ["usage_contradicts"],
+    ],
+    [
+      "runs of an unknown kind",
+      withRuns([
+        { type: "message", ...top },
+        { type: "advisor_message", input_tokens: 500, output_tokens: 7 },
+      ]),
+      { input: 23_500, output: 1_007 },
+      ["usage_unknown_class"],
+    ],
+    [
+      "runs with cache writes",
+      withRuns([
+        { type: "message", ...top },
+        { ...compaction, cache_creation_input_tokens: 9, cache_read_input_tokens: 8 },
+      ]),
+      { input: 203_000, cached_input: 8, cache_write: 9, output: 4_500 },
+      [],
+    ],
+    ["runs alone", { iterations: [{ type: "message", ...top }] }, { input: 23_000, output: 1_000 }, []],
+  ])("adds the runs of the model if the usage states %s", (_, stated, tokens, doubts) => {
+    const usage = readUsage(stated);
+    expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
+    expect(usage?.doubts ?? []).toEqual(doubts);
+  });
+
+  it.each<[string, object, object, readonly Doubt[]]>([
+    ["the total alone", { total_tokens: 8 }, { input: 8 }, []],
+    ["the prompt alone", { prompt_tokens: "8" }, { input: 8 }, []],
+    ["a prompt of 0", { prompt_tokens: 0, total_tokens: 8 }, { input: 8 }, []],
+    ["a prompt of null", { prompt_tokens: null, total_tokens: 8 }, { input: 8 }, []],
+    ["another prompt than total", { prompt_tokens: 5, total_tokens: 8 }, { input: 8 }, ["usage_contradicts"]],
+    ["a larger prompt than total", { input_tokens: 8, total_tokens: 5 }, { input: 8 }, ["usage_contradicts"]],
+    ["Gemini's total", { totalTokenCount: 8 }, { input: 8 }, []],
+    [
+      "images",
+      { prompt_tokens: 8, total_tokens: 8, prompt_tokens_details: { image_tokens: 3 } },
+      { input: 5, image_input: 3 },
+      [],
+    ],
+  ])("of an answer without output is its input if it states %s", (_, stated, tokens, doubts) => {
+    const usage = readUsage(stated, "input");
+    expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
+    expect(usage?.doubts ?? []).toEqual(doubts);
+    expect(readUsageOf({ usage: stated }, "input")).toEqual(usage);
+  });
+
+  const spoken = { prompt_tokens: 4, completion_tokens: 635 };
+  const sound = { input: 4, audio_input: 2_625, output: 635 };
+  it.each<[string, object, object, readonly Doubt[]]>([
+    ["only in its total", { ...spoken, total_tokens: 3_264 }, sound, []],
+    ["also in its total", { ...spoken, total_tokens: 3_264, input_token_details: { audio_tokens: 2_625 } }, sound, []],
+    ["outside of its prompt", { ...spoken, input_token_details: { audio_tokens: 2_625 } }, sound, []],
+    [
+      "in its prompt",
+      { ...spoken, prompt_tokens: 2_629, total_tokens: 3_264, input_token_details: { audio_tokens: 2_625 } },
+      sound,
+      [],
+    ],
+    [
+      "in its prompt and in its total",
+      { ...spoken, total_tokens: 3_264, input_token_details: { audio_tokens: 3 } },
+      { input: 1, audio_input: 2_628, output: 635 },
+      [],
+    ],
+    ["nowhere, with a total without a completion", { prompt_tokens: 4, total_tokens: 9 }, { input: 4, output: 5 }, []],
+  ])("of a recording counts sound that is stated %s", (_, stated, tokens, doubts) => {
+    const usage = readUsage(stated, "sound");
+    expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
+    expect(usage?.doubts ?? []).toEqual(doubts);
+  });
+
+  it.each<[string, object]>([
+    ["a number", { seconds: 8.47 }],
+    ["a decimal text", { seconds: "8.470000267028809" }],
+    ["audio_seconds", { audio_seconds: 9 }],
+    ["prompt_audio_seconds", { prompt_audio_seconds: "9" }],
+    ["the duration", { type: "duration", duration: 8.2 }],
+  ])("of a recording is a duration, stated as %s", (_, stated) => {
+    const duration = { tokens: { ...noTokens, audio_input: 9 }, clamped: false, unit: "second" };
+    expect(readUsage(stated, "sound")).toEqual(duration);
+    const both = readUsage({ ...spoken, ...stated }, "sound");
+    expect(both).toMatchObject({ tokens: { input: 4, output: 635 }, seconds: 9 });
+    expect(usagesIn("second", both, [])).toEqual([duration]);
+    expect(usagesIn("token", both, [])).toEqual([both]);
+  });
+
+  it("doubts two durations, and takes the longer one", () => {
+    expect(readUsage({ seconds: 9, audio_seconds: 8 }, "sound")).toMatchObject({
+      tokens: { audio_input: 9 },
+      doubts: ["usage_contradicts"],
+    });
+  });
+
   const plain = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
   it.each<[string, object]>([
     ["at the top", { video_seconds: 3 }],
-    ["in details", { prompt_tokens_details: { smell_tokens: 3 } }],
-    ["in an object", { extra: { deep: [{ tokens: 3 }] } }],
+    ["of another unit in details", { prompt_tokens_details: { cache_ttl_seconds: 300, cached_requests: 1 } }],
+    ["of another unit with a word of the prompt", { prompt_cost: 3, cache_read_ms: 4, input_characters: 9 }],
+    ["of the output", { output_smell_tokens: 3, total_billed_tokens: 4, extra: { generated_tokens: 5 } }],
+    ["in details of the output", { completion_tokens_details: { smell_tokens: 3 } }],
+    ["in an object", { extra: { deep: [{ things: 3 }] } }],
     ["in a very deep object", { extra: JSON.parse("[".repeat(2000) + "]".repeat(2000)) }],
-    ["of a modality", { promptTokensDetails: [{ modality: "SMELL", tokenCount: 3 }] }],
     ["of a modality that is not stated", { promptTokensDetails: [{}] }],
     ["instead of details", { prompt_tokens_details: 3 }],
-    ["as a malformed part", { prompt_tokens_details: { cached_tokens: -1, audio_tokens: "3" } }],
+    ["as a malformed part", { prompt_tokens_details: { cached_tokens: -1, audio_tokens: "3.5" } }],
+    ["instead of runs of the model", { iterations: 3 }],
     ["of further runs of the model", { iterations: [{ input_tokens: 3 }, { input_tokens: 4 }] }],
   ])("doubts an unknown count %s", (_, more) => {
     expect(readUsage({ ...plain, ...more })).toEqual({
       tokens: { ...noTokens, input: 10, output: 5 },
       clamped: false,
       doubts: ["usage_unknown_class"],
+    });
+  });
+
+  it.each<[string, object, Partial<TokenCounts>, number]>([
+    ["in details", { prompt_tokens_details: { smell_tokens: 3 } }, { input: 10 }, 3],
+    ["in details, as text", { prompt_tokens_details: { smell_tokens: "3" } }, { input: 10 }, 3],
+    ["in an object in details", { prompt_tokens_details: { smells: { sweet: 1, sour: [2] } } }, { input: 10 }, 3],
+    ["of a modality", { promptTokensDetails: [{ modality: "SMELL", tokenCount: 3 }] }, { input: 10 }, 3],
+    [
+      "in details of cached tokens",
+      { cached_tokens: 4, cache_tokens_details: { smell_tokens: 3 } },
+      { input: 9, cached_input: 1 },
+      3,
+    ],
+    [
+      "that overlaps cached tokens",
+      { prompt_tokens_details: { cached_tokens: 8, smell_tokens: 5 } },
+      { input: 7, cached_input: 3 },
+      5,
+    ],
+    ["next to the prompt, which includes it by the total", { cache_smell_tokens: 3 }, { input: 10 }, 3],
+    [
+      "next to the prompt, which excludes it by the total",
+      { cache_smell_tokens: 3, total_tokens: 18 },
+      { input: 13 },
+      3,
+    ],
+    ["next to the prompt, without a total", { cache_smell_tokens: 3, total_tokens: null }, { input: 13 }, 3],
+    ["next to the prompt, and larger than it", { cacheSmellTokens: 13 }, { input: 23 }, 13],
+    ["next to the prompt, in an object", { extra: { deep: [{ tokens: 3 }] } }, { input: 10 }, 3],
+    [
+      "of a lifetime of cache writes",
+      { cache_creation: { ephemeral_24h_input_tokens: 3 }, total_tokens: 18 },
+      { input: 13 },
+      3,
+    ],
+    [
+      "of a lifetime of cache writes, with their sum",
+      {
+        cache_creation_input_tokens: 5,
+        cache_creation: { ephemeral_5m_input_tokens: 2, ephemeral_24h_input_tokens: 3 },
+      },
+      { input: 8, cache_write: 2 },
+      3,
+    ],
+  ])("counts an unknown number of prompt tokens %s", (_, more, tokens, unknownInput) => {
+    expect(readUsage({ ...plain, ...more })).toEqual({
+      tokens: { ...noTokens, output: 5, ...tokens },
+      clamped: false,
+      doubts: ["usage_unknown_class"],
+      unknownInput,
+    });
+  });
+
+  it("adds an unknown number of tokens in the details of a prompt that is smaller", () => {
+    expect(readUsage({ ...plain, prompt_tokens_details: { smell_tokens: 11 } })).toEqual({
+      tokens: { ...noTokens, input: 21, output: 5 },
+      clamped: true,
+      doubts: ["usage_contradicts", "usage_unknown_class"],
+      unknownInput: 11,
     });
   });
 
@@ -480,14 +774,37 @@ describe("readUsage", () => {
   });
 
   it("doubts calls that are billed next to tokens", () => {
-    for (const more of [
-      { num_sources_used: 2 },
-      { num_search_queries: 1 },
-      { server_side_tool_usage_details: { x_search_calls: 1 } },
-    ]) {
+    for (const more of [{ num_sources_used: 2 }, { server_side_tool_usage_details: { x_search_calls: 1 } }]) {
       expect(readUsage({ ...plain, ...more })?.doubts).toEqual(["hosted_tool"]);
     }
     expect(readUsage({ ...plain, num_sources_used: 0 })).not.toHaveProperty("doubts");
+  });
+
+  it("costs no less than the true usage if it states cache writes under unknown names", () => {
+    const count = fc.nat(40);
+    fc.assert(
+      fc.property(
+        fc.record({ input: count, cached: count, five: count, hour: fc.constant(0), output: count, reasoning: count }),
+        fc.constantFrom(...unknownWrites),
+        fc.record({ discount: fc.nat(10), premium: fc.nat(20) }),
+        (truth, write, { discount, premium }) => {
+          fc.pre(truth.input + truth.output > 0);
+          const usage = readUsage(write(truth));
+          if (usage === undefined) throw new Error("no usage");
+          const { tokens, unknownInput = 0 } = usage;
+          expect(unknownInput).toBeLessThanOrEqual(tokens.input);
+          const cost = (input: number, cached: number, writes: number) =>
+            input * 10 + cached * (10 - discount) + writes * (10 + premium);
+          const written = tokens.cache_write + tokens.cache_write_1h + unknownInput;
+          expect(cost(tokens.input - unknownInput, tokens.cached_input, written)).toBeGreaterThanOrEqual(
+            cost(truth.input, truth.cached, truth.five),
+          );
+          expect(completionTotal(tokens)).toBeGreaterThanOrEqual(truth.output + truth.reasoning);
+          if (truth.five > 0) expect(usage.doubts).toContain("usage_unknown_class");
+        },
+      ),
+      { numRuns: runs(3000) },
+    );
   });
 
   it("is exact, or costs no less than the true usage, in every vocabulary", () => {
@@ -533,8 +850,12 @@ describe("readUsage", () => {
     ["a total alone", { total_tokens: 10 }],
     ["negative", { prompt_tokens: -1, completion_tokens: 5 }],
     ["fractional", { prompt_tokens: 10, completion_tokens: 0.5 }],
-    ["a number in a text", { prompt_tokens: "10", completion_tokens: 5 }],
-    ["a malformed total", { prompt_tokens: 10, completion_tokens: 5, total_tokens: "15" }],
+    ["a fraction in a text", { prompt_tokens: "10.5", completion_tokens: 5 }],
+    ["a negative number in a text", { prompt_tokens: "-1", completion_tokens: 5 }],
+    ["an empty text", { prompt_tokens: "", completion_tokens: 5 }],
+    ["a malformed total", { prompt_tokens: 10, completion_tokens: 5, total_tokens: "15 tokens" }],
+    ["an absurd text", { prompt_tokens: "9999999999", completion_tokens: 5 }],
+    ["a running time", { duration: 12, seconds: 3 }],
     ["absurd", { prompt_tokens: 1e18, completion_tokens: 5 }],
     // It must not be read as a completion of 0.
     ["a total below the prompt, and no completion", { prompt_tokens: 10, total_tokens: 4 }],
@@ -626,6 +947,42 @@ const vocabularies: readonly ((truth: Truth) => object)[] = [
     promptTokensDetails: { cacheCreation: split(truth) },
   }),
 ];
+
+/** Functions that state cache writes (`five`) under names that Farebox does not know. */
+const unknownWrites: readonly ((truth: Truth) => object)[] = [false, true].flatMap((hasTotal) => {
+  const sum = (truth: Truth) => (hasTotal ? { total_tokens: whole(truth) + written(truth) } : {});
+  const prompt = (truth: Truth) => ({
+    prompt_tokens: whole(truth),
+    completion_tokens: written(truth),
+    reasoning_tokens: truth.reasoning,
+    ...sum(truth),
+  });
+  const rest = (truth: Truth) => ({
+    input_tokens: truth.input,
+    output_tokens: written(truth),
+    cache_read_input_tokens: truth.cached,
+    ...sum(truth),
+  });
+  return [
+    (truth: Truth) => ({
+      ...prompt(truth),
+      prompt_tokens_details: { cached_tokens: truth.cached, cache_stored_tokens: truth.five },
+    }),
+    (truth: Truth) => ({
+      ...prompt(truth),
+      prompt_tokens_details: { cached_tokens: truth.cached + truth.five, stored: { week: truth.five } },
+    }),
+    (truth: Truth) => ({ ...prompt(truth), cached_tokens: truth.cached, cacheStored: truth.five }),
+    (truth: Truth) => ({ ...rest(truth), cache_stored_tokens: truth.five }),
+    (truth: Truth) => ({ ...rest(truth), cache_stored: { tokens: { week: [`${truth.five}`] } } }),
+    (truth: Truth) => ({ ...rest(truth), cache_creation: { ephemeral_1w_input_tokens: truth.five } }),
+    (truth: Truth) => ({
+      ...rest(truth),
+      cache_creation_input_tokens: truth.five,
+      cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1w_input_tokens: truth.five },
+    }),
+  ];
+});
 
 /** Returns true if the first never costs less, at any price with cached input at most at the input rate. */
 function costsNoLess(read: TokenCounts, truth: TokenCounts): boolean {
