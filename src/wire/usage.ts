@@ -366,7 +366,13 @@ function usageOf({ counts: stated, isMalformed, hasUnknown }: Statement, kind: U
     imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
-    promptContradicts: prompt.contradicts || cache.contradicts || mediaInput.some((name) => counts[name].contradicts),
+    promptContradicts:
+      prompt.contradicts ||
+      cache.contradicts ||
+      counts.audioInput.contradicts ||
+      counts.imageInput.contradicts ||
+      counts.videoInput.contradicts ||
+      counts.documentInput.contradicts,
     completionContradicts:
       completion.contradicts ||
       reasoning.contradicts ||
@@ -387,8 +393,6 @@ function usageOf({ counts: stated, isMalformed, hasUnknown }: Statement, kind: U
   };
   return withDoubts(found, doubts);
 }
-
-const mediaInput: readonly Count[] = ["audioInput", "imageInput", "videoInput", "documentInput"];
 
 function unknownOf(counts: Counts, written: number): UnknownTokens {
   return {
@@ -429,8 +433,7 @@ interface CacheCounts {
   readonly isOutside: boolean;
 }
 
-/** Counts of cached tokens next to the prompt, and in its details. */
-const cacheOutside: readonly Count[] = ["cacheRead", "created", "created5m", "created1h", "createdOther"];
+/** Counts of cached tokens in the details of the prompt. */
 const cacheDetails: readonly Count[] = [
   "cached",
   "hit",
@@ -464,7 +467,12 @@ function cacheOf(counts: Counts): CacheCounts {
     isUnsplit,
     contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
-    isOutside: cacheOutside.some((name) => states(counts[name])),
+    isOutside:
+      states(counts.cacheRead) ||
+      states(counts.created) ||
+      states(counts.created5m) ||
+      states(counts.created1h) ||
+      states(counts.createdOther),
   };
 }
 
