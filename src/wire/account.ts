@@ -37,11 +37,11 @@ export function accountFault(answer: unknown): StatedError | "no_record" | undef
   return hasData ? undefined : "no_record";
 }
 
-/** Returns true if a record contains anything that Farebox reads. */
+/** Returns true if a record contains anything that Farebox reads. An error may also have a `type`. */
 function statesFigure(record: JsonObject): boolean {
-  const { balance, credits, plan, type, ceilings } = readAccount(record);
+  const { balance, credits, plan, ceilings } = readAccount(record);
   const { account, figures } = readAccountFigures(record);
-  const values = [balance, plan, type, account, ...Object.values(credits), ...Object.values(ceilings)];
+  const values = [balance, plan, account, ...Object.values(credits), ...Object.values(ceilings)];
   return values.some((value) => value !== null) || Object.keys(figures).length > 0;
 }
 
@@ -83,8 +83,9 @@ function figureObjects(root: JsonObject): readonly JsonObject[] {
 const packField = "credit_pack_info";
 export const balanceField = "equivalent_in_usd" satisfies AccountFigure;
 
-/** Largest number of objects of a record in which the balance is searched. */
+/** Largest number of objects of a record in which the balance is searched, and their largest depth. */
 const objectsMax = 10_000;
+const depthMax = 32;
 
 /** Balance in a record, with the object that states it. */
 interface Balance {
@@ -104,7 +105,7 @@ export function balanceIn(root: JsonObject): Balance | undefined {
     if (typeof value !== "object" || value === null) continue;
     const amount = isObject(value) ? readUsd(value[balanceField]) : null;
     if (amount !== null && isObject(value)) return { amount, object: value, path };
-    if (places.length >= objectsMax || likely.includes(path)) continue;
+    if (places.length >= objectsMax || path.length >= depthMax || likely.includes(path)) continue;
     for (const [name, inner] of Object.entries(value))
       if (typeof inner === "object") places.push({ path: [...path, name], value: inner });
   }

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from "./json.ts";
+import { isObject, listOr, type JsonObject } from "./json.ts";
 import { answerTerms, walkOutput, type ModelAnswer, type OutputSink } from "./model-answer.ts";
 import { chatAnswer, type Known, type Shape } from "./output-members.ts";
 import { hasData, isAbsent, readStatedError, roleOf } from "./stated-error.ts";
@@ -80,11 +80,12 @@ export function hasOutputIn(body: JsonObject, envelope: Shape, outputs: Readonly
 
 /**
  * Returns true if the outline of an answer that states an error also contains output. An outline leaves long texts
- * empty, so an empty text counts as output if its name is known.
+ * and deep objects empty, so an empty text counts as output if its name is known, and so does any choice.
  */
 export function hasOutputInOutline(body: JsonObject): boolean {
   return (
     hasDataIn(body) ||
+    listOr(body["choices"]).length > 0 ||
     Object.entries(body).some(([name, value]) => {
       if (value === null || roleOf(name) !== undefined || chatAnswer.members[name] === "free") return false;
       return outputNames.has(name) || (typeof value === "object" && Object.keys(value).length > 0);

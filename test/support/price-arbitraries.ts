@@ -84,6 +84,12 @@ export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
     status: fc.constantFrom(500, 502, 503),
     billed: fc.boolean(),
   }),
+  fc.record({
+    kind: fc.constant("failedAtGateway" as const),
+    status: fc.constant(200),
+    billed: fc.constant(true),
+    reason: fc.constant("gateway_error"),
+  }),
   fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
   fc.record({
     kind: fc.constant("counted" as const),

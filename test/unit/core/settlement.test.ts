@@ -2,7 +2,13 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import { larger, noMoney, usd } from "../../../src/core/money.ts";
-import { outcomeOfStatus, settlementFor, type Outcome, type Reserved } from "../../../src/core/settlement.ts";
+import {
+  outcomeOfError,
+  outcomeOfStatus,
+  settlementFor,
+  type Outcome,
+  type Reserved,
+} from "../../../src/core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../../../src/core/usage.ts";
 import { anyReserved, outcomes } from "../../support/price-arbitraries.ts";
 import { canonicalPrice } from "../../../src/core/price.ts";
@@ -23,6 +29,27 @@ describe("outcomeOfStatus", () => {
     [524, false, { kind: "unknown", reason: "gateway_524" }],
   ])("maps the status %i, with billed failures %s", (status, billed, expected) => {
     expect(outcomeOfStatus(status, billed)).toEqual(expected);
+  });
+});
+
+describe("outcomeOfError", () => {
+  it.each([
+    ["refused", null, false, { kind: "refusedByGateway", status: 200, reason: "x" }],
+    ["refused", 401, false, { kind: "refusedByGateway", status: 401, reason: "x" }],
+    ["refused", 500, false, { kind: "refusedByGateway", status: 500, reason: "x" }],
+    ["refused", 499, true, { kind: "refusedByGateway", status: 499, reason: "x" }],
+    ["refused", 500, true, { kind: "failedAtGateway", status: 500, billed: true, reason: "x" }],
+    ["refused", null, true, { kind: "failedAtGateway", status: 200, billed: true, reason: "x" }],
+    ["timeout", 504, false, { kind: "unknown", reason: "x" }],
+    ["timeout", null, true, { kind: "unknown", reason: "x" }],
+  ] as const)("maps an error of kind %s and status %s, with billed failures %s", (kind, status, billed, expected) => {
+    expect(outcomeOfError({ kind, status, reason: "x" }, billed)).toEqual(expected);
+  });
+
+  it("keeps the reason of a billed error", () => {
+    const outcome = outcomeOfError({ kind: "refused", status: null, reason: "upstream_overload" }, true);
+    const posted = { kind: "post", cost: usd("1"), source: "assumed", reason: "upstream_overload" };
+    expect(settlementFor(reserved, outcome)).toMatchObject(posted);
   });
 });
 

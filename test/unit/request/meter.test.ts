@@ -90,6 +90,16 @@ describe("a request that ended", () => {
     expect(await meter({ kind: "status", status }, metered)).toEqual(outcome);
   });
 
+  it.each<[boolean, Outcome]>([
+    [false, { kind: "refusedByGateway", status: 200, reason: "gateway_error" }],
+    [true, { kind: "failedAtGateway", status: 200, billed: true, reason: "gateway_error" }],
+  ])("with an error in place of an answer, and billed failures %s", async (billsServerErrors, outcome) => {
+    const error = { kind: "refused", status: null, reason: "gateway_error" } as const;
+    expect(await meter({ kind: "error", error }, meteredWith({ model: model({ billsServerErrors }) }))).toEqual(
+      outcome,
+    );
+  });
+
   it.each<[string, Ending, Metered, object]>([
     ["without tokens if there was no output", { kind: "unknown", reason: "reset" }, meteredWith(), {}],
     [
