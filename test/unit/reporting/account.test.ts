@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { formatUsd, usd, type PicoUsd } from "../../../src/core/money.ts";
 import { balanceJson } from "../../../src/reporting/balance.ts";
-import { readAccount, readAccountFigures } from "../../../src/wire/account.ts";
+import { accountFault, readAccount, readAccountFigures } from "../../../src/wire/account.ts";
 
 describe("the account record", () => {
   it.each<[unknown, string | null]>([
@@ -20,6 +20,12 @@ describe("the account record", () => {
     [{ data: { equivalent_in_usd: 12345.678901 } }, "12345.678901"],
     [{ data: { equivalent_in_usd: "a lot" } }, null],
     [{ data: { equivalent_in_usd: 1e30 } }, null],
+    [{ data: { funds: { main: { equivalent_in_usd: 8 } } } }, "8.00"],
+    [{ data: { list: [{ id: 1 }, { equivalent_in_usd: "2.5" }] } }, "2.50"],
+    [{ data: [{ equivalent_in_usd: 2 }] }, "2.00"],
+    [{ result: { equivalent_in_usd: 1 }, data: { plan: "x" } }, "1.00"],
+    // The outermost object counts.
+    [{ data: { a: { b: { equivalent_in_usd: 1 } }, c: { equivalent_in_usd: 2 } } }, "2.00"],
     [{ data: [] }, null],
     ["not an object", null],
     [null, null],
@@ -33,6 +39,42 @@ describe("the account record", () => {
         ? null
         : formatUsd(readAccount({ data: { equivalent_in_usd: sampled } }).balance ?? usd("0")),
     ).toBe(expected);
+  });
+
+  it("of any depth and size is searched in bounded time", () => {
+    const deep = JSON.parse(`${'{"a":'.repeat(5_000)}{"equivalent_in_usd":1}${"}".repeat(5_000)}`) as unknown;
+    expect(readAccount(deep).balance).toBeNull();
+    expect(readAccount({ list: Array.from({ length: 100_000 }, () => ({ id: 1 })) }).balance).toBeNull();
+  });
+
+  it.each<[unknown, string | undefined]>([
+    [{ code: 200, data: { equivalent_in_usd: 0 } }, undefined],
+    [{ code: 0, data: { plan: "x" }, message: "success" }, undefined],
+    [{ data: { email: "a@b.example" } }, undefined],
+    [{ data: { equivalent_in_usd: 5, status: "expired", error: null } }, undefined],
+    [{ success: true, data: [], equivalent_in_usd: 5 }, "no_record"],
+    [{ equivalent_in_usd: 5 }, undefined],
+    [{ id: 1 }, undefined],
+    [{ code: 401, data: null }, "gateway_401"],
+    [{ code: 500, data: {} }, "gateway_500"],
+    [{ code: "500", data: { equivalent_in_usd: 5 } }, "gateway_500"],
+    [{ code: 10001, data: { equivalent_in_usd: 5 } }, "gateway_10001"],
+    [{ code: "unauthorized", data: { equivalent_in_usd: 5 } }, "gateway_error"],
+    [{ success: false, data: { equivalent_in_usd: 5 } }, "gateway_error"],
+    [{ code: 200, data: { error: "no" } }, "gateway_error"],
+    [{ message: "no", data: null }, "gateway_error"],
+    [{ code: 504, data: null }, "gateway_504"],
+    [{ code: 200, data: null }, "no_record"],
+    [{ code: 200, data: {} }, "no_record"],
+    [{ code: 200, data: { equivalent_in_usd: null } }, "no_record"],
+    [{ code: 200, message: "success", request_id: "r" }, "no_record"],
+    [{ message: "no", type: "x" }, "no_record"],
+    [{}, "no_record"],
+    [[], "no_record"],
+    ["<html>", "no_record"],
+  ])("%j is a record, or the reason is known: %s", (answer, expected) => {
+    const fault = accountFault(answer);
+    expect(typeof fault === "object" ? fault.reason : fault).toBe(expected);
   });
 
   it("has credits, plan and ceilings if they are known", () => {

@@ -111,6 +111,19 @@ describe("a task's record", () => {
     ).toEqual({ type: "llm", units: "1.5" });
   });
 
+  it.each([
+    ['{"code":0,"message":"","raw_message":"","detail":null}', false],
+    ['{"code":200,"message":"success"}', false],
+    ['{"code":"ok","message":"Success"}', false],
+    ['{"code":0.0}', false],
+    ['{"code":0,"message":"no"}', true],
+    ['{"code":1.5}', true],
+    ['{"code":"E1"}', true],
+    ['"no"', true],
+  ])("has an error or not: %s", (error, hasError) => {
+    expect(readTaskRecord(`{"task_id":"t","error":${error}}`)).toMatchObject({ hasError });
+  });
+
   it("has an id that is valid in a path", () => {
     const valid = ["a", "9f8b-1", "x".repeat(200)];
     expect(valid.filter(isTaskId)).toEqual(valid);
