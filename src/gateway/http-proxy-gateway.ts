@@ -66,11 +66,12 @@ function limitIdleSockets(agent: http.Agent, idle: IdleSockets): void {
   };
   inner.addRequest = (request, options) => {
     // The agent takes the last socket of its only list.
-    for (const sockets of Object.values(agent.freeSockets)) {
-      for (let last = sockets?.at(-1); last && (last.destroyed || !idle.isUsable(last)); last = sockets?.at(-1)) {
-        last.destroy();
-        last.emit("agentRemove");
-      }
+    const sockets = Object.values(agent.freeSockets)[0] ?? [];
+    for (let at = sockets.length - 1; at >= 0; at--) {
+      const socket = sockets[at];
+      if (socket === undefined || (!socket.destroyed && idle.isUsable(socket))) break;
+      socket.destroy();
+      socket.emit("agentRemove");
     }
     addRequest(request, options);
   };

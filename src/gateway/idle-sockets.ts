@@ -22,7 +22,7 @@ const learnedForMs = 600_000;
 interface Kept {
   /** Limit of the last answer, in milliseconds. */
   readonly limitMs: number;
-  /** Undefined while a request uses the connection. */
+  /** Undefined until the answer has ended. */
   idleSince?: Instant | undefined;
 }
 
@@ -48,10 +48,8 @@ export class IdleSockets {
 
   /** Notes that a connection is chosen for a request. */
   taken(socket: Socket): SocketUse {
-    const kept = this.#kept.get(socket);
-    const idleMs = kept?.idleSince === undefined ? null : this.#msSince(kept.idleSince);
-    if (kept !== undefined) kept.idleSince = undefined;
-    return new SocketUse(socket, idleMs);
+    const idleSince = this.#kept.get(socket)?.idleSince;
+    return new SocketUse(socket, idleSince === undefined ? null : this.#msSince(idleSince));
   }
 
   /** Notes the answer's header `keep-alive`, which may state how long the gateway keeps the connection. */

@@ -139,9 +139,22 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
         await using own = await started();
         own.gateway.keepAlive = header;
         await own.asks();
+        const [socket] = own.gateway.connections;
+        if (socket?.closed === false) await once(socket, "close");
         expect(await own.reuses()).toBe(false);
       },
     );
+
+    it("uses no closed connection if the limits of several differ", async () => {
+      await using own = await started();
+      own.gateway.keepAlive = "timeout=60";
+      await own.asks(2);
+      own.gateway.keepAlive = "timeout=4";
+      await own.asks();
+      own.clock.advance(5_000);
+      expect(await own.asks(2)).toEqual(["end", "end"]);
+      expect(own.gateway.connections).toHaveLength(3);
+    });
 
     it("counts the time in which the machine was suspended", async () => {
       await using own = await started();

@@ -281,19 +281,24 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
   it("closes idle sockets before a server would", async () => {
     const sockets: Socket[] = [];
     const closed: Promise<unknown>[] = [];
-    await using silent = await rawGateway((socket) => {
+    await using silent = await rawGateway((socket, head) => {
       if (!sockets.includes(socket)) closed[sockets.push(socket) - 1] = once(socket, "close");
-      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+      const stated = head.startsWith("GET /stated") ? "keep-alive: timeout=60\r\n" : "";
+      socket.write(`HTTP/1.1 200 OK\r\n${stated}content-length: 2\r\n\r\n{}`);
     });
     // Node's servers close a connection after five idle seconds.
     expect(idleSocketMs).toBeLessThan(5_000);
     const options = { baseUrl: silent.url, apiKey: "sk-gateway", clock };
     await using brief = await createOf({ ...options, idleMs: idleSocketMs / 10 });
     await using patient = await createOf({ ...options, idleMs: 3_600_000 });
-    for (const own of [brief, patient]) await sent(own, { method: "GET", path: "/account/info", body: undefined }).over;
-    await closed[0];
-    await sent(patient, { method: "GET", path: "/account/info", body: undefined }).over;
-    expect(sockets, "the other engine still uses its connection").toHaveLength(2);
+    await using told = await createOf({ ...options, idleMs: idleSocketMs / 10 });
+    const askEach = async (...engines: readonly (readonly [Gateway, string])[]) => {
+      for (const [own, path] of engines) await sent(own, { method: "GET", path, body: undefined }).over;
+    };
+    await askEach([told, "/stated"], [patient, "/"], [brief, "/"]);
+    await closed[2];
+    await askEach([told, "/stated"], [patient, "/"]);
+    expect(sockets, "the other engines still use their connections").toHaveLength(3);
   });
 
   it("supports base paths and IPv6 addresses", async () => {
