@@ -3,7 +3,14 @@ import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
-import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed, withOwnRecordsOnly } from "../wire/task.ts";
+import {
+  isTaskId,
+  readPolledRecord,
+  readTaskRecord,
+  tasksMentioned,
+  tasksNamed,
+  withOwnRecordsOnly,
+} from "../wire/task.ts";
 import { taskAnswerBytesMax, type RecordFetcher } from "./fetch-whole.ts";
 import type { ForwardParams } from "./forward.ts";
 import { withKey } from "./authenticate.ts";
@@ -214,7 +221,7 @@ async function ownTasksIn({ tasks, webhooks, mask }: TaskSteps, list: Buffer, ke
 export function pollTask(records: RecordFetcher, tracker: TaskTracker): (task: Task) => Promise<void> {
   return async (task) => {
     const answer = await records.fetch(`${taskPath}/${encodeURIComponent(task.taskId)}`);
-    const record = answer && readTaskRecord(answer);
+    const record = answer && readPolledRecord(answer);
     await (record === undefined ? tracker.onPollFailed(task) : tracker.onRecord(task, record, "poller"));
   };
 }

@@ -41,6 +41,17 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   };
 }
 
+/**
+ * Reads the answer to a poll. Returns undefined if it is no record: if it names no task and its envelope states an
+ * error. Such an answer says nothing about the task, which may still run.
+ */
+export function readPolledRecord(text: Buffer): TaskRecord | undefined {
+  const record = readTaskRecord(text);
+  if (record === undefined || record.taskId !== null) return record;
+  const { data: _, ...envelope } = objectOr(parseJson(text.toString()));
+  return readStatedError(envelope, true) === undefined ? record : undefined;
+}
+
 /** Members of an answer that may contain the record of a task, or a list of records. */
 const recordMembers = ["data", "task", "task_info", "task_result", "tasks", "items", "list", "records", "results"];
 const taskIdMember = Buffer.from('"task_id"');

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isTaskId, readCreationError, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
+import { isTaskId, readCreationError, readPolledRecord, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
@@ -170,6 +170,25 @@ describe("a creation's answer with a success status", () => {
   ])("is an error or not: %s", (text, expected) => {
     const error = readCreationError(Buffer.from(text));
     expect(error && `${error.kind} ${error.reason}`).toBe(expected);
+  });
+});
+
+describe("the answer to a poll", () => {
+  it.each([
+    ['{"code":500,"data":null}', "no record"],
+    ['{"status":"error","message":"no"}', "no record"],
+    ['{"status":"failed"}', "no record"],
+    ['{"error":{"code":429,"message":"no"}}', "no record"],
+    ['{"detail":"no"}', "no record"],
+    ['{"success":false,"data":{"status":"failed"}}', "no record"],
+    ["<html>", "no record"],
+    ['{"task_id":"t","status":"failed","error":{"code":5}}', "failed"],
+    ['{"code":500,"data":{"task_id":"t","status":"failed"}}', "failed"],
+    ['{"code":200,"data":{"status":"failed"}}', "failed"],
+    ['{"status":"running"}', "running"],
+    ['{"code":200,"data":null}', "unknown"],
+  ])("%s has the status: %s", (text, expected) => {
+    expect(readPolledRecord(Buffer.from(text))?.status ?? "no record").toBe(expected);
   });
 });
 
