@@ -208,8 +208,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a counted cost that never exceeds the hold": [
     {
       file: "core/settlement.ts",
-      from: "return exceedsHold(reserved, withoutMargins)",
-      to: "return exceedsHold(reserved, withoutMargins) && false",
+      from: "return exceedsHold(reserved, certain)",
+      to: "return exceedsHold(reserved, certain) && false",
     },
   ],
   "cached tokens outside input_tokens that are ignored": [
@@ -239,8 +239,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a stream that is charged for the first model it names": [
     {
       file: "wire/model-answer.ts",
-      from: "servedModel ?? before.servedModel,",
-      to: "before.servedModel ?? servedModel,",
+      from: "next.servedModel ?? before.servedModel;",
+      to: "before.servedModel ?? next.servedModel;",
     },
   ],
   "a recovery that settles the holds of running tasks": [

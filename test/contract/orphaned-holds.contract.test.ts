@@ -40,6 +40,20 @@ describe.each(everyLedger)("orphaned holds in the ledger: $name", (kind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
   });
 
+  it("never lowers the posted charge of an orphaned hold for an answer that was not read to its end", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using before = await home.open();
+      for (const id of ["less", "more"]) await before.ledger.hold(holdOf(id, usd("1")));
+    }
+    await using store = await home.open();
+    expect(await store.ledger.recover(noon + 7)).toBe(2);
+    const cut = (tokens: number) => ({ ...posting(tokens, 0), source: "partial", reason: "client_left" }) as const;
+    await store.ledger.post("less", cut(250_000), endAt(noon + 9));
+    await store.ledger.post("more", cut(3_000_000), endAt(noon + 9));
+    expect(await store.ledger.corrections(noon, noon + 100)).toMatchObject([{ amount: usd("2") }]);
+  });
+
   it("corrects the posted charge of an orphaned hold to a later settlement, once", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
