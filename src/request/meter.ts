@@ -40,6 +40,8 @@ export interface Metered {
   readonly inFlightTokens: number;
   /** Terms that decide which of several stated usages costs more. */
   readonly billed: Pick<Billed, "servedPrice" | "billing">;
+  /** Largest number of seconds of the recording in the request, by its bytes; undefined if they do not bound it. */
+  readonly soundSeconds?: number | undefined;
 }
 
 /**
@@ -97,6 +99,11 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
           errorFactor: unchanged,
           hiddenTokens: 0,
         };
+      }
+      const { soundSeconds } = of;
+      if (unit === "second" && soundSeconds !== undefined && !isFlat(of)) {
+        const tokens = { ...noTokens, audio_input: Math.min(soundSeconds, of.model?.contextTokens ?? soundSeconds) };
+        return { kind: "counted", tokens, errorFactor: unchanged, hiddenTokens: 0, doubts: boundedDoubts(of) };
       }
       if (isUncountable(of)) return uncountable(ending, "no_usage", of);
       // The model has a price per request, so nothing needs to be counted.

@@ -487,11 +487,12 @@ async function meterAndSettle(
   const { quote, held, growing, given, body, slot, who } = covered;
   const { model, request } = quote;
   const inFlightTokens = growing?.inFlightTokens ?? 0;
+  const soundSeconds = request.fields.unknown.length === 0 ? given.soundSeconds?.() : undefined;
   const terms = billedAs(quote, stated);
   const outcomes: Outcome[] = [];
   for (const billed of terms) {
     try {
-      const metered = meterResponse(steps, ending, { model, body, request, inFlightTokens, billed });
+      const metered = meterResponse(steps, ending, { model, body, request, inFlightTokens, soundSeconds, billed });
       outcomes.push(metered instanceof Promise ? await metered : metered);
     } catch (error) {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");

@@ -155,6 +155,8 @@ export interface RequestBody {
   seal(seal: FormSeal): void;
   /** Names of unknown parts that arrived after `seal`. */
   readonly lateUnknown: readonly string[];
+  /** Returns the largest number of seconds of an uploaded recording; undefined if the body does not bound them. */
+  soundSeconds?(): number | undefined;
   /** Frees the memory of the body. */
   release(): void;
 }
@@ -195,7 +197,7 @@ export async function openForm(exchange: Exchange, form: FormReader, contentType
   const opened = await exchange.openBody();
   if (!opened.ok) return opened;
   const boundary = boundaryOf(contentType);
-  const watch = new FormWatch(form.fields);
+  const watch = new FormWatch(form);
   const scanner = boundary === undefined ? undefined : new FormScanner(boundary, watch);
   if (scanner === undefined) watch.unclear();
   const upload = new Upload(opened.body, {
@@ -219,6 +221,8 @@ export async function openForm(exchange: Exchange, form: FormReader, contentType
       get lateUnknown() {
         return watch.lateUnknown;
       },
+      // The gateway could read another recording if the form had fields that Farebox does not know.
+      soundSeconds: () => (upload.isComplete && watch.lateUnknown.length === 0 ? watch.soundSeconds() : undefined),
       release: () => discard(upload),
     },
   };

@@ -1,5 +1,6 @@
 import type { FormListener, FormPart } from "./multipart.ts";
 import { ambiguousField, modelFault, type ModelRequestResult } from "./model-request.ts";
+import { SoundLength } from "./sound-length.ts";
 import { baseOf, Findings, mayNameModels, type RequestFields } from "./findings.ts";
 import { userInBody } from "./headers.ts";
 import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
@@ -23,6 +24,8 @@ export interface FormHead {
 /** Reads the forms of one kind of request. */
 export interface FormReader {
   readonly fields: RequestFields;
+  /** Name of the part with a recording, whose length is measured. */
+  readonly sound?: string;
   read(form: FormHead): ModelRequestResult;
 }
 
@@ -90,12 +93,17 @@ export class FormWatch implements FormListener {
   readonly #texts: [string, string | null][] = [];
   readonly #late = new Set<string>();
   readonly #names: string[] = [];
+  readonly #sound: string | undefined;
   #hasFile = false;
   #isClear = true;
+  #isComplete = false;
+  /** Measures the recording; undefined if there is none, or several. */
+  #length: SoundLength | undefined;
   #sealed: (FormSeal & { readonly refuse: (refusal: Refusal) => void }) | undefined;
 
-  constructor(fields: RequestFields) {
+  constructor({ fields, sound }: Pick<FormReader, "fields" | "sound">) {
     this.#fields = fields;
+    this.#sound = sound;
   }
 
   /**
@@ -116,6 +124,14 @@ export class FormWatch implements FormListener {
     };
   }
 
+  /**
+   * Largest number of seconds of the recording, once the whole form has passed; undefined if the form does not bound
+   * them. Called once.
+   */
+  soundSeconds(): number | undefined {
+    return this.#isComplete ? this.#length?.end() : undefined;
+  }
+
   /** Unknown parts that arrived after the request was priced. */
   get lateUnknown(): readonly string[] {
     return [...this.#late];
@@ -129,6 +145,7 @@ export class FormWatch implements FormListener {
   }
 
   part({ name, isFile }: FormPart): void {
+    if (isFile) this.#length = name === this.#sound && !this.#hasFile ? new SoundLength() : undefined;
     this.#hasFile ||= isFile;
     const priced = this.#fields.pricedFieldFor(name);
     if (this.#sealed !== undefined) this.#checkLate(name, priced, this.#sealed);
@@ -139,6 +156,14 @@ export class FormWatch implements FormListener {
     if (this.#sealed !== undefined) return;
     if (!this.#values.has(name)) this.#values.set(name, value);
     if (this.#fields.meaningOfPart(name) !== "free") this.#texts.push([name, value]);
+  }
+
+  file(bytes: Buffer): void {
+    this.#length?.push(bytes);
+  }
+
+  complete(): void {
+    this.#isComplete = true;
   }
 
   unclear(): void {

@@ -8,6 +8,10 @@ export interface FormPart {
 export interface FormListener {
   /** Called when a part begins. */
   part(part: FormPart): void;
+  /** Called with the next bytes of a file. */
+  file?(bytes: Buffer): void;
+  /** Called after the last part. No more calls follow. */
+  complete?(): void;
   /** Called when a field is complete. The value is null if it is too long to keep. */
   field(name: string, value: string | null): void;
   /** Called when readers could disagree on the form's content. No more calls follow. */
@@ -46,6 +50,8 @@ export class FormScanner {
   #part: FormPart | undefined;
   #value: Buffer[] = [];
   #valueBytes = 0;
+  /** Bytes of the line end before a file that were not seen yet. */
+  #lineEndLeft = 0;
 
   constructor(boundary: string, listener: FormListener) {
     this.#delimiter = Buffer.from(`\r\n--${boundary}`, "latin1");
@@ -91,6 +97,7 @@ export class FormScanner {
     const what = bytes.toString("latin1", 0, 2);
     if (what === "--") {
       this.#state = "over";
+      this.#listener.complete?.();
       return undefined;
     }
     if (what !== "\r\n") return this.#unclear();
@@ -107,6 +114,7 @@ export class FormScanner {
     this.#part = part;
     this.#value = [];
     this.#valueBytes = 0;
+    this.#lineEndLeft = lineEnd.length;
     this.#state = "body";
     this.#listener.part(part);
     // Keeps the line end after the headers, because it is part of the delimiter if the value is empty.
@@ -127,6 +135,11 @@ export class FormScanner {
   }
 
   #keep(bytes: Buffer): void {
+    if (this.#part?.isFile === true) {
+      const file = bytes.subarray(this.#lineEndLeft);
+      this.#lineEndLeft -= Math.min(this.#lineEndLeft, bytes.length);
+      if (file.length > 0) this.#listener.file?.(file);
+    }
     if (this.#part?.isFile !== false) return;
     this.#valueBytes += bytes.length;
     if (this.#valueBytes <= valueBytesMax) this.#value.push(Buffer.from(bytes));

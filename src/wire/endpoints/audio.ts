@@ -68,8 +68,8 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     model: model.model,
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
-    // The bytes do not show the duration of the audio. The catalogue may bound it; otherwise Farebox holds the model's
-    // whole context.
+    // The duration of the audio is not known before the whole file has passed. The catalogue may bound it; otherwise
+    // Farebox holds the model's whole context.
     size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
     unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
     fields: findings,
@@ -108,7 +108,7 @@ function usageOfRecording(body: JsonObject): Usage | undefined {
   return withSeconds(usage, { count: seconds > 0 ? seconds : undefined, contradicts: false });
 }
 
-const form: FormReader = { fields: transcriptionFields, read: readTranscriptionForm };
+const form: FormReader = { fields: transcriptionFields, sound: "file", read: readTranscriptionForm };
 
 function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "form">, ending: string): Endpoint {
   return {

@@ -28,6 +28,17 @@ const post = (path: string, parts: Parts, key = proxy.key): Promise<Response> =>
   fetch(proxy.url + path, { method: "POST", headers: { authorization: `Bearer ${key}` }, body: formOf(parts) });
 /** Three seconds of sound in the sandbox. */
 const sound = new Blob([Buffer.alloc(48_000, 7)]);
+/** Returns a WAV file of 16,000 bytes a second that states another length. */
+function wave(bytes: number, stated = bytes): Buffer<ArrayBuffer> {
+  const file = Buffer.alloc(44 + bytes, 7);
+  file.write("RIFF", 0, "latin1");
+  file.write("WAVE", 8, "latin1");
+  file.write("fmt ", 12, "latin1");
+  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0], 16);
+  file.write("data", 36, "latin1");
+  file.writeUInt32LE(stated, 40);
+  return file;
+}
 const image = new Blob([Buffer.alloc(200_000, 7)]);
 const images = (more: object = {}) => ({ model: "gpt-image-1", prompt: "A quiet harbour", ...more });
 const errorOf = async (answer: Response) => ((await answer.json()) as { error: object }).error;
@@ -154,6 +165,43 @@ describe("sound", () => {
     const charge = await books.settled();
     books.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
+  });
+
+  it.each(["text", "srt"])(
+    "in a transcription of a WAV file as %s is charged by the bytes of the file",
+    async (format) => {
+      const file = new Blob([wave(47_956, 100)]);
+      await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: format, file });
+      const { charge, billed } = await books.settledAndBilled();
+      expect(charge).toMatchObject({ source: "counted", cost: 300_000_000n, tokens: { audio_input: 3 } });
+      expect(charge).toMatchObject({ cost: billed?.cost, doubts: ["image_bound"] });
+    },
+  );
+
+  it("in a large WAV file is charged by the bytes of the file, which arrive in pieces", async () => {
+    const file = new Blob([wave(1_600_000)]);
+    await post("/v1/audio/translations", { model: "whisper-1", response_format: "vtt", file });
+    const charge = await books.settled();
+    books.billed();
+    expect(charge).toMatchObject({ source: "counted", tokens: { audio_input: 100 } });
+  });
+
+  it.each<[string, (form: FormData) => void]>([
+    ["other bytes in the file", (form) => form.set("file", sound)],
+    ["a second file", (form) => form.append("other", new Blob([wave(9)]), "b.wav")],
+    ["two files", (form) => form.append("file", new Blob([wave(9)]), "b.wav")],
+    ["an unknown field", (form) => form.append("file_url", "https://example.com/long.wav")],
+  ])("in a transcription without usage is charged at its hold with %s", async (_, change) => {
+    const form = formOf({ model: "whisper-1", response_format: "text", file: new Blob([wave(48_000)]) });
+    change(form);
+    await fetch(`${proxy.url}/v1/audio/transcriptions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${proxy.key}` },
+      body: form,
+    });
+    const charge = await books.settled();
+    books.billed();
+    expect(charge).toMatchObject({ source: "assumed", cost: charge.hold });
   });
 
   it("generated from text is charged by the characters of the request", async () => {

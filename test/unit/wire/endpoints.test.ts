@@ -133,6 +133,19 @@ describe("the usage of an answer", () => {
     expect(answer?.usage?.tokens).toMatchObject(tokens);
   });
 
+  it.each<[object, object]>([
+    [{ usage: { type: "duration", seconds: "8.47" } }, { unit: "second", tokens: { audio_input: 9 } }],
+    [{ duration: 8.47 }, { unit: "second", tokens: { audio_input: 9 } }],
+    [
+      { usage: { prompt_tokens: 4, completion_tokens: 635, total_tokens: 3264, prompt_audio_seconds: 203 } },
+      { seconds: 203, tokens: { input: 4, audio_input: 2625, output: 635 } },
+    ],
+  ])("of a streamed transcription is read from its last event: %j", (last, usage) => {
+    const transcript = at("/v1/audio/transcriptions").transcript();
+    transcript.push(Buffer.from(`data: ${JSON.stringify({ type: "transcript.text.done", text: "a", ...last })}\n\n`));
+    expect(transcript.everything()?.usage).toMatchObject(usage);
+  });
+
   it("adds the output of choices that each state a usage", () => {
     const usage = (completion_tokens: number) => ({ usage: { prompt_tokens: 4, completion_tokens } });
     expect(answerOf("/v1/chat/completions", { choices: [usage(5), usage(5), usage(7)] })?.usage).toMatchObject({
