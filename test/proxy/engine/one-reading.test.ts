@@ -17,8 +17,10 @@ let free: RunningProxy;
 let bounded: RunningProxy;
 beforeAll(async () => {
   gateway = owned.use(await scriptedGateway());
-  free = owned.use(await startProxy({ gatewayUrl: gateway.url }));
-  bounded = owned.use(await startProxy({ gatewayUrl: gateway.url }));
+  // A gateway's refusal of stream usage would be tried again.
+  const options = { gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: "inject" } };
+  free = owned.use(await startProxy(options));
+  bounded = owned.use(await startProxy(options));
   await bounded.budget("key:alice", "1000000");
 });
 afterAll(() => owned.disposeAsync());

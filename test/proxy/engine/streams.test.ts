@@ -235,7 +235,7 @@ describe("a stream", () => {
   it.each([
     ["negative", { prompt_tokens: -1, completion_tokens: 2 }],
     ["fractional", { prompt_tokens: 9, completion_tokens: 2.5 }],
-    ["text", { prompt_tokens: "9", completion_tokens: "3" }],
+    ["wordy", { prompt_tokens: "nine", completion_tokens: "3" }],
     ["all zero", { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
     ["array-valued", []],
   ])("with %s usage is counted instead", async (_what, usage) => {
