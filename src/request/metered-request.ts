@@ -12,7 +12,7 @@ import { withMember } from "../wire/json.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { withHeadersAndQuery } from "../wire/headers.ts";
 import { hasModelList, mayUseModel, type Authenticated } from "./authenticate.ts";
-import { billedAs, costHeaders } from "./billed.ts";
+import { billedAs, costHeaders, type Billed } from "./billed.ts";
 import { GrowingHold } from "./growing-hold.ts";
 import { placeHold, type Held, type ShortageView } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
@@ -489,47 +489,39 @@ async function meterAndSettle(
   const inFlightTokens = growing?.inFlightTokens ?? 0;
   const soundSeconds = request.fields.unknown.length === 0 ? given.soundSeconds?.() : undefined;
   const terms = billedAs(quote, stated);
-  const outcomes: Outcome[] = [];
+  const metered: { readonly billed: Billed; readonly outcome: Outcome }[] = [];
   for (const billed of terms) {
+    let outcome: Outcome;
     try {
-      const metered = meterResponse(steps, ending, { model, body, request, inFlightTokens, soundSeconds, billed });
-      outcomes.push(metered instanceof Promise ? await metered : metered);
+      const of = { model, body, request, inFlightTokens, soundSeconds, billed };
+      const measured = meterResponse(steps, ending, of);
+      outcome = measured instanceof Promise ? await measured : measured;
     } catch (error) {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
-      outcomes.push({ kind: "unknown", reason: "not_metered" });
+      outcome = { kind: "unknown", reason: "not_metered" };
     }
+    metered.push({ billed, outcome });
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
   // The whole form has been read only now.
   reportUnknown(steps, endpoint, given.lateUnknown);
   const doubts = mergeDoubts(...terms.map((billed) => billed.doubts), doubtsOf(covered));
-  const charges = terms.map(({ servedPrice, answered, billing }, index) => {
-    const outcome = outcomes[index] as Outcome;
+  const charges = metered.map(({ billed: { servedPrice, answered, billing }, outcome }) => {
     const all = mergeDoubts(outcome.doubts, doubts);
+    const isPlain = billing === undefined && all.length === 0;
     return {
       held: { ...held, hold, servedPrice, answered },
-      outcome:
-        billing === undefined && all.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts: all },
+      outcome: isPlain ? outcome : { ...outcome, ...(billing && { billing }), doubts: all },
     };
   });
-  const charge = charges.length === 1 ? charges[0] : charges.toSorted(byCost)[0];
-  const { held: priced, outcome } = charge as (typeof charges)[number];
-  return await settle(steps, { slot, held: priced, quote, who }, outcome, end);
+  const charge = charges.reduce((most, each) => (costOf(each) > costOf(most) ? each : most));
+  return await settle(steps, { slot, held: charge.held, quote, who }, charge.outcome, end);
 }
 
-interface PricedOutcome {
-  readonly held: Reserved;
-  readonly outcome: Outcome;
-}
-
-/** Compares two charges by their cost, the highest first. */
-function byCost(one: PricedOutcome, other: PricedOutcome): number {
-  const cost = ({ held, outcome }: PricedOutcome) => {
-    const settlement = settlementFor(held, outcome);
-    return settlement.kind === "void" ? noMoney : (settlement.cost ?? noMoney);
-  };
-  const difference = cost(other) - cost(one);
-  return difference > 0n ? 1 : difference < 0n ? -1 : 0;
+/** Returns the cost that the settlement of an outcome posts. */
+function costOf({ held, outcome }: { readonly held: Reserved; readonly outcome: Outcome }): PicoUsd {
+  const settlement = settlementFor(held, outcome);
+  return settlement.kind === "void" ? noMoney : (settlement.cost ?? noMoney);
 }
 
 /** Returns the doubts that the request's fields cause. */
