@@ -1,5 +1,5 @@
-export const lineFeed = 0x0a;
-export const carriageReturn = 0x0d;
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
 const colon = 0x3a;
 
 /**

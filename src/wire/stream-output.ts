@@ -11,7 +11,7 @@ import {
   type Written,
 } from "./model-answer.ts";
 import type { StatedError } from "../core/settlement.ts";
-import { carriageReturn, lastEventStart, lineFeed, SseReader, startsWithMark } from "./sse.ts";
+import { lastEventStart, SseReader, startsWithMark } from "./sse.ts";
 
 /** Receives the output of a stream when Farebox reads the event that contains it. */
 export interface OutputListener {
@@ -461,18 +461,21 @@ export class StreamTranscript implements Transcript {
     reader.finish();
     const answer = events.answer();
     const isSure = isReadable && answer.usage !== undefined && countsOutput(answer.usage) && events.output.isUntouched;
-    return isSure && !mayState(all.subarray(0, start), answer) ? { ...answer, texts: [] } : undefined;
+    return isSure && !mayState(all.toString("latin1", 0, start), answer) ? { ...answer, texts: [] } : undefined;
   }
 }
 
 const nothing = "null";
 
-/** Returns true if events may state a term that the later events of `answer` do not state. */
-function mayState(events: Buffer, { servedModel, serviceTier, toolCalls }: AnswerTerms): boolean {
+/** Returns true if events, given in latin1, may state a term that the later events of `answer` do not state. */
+function mayState(events: string, { servedModel, serviceTier, toolCalls }: AnswerTerms): boolean {
+  const model = JSON.stringify(servedModel);
+  const tier = JSON.stringify(serviceTier ?? null);
+  if (!unusual(model, tier).test(events)) return false;
   return (
     statesOther(events, "usage", nothing) ||
-    statesOther(events, "model", JSON.stringify(servedModel)) ||
-    statesOther(events, "_tier", nothing, JSON.stringify(serviceTier ?? null)) ||
+    statesOther(events, "model", model) ||
+    statesOther(events, "_tier", nothing, tier) ||
     callsTool(events) ||
     (toolCalls === undefined && events.includes("_cit")) ||
     hidesLetter(events)
@@ -480,62 +483,53 @@ function mayState(events: Buffer, { servedModel, serviceTier, toolCalls }: Answe
 }
 
 /**
- * Returns true if a member whose name contains `name` may have another value than those of `known`, which are JSON
- * texts. The search for a name that begins with a rare byte is eight times as fast.
+ * Returns a pattern that matches every place at which events may state a term, except the usual places with the same
+ * model and tier. One search for all is three times as fast as a search for each. The engine caches compiled patterns.
  */
-function statesOther(events: Buffer, name: string, ...known: readonly string[]): boolean {
+function unusual(model: string, tier: string): RegExp {
+  const other = (name: string, values: string) => `${name}(?!": ?(?:${values}))`;
+  const terms = [
+    other("usage", nothing),
+    other("model", RegExp.escape(model)),
+    other("_tier", `${nothing}|${RegExp.escape(tier)}`),
+  ];
+  return new RegExp([...terms, callEnd, "_cit", escapedLetter.source].join("|"));
+}
+
+/**
+ * Returns true if a member whose name contains `name` may have another value than those of `known`, which are JSON
+ * texts.
+ */
+function statesOther(events: string, name: string, ...known: readonly string[]): boolean {
   for (let at = events.indexOf(name); at !== -1; at = events.indexOf(name, at + 1)) {
-    let end = at + name.length;
-    while (isNameByte(events[end])) end++;
-    if (events[end] !== quote) continue;
-    end = afterSpaces(events, end + 1);
+    const end = at + name.length;
+    memberEnd.lastIndex = end;
+    const value = memberEnd.exec(events)?.[1];
+    if (value === undefined) continue;
     // The value of a member may be on the next line of an event.
-    if (events[end] === lineFeed || events[end] === carriageReturn) return true;
-    if (events[end] !== colon) continue;
-    const value = afterSpaces(events, end + 1);
-    if (!known.some((text) => isAt(events, value, text))) return true;
+    if (value.includes("\n") || value.includes("\r")) return true;
+    if (!known.some((text) => events.startsWith(text, memberEnd.lastIndex))) return true;
   }
   return false;
 }
 
-function isNameByte(byte = 0): boolean {
-  return byte === underscore || (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
-}
-
-function afterSpaces(bytes: Buffer, at: number): number {
-  let after = at;
-  while (bytes[after] === space || bytes[after] === tab) after++;
-  return after;
-}
-
-function isAt(bytes: Buffer, at: number, text: string): boolean {
-  return bytes.toString("latin1", at, at + text.length) === text;
-}
+/** Matches the rest of a member's name, and what precedes its value. A name in a text has no colon after it. */
+const memberEnd = /[A-Za-z_]*("(?:\s*:\s*|[ \t]*[\r\n]))/y;
 
 /** Returns true if events may contain a call of a hosted tool. */
-function callsTool(events: Buffer): boolean {
+function callsTool(events: string): boolean {
   for (let at = events.indexOf(callEnd); at !== -1; at = events.indexOf(callEnd, at + 1)) {
-    const type = events.toString("latin1", Math.max(0, at - typeBytesMax), at + callEnd.length - 1);
-    if (!clientCalls.has(type.slice(type.lastIndexOf('"') + 1))) return true;
+    const type = events.slice(events.lastIndexOf('"', at) + 1, at + callEnd.length - 1);
+    if (!clientCalls.has(type)) return true;
   }
   return false;
 }
 
 /** Returns true if a letter or an underscore may be written as an escape, so that a search misses a name. */
-function hidesLetter(events: Buffer): boolean {
-  for (let at = events.indexOf(escape); at !== -1; at = events.indexOf(escape, at + 1)) {
-    const digit = events[at + escape.length] ?? 0;
-    if (digit >= 0x34 && digit <= 0x37) return true;
-  }
-  return false;
+function hidesLetter(events: string): boolean {
+  return escapedLetter.test(events);
 }
 
-const quote = 0x22;
-const colon = 0x3a;
-const underscore = 0x5f;
-const space = 0x20;
-const tab = 0x09;
 const callEnd = '_call"';
-const typeBytesMax = 64;
-/** Beginning of an escaped ASCII character. The digits 4 to 7 follow for letters and underscores. */
-const escape = "\\u00";
+/** ASCII character whose code begins with 4 to 7, as those of letters and of the underscore do. */
+const escapedLetter = /\\u00[4-7]/;

@@ -215,7 +215,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "cachePosition: total < prompt + cacheTokens + completion → total <= prompt + cacheTokens + completion",
       ],
     },
-    { why: "The loop sets every class.", mutants: ["mergeUsage: {...noTokens} → {}"] },
+    { why: "The loop sets every class.", mutants: ["addUsage: {...noTokens} → {}"] },
   ],
   "request/price.ts": [
     {
