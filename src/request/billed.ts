@@ -28,19 +28,16 @@ export interface Billed {
 const plainlyBilled: Billed = { servedPrice: null, answered: undefined, billing: undefined, doubts: noDoubts };
 
 /**
- * Returns the terms by which an answer is charged: those of the model that answered, and of each other model or tier
- * that an earlier event of the stream states. Terms that the answer states take precedence over those of the request.
+ * Returns the terms by which an answer is charged: those of the model that answered, and of each other model with a
+ * price that an earlier event of the stream names. The most expensive ones are charged. Terms that the answer states take precedence over those of the request.
  * `answer`: the stated terms; null for none.
  */
 export function billedAs(quote: Quote, answer: AnswerTerms | null): readonly [Billed, ...Billed[]] {
   const latest = billedBy(quote, answer);
-  if (answer?.others === undefined) return [latest];
-  const models = [answer.servedModel, ...answer.others.models];
-  const tiers = [answer.serviceTier, ...answer.others.tiers];
-  const [, ...others] = models.flatMap((servedModel) =>
-    tiers.map((serviceTier) => billedBy(quote, { ...answer, servedModel, serviceTier })),
-  );
-  return [latest, ...others];
+  const others = (answer?.otherModels ?? []).map((servedModel) => billedBy(quote, { ...answer, servedModel }));
+  // A name without a price of its own may be an alias of the model that answered.
+  const priced = others.filter(({ servedPrice }) => servedPrice !== null && servedPrice.id !== latest.servedPrice?.id);
+  return [latest, ...priced];
 }
 
 function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
@@ -151,10 +148,10 @@ function isRevision(name: string, asked: string): boolean {
  * or the answer reports no usage.
  */
 export function costHeaders({ price, visibleRoom: room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
-  const [billed] = billedAs(quote, answer);
+  const billed = billedAs(quote, answer);
   const usage = usageFor({ ...quote, billed }, answer.usage);
   if (price === null || usage === undefined) return [];
-  const { servedPrice, billing } = billed;
+  const [{ servedPrice, billing }] = billed;
   const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
   const cost: HeaderList = [
     ["x-farebox-cost-usd", formatUsd(charged)],

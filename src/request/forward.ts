@@ -333,7 +333,7 @@ class Forwarding implements GatewayReceiver {
   }
 
   fail(failure: GatewayFailure): void {
-    if (this.#drain !== undefined) return this.#drain.end(false);
+    if (this.#drain !== undefined) return this.#drain.end(true);
     this.#failed(
       failure.kind === "silent" ? { ...failure, timeoutMs: this.#limits.silenceMs } : failure,
       this.#call?.sent ?? false,
@@ -484,13 +484,13 @@ class Drain {
 }
 
 function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
-  const { servedModel, others } = terms;
-  const names = [servedModel ?? "", ...(others?.models ?? [])];
+  const { servedModel, otherModels } = terms;
+  const names = [servedModel ?? "", ...(otherModels ?? [])];
   if (!names.some((name) => mask.mayFindIn(name))) return terms;
   return {
     ...terms,
     servedModel: servedModel && maskedText(servedModel, mask),
-    ...(others && { others: { ...others, models: others.models.map((name) => maskedText(name, mask)) } }),
+    ...(otherModels && { otherModels: otherModels.map((name) => maskedText(name, mask)) }),
   };
 }
 

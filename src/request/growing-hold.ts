@@ -92,9 +92,11 @@ export interface GrowDeps extends ShortageView {
 export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
   readonly #params: GrowParams;
+  /** Rule of growth by the prompt's bound or count, and the same for the stated prompt. */
+  #countedGrowth: Growth;
   #growth: Growth;
   #hold: PicoUsd;
-  /** Tokens of the usage that the stream stated last; its prompt counts. */
+  /** Tokens of the usage with the largest prompt that the stream stated. */
   #statedPrompt: TokenCounts = noTokens;
   #covered: number;
   #stream: WatchedStream | undefined;
@@ -123,7 +125,7 @@ export class GrowingHold implements StreamWatch {
   constructor(deps: GrowDeps, params: GrowParams) {
     this.#deps = deps;
     this.#params = params;
-    this.#growth = params.growth;
+    this.#growth = this.#countedGrowth = params.growth;
     this.#hold = params.hold;
     this.#covered = this.#coverage();
     const { statedTokens, quote } = params;
@@ -145,6 +147,12 @@ export class GrowingHold implements StreamWatch {
     this.#isReadable = false;
     this.#pause();
     this.#start();
+  }
+
+  whole(bytes: number): void {
+    if (this.#isStated) return this.end();
+    this.output.inFlight(bytes);
+    this.onChunk();
   }
 
   readonly output: OutputListener = {
@@ -177,9 +185,9 @@ export class GrowingHold implements StreamWatch {
     const [stated] = usagesIn("token", usage, this.#params.quote.request.classes.prompt);
     if (stated === undefined) return;
     this.#written.covers(completionTotal(stated.tokens));
-    if (promptTotal(stated.tokens) === promptTotal(this.#statedPrompt)) return;
+    if (promptTotal(stated.tokens) <= promptTotal(this.#statedPrompt)) return;
     this.#statedPrompt = stated.tokens;
-    this.#growth = this.#withStatedPrompt(this.#growth);
+    this.#growth = this.#withStatedPrompt(this.#countedGrowth);
     this.#covered = this.#coverage();
   }
 
@@ -319,6 +327,7 @@ export class GrowingHold implements StreamWatch {
     const tighter = await this.#deps.pricer.tighten(this.#params.quote, this.#params.body, this.#hold);
     if (tighter?.growth == null) return false;
     const before = this.#covered;
+    this.#countedGrowth = tighter.growth;
     this.#growth = this.#withStatedPrompt(tighter.growth);
     this.#covered = Math.max(before, this.#coverage());
     this.#refused &&= this.#covered === before;

@@ -28,7 +28,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import type { Billed } from "./billed.ts";
-import type { Answered } from "../wire/model-answer.ts";
+import type { Answered, Written } from "../wire/model-answer.ts";
 import type { Ending } from "./response.ts";
 
 export interface Metered {
@@ -38,8 +38,8 @@ export interface Metered {
   readonly request: ModelRequest;
   /** Tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. */
   readonly inFlightTokens: number;
-  /** Terms that decide which of several stated usages costs more. */
-  readonly billed: Pick<Billed, "servedPrice" | "billing">;
+  /** Terms that decide which of several stated usages costs most. */
+  readonly billed: readonly Pick<Billed, "servedPrice" | "billing">[];
   /** Largest number of seconds of the recording in the request, by its bytes; undefined if they do not bound it. */
   readonly soundSeconds?: number | undefined;
 }
@@ -172,10 +172,10 @@ interface Stated {
 async function statedSoFar(deps: MeterDeps, { soFar }: Answered, of: Metered): Promise<Stated | null | undefined> {
   const usage = usageFor(of, soFar?.usage);
   if (soFar === undefined || usage === undefined) return undefined;
-  const { texts, uncountable: { unknownBytes = 0 } = {} } = soFar.later;
+  const { texts, uncountable } = soFar.later;
   const later = await countTexts(deps, texts, of);
   if (later === undefined) return null;
-  const part = { tokens: usage.tokens, laterTokens: later, laterUnknownTokens: tokensOf(unknownBytes, of) };
+  const part = { tokens: usage.tokens, laterTokens: later, laterUnknownTokens: unreadableTokens(uncountable, of) };
   return { usage, part, isFinal: soFar.isFinal };
 }
 
@@ -227,7 +227,7 @@ async function countTexts(
  * completion.
  */
 export function usageFor(
-  { model, request, billed: { servedPrice, billing } }: Pick<Metered, "model" | "request" | "billed">,
+  { model, request, billed }: Pick<Metered, "model" | "request" | "billed">,
   stated: Usage | undefined,
 ): Usage | undefined {
   const price = model?.price?.version;
@@ -238,10 +238,11 @@ export function usageFor(
   );
   if (latest === undefined || price === undefined) return latest;
   let [most, cost] = [latest, -1n];
-  for (const usage of rivals.length === 0 ? [] : [latest, ...rivals]) {
-    const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
-    if (charged > cost) [most, cost] = [usage, charged];
-  }
+  for (const usage of rivals.length === 0 ? [] : [latest, ...rivals])
+    for (const { servedPrice, billing } of billed) {
+      const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
+      if (charged > cost) [most, cost] = [usage, charged];
+    }
   return most === latest ? latest : withDoubts(most, mergeDoubts(latest.doubts, ["usage_contradicts"]));
 }
 
@@ -313,13 +314,8 @@ function uncountedOutput(
   isUnread = false,
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
-  const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
-  // A reasoning model's hidden tokens already include its sealed (encrypted) output. Other models' sealed output is
-  // base64, and its decoded size is at least that of the text.
-  const written = tokensOf(
-    of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
-    of,
-  );
+  const hasMedia = !isFlat(of) && uncountable?.hasMedia === true;
+  const written = unreadableTokens(uncountable, of);
   // Rejected tokens of a prediction are billed but do not appear in the answer.
   const predicted = of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model);
   const unknownTokens = Math.max(written + predicted, isUnread ? unreadTokens(of) - output : 0);
@@ -369,6 +365,15 @@ function tokensOf(bytes: number, { model }: Metered): number {
 /** Returns the largest number of output tokens of all choices together; undefined for an unknown model. */
 function outputTokensMax({ model, request }: Metered): number | undefined {
   return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
+}
+
+/** Returns the largest number of tokens in output that no tokenizer counts. */
+function unreadableTokens(uncountable: Written["uncountable"], of: Metered): number {
+  if (uncountable === undefined || isFlat(of)) return 0;
+  const { unknownBytes, sealedBytes } = uncountable;
+  // A reasoning model's hidden tokens already include its sealed (encrypted) output. Other models' sealed output is
+  // base64, and its decoded size is at least that of the text.
+  return tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);
 }
 
 /** Returns the largest number of output tokens that a request allows, of which some were not read. */

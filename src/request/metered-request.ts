@@ -12,7 +12,7 @@ import { withMember } from "../wire/json.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { withHeadersAndQuery } from "../wire/headers.ts";
 import { hasModelList, mayUseModel, type Authenticated } from "./authenticate.ts";
-import { billedAs, costHeaders, type Billed } from "./billed.ts";
+import { billedAs, costHeaders } from "./billed.ts";
 import { GrowingHold } from "./growing-hold.ts";
 import { placeHold, type Held, type ShortageView } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
@@ -489,31 +489,24 @@ async function meterAndSettle(
   const inFlightTokens = growing?.inFlightTokens ?? 0;
   const soundSeconds = request.fields.unknown.length === 0 ? given.soundSeconds?.() : undefined;
   const terms = billedAs(quote, stated);
-  const metered: { readonly billed: Billed; readonly outcome: Outcome }[] = [];
-  for (const billed of terms) {
-    let outcome: Outcome;
-    try {
-      const of = { model, body, request, inFlightTokens, soundSeconds, billed };
-      const measured = meterResponse(steps, ending, of);
-      outcome = measured instanceof Promise ? await measured : measured;
-    } catch (error) {
-      steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
-      outcome = { kind: "unknown", reason: "not_metered" };
-    }
-    metered.push({ billed, outcome });
+  let outcome: Outcome;
+  try {
+    const of = { model, body, request, inFlightTokens, soundSeconds, billed: terms };
+    const metered = meterResponse(steps, ending, of);
+    outcome = metered instanceof Promise ? await metered : metered;
+  } catch (error) {
+    steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
+    outcome = { kind: "unknown", reason: "not_metered" };
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
   // The whole form has been read only now.
   reportUnknown(steps, endpoint, given.lateUnknown);
-  const doubts = mergeDoubts(...terms.map((billed) => billed.doubts), doubtsOf(covered));
-  const charges = metered.map(({ billed: { servedPrice, answered, billing }, outcome }) => {
-    const all = mergeDoubts(outcome.doubts, doubts);
-    const isPlain = billing === undefined && all.length === 0;
-    return {
-      held: { ...held, hold, servedPrice, answered },
-      outcome: isPlain ? outcome : { ...outcome, ...(billing && { billing }), doubts: all },
-    };
-  });
+  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), doubtsOf(covered));
+  const charges = terms.map(({ servedPrice, answered, billing }) => ({
+    held: { ...held, hold, servedPrice, answered },
+    outcome:
+      billing === undefined && doubts.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts },
+  }));
   const charge = charges.reduce((most, each) => (costOf(each) > costOf(most) ? each : most));
   return await settle(steps, { slot, held: charge.held, quote, who }, charge.outcome, end);
 }

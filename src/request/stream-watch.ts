@@ -8,6 +8,8 @@ export interface StreamWatch {
   begin(stream: WatchedStream): void;
   /** Called if the output cannot be read, because the answer is compressed or is not a stream. */
   cannotRead(): void;
+  /** Receives the size so far of an answer that is one JSON text. Its bytes bound its output. */
+  whole(bytes: number): void;
   /**
    * Returns true if the unread bytes of the stream must be read now. `isLast`: true if they are known to complete the
    * stream and the client took them at once.

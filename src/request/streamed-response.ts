@@ -1,6 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
+import { isEmpty } from "../wire/model-answer.ts";
 import { FormReader } from "../wire/answer-form.ts";
 import type { StreamAnswer } from "../wire/stream-output.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
@@ -72,8 +73,9 @@ export class StreamedResponse implements ResponseMode {
     if (this.#isCutOff) return;
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
     const isTaken = leaving.length === 0 || this.#write(leaving);
-    const { events } = this.#reader;
-    if (this.#watch === undefined || (this.#plain && events === undefined)) return;
+    const { events, json } = this.#reader;
+    if (this.#watch === undefined) return;
+    if (json !== undefined) return this.#watch.whole(this.#bytes);
     if (events !== undefined && this.#watch.mustRead(events.unreadBytes, isLast && isTaken)) events.read();
     this.#watch.onChunk();
   }
@@ -126,11 +128,11 @@ export class StreamedResponse implements ResponseMode {
 
   /** Returns the ending of a stream that broke off, or that states an error. */
   #cutEnding(answer: StreamAnswer, reason: string, isUnread = false): Ending {
-    const { error, texts, uncountable, soFar } = answer;
-    const hasOutput = texts.length > 0 || uncountable !== undefined;
-    if (error !== undefined && !hasOutput && soFar === undefined) return { kind: "error", error };
+    const { error, texts, uncountable } = answer;
+    if (error !== undefined && isEmpty(answer)) return { kind: "error", error };
     // A model that failed before its first output wrote nothing unseen.
-    const ranMs = error !== undefined && !hasOutput ? 0 : this.#deps.ranMs();
+    const isFirst = error !== undefined && texts.length === 0 && uncountable === undefined;
+    const ranMs = isFirst ? 0 : this.#deps.ranMs();
     return { kind: "cut", ...writtenIn(answer), reason, ranMs, ...(isUnread && { isUnread }) };
   }
 
@@ -171,7 +173,6 @@ export class StreamedResponse implements ResponseMode {
     const rest = this.#filter?.rest();
     this.#filter = undefined;
     if (rest !== undefined && rest.length > 0 && !this.#isCutOff) this.#write(rest);
-    this.#watch?.cannotRead();
   }
 
   /** Returns the reader of all bytes; undefined if the answer cannot be decoded. */

@@ -12,17 +12,18 @@ export class WrittenText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
   readonly #model: CatalogueModel;
-  /** Pieces of text by choice. They are joined before they are counted, because tokens can span pieces. */
-  readonly #pieces = new Map<number, string[]>();
-  #bytes = 0;
+  readonly #all = new UncountedText();
   #counted = 0;
   /** Bytes that no tokenizer counts. */
   #unknownBytes = 0;
   /** Bytes of an event that is not complete yet. */
   #partialBytes = 0;
-  /** Tokens that the stream stated last, and the bytes since then. */
-  #statedTokens = 0;
-  #laterBytes = 0;
+  /** Tokens that the stream stated last; 0 if it stated none. */
+  #stated = 0;
+  /** Output since then: counted, not counted yet, and of unknown meaning. */
+  #laterCounted = 0;
+  #later = new UncountedText();
+  #laterUnknownBytes = 0;
   #firstAt: number | undefined;
   #lastAt = 0;
 
@@ -34,24 +35,22 @@ export class WrittenText {
 
   add(text: string, choice: number): void {
     this.#note();
-    const bytes = Buffer.byteLength(text);
-    this.#bytes += bytes;
-    this.#laterBytes += bytes;
-    const pieces = this.#pieces.get(choice);
-    if (pieces === undefined) this.#pieces.set(choice, [text]);
-    else pieces.push(text);
+    (this.#stated === 0 ? this.#all : this.#later).add(text, choice);
   }
 
   addUnknown(bytes: number): void {
     this.#note();
     this.#unknownBytes += bytes;
-    this.#laterBytes += bytes;
+    this.#laterUnknownBytes += bytes;
   }
 
   /** Records that the gateway states this number of tokens for the output so far. */
   covers(tokens: number): void {
-    this.#statedTokens = tokens;
-    this.#laterBytes = 0;
+    this.#stated = tokens;
+    this.#all.take(this.#later);
+    this.#later = new UncountedText();
+    this.#laterCounted = 0;
+    this.#laterUnknownBytes = 0;
   }
 
   inFlight(bytes: number): void {
@@ -64,32 +63,46 @@ export class WrittenText {
    * bound for bytes that cannot be counted. At least the stated tokens, with a bound for the output after them.
    */
   get counted(): number {
-    const { tokensPerByte } = this.#model;
-    const stated = this.#statedTokens + scaleTokens(this.#laterBytes + this.#partialBytes, tokensPerByte);
-    return Math.max(this.#countedTokens, this.#statedTokens === 0 ? 0 : stated);
+    return Math.max(this.#countedOfAll, this.#countedSinceStated);
   }
 
   /** Largest number of tokens in the output since the last count. */
   get uncounted(): number {
-    const all = this.#countedTokens + scaleTokens(this.#bytes, this.#model.tokensPerByte);
-    return Math.max(0, all - this.counted);
+    const later = this.#bound(this.#later.bytes);
+    const all = this.#countedOfAll + this.#bound(this.#all.bytes) + later;
+    return Math.max(all, this.#countedSinceStated + later) - this.counted;
   }
 
-  get #countedTokens(): number {
-    return this.#counted + scaleTokens(this.#unknownBytes + this.#partialBytes, this.#model.tokensPerByte);
+  get #countedOfAll(): number {
+    return this.#counted + this.#bound(this.#unknownBytes + this.#partialBytes);
+  }
+
+  get #countedSinceStated(): number {
+    if (this.#stated === 0) return 0;
+    return this.#stated + this.#laterCounted + this.#bound(this.#laterUnknownBytes + this.#partialBytes);
+  }
+
+  #bound(bytes: number): number {
+    return scaleTokens(bytes, this.#model.tokensPerByte);
   }
 
   /** Counts the text that was added before this call. If the counter is busy, uses the bound by bytes instead. */
   async count(): Promise<void> {
-    const { encoding, errorFactor, tokensPerByte } = this.#model;
-    const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
-    const bytes = this.#bytes;
-    this.#pieces.clear();
+    const later = this.#later;
+    const [earlierTokens, laterTokens] = await Promise.all([this.#countText(this.#all), this.#countText(later)]);
+    this.#counted += earlierTokens + laterTokens;
+    if (later === this.#later) this.#laterCounted += laterTokens;
+  }
+
+  async #countText(uncounted: UncountedText): Promise<number> {
+    const { encoding, errorFactor } = this.#model;
+    const { bytes } = uncounted;
+    const texts = uncounted.taken();
     const counts = await Promise.all(texts.map((text) => this.#tokens.countText(text, encoding)));
-    const atMost = scaleTokens(bytes, tokensPerByte);
+    const atMost = this.#bound(bytes);
     const counted = counts.reduce((sum, count) => sum + (count.ok ? count.tokens : atMost), 0);
-    this.#counted += Math.min(scaleTokens(counted, errorFactor), atMost);
-    this.#bytes -= bytes;
+    uncounted.bytes -= bytes;
+    return Math.min(scaleTokens(counted, errorFactor), atMost);
   }
 
   get soFar(): WritingPace {
@@ -107,5 +120,32 @@ export class WrittenText {
   /** Milliseconds since the last output; null before the first output. */
   get silentMs(): number | null {
     return this.#firstAt === undefined ? null : this.#clock.monotonic() - this.#lastAt;
+  }
+}
+
+/** Text that is not counted yet. */
+class UncountedText {
+  /** Pieces of text by choice. They are joined before they are counted, because tokens can span pieces. */
+  readonly #pieces = new Map<number, string[]>();
+  /** Bytes of the text until it is counted. */
+  bytes = 0;
+
+  add(text: string, choice: number): void {
+    this.bytes += Buffer.byteLength(text);
+    const pieces = this.#pieces.get(choice);
+    if (pieces === undefined) this.#pieces.set(choice, [text]);
+    else pieces.push(text);
+  }
+
+  /** Adds the text of another one. */
+  take(other: UncountedText): void {
+    for (const [choice, pieces] of other.#pieces) this.add(pieces.join(""), choice);
+  }
+
+  /** Returns the text of each choice, to be counted. */
+  taken(): readonly string[] {
+    const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
+    this.#pieces.clear();
+    return texts;
   }
 }

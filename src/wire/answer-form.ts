@@ -1,5 +1,5 @@
 import type { Endpoint } from "./endpoint.ts";
-import type { AnswerReader, ModelAnswer } from "./model-answer.ts";
+import { isEmpty, type AnswerReader, type ModelAnswer } from "./model-answer.ts";
 import { formOf, type AnswerForm } from "./sse.ts";
 import type { OutputListener, Transcript } from "./stream-output.ts";
 
@@ -38,8 +38,10 @@ export class FormReader implements AnswerReader {
   end(): ModelAnswer | undefined {
     this.finish();
     if (this.events === undefined) return this.json?.end();
-    const answer = this.events.end();
-    return { ...answer, isAnswer: answer.finished };
+    const { error, ...answer } = this.events.end();
+    // An error next to output ends the answer, but is not all of it.
+    const isAll = error !== undefined && isEmpty(answer);
+    return { ...answer, isAnswer: answer.finished, ...(isAll && { error }) };
   }
 
   #begin(form: AnswerForm): void {

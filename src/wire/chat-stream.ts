@@ -10,7 +10,7 @@ import {
   type OutputSink,
 } from "./model-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { chatAnswer, chunkChoice, message } from "./output-members.ts";
+import { chatAnswer, choice, chunkChoice, message } from "./output-members.ts";
 import {
   DeltaSink,
   EnvelopeSink,
@@ -51,6 +51,8 @@ class ChatEventReader implements EventReader {
   #citesPages = false;
   #finished = false;
   #error: StatedError | undefined;
+  /** Value of `output.amount` when the error arrived. */
+  #errorAmount = 0;
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
@@ -62,7 +64,9 @@ class ChatEventReader implements EventReader {
   answer(): Omit<StreamAnswer, keyof Written> {
     const isWhole = this.#finished || (this.#usageIsAlone && this.#usage.coversAll);
     const stated = this.#usage.stated(isWhole);
-    const error = stated.usage === undefined ? this.#error : undefined;
+    // Output after an error shows that the stream went on.
+    const isLast = this.#errorAmount === this.output.amount;
+    const error = stated.usage === undefined && isLast ? this.#error : undefined;
     const terms = withCitations(this.#terms, this.#citesPages);
     if (error === undefined) return { ...stated, ...terms, finished: isWhole };
     return { ...stated, ...terms, finished: true, failed: true, error };
@@ -82,12 +86,15 @@ class ChatEventReader implements EventReader {
   #object(event: JsonObject): void {
     this.#terms = latestTerms(this.#terms, answerTerms(event));
     this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
-    if (finishes(event)) this.#finished = true;
+    if (finishes(event)) {
+      this.#finished = true;
+      this.#error = undefined;
+    }
     const usage = readUsageOf(event);
     const error = mayStateError(event) ? readStatedError(event) : undefined;
-    this.#error ??= error;
     // The texts of an error are no output.
-    if (error === undefined || hasOutputIn(event, chatAnswer, { choices: chunkChoice })) this.#write(event);
+    if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
+    if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
     this.#usage.add(usage, this.#finished);
     if (usage !== undefined) this.#usageIsAlone = isUsageAlone(event);
   }

@@ -21,13 +21,8 @@ export interface AnswerTerms {
   readonly serviceTier?: unknown;
   /** Number of calls of hosted tools by item type, including zeros; undefined if the answer states none. */
   readonly toolCalls?: ToolCalls | undefined;
-  /** Other models and service tiers that earlier events of a stream state; absent if there are none. */
-  readonly others?: OtherTerms;
-}
-
-interface OtherTerms {
-  readonly models: readonly string[];
-  readonly tiers: readonly unknown[];
+  /** Other models that earlier events of a stream name; absent if there are none. */
+  readonly otherModels?: readonly string[];
 }
 
 export type ToolCalls = Readonly<Record<string, number>>;
@@ -50,6 +45,8 @@ export const clientCalls: ReadonlySet<string> = new Set([
  */
 const kindsMax = 32;
 
+const otherCall = "other_call";
+
 const callType = /^[a-z][a-z0-9_]{0,58}_call$/;
 
 const callsMax = 1_000_000;
@@ -64,35 +61,25 @@ export function answerTerms(body: JsonObject): AnswerTerms {
   };
 }
 
-const noOthers: OtherTerms = { models: [], tiers: [] };
-
-/** Largest number of other models, and of other tiers, that Farebox keeps. */
-const othersMax = 16;
+/** Largest number of other models that Farebox keeps. */
+const otherModelsMax = 16;
 
 /**
  * Merges the terms that two events of a stream state, in their order: the last stated model and tier, because a gateway
- * may find out late which model answers, and the most calls. Other models and tiers are kept too.
+ * may find out late which model answers, and the most calls. Other models are kept too.
  */
 export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms {
   const servedModel = next.servedModel ?? before.servedModel;
-  const serviceTier = next.serviceTier ?? before.serviceTier;
-  const latest = { servedModel, serviceTier, toolCalls: mergeCalls(before.toolCalls, next.toolCalls) };
-  const isSame =
-    (before.servedModel ?? servedModel) === servedModel && (before.serviceTier ?? serviceTier) === serviceTier;
-  if (isSame && before.others === undefined) return latest;
-  const { models, tiers } = before.others ?? noOthers;
-  const others = {
-    models: otherThan(servedModel, models, before.servedModel),
-    tiers: otherThan(serviceTier, tiers, before.serviceTier),
+  const latest = {
+    servedModel,
+    serviceTier: next.serviceTier ?? before.serviceTier,
+    toolCalls: mergeCalls(before.toolCalls, next.toolCalls),
   };
-  return others.models.length + others.tiers.length === 0 ? latest : { ...latest, others };
-}
-
-/** Returns the different values of a list and one more, without null and without the latest value. */
-function otherThan<T>(latest: T | null, list: readonly T[], more: T | null): readonly T[] {
-  const all =
-    more === null || more === undefined || list.includes(more) || list.length >= othersMax ? list : [...list, more];
-  return all.filter((each) => each !== latest);
+  const { servedModel: earlier, otherModels: known = [] } = before;
+  if (known.length === 0 && (earlier === null || earlier === servedModel)) return latest;
+  const isNew = earlier !== null && !known.includes(earlier) && known.length < otherModelsMax;
+  const otherModels = (isNew ? [...known, earlier] : known).filter((name) => name !== servedModel);
+  return otherModels.length === 0 ? latest : { ...latest, otherModels };
 }
 
 /**
@@ -102,8 +89,7 @@ function otherThan<T>(latest: T | null, list: readonly T[], more: T | null): rea
 function statedCalls(answer: JsonObject): ToolCalls | undefined {
   let stated: ToolCalls | undefined;
   eachUsage(answer, (usage) => {
-    const calls = callsCountedIn(usage);
-    stated = stated === undefined ? calls : mergeCalls(stated, calls);
+    stated = mergeCalls(stated, callsCountedIn(usage));
   });
   return stated;
 }
@@ -171,18 +157,23 @@ const pageActions: ReadonlySet<string> = new Set(["open_page", "find_in_page"]);
 
 function addCalls(calls: Map<string, number>, type: string, count: number): void {
   const isSeparate = callType.test(type) && (calls.has(type) || calls.size < kindsMax);
-  const kind = isSeparate ? type : "other_call";
+  const kind = isSeparate ? type : otherCall;
   calls.set(kind, (calls.get(kind) ?? 0) + count);
 }
 
 /** Returns the largest count of each kind of call; undefined if no argument states any. */
 export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
-  const known = stated.filter((calls) => calls !== undefined);
-  if (known.length <= 1) return known[0];
-  const all = new Map<string, number>();
-  for (const calls of known)
-    for (const [kind, count] of Object.entries(calls)) all.set(kind, Math.max(all.get(kind) ?? 0, count));
-  return Object.fromEntries(all);
+  return stated.reduce((before, next) => {
+    if (before === undefined || next === undefined) return before ?? next;
+    const more = Object.entries(next).filter(([kind, count]) => count > (before[kind] ?? -1));
+    if (more.length === 0) return before;
+    const all = new Map(Object.entries(before));
+    for (const [kind, count] of more) {
+      const kept = all.has(kind) || all.size < kindsMax ? kind : otherCall;
+      all.set(kept, Math.max(all.get(kept) ?? 0, count));
+    }
+    return Object.fromEntries(all);
+  }, undefined);
 }
 
 /** Returns true if a choice of a chat cites pages, which shows that the gateway searched the web. */
@@ -212,6 +203,11 @@ export interface Answered extends Written {
   readonly usage: Usage | undefined;
   /** Latest usage, if it does not cover the whole answer. */
   readonly soFar?: UsageSoFar | undefined;
+}
+
+/** Returns true if an answer has neither output nor usage. */
+export function isEmpty({ usage, soFar, texts, uncountable }: Answered): boolean {
+  return usage === undefined && soFar === undefined && texts.length === 0 && uncountable === undefined;
 }
 
 /** Content of an answer that matters for its price. */

@@ -336,7 +336,7 @@ describe("hidden output", () => {
         body: new BodyBytes([body]),
         request: read.request,
         inFlightTokens: 0,
-        billed: { servedPrice: null, billing: undefined },
+        billed: [{ servedPrice: null, billing: undefined }],
       }),
     );
   }

@@ -79,11 +79,13 @@ class ResponsesEventReader implements EventReader {
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
   #terms: AnswerTerms = { servedModel: null };
-  /** Calls of hosted tools by index or id. Each call counts once, although several events contain it. */
+  /** Calls of hosted tools by id or index. Each call counts once, although several events contain it. */
   readonly #calls = new Map<unknown, unknown>();
   readonly #usage: StreamUsage;
   #ending: "whole" | "failed" | undefined;
   #error: StatedError | undefined;
+  /** Value of `output.amount` when the error arrived. Output after it shows that the stream went on. */
+  #errorAmount = 0;
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
@@ -98,7 +100,6 @@ class ResponsesEventReader implements EventReader {
     const event = parseJson(data);
     if (!isObject(event)) {
       walkOutput(event, undefined, "", this.#envelope);
-      this.#error ??= readStatedError(event);
       return event !== undefined;
     }
     const { type, output_index } = event;
@@ -108,9 +109,9 @@ class ResponsesEventReader implements EventReader {
       this.#updateCall(event["item"], output_index);
     this.#ending = endings.get(textOr(type)) ?? this.#ending;
     const error = mayStateError(textOr(type)) ? readStatedError(event) : undefined;
-    this.#error ??= error;
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, response, outputMembers)) this.#write(event);
+    if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
     this.#usage.add(laterUsage(readUsageOf(event), readUsageOf(whole)), this.#ending !== undefined);
     return true;
   }
@@ -118,7 +119,8 @@ class ResponsesEventReader implements EventReader {
   answer(): Omit<StreamAnswer, keyof Written> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
     const stated = this.#usage.stated(this.#ending !== undefined);
-    const error = stated.usage === undefined && this.#ending !== "whole" ? this.#error : undefined;
+    const isLast = this.#ending !== "whole" && this.#errorAmount === this.output.amount;
+    const error = stated.usage === undefined && isLast ? this.#error : undefined;
     const finished = this.#ending !== undefined || error !== undefined;
     const failed = this.#ending === "failed" || error !== undefined;
     return { ...stated, ...this.#terms, toolCalls, finished, ...(finished && { failed }), ...(error && { error }) };
@@ -129,7 +131,8 @@ class ResponsesEventReader implements EventReader {
    * has more members.
    */
   #updateCall(item: unknown, index: unknown): void {
-    const key = index ?? objectOr(item)["id"];
+    // Some gateways use one index for several items.
+    const key = objectOr(item)["id"] ?? index;
     if (hostedCall(item) === null) this.#calls.delete(key);
     else if (this.#calls.size < callsMax) this.#calls.set(key, item);
   }

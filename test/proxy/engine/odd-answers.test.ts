@@ -141,3 +141,55 @@ it.each(["chunk", "end"])("an error that the reader of an answer throws fails it
   await expect(forwarded).rejects.toThrow("a bug");
   expect(aborted).toBe(when === "chunk" ? 1 : 0);
 });
+
+it.each<[string, (receiver: GatewayReceiver) => void, boolean]>([
+  ["is reset", (receiver) => receiver.fail({ kind: "reset", message: "reset" }), true],
+  ["ends", (receiver) => receiver.end(), false],
+])("a paused stream whose connection %s while the rest is read may have more output", async (_, finish, isUnread) => {
+  let receiver: GatewayReceiver | undefined;
+  let leave = () => undefined as void;
+  const call = { sent: true, abort: () => undefined, pause: () => undefined, resume: () => undefined };
+  const forwarder = createForwarder({
+    gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), call) } as never,
+    clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
+    mask: createMask(""),
+    limits: { silenceMs: 1, wholeMs: 1 },
+  });
+  const exchange = {
+    method: "POST",
+    onClientGone: (callback: () => void) => void (leave = callback),
+    begin: () => undefined,
+    write: () => false,
+    onDrain: () => undefined,
+    breakOff: () => undefined,
+    end: () => undefined,
+    status: 200,
+    clientGone: false,
+    startedAt: 0,
+  };
+  const forwarded = forwarder.forward({
+    exchange: exchange as unknown as Exchange,
+    path: "/",
+    headers: {},
+    body: undefined,
+    endpoint: chatCompletions,
+    stream: true,
+    dropUsageChunk: false,
+    cutAtMaximum: null,
+    watch: undefined,
+    wholeBytesMax: null,
+    inspect: () => null,
+    ownHeaders: [],
+    costHeaders: () => [],
+  } satisfies ForwardParams);
+  const header = (name: string) => (name === "content-type" ? "text/event-stream" : undefined);
+  receiver?.head({ status: 200, rawHeaders: [], header } as never);
+  const text = Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n');
+  receiver?.chunk(text, false);
+  leave();
+  receiver?.chunk(text, false);
+  if (receiver !== undefined) finish(receiver);
+  const { ending } = await forwarded;
+  expect(ending).toMatchObject({ kind: "cut", reason: "client_left", texts: ["aa"] });
+  expect("isUnread" in ending).toBe(isUnread);
+});

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
@@ -144,6 +145,32 @@ describe("a stream that states several usages", () => {
     expect(searched?.micro).toBe(inUsage?.micro);
   });
 
+  it("is charged for each call of hosted tools, even if all have one index", async () => {
+    const call = (id: string) =>
+      event({ type: "response.output_item.done", output_index: 0, item: { type: "web_search_call", id } });
+    const one = await respond(call("w0") + delta("a") + completed());
+    const two = await respond(call("w0") + call("w1") + delta("a") + completed());
+    const plain = await respond(delta("a") + completed());
+    expect((two?.micro ?? 0) - (plain?.micro ?? 0)).toBe(2 * ((one?.micro ?? 0) - (plain?.micro ?? 0)));
+    expect(two?.micro).toBeGreaterThan(one?.micro ?? Infinity);
+  });
+
+  it("is charged at the tier of its end, not at that of an earlier event", async () => {
+    const asked = { ...responses, service_tier: "priority" };
+    const created = (tier: string) =>
+      event({ type: "response.created", response: { model: "gpt-4o", output: [], usage: null, service_tier: tier } });
+    const tierless = await charged(delta("a") + completed({ service_tier: "default" }), "end", asked, "/v1/responses");
+    for (const tier of ["auto", "priority"]) {
+      const text = created(tier) + delta("a") + completed({ service_tier: "default" });
+      expect(await charged(text, "end", asked, "/v1/responses")).toEqual(tierless);
+    }
+  });
+
+  it("has no doubt because of a name without a price in an early event", async () => {
+    const text = chunk("a", { model: "openrouter/auto" }) + finish(usage(1000, 100)) + done;
+    expect(await charged(text)).toMatchObject({ source: "reported", doubts: [] });
+  });
+
   it("is not believed if it counts no output next to text", async () => {
     const counted = await charged(chunk("a harbour") + finish() + done);
     const zero = await charged(chunk("a harbour") + finish(usage(8, 0)) + done);
@@ -248,6 +275,40 @@ describe("an error event of the gateway", () => {
     }
   });
 
+  it.each<[string, string]>([
+    ["a report", event({ choices: [], message: "queued" })],
+    ["an error", event({ error: { message: "overloaded", code: 529 } })],
+  ])("does not hide that a stream is cut later: %s", async (_, first) => {
+    for (const end of ["end", "reset"] as const) {
+      const text = first + chunk("a harbour");
+      const { charge, body } = await answered(free, chat, "/v1/chat/completions", { text, end });
+      expect(lastErrorCode(body)).toBe("gateway_stream_broken");
+      expect(charge).toMatchObject({ source: "partial", tokens: { output: 2 } });
+    }
+    const whole = first + chunk("a harbour") + finish() + done;
+    const { charge } = await answered(free, chat, "/v1/chat/completions", { text: whole });
+    expect(charge).toMatchObject({ source: "counted", reason: null });
+  });
+
+  it("is charged for output in the same event", async () => {
+    const message = { role: "assistant", content: " harbour".repeat(100) };
+    const text = event({ choices: [{ index: 0, message, finish_reason: "error", error: { code: 502 } }] });
+    const { charge } = await answered(free, chat, "/v1/chat/completions", { text });
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_failed" });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(100);
+  });
+
+  it("is charged for the text before it in a compressed stream that is labelled as JSON", async () => {
+    const headers = { "content-type": "application/json", "content-encoding": "gzip" };
+    const asking = ask(free, chat);
+    const { response } = await gateway.nextChat();
+    response
+      .writeHead(200, headers)
+      .end(gzipSync(chunk(" harbour".repeat(100)) + event({ error: { message: "no", code: 500 } })));
+    await asking;
+    expect((await lastCharge(free)).tokens.output).toBeGreaterThanOrEqual(100);
+  });
+
   it("is charged for the text before it, but not for hidden reasoning", async () => {
     const { charge, body } = await answered(free, chat, "/v1/chat/completions", {
       text: chunk("a harbour") + event({ error: { message: "no" } }),
@@ -261,6 +322,50 @@ describe("an error event of the gateway", () => {
       text: event({ error: { message: "upstream request timed out", code: 504 } }),
     });
     expect(charge).toMatchObject({ source: "assumed", reason: "gateway_504", cost: charge.hold });
+  });
+});
+
+describe("a hard budget", () => {
+  /** Asks a proxy whose key has this budget. Writes the pieces one after the other. */
+  async function within(limit: string, body: object, pieces: readonly string[]) {
+    await using proxy = await startProxy({
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_STREAM_SLICE: "64", FAREBOX_STREAM_USAGE: "inject" },
+    });
+    await proxy.budget("key:alice", limit);
+    const request = send(proxy, { ...chat, ...body });
+    const responding = once(request, "response");
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, eventStream);
+    for (const piece of pieces) {
+      response.write(piece);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    response.end();
+    const [got] = (await responding) as [IncomingMessage];
+    return { ...(await readToEnd(got)), charge: await lastCharge(proxy) };
+  }
+
+  it.each([
+    ["a stated maximum", { max_tokens: 2000 }, "0.0105"],
+    ["no maximum", {}, "0.03"],
+  ])("does not end a stream that states a small usage first: %s", async (_, body, limit) => {
+    const first = event({ model: "gpt-4o", choices: [{ index: 0, delta: { role: "assistant" } }], ...usage(12, 1) });
+    const words = Array.from({ length: 199 }, () => chunk(" harbour".repeat(10)));
+    const { charge, body: got } = await within(limit, body, [first, ...words, finish(usage(12, 1990)) + done]);
+    expect(lastErrorCode(got)).toBeUndefined();
+    expect(charge).toMatchObject({ source: "reported", tokens: { input: 12, output: 1990 } });
+  });
+
+  it("does not end JSON that is labelled as a stream", async () => {
+    const json = JSON.stringify({
+      model: "gpt-4o",
+      choices: [{ index: 0, message: { content: "Hi" }, finish_reason: "stop" }],
+      ...usage(8, 2),
+    });
+    const { charge, body } = await within("0.03", {}, [json.slice(0, 30), json.slice(30)]);
+    expect(body.toString()).toBe(json);
+    expect(charge).toMatchObject({ source: "reported", tokens: { input: 8, output: 2 } });
   });
 });
 

@@ -44,7 +44,7 @@ async function posted(
     body: new BodyBytes([bytes]),
     request: read.request,
     inFlightTokens: 0,
-    billed: { servedPrice: null, billing: undefined },
+    billed: [{ servedPrice: null, billing: undefined }],
   });
   const settlement = settlementFor(
     { hold: (more.hold ?? 10n ** 15n) as never, price: model?.price?.version ?? null },

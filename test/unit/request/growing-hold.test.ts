@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import type { Shortage } from "../../../src/core/budget.ts";
 import type { PicoUsd } from "../../../src/core/money.ts";
-import type { Permille } from "../../../src/core/usage.ts";
+import { noTokens, type Permille, type Usage } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
 import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/request/growing-hold.ts";
@@ -594,6 +594,35 @@ describe("a stream that cannot be read", () => {
     await stream.answers(noRoom);
     await stream.passes(10);
     expect([stream.refusals, stream.hold.inFlightTokens, stream.log.lines]).toEqual([[], 0, []]);
+  });
+});
+
+describe("a stream that states its usage so far", () => {
+  const usage = (prompt: number, completion: number): Usage => ({
+    tokens: { ...noTokens, input: prompt, output: completion },
+    clamped: false,
+  });
+
+  it("is held for what it states, if that is more than what it shows", async () => {
+    const stream = streaming();
+    stream.hold.output.usage(usage(1, 40));
+    await stream.writes(0);
+    expect(stream.asked).toHaveLength(1);
+  });
+
+  it("has the text after it counted before the hold is extended", async () => {
+    const stream = streaming({ model: { tokensPerByte: 4000 as Permille } });
+    stream.hold.output.usage(usage(1, 1));
+    stream.hold.output.text("a".repeat(20), 0);
+    await stream.writes(0);
+    expect(stream.asked).toEqual([]);
+  });
+
+  it("may state a larger prompt in each of many events", async () => {
+    const stream = streaming();
+    for (let prompt = 1; prompt <= 20_000; prompt++) stream.hold.output.usage(usage(prompt, 1));
+    await stream.writes(1);
+    expect(stream.asked).toHaveLength(1);
   });
 });
 

@@ -9,6 +9,7 @@ import { meterResponse, type Metered } from "../../../src/request/meter.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { characterCounter, flat, model, pinned, request, version } from "./examples.ts";
+import type { Written } from "../../../src/wire/model-answer.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
 
 /** A body of ten tokens by `characterCounter`. */
@@ -20,7 +21,7 @@ const meteredWith = (changes: Partial<Metered> = {}): Metered => ({
   body,
   request: request(),
   inFlightTokens: 0,
-  billed: { servedPrice: null, billing: undefined },
+  billed: [{ servedPrice: null, billing: undefined }],
   ...changes,
 });
 const meter = async (
@@ -65,6 +66,53 @@ const usage: Usage = {
   doubts: ["usage_contradicts"],
 };
 const reported = { kind: "reported", tokens: usage.tokens, clamped: true, doubts: ["usage_contradicts"] };
+
+describe("a usage that does not cover the answer", () => {
+  const stated: Usage = { tokens: { ...noTokens, cached_input: 7, output: 50 }, clamped: false };
+  const soFar = (later: Written, isFinal = false) => ({ soFar: { usage: stated, later, isFinal } });
+  const uncountable = { unknownBytes: 10, sealedBytes: 400, hasMedia: false };
+
+  it("is kept next to the count of the whole and of the later text", async () => {
+    const outcome = await meter(cut(soFar({ texts: ["bc"] })));
+    expect(outcome).toEqual({
+      ...plainCut,
+      stated: { tokens: stated.tokens, laterTokens: 2, laterUnknownTokens: 0 },
+    });
+  });
+
+  it("does not cover later output that no tokenizer counts", async () => {
+    const outcome = await meter(cut(soFar({ texts: [], uncountable })));
+    expect(outcome).toMatchObject({ stated: { laterTokens: 0, laterUnknownTokens: 310 } });
+    const reasoning = await meter(
+      cut(soFar({ texts: [], uncountable })),
+      meteredWith({ model: model({ reasons: true }) }),
+    );
+    expect(reasoning).toMatchObject({ stated: { laterUnknownTokens: 10 } });
+  });
+
+  it("covers hidden reasoning only if the answer was complete when it was stated", async () => {
+    const reasons = meteredWith({ model: model({ reasons: true, tokensPerSecond: 100 }) });
+    const hidden = async (isFinal: boolean) => {
+      const outcome = await meter(whole(soFar({ texts: ["c"] }, isFinal)), reasons);
+      return outcome.kind === "counted" ? [outcome.hiddenTokens, outcome.doubts] : [];
+    };
+    expect([await hidden(true), await hidden(false)]).toEqual([
+      [0, ["usage_contradicts"]],
+      [100, ["time_based"]],
+    ]);
+  });
+
+  it("is charged at least, even beyond the hold, if the answer cannot be counted", async () => {
+    const image = meteredWith({ request: request({ isUnseen: true }) });
+    const outcome = await meter(cut(soFar({ texts: [] })), image);
+    expect(outcome).toMatchObject({ kind: "unknown", reason: "timeout", statedTokens: stated.tokens });
+  });
+
+  it("leaves output that was not read to the request's maximum", async () => {
+    const outcome = await meter({ ...cut(), isUnread: true } as Ending);
+    expect(outcome).toMatchObject({ deliveredTokens: 3, unknownTokens: 997, doubts: ["unknown_output"] });
+  });
+});
 
 describe("a request that ended", () => {
   it("before it was sent keeps its outcome", async () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { readChatAnswer } from "../../../src/wire/endpoints/chat-completions.ts";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
-import type { Written } from "../../../src/wire/model-answer.ts";
+import { answerTerms, latestTerms, type AnswerTerms, type Written } from "../../../src/wire/model-answer.ts";
 import type { StreamTranscript } from "../../../src/wire/stream-output.ts";
 
 function writtenIn({ texts, uncountable }: Written): {
@@ -347,5 +347,29 @@ describe("a response stream", () => {
     expect(answer?.texts).toEqual(texts);
     expect(answer?.uncountable).toBeUndefined();
     expect(responses(completed(...output))).toEqual({ ...nothing, texts });
+  });
+});
+
+describe("the terms of a stream", () => {
+  it("keep a bounded number of kinds of calls, and the most calls of each", () => {
+    let terms: AnswerTerms = { servedModel: null };
+    for (let event = 0; event < 100; event++) {
+      const kinds = Array.from({ length: 32 }, (_, kind) => [`tool${event}_${kind}_requests`, 2]);
+      const usage = { server_tool_use: { web_search_requests: event % 5, ...Object.fromEntries(kinds) } };
+      terms = latestTerms(terms, answerTerms({ usage }));
+    }
+    const calls = terms.toolCalls ?? {};
+    expect(Object.keys(calls).length).toBeLessThanOrEqual(33);
+    expect(calls).toMatchObject({ web_search_call: 4, other_call: 2 });
+  });
+
+  it("keep a bounded number of models, without the latest", () => {
+    let terms: AnswerTerms = { servedModel: null };
+    for (const name of Array.from({ length: 100 }, (_, index) => `m${index}`))
+      terms = latestTerms(terms, answerTerms({ model: name }));
+    terms = latestTerms(terms, answerTerms({ model: "m0" }));
+    expect(terms.servedModel).toBe("m0");
+    expect(terms.otherModels).toHaveLength(15);
+    expect(terms.otherModels).not.toContain("m0");
   });
 });
