@@ -201,8 +201,8 @@ function doubtFaults({ charge, servedPrice, generations }: AuditedRequest): stri
   if (last.isUnknownRead && !isStated) return ["it has unknown output, but no such doubt"];
   if (last.isUnknownRead && charge.source !== "partial")
     return [`it has unknown output, but is posted as ${charge.source}`];
-  const isReadable = charge.reason !== "unreadable_answer";
-  return isStated && isReadable && !last.isUnknownRead ? ["it has the doubt unknown_output, but no such output"] : [];
+  const isKnown = charge.reason !== "unreadable_answer" && !last.isUnknownRead && !last.mayBeUnread;
+  return isStated && isKnown ? ["it has the doubt unknown_output, but no such output"] : [];
 }
 
 /** Checks that a task costs what the gateway reports, or its hold if the report never arrived. */

@@ -123,6 +123,7 @@ export class SimulatedAttempt implements Attempt, Wire {
 
   pause(): void {
     this.#paused = true;
+    if (this.#generation !== undefined) this.#generation.mayBeUnread = true;
   }
 
   resume(): void {

@@ -55,6 +55,8 @@ export class Generation {
   #isReported = false;
   #isUnknownRead = false;
   #isServedRead = false;
+  /** True if the proxy paused reading. Then it does not know whether a connection that broke had more output. */
+  mayBeUnread = false;
   #isOver = false;
   #beganAt: number | null = null;
 
