@@ -9,12 +9,24 @@ import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
  * to data does not count, because the data may be a task or a result. `ignoresData` is true if it counts nevertheless.
  */
 export function readStatedError(answer: unknown, ignoresData = false): StatedError | undefined {
+  return errorIn(answer, (found, root) => found.isError(root, ignoresData));
+}
+
+/**
+ * Reads an error that a member or an HTTP error status states. A message or an unknown code alone is none, because it
+ * may belong to an event that reports progress.
+ */
+export function readExplicitError(answer: unknown): StatedError | undefined {
+  return errorIn(answer, (found, root) => found.isExplicit(root, false));
+}
+
+function errorIn(answer: unknown, isError: (found: Evidence, root: JsonObject) => boolean): StatedError | undefined {
   // Some providers send an error as a list with one object.
   const root: unknown = Array.isArray(answer) && answer.length === 1 ? answer[0] : answer;
   if (!isObject(root)) return undefined;
   const found = new Evidence();
   found.envelope(root);
-  return found.isError(root, ignoresData) ? statedError(found.texts, found.codes) : undefined;
+  return isError(found, root) ? statedError(found.texts, found.codes) : undefined;
 }
 
 /** Returns the error for its texts and codes. Words of a timeout decide before a code does. */
@@ -41,14 +53,15 @@ const timeoutWords =
   /time.?out|timed.?out|time (?:limit|allowance)|exceeded.{0,30}time|deadline|(?:took|ran) too long|\b(?:408|504|520|524)\b|超时/i;
 
 /** Meaning of a member of an answer. Names are compared in lower case, without `_` and `-`. */
-type Role = "error" | "errorCode" | "code" | "status" | "flag" | "text" | "type" | "envelope" | "data";
+type Role = "error" | "detail" | "errorCode" | "code" | "status" | "flag" | "text" | "type" | "envelope" | "data";
 
 const roles: ReadonlyMap<string, Role> = new Map(
   (
     [
-      ["error", "error errors err exception fault detail is_error has_error fail_reason failure_reason"],
+      ["error", "error errors err exception fault is_error has_error fail_reason failure_reason"],
       ["error", "error_msg err_msg error_message error_messages error_description error_info"],
-      ["errorCode", "error_code err_code errno"],
+      ["detail", "detail"],
+    ["errorCode", "error_code err_code errno"],
       ["code", "code status_code http_code http_status http_status_code ret_code return_code result_code"],
       ["status", "status state"],
       ["flag", "success ok is_success succeeded successful"],
@@ -89,11 +102,21 @@ const failureWords: ReadonlySet<string> = new Set(
     .map(folded),
 );
 
-/** Words for a request that is not finished. As a code, they are no error. */
+/**
+ * Words for a request that is not finished. As a code, they are no error. As a status, they show that a message is no
+ * error either.
+ */
 const unfinishedWords: ReadonlySet<string> = new Set(
-  "pending staged queued submitted created accepted waiting starting started processing running inprogress retry".split(
-    " ",
-  ),
+  (
+    "pending staged queued queueing queuing submitted created accepted waiting starting started initializing " +
+    "preparing loading processing running working thinking searching generating streaming progress inprogress " +
+    "incomplete retry"
+  ).split(" "),
+);
+
+/** Types of events that report on a running request, or keep a connection open. */
+const reportTypes: ReadonlySet<string> = new Set(
+  "status info notice progress ping pong keepalive heartbeat".split(" "),
 );
 
 function wordOf(text: string): string {
@@ -153,6 +176,15 @@ export function hasData(value: unknown, depth = 0): boolean {
   });
 }
 
+/** Returns true if a member of an answer contains data. */
+function statesData(root: JsonObject): boolean {
+  return Object.keys(root).some((name) => roleOf(name) === "data" && hasData(root[name]));
+}
+
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
+}
+
 /** Longest text that is compared with words, in UTF-16 units, and the largest number of texts. */
 const textUnitsMax = 2000;
 const textsMax = 32;
@@ -167,15 +199,32 @@ class Evidence {
   /** True if a code is neither success nor an HTTP error. Its meaning is not known. */
   #hasOtherCode = false;
   #statesSuccess = false;
+  /** True if the answer reports on a request that is not finished. */
+  #isReport = false;
   #hasMessage = false;
+  #hasDetail = false;
 
   /** Returns true if the signs outweigh the data and the success that the answer also states. */
   isError(root: JsonObject, ignoresData: boolean): boolean {
+    if (this.isExplicit(root, ignoresData)) return true;
+    if (this.#isOutweighed(root) || (!ignoresData && statesData(root))) return false;
+    // An empty list of choices is also in events that report on a running request.
+    if (isEmptyList(root["choices"]) || isEmptyList(root["candidates"])) return false;
+    const lacksResult = results.some((name) => name in root && isAbsent(root[name]) && !isEmptyList(root[name]));
+    return this.#hasOtherCode || (this.#hasMessage && lacksResult);
+  }
+
+  /** Returns true if a member or an HTTP error status states the error. */
+  isExplicit(root: JsonObject, ignoresData: boolean): boolean {
     if (this.codes.some(isHttpError)) return true;
-    const isEmpty = ignoresData || !Object.keys(root).some((name) => roleOf(name) === "data" && hasData(root[name]));
-    if (!isEmpty) return false;
-    const lacksResult = results.some((name) => name in root && isAbsent(root[name]));
-    return this.#statesError || (!this.#statesSuccess && (this.#hasOtherCode || (this.#hasMessage && lacksResult)));
+    if (!ignoresData && statesData(root)) return false;
+    return this.#statesError || (this.#hasDetail && !this.#isOutweighed(root));
+  }
+
+  /** Returns true if a text or an unknown code next to the rest of the answer is no error. */
+  #isOutweighed(root: JsonObject): boolean {
+    const hasChoice = listOr(root["choices"]).length > 0 || listOr(root["candidates"]).length > 0;
+    return this.#statesSuccess || this.#isReport || hasChoice;
   }
 
   envelope(object: JsonObject, depth = 0): void {
@@ -188,7 +237,7 @@ class Evidence {
       if (role === "code") {
         if (!hasProgram) this.#code(value);
       } else if (role === "text") this.#message(value);
-      else if (role === "type" && typeof value === "string" && errorType.test(value)) this.#error(value);
+      else if (role === "type") this.#type(value);
       else if (role === "envelope" && isObject(value) && depth < 2) this.envelope(value, depth + 1);
       else if (role === "data" && isObject(value)) this.#data(value);
       else if (role !== undefined) this.#member(role, value);
@@ -198,8 +247,8 @@ class Evidence {
   /** Reads the record in an answer. Its code, type and message may have another meaning than those of an error. */
   #data(record: JsonObject): void {
     for (const name in record) {
-      const role = name === "detail" ? undefined : roleOf(name);
-      if (role !== undefined) this.#member(role, record[name]);
+      const role = roleOf(name);
+      if (role !== undefined && role !== "detail") this.#member(role, record[name]);
     }
   }
 
@@ -213,8 +262,21 @@ class Evidence {
   #member(role: Role, value: unknown): void {
     if (role === "error" || role === "errorCode") {
       if (!isNoError(value)) this.#error(value, role);
-    } else if (role === "status") this.#status(value);
+    } else if (role === "detail") this.#detail(value);
+    else if (role === "status") this.#status(value);
     else if (role === "flag") this.#flag(value);
+  }
+
+  #type(value: unknown): void {
+    if (typeof value !== "string") return;
+    if (errorType.test(value)) this.#error(value);
+    else if (reportTypes.has(wordOf(value))) this.#isReport = true;
+  }
+
+  #detail(value: unknown): void {
+    if (isNoError(value)) return;
+    this.#hasDetail = true;
+    this.#collect(value, "error", 0);
   }
 
   #error(value: unknown, role: Role = "error"): void {
@@ -230,7 +292,7 @@ class Evidence {
       for (const [name, each] of Object.entries(value)) this.#collect(each, isList ? role : roleOf(name), depth + 1);
       return;
     }
-    const isCode = role === "error" || role === "errorCode" || role === "code" || role === "status";
+    const isCode = role === "error" || role === "detail" || role === "errorCode" || role === "code" || role === "status";
     const code = isCode ? codeOf(value) : undefined;
     if (code !== undefined) this.#addCode(code);
     else if (typeof value === "string") this.#text(value);
@@ -253,6 +315,7 @@ class Evidence {
     if (meansSuccess(value)) this.#statesSuccess = true;
     else if (code !== undefined && isHttpError(code)) this.#addCode(code);
     else if (typeof value === "string" && failureWords.has(wordOf(value))) this.#error(value);
+    else if (typeof value === "string" && unfinishedWords.has(wordOf(value))) this.#isReport = true;
   }
 
   #flag(value: unknown): void {
