@@ -12,9 +12,15 @@ export interface BeginningRules {
   readonly heldMs: number;
   /**
    * Decides on the first JSON of an answer: the data of an event, or a whole answer that is held. `open`: the next
-   * event decides. An ending withholds the answer from its client, which is possible only if `isHeld`.
+   * event decides. An ending withholds the answer from its client, which is possible only if it `isHeld`.
    */
-  judge(first: object, isHeld: boolean): "pass" | "open" | ResponseEnding;
+  judge(first: object, answer: BegunAnswer): "pass" | "open" | ResponseEnding;
+}
+
+interface BegunAnswer {
+  readonly isHeld: boolean;
+  /** True if the answer is complete and contains no later JSON. */
+  readonly isWhole: boolean;
 }
 
 interface BeginningDeps {
@@ -44,11 +50,13 @@ export class Beginning {
   #timer: Timer | undefined;
   /** Reads events until the rules have decided; undefined afterwards. */
   #reader: SseReader | undefined;
+  /** Data of the last event that did not decide. */
+  #last: unknown;
   #isWithheld = false;
 
   constructor(deps: BeginningDeps) {
     this.#deps = deps;
-    this.#reader = new SseReader((data) => this.#judge(parseJson(data)));
+    this.#reader = new SseReader((data) => this.#judge(parseJson(data), false));
     const leftMs = deps.rules.heldMs - deps.ranMs();
     if (leftMs <= 0) {
       deps.begin();
@@ -83,8 +91,10 @@ export class Beginning {
     this.#reader?.finish();
     const held = this.#held;
     // An answer without an event may be one JSON text.
-    if (held !== undefined && this.#reader !== undefined)
-      this.#judge(parseJson(withoutByteOrderMark(Buffer.concat(held.map(({ bytes }) => bytes))).toString("utf8")));
+    if (held !== undefined && this.#reader !== undefined) {
+      const text = withoutByteOrderMark(Buffer.concat(held.map(({ bytes }) => bytes))).toString("utf8");
+      this.#judge(this.#last ?? parseJson(text), true);
+    }
     this.#reader = undefined;
     this.release();
     return this.#isWithheld;
@@ -105,9 +115,10 @@ export class Beginning {
     this.#timer?.cancel();
   }
 
-  #judge(first: unknown): void {
+  #judge(first: unknown, isWhole: boolean): void {
     if (this.#reader === undefined || typeof first !== "object" || first === null) return;
-    const verdict = this.#deps.rules.judge(first, this.#held !== undefined);
+    this.#last = first;
+    const verdict = this.#deps.rules.judge(first, { isHeld: this.#held !== undefined, isWhole });
     if (verdict === "open") return;
     this.#reader = undefined;
     if (verdict === "pass") return;

@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Log } from "../ports/log.ts";
-import { mayRefuseStreamUsage, readFirst, refusesStreamUsage } from "../wire/usage-refusal.ts";
+import { mayRefuseStreamUsage, readFirst, refusesStreamUsage, type FirstMeaning } from "../wire/usage-refusal.ts";
 import type { BeginningRules } from "./beginning.ts";
 import type { ResponseEnding, UsageRefused } from "./response.ts";
 
@@ -120,12 +120,11 @@ export class UsageProbe {
     if (refusals.isAccepted(route, model)) return undefined;
     return {
       heldMs: refusals.mayProbe(route, model) ? refusalMsMax : 0,
-      judge: (first, isHeld) => this.#judgeFirst(first, isHeld),
+      judge: (first, { isHeld, isWhole }) => this.#judgeFirst(readFirst(first, isWhole), isHeld),
     };
   }
 
-  #judgeFirst(first: object, isHeld: boolean): "pass" | "open" | UsageRefused {
-    const meaning = readFirst(first);
+  #judgeFirst(meaning: FirstMeaning, isHeld: boolean): "pass" | "open" | UsageRefused {
     if (meaning.kind === "open") return "open";
     if (meaning.kind === "answer") this.#deps.usageRefusals.accept(this.#of.route, this.#of.model);
     if (meaning.kind !== "refusal" || !isHeld || !this.#maySendAgain(meaning.error.status)) return "pass";

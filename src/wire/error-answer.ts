@@ -26,12 +26,20 @@ const usageName = /usage|^billed_units$|^tokens$|^(?:prompt|completion|total|inp
 /** Largest depth at which a usage is searched. */
 const usageDepthMax = 4;
 
-/** Returns true if an answer states a usage above 0, in any form. */
-function statesUsage(value: unknown, depth = 0): boolean {
+/**
+ * Members of an error that state what the gateway counted. Other numbers in an error, such as `input_tokens`, may be
+ * those of a request that it refused.
+ */
+const usageNameInError = /^usage(?:_?metadata)?$/i;
+
+/** Returns true if an answer states a usage above 0, in any form and also in an error. */
+export function statesUsage(value: unknown, names = usageName, depth = 0): boolean {
   if (typeof value !== "object" || value === null || depth > usageDepthMax) return false;
   return Object.entries(value).some(([name, each]) => {
-    if (roleOf(name) === "error") return false;
-    return usageName.test(name) ? usesAnything(each) : statesUsage(each, depth + 1);
+    if (names.test(name)) return usesAnything(each);
+    const role = roleOf(name);
+    const isError = role === "error" || role === "detail";
+    return statesUsage(each, isError ? usageNameInError : names, depth + 1);
   });
 }
 

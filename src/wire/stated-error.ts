@@ -61,7 +61,7 @@ const roles: ReadonlyMap<string, Role> = new Map(
       ["error", "error errors err exception fault is_error has_error fail_reason failure_reason"],
       ["error", "error_msg err_msg error_message error_messages error_description error_info"],
       ["detail", "detail"],
-    ["errorCode", "error_code err_code errno"],
+      ["errorCode", "error_code err_code errno"],
       ["code", "code status_code http_code http_status http_status_code ret_code return_code result_code"],
       ["status", "status state"],
       ["flag", "success ok is_success succeeded successful"],
@@ -292,7 +292,8 @@ class Evidence {
       for (const [name, each] of Object.entries(value)) this.#collect(each, isList ? role : roleOf(name), depth + 1);
       return;
     }
-    const isCode = role === "error" || role === "detail" || role === "errorCode" || role === "code" || role === "status";
+    const isCode =
+      role === "error" || role === "detail" || role === "errorCode" || role === "code" || role === "status";
     const code = isCode ? codeOf(value) : undefined;
     if (code !== undefined) this.#addCode(code);
     else if (typeof value === "string") this.#text(value);

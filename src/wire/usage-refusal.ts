@@ -1,7 +1,9 @@
 import type { StatedError } from "../core/settlement.ts";
 import { chatCompletions } from "./endpoints/chat-completions.ts";
-import { listOr, objectOr } from "./json.ts";
-import { readStatedError } from "./stated-error.ts";
+import { hasOutputIn, statesUsage } from "./error-answer.ts";
+import { isObject, listOr, type JsonObject } from "./json.ts";
+import { chatAnswer, chunkChoice } from "./output-members.ts";
+import { isAbsent, readExplicitError, readStatedError, roleOf } from "./stated-error.ts";
 
 /** Returns true if an answer suggests that the gateway does not support `include_usage`. */
 export function refusesStreamUsage(status: number, answer: Buffer): boolean {
@@ -25,28 +27,42 @@ export function mayRefuseStreamUsage(status: number): boolean {
 
 /** Meaning of the first JSON in an answer with a success status, for a request that asks for usage. */
 export type FirstMeaning =
-  /** The gateway answers the request. */
+  /** The gateway answers the request: it states output or usage, which it may bill. */
   | { readonly kind: "answer" }
   /** The answer is only an error, and the request for usage may be its cause. */
   | { readonly kind: "refusal"; readonly error: StatedError }
-  /** An error with another cause, or next to output or usage. */
-  | { readonly kind: "error" }
-  /** A ping or a report on the prompt. The next JSON decides. */
+  /** An error with another cause, an error next to output or usage, or anything whose meaning is not known. */
+  | { readonly kind: "other" }
+  /** A ping, or a report on the prompt or the progress. The next JSON decides. */
   | { readonly kind: "open" };
 
-/** Reads the first JSON of an answer: the data of an event, or a whole answer. */
-export function readFirst(first: object): FirstMeaning {
-  const error = readStatedError(first);
-  if (error === undefined) {
-    const { choices, candidates } = objectOr(first);
-    return { kind: listOr(choices).length > 0 || listOr(candidates).length > 0 ? "answer" : "open" };
-  }
+/**
+ * Reads the first JSON of an answer: the data of an event, or a whole answer. A message or an unknown code alone is an
+ * error only if it `isWhole`, because otherwise the request may still run.
+ */
+export function readFirst(first: object, isWhole = false): FirstMeaning {
+  const error = isWhole ? readStatedError(first) : readExplicitError(first);
+  if (error === undefined) return { kind: kindOf(first) };
   const { kind, status, reason } = error;
   const text = JSON.stringify(first);
   // A reason in words, such as a missing credit, is another cause.
   const isVague = reason === "request_format" || reason.startsWith("gateway_") || namesUsage(text);
   const isPossible = kind === "refused" && (status === null ? isVague : mayRefuseStreamUsage(status));
-  return isPossible && isAlone(text) ? { kind: "refusal", error } : { kind: "error" };
+  return isPossible && isAlone(text) ? { kind: "refusal", error } : { kind: "other" };
+}
+
+function kindOf(first: object): "answer" | "other" | "open" {
+  if (!isObject(first))
+    return listOr(first).some((each) => isObject(each) && kindOf(each) !== "open") ? "other" : "open";
+  const hasChoice = listOr(first["choices"]).length > 0 || listOr(first["candidates"]).length > 0;
+  if (hasChoice || statesUsage(first) || hasOutputIn(first, chatAnswer, { choices: chunkChoice })) return "answer";
+  return Object.keys(first).every((name) => isEnvelope(name, first)) ? "open" : "other";
+}
+
+/** Returns true if a member of an answer without output is no sign of output. */
+function isEnvelope(name: string, { [name]: value }: JsonObject): boolean {
+  const isKnown = chatAnswer.members[name] !== undefined || roleOf(name) !== undefined;
+  return isKnown || typeof value === "number" || typeof value === "boolean" || isAbsent(value);
 }
 
 /** Returns true if an answer that states an error contains neither output nor usage. */

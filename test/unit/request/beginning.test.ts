@@ -16,8 +16,8 @@ function reading(rules: Partial<BeginningRules> = {}, ranMs = 0) {
   const beginning = new Beginning({
     rules: {
       heldMs: 2_000,
-      judge(first, isHeld) {
-        const { kind } = readFirst(first);
+      judge(first, { isHeld, isWhole }) {
+        const { kind } = readFirst(first, isWhole);
         if (kind === "open") return "open";
         return kind === "refusal" && isHeld ? withheld : "pass";
       },
@@ -120,6 +120,10 @@ describe("the beginning of an answer", () => {
     ['data: {"error":"no"}', true],
     ['{"choices":[{"message":{"content":"a"}}]}', false],
     ['{"error":null}', false],
+    ['{"code":10001,"message":"no"}', true],
+    ['data: {"choices":null,"message":"no"}\n\n', true],
+    ['data: {"choices":[],"message":"no"}\n\n', false],
+    ['{"choices":[{"message":{"content":""},"finish_reason":"stop"}],"detail":"no"}', false],
     ["", false],
     ["Internal error", false],
   ])("that ends after %j is withheld: %s", (answer, isWithheld) => {
@@ -127,5 +131,53 @@ describe("the beginning of an answer", () => {
     feed(answer);
     expect(beginning.end()).toBe(isWithheld);
     expect(clock.waiting).toBe(0);
+  });
+});
+
+describe("the first JSON of an answer", () => {
+  it.each([
+    '{"choices":[],"usage":{"prompt_tokens":9000,"completion_tokens":0}}',
+    '{"type":"message_start","message":{"usage":{"input_tokens":9000}}}',
+    '{"response":"500 words"}',
+    '{"type":"content_block_delta","delta":{"text":"a"}}',
+    '{"type":"response.output_text.delta","delta":"a"}',
+    '{"choices":[],"text":"a"}',
+    '{"output":{"text":"a"}}',
+    '{"message":{"role":"assistant","content":"a"}}',
+    '{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}',
+    '{"choices":[{"message":{"content":""},"finish_reason":"stop"}],"code":10000}',
+  ])("is an answer, which may be billed: %s", (text) => {
+    expect(readFirst(JSON.parse(text) as object)).toEqual({ kind: "answer" });
+    const { feed, got } = reading();
+    feed(`data: ${text}\n\n`);
+    feed(error);
+    expect(got, "nothing after it is withheld").toMatchObject({ begun: 1, ending: null });
+  });
+
+  it.each([
+    '{"token":{"id":7,"text":"a"}}',
+    '{"word":"a"}',
+    '[{"word":"a"}]',
+    '{"error":{"message":"no","usage":{"prompt_tokens":1000}}}',
+    '{"error":{"message":"no"},"response":"a"}',
+    '{"error":{"message":"no","code":401}}',
+  ])("is neither an answer nor a refusal: %s", (text) => {
+    expect(readFirst(JSON.parse(text) as object)).toEqual({ kind: "other" });
+  });
+
+  it.each([
+    "{}",
+    "[]",
+    '{"type":"ping"}',
+    '{"type":"status","status":"processing","message":"Searching the web","data":null}',
+    '{"choices":null,"status":"queued","message":"waiting"}',
+    '{"choices":null,"message":"waiting"}',
+    '{"choices":[],"message":"processing"}',
+    '{"code":10001,"message":"waiting"}',
+    '{"event":"message","code":100,"data":null}',
+    '{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":0}}',
+    '{"choices":[],"prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"severity":"safe"}}}]}',
+  ])("does not decide: %s", (text) => {
+    expect(readFirst(JSON.parse(text) as object)).toEqual({ kind: "open" });
   });
 });
