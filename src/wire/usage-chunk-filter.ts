@@ -1,6 +1,5 @@
 import { isObject, jsonMembers, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { walkMembers } from "./model-answer.ts";
-import { envelope } from "./output-members.ts";
+import { envelope, type Shape } from "./output-members.ts";
 import { readStatedError } from "./stated-error.ts";
 import { dataLines, eventBytesMax, lastEventStart, LineEnds, type Span } from "./sse.ts";
 
@@ -198,17 +197,26 @@ function unaskedUsage(data: Buffer): readonly Span[] {
   return saysMore(event) ? memberSpans(data, "usage") : wholeEvent;
 }
 
-/** Returns true if a chunk without choices contains something for the client, such as an error or sources. */
+/**
+ * Returns true if a chunk without choices contains something for the client, such as an error, sources or measurements.
+ * Only members of the envelope and empty members contain nothing.
+ */
 function saysMore(event: JsonObject): boolean {
-  let isFound = readStatedError(event) !== undefined;
-  const found = () => void (isFound = true);
-  walkMembers(event, envelope, "", {
-    text: found,
-    unknown: (bytes) => void (isFound ||= bytes > 0),
-    sealed: found,
-    media: found,
+  const { choices: _, candidates: _none, ...rest } = event;
+  return readStatedError(event) !== undefined || hasOther(rest, envelope);
+}
+
+function hasOther(object: JsonObject, { members }: Shape): boolean {
+  return Object.entries(object).some(([name, value]) => {
+    const known = members[name];
+    if (known === "free" || isEmpty(value)) return false;
+    return typeof known === "object" && isObject(value) ? hasOther(value, known) : true;
   });
-  return isFound;
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null || value === "") return true;
+  return typeof value === "object" && Object.keys(value).length === 0;
 }
 
 /** Returns the spans whose removal leaves a valid object without the members of that name. */

@@ -156,6 +156,7 @@ const possibleRefusals: readonly (readonly [string, Answering])[] = [
   ["an error in a list", json([failure])],
   ["an error in JSON with the label of events", labelled("text/event-stream", JSON.stringify(failure, null, 1))],
   ["success: false", json({ success: false })],
+  ["an event with an unknown code alone", streamed(event('{"code":10001,"message":"Something went wrong."}') + done)],
 ];
 
 /** Answers that have another cause, may be billed, or already contain output. */
@@ -174,6 +175,18 @@ const otherAnswers: readonly (readonly [string, Answering])[] = [
   ["an error next to output", streamed(event('{"error":"no","choices":[{"index":0,"delta":{"content":"Hi"}}]}'))],
   ["an error next to a usage", streamed(event('{"error":"no","usage":{"prompt_tokens":8,"completion_tokens":0}}'))],
   ["an error after output", streamed(text + event(JSON.stringify(failure)))],
+  ...[
+    '{"choices":[],"usage":{"prompt_tokens":9000,"completion_tokens":0}}',
+    '{"response":"500 words"}',
+    '{"type":"content_block_delta","delta":{"text":"Hi"}}',
+    '{"token":{"text":"Hi"}}',
+  ].map((first) => [`an error after ${first}`, streamed(event(first) + event(JSON.stringify(failure)))] as const),
+  ...[
+    '{"type":"status","status":"processing","message":"Searching the web","data":null}',
+    '{"choices":null,"status":"queued","message":"waiting"}',
+    '{"choices":null,"message":"waiting"}',
+    '{"choices":[],"message":"processing"}',
+  ].map((first) => [`a report before its output: ${first}`, streamed(event(first) + text + done)] as const),
   ["a stream without output", streamed(done)],
   ["an empty answer", streamed("")],
   ["a page", labelled("text/html", "<h1>Hello</h1>")],
@@ -186,7 +199,7 @@ describe("a gateway that may have failed because of the usage option", () => {
   const shownOf = (given: Answering) =>
     String((given as Exclude<Answering, "break">).body)
       .trimEnd()
-      .replace(/,"usage":\{[^}]*\}/, "");
+      .replace(/data: \{"choices":\[\],"usage":\{[^}]*\}\}\n\n|,"usage":\{[^}]*\}/, "");
   const failing = () => refused(500, "Something went wrong.");
 
   it.each(possibleRefusals)("with %s gets one retry without the option, under the same hold", async (_, refusal) => {

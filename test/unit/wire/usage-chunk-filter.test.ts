@@ -20,13 +20,23 @@ const removed = [
   `{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"f","service_tier":"default",
 "provider":"p","obfuscation":"zzz","choices":[],${spent}}`,
   `{"choices":[],"error":null,"citations":[],"search_results":[],"detail":"",${spent}}`,
-  // Clients that did not ask may fail at a chunk without choices, so measurements do not keep it.
-  `{"choices":[],${spent},"timings":{"predicted_ms":12.5},"cost":0.1}`,
   `{"choices":[],${spent},"x_groq":{"id":"req","usage":{"total_time":1}}}`,
 ];
 
 /** Chunks without choices that tell the client something, before and after their usage is removed. */
 const reduced: readonly (readonly [string, string])[] = [
+  ...[
+    '"timings":{"predicted_ms":3.5}',
+    '"cost":0.5',
+    '"cost":0',
+    '"flagged":true',
+    '"flagged":false',
+    '"prompt_filter_results":[{"prompt_index":0}]',
+    '"scores":[0.5]',
+    '"error":{"code":7}',
+    '"x_groq":{"id":"req","queue_time":0.1}',
+    '"gateway":{"node":"n","cached":true}',
+  ].map((member) => [`{"choices":[],${spent},${member}}`, `{"choices":[],${member}}`] as const),
   [`{"error":{"message":"overloaded"},"choices":[],${spent}}`, `{"error":{"message":"overloaded"},"choices":[]}`],
   [`{${spent},"error":{"message":"overloaded"}}`, `{"error":{"message":"overloaded"}}`],
   [`{"choices":[], ${spent} , "citations":["https://a"] }`, `{"choices":[] , "citations":["https://a"] }`],
