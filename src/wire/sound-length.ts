@@ -7,10 +7,15 @@ type Given = Buffer | null;
 /** Reads a file as it passes. Returns the seconds of its sound; undefined if they have no certain bound. */
 type Reader = Generator<Want, number | undefined, Given>;
 
-/** Number of bytes of a file so far. */
+/** What is known about all bytes of a file so far. */
 interface Passed {
   bytes: number;
+  /** True if the bytes contain `burstStart`. */
+  hasBurst: boolean;
 }
+
+/** First bytes of a burst of compressed sound (IEC 61937), which some decoders look for in samples of 16 bits. */
+const burstStart = Buffer.from("72f81f4e", "hex");
 
 const noBytes = Buffer.alloc(0);
 
@@ -19,7 +24,7 @@ const noBytes = Buffer.alloc(0);
  * seconds that a gateway can bill: it follows from all bytes of the file, and never from a length that a header states.
  */
 export class SoundLength {
-  readonly #passed: Passed = { bytes: 0 };
+  readonly #passed: Passed = { bytes: 0, hasBurst: false };
   readonly #reader: Reader = readSound(this.#passed);
   /** Undefined once the reader has ended. */
   #want: Want | undefined;
@@ -28,6 +33,8 @@ export class SoundLength {
   #taken: Buffer[] = [];
   /** Number of bytes that were taken or skipped for the current want. */
   #used = 0;
+  /** Last bytes that passed, fewer than those of `burstStart`. */
+  #tail = noBytes;
 
   constructor() {
     this.#continue(this.#reader.next());
@@ -35,6 +42,7 @@ export class SoundLength {
 
   push(bytes: Buffer): void {
     this.#passed.bytes += bytes.length;
+    this.#findBurst(bytes);
     let left = bytes;
     while (this.#want !== undefined && left.length > 0) {
       const isTaken = "take" in this.#want;
@@ -54,6 +62,15 @@ export class SoundLength {
       this.#continue(this.#reader.next("take" in this.#want ? Buffer.concat(this.#taken) : null));
     const seconds = this.#seconds ?? 0;
     return seconds > 0 ? Math.ceil(seconds) : undefined;
+  }
+
+  /** Looks for a burst in all bytes, because the start of the samples depends on lengths that a header states. */
+  #findBurst(bytes: Buffer): void {
+    if (this.#passed.hasBurst) return;
+    const least = burstStart.length - 1;
+    const seam = Buffer.concat([this.#tail, bytes.subarray(0, least)]);
+    this.#passed.hasBurst = seam.includes(burstStart) || bytes.includes(burstStart);
+    this.#tail = bytes.length < least ? seam.subarray(-least) : Buffer.from(bytes.subarray(-least));
   }
 
   #continue(first: IteratorResult<Want, number | undefined>): void {
@@ -104,11 +121,15 @@ const sampleBits: ReadonlyMap<number, readonly number[]> = new Map([
 const extensible = 0xff_fe;
 const formatId = Buffer.from("000000001000800000aa00389b71", "hex");
 
+/** Size of the samples that may contain bursts of compressed sound, in bits. */
+const burstBits = 16;
+
 /** Reads a WAV file. All bytes after the start of the samples count as samples. */
 function* readWave(passed: Passed): Reader {
   const head = yield* take(8);
   if (head.toString("latin1", 4) !== "WAVE") return undefined;
   let bytesPerSecond: number | undefined;
+  let mayBurst = false;
   let samplesAt: number | undefined;
   for (let at = 12, parts = 0; ; parts++) {
     const chunk = yield* take(8);
@@ -122,6 +143,7 @@ function* readWave(passed: Passed): Reader {
       const format = yield* take(size);
       bytesPerSecond = bytesPerSecondOf(format);
       if (bytesPerSecond === undefined || !(yield* skip(size % 2))) return undefined;
+      mayBurst = format.readUInt16LE(14) === burstBits;
     } else {
       if (name === "data" && bytesPerSecond === undefined) return undefined;
       if (name === "data") samplesAt ??= at;
@@ -129,7 +151,7 @@ function* readWave(passed: Passed): Reader {
     }
     at += size + (size % 2);
   }
-  if (samplesAt === undefined || bytesPerSecond === undefined) return undefined;
+  if (samplesAt === undefined || bytesPerSecond === undefined || (mayBurst && passed.hasBurst)) return undefined;
   return (passed.bytes - samplesAt) / bytesPerSecond;
 }
 
@@ -157,16 +179,26 @@ const bitRates = {
 /** Sample rates by the bits of the version: MPEG 2.5, reserved, 2 and 1. */
 const sampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
 const id3v1Bytes = 128;
+/** Versions of the tag before the frames. Only the last one may repeat its head after its content. */
+const id3Versions = [2, 3, 4];
+const id3FooterVersion = 4;
 
 /** Reads an MP3 file, frame by frame. Only a tag may be before the frames, and one after them. */
 function* readMp3(start: Buffer): Reader {
   let head = start;
   if (start.toString("latin1", 0, 3) === "ID3") {
     const tag = yield* take(6);
+    const [version = 0] = start.subarray(3);
+    const [revision = 0xff, flags = 0] = tag;
+    // Decoders look for frames inside a tag that is malformed.
+    if (!id3Versions.includes(version) || revision === 0xff) return undefined;
     if (tag.length < 6 || tag.subarray(2).some((byte) => byte >= 0x80)) return undefined;
     const size = tag.subarray(2).reduce((sum, byte) => sum * 128 + byte, 0);
-    const hasFooter = ((tag[1] ?? 0) & 0x10) !== 0;
-    if (!(yield* skip(size + (hasFooter ? 10 : 0)))) return undefined;
+    if (!(yield* skip(size))) return undefined;
+    if ((flags & 0x10) !== 0) {
+      const footer = Buffer.concat([Buffer.from("3DI"), Buffer.from([version]), tag]);
+      if (version !== id3FooterVersion || !(yield* take(footer.length)).equals(footer)) return undefined;
+    }
     head = yield* take(4);
   }
   let samples = 0;
@@ -214,8 +246,10 @@ interface OggCodec {
   readonly headers: number;
   /** Samples at the start that are not sound. */
   readonly unheard: number;
-  /** Returns the smallest number of samples of a packet. */
+  /** Returns the number of samples of a packet, or the largest possible number. */
   samples(packet: Buffer): number;
+  /** False if a packet may have fewer samples. The sum of all packets then counts if the position is less. */
+  readonly isExact: boolean;
   /** Number of samples by which the position may be less than the sum of all packets. */
   readonly slack: number;
 }
@@ -262,7 +296,7 @@ function* readOgg(passed: Passed): Reader {
     }
   }
   if (codec === undefined || position > BigInt(Number.MAX_SAFE_INTEGER)) return undefined;
-  const length = Number(position);
+  const length = codec.isExact ? Number(position) : Math.max(Number(position), samples - codec.slack);
   const seconds = (length - codec.unheard) / codec.rate;
   const isPlausible =
     samples - length <= codec.slack && passed.bytes <= seconds * oggBytesPerSecondMax + oggHeaderBytesMax;
@@ -274,13 +308,20 @@ const oggHeaderBytesMax = 64 * 1024;
 
 function codecOf(packet: Buffer): OggCodec | undefined {
   if (packet.toString("latin1", 0, 8) === "OpusHead" && packet.length >= 19 && packet[18] === 0)
-    return { rate: 48_000, headers: 2, unheard: packet.readUInt16LE(10), samples: opusSamples, slack: opusSamplesMax };
+    return {
+      rate: 48_000,
+      headers: 2,
+      unheard: packet.readUInt16LE(10),
+      samples: opusSamples,
+      isExact: true,
+      slack: opusSamplesMax,
+    };
   if (packet.toString("latin1", 0, 7) !== "\u0001vorbis" || packet.length < 30) return undefined;
   const rate = packet.readUInt32LE(12);
   const longest = 2 ** ((packet[28] ?? 0) >>> 4);
   if (rate === 0 || longest < 64) return undefined;
-  // Most packets are long blocks. If the position is less than half of their length, it is not plausible.
-  return { rate, headers: 3, unheard: 0, samples: () => longest / 4, slack: longest };
+  // A packet of sound adds at most half of the longest block; the first one adds nothing.
+  return { rate, headers: 3, unheard: 0, samples: () => longest / 2, isExact: false, slack: longest / 2 };
 }
 
 /** Largest number of samples of an Opus packet: 120 ms. */

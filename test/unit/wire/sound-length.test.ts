@@ -54,8 +54,14 @@ function frames(count: number, head = 0xff_fb_90_00): Buffer {
 
 /** Number of frames of just under three seconds. */
 const threeSeconds = Math.floor((3 * 44_100) / 1152);
-const id3 = (bytes: number) =>
-  Buffer.concat([Buffer.from([0x49, 0x44, 0x33, 4, 0, 0, 0, 0, bytes >> 7, bytes & 127]), Buffer.alloc(bytes, 0xff)]);
+const id3 = (bytes: number, version = 4, revision = 0, flags = 0) =>
+  Buffer.concat([
+    Buffer.from([0x49, 0x44, 0x33, version, revision, flags, 0, 0, bytes >> 7, bytes & 127]),
+    Buffer.alloc(bytes, 0xff),
+  ]);
+const footer = Buffer.concat([Buffer.from("3DI"), id3(300, 4, 0, 16).subarray(3, 10)]);
+/** First bytes of a burst of compressed sound. */
+const burst = Buffer.from("72f81f4e", "hex");
 const tag = Buffer.concat([Buffer.from("TAG"), Buffer.alloc(125)]);
 
 interface Page {
@@ -120,6 +126,10 @@ const sounds: readonly (readonly [string, Buffer, number])[] = [
   ["an MP3 file", frames(threeSeconds), 3],
   ["an MP3 file with a cut frame", frames(threeSeconds).subarray(0, -100), 3],
   ["an MP3 file with tags", Buffer.concat([id3(300), frames(threeSeconds), tag]), 3],
+  ["an MP3 file with a tag of version 2", Buffer.concat([id3(300, 2), frames(threeSeconds)]), 3],
+  ["an MP3 file with a tag of version 3", Buffer.concat([id3(300, 3), frames(threeSeconds)]), 3],
+  ["an MP3 file with a tag with two heads", Buffer.concat([id3(300, 4, 0, 16), footer, frames(threeSeconds)]), 3],
+  ["a WAV file of other samples with the start of a burst", Buffer.concat([wave(47_996, { bits: 8 }), burst]), 6],
   [
     "an MP3 file of MPEG 2",
     Buffer.concat(
@@ -134,6 +144,8 @@ const sounds: readonly (readonly [string, Buffer, number])[] = [
   ["an OGG file of Opus", opus(), 3],
   ["an OGG file of Opus with a position in each second page", opus({ position: 144_312 }), 3],
   ["an OGG file of Vorbis", vorbis(24, 23_500), 3],
+  ["an OGG file of Vorbis whose position is too small", vorbis(24, 12_000), 3],
+  ["an OGG file of Vorbis whose position is far too small", vorbis(24, 8_000), 3],
 ];
 
 const unknown: readonly (readonly [string, Buffer])[] = [
@@ -154,6 +166,19 @@ const unknown: readonly (readonly [string, Buffer])[] = [
   ],
   ["a WAV file with two formats", wave(48_000, { before: wave(0).subarray(12, 36) })],
   ["a WAV file with another format after the samples", wave(48_000, { after: wave(0).subarray(12, 36) })],
+  ["a WAV file with the start of a burst", Buffer.concat([wave(48_000), burst, Buffer.alloc(48_000)])],
+  [
+    "a WAV file in stereo with the start of a burst in its header",
+    wave(48_000, { channels: 2, size: 0, before: chunk(burst.toString("latin1"), Buffer.alloc(8)) }),
+  ],
+  ["an MP3 file with a tag of an unknown version", Buffer.concat([id3(300, 0xff), frames(9)])],
+  ["an MP3 file with a tag of version 1", Buffer.concat([id3(300, 1), frames(9)])],
+  ["an MP3 file with a tag of an unknown revision", Buffer.concat([id3(300, 4, 0xff), frames(9)])],
+  ["an MP3 file with a tag without its second head", Buffer.concat([id3(310, 4, 0, 16), frames(9)])],
+  [
+    "an MP3 file with a second head in an early version",
+    Buffer.concat([id3(300, 3, 0, 16), Buffer.from("3DI"), id3(0, 3, 0, 16).subarray(3, 6), footer.subarray(6), frames(9)]),
+  ],
   ["an MP3 file with other bytes after it", Buffer.concat([frames(9), Buffer.from("more sound")])],
   ["an MP3 file with other bytes in it", Buffer.concat([frames(9), Buffer.alloc(5), frames(9)])],
   ["an MP3 file with bytes after its tag", Buffer.concat([frames(9), tag, frames(9)])],
@@ -181,7 +206,6 @@ const unknown: readonly (readonly [string, Buffer])[] = [
       { packets: [Buffer.alloc(60_000)], position: 1_920 },
     ]),
   ],
-  ["an OGG file of Vorbis whose position is too small", vorbis(24, 8_000)],
   ["an OGG file without a position", opus({ position: 0xff_ff_ff_ff_ff_ff_ff_ffn })],
   ["an OGG file of another codec", ogg([{ packets: [Buffer.from("Unknown ")], position: 9 }])],
 ];
