@@ -36,6 +36,11 @@ export interface ForwardParams extends AnswerRules, StreamRules {
   readonly body: BodyBytes | Upload | undefined;
   /** True if the client asked for a stream. Farebox ends a stream when its client leaves. */
   readonly stream: boolean;
+  /**
+   * Returns true if the answer may be text, which may begin like an event. Called once the answer has begun. Absent if
+   * no field of the request could ask for text.
+   */
+  readonly asksForText?: () => boolean;
   /** Headers that Farebox adds to every answer. */
   readonly ownHeaders: HeaderList;
   /**
@@ -205,14 +210,14 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Chooses the response mode by the answer's head, or by its first bytes: on an endpoint that answers JSON or events,
-   * an answer without compression may have another label than its form.
+   * Chooses the response mode by the answer's head, or by its first bytes: where only JSON or events were asked for, an
+   * answer without compression may have another label than its form.
    */
   #begin(head: GatewayHead): void {
-    const { stream, wholeBytesMax, endpoint } = this.#params;
+    const { stream, asksForText, wholeBytesMax, endpoint } = this.#params;
     const canStream = wholeBytesMax === null && head.status < 300;
     const isLabelled = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
-    const hasForm = endpoint.answersMedia !== true || stream;
+    const hasForm = endpoint.answersMedia !== true || (stream && asksForText?.() !== true);
     if (canStream && !isLabelled && hasForm && isPlain(head.header("content-encoding")))
       this.#beginning = Buffer.alloc(0);
     else this.#beginMode(head, canStream && isLabelled);

@@ -337,6 +337,7 @@ function send(
     body: sentBody(endpoint, covered),
     endpoint,
     stream: request.stream,
+    asksForText: () => request.asksForText === true || covered.given.hasLateFormat === true,
     dropUsageChunk: usage,
     cutAtMaximum: cuts ? maximumReached(written) : null,
     watch: covered.growing,

@@ -155,6 +155,8 @@ export interface RequestBody {
   seal(seal: FormSeal): void;
   /** Names of unknown parts that arrived after `seal`. */
   readonly lateUnknown: readonly string[];
+  /** True if a field that may ask for an answer as text arrived after `read`. */
+  readonly hasLateFormat?: boolean;
   /** Returns the largest number of seconds of an uploaded recording; undefined if the body does not bound them. */
   soundSeconds?(): number | undefined;
   /** Frees the memory of the body. */
@@ -220,6 +222,9 @@ export async function openForm(exchange: Exchange, form: FormReader, contentType
       seal: (seal) => watch.seal(seal, (refusal) => upload.refuse(refusal)),
       get lateUnknown() {
         return watch.lateUnknown;
+      },
+      get hasLateFormat() {
+        return watch.hasLateFormat;
       },
       // The gateway could read another recording if the form had fields that Farebox does not know.
       soundSeconds: () => (upload.isComplete && watch.lateUnknown.length === 0 ? watch.soundSeconds() : undefined),

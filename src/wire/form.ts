@@ -26,6 +26,8 @@ export interface FormReader {
   readonly fields: RequestFields;
   /** Name of the part with a recording, whose length is measured. */
   readonly sound?: string;
+  /** Name of the part with the format of the answer. */
+  readonly format?: string;
   read(form: FormHead): ModelRequestResult;
 }
 
@@ -94,6 +96,8 @@ export class FormWatch implements FormListener {
   readonly #late = new Set<string>();
   readonly #names: string[] = [];
   readonly #sound: string | undefined;
+  readonly #format: string | undefined;
+  #hasLateFormat = false;
   #hasFile = false;
   #isClear = true;
   #isComplete = false;
@@ -101,9 +105,10 @@ export class FormWatch implements FormListener {
   #length: SoundLength | undefined;
   #sealed: (FormSeal & { readonly refuse: (refusal: Refusal) => void }) | undefined;
 
-  constructor({ fields, sound }: Pick<FormReader, "fields" | "sound">) {
+  constructor({ fields, sound, format }: Pick<FormReader, "fields" | "sound" | "format">) {
     this.#fields = fields;
     this.#sound = sound;
+    this.#format = format;
   }
 
   /**
@@ -132,6 +137,11 @@ export class FormWatch implements FormListener {
     return this.#isComplete ? this.#length?.end() : undefined;
   }
 
+  /** True if the format of the answer arrived after the request was priced, or another reader may find one. */
+  get hasLateFormat(): boolean {
+    return this.#hasLateFormat || !this.#isClear;
+  }
+
   /** Unknown parts that arrived after the request was priced. */
   get lateUnknown(): readonly string[] {
     return [...this.#late];
@@ -148,6 +158,7 @@ export class FormWatch implements FormListener {
     if (isFile) this.#length = name === this.#sound && !this.#hasFile ? new SoundLength() : undefined;
     this.#hasFile ||= isFile;
     const priced = this.#fields.pricedFieldFor(name);
+    if (this.#sealed !== undefined && baseOf(name) === this.#format) this.#hasLateFormat = true;
     if (this.#sealed !== undefined) this.#checkLate(name, priced, this.#sealed);
     if (this.#sealed === undefined || priced !== undefined) this.#names.push(name);
   }

@@ -46,6 +46,8 @@ export interface ModelRequest {
   readonly prompt: PromptReader;
   /** True if Farebox cannot count the output, because it is not text or its kind is unknown. */
   readonly isUnseen?: boolean;
+  /** True if the request asks for an answer in another format than JSON or events, or may be read so. */
+  readonly asksForText?: boolean;
   /** True if the cost is unknown, even if the model has a price. */
   readonly isUnpriced?: boolean;
   /**

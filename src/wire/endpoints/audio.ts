@@ -2,6 +2,7 @@ import { invalid } from "../../core/refusals.ts";
 import { withSeconds, type Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
+import { baseOf } from "../findings.ts";
 import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
 import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "../json.ts";
@@ -76,9 +77,20 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: uncounted,
     isUnseen: true,
+    asksForText: asksForText(form),
     modelDoubt: modelDoubtOf(form),
   };
   return { ok: true, request };
+}
+
+/** Field with the format of a transcription, and its values for JSON. The other formats are text. */
+const formatField = "response_format";
+const jsonFormats: ReadonlySet<string> = new Set(["json", "verbose_json", "diarized_json"]);
+
+/** Returns true unless all readers of the form see that it asks for JSON or events. */
+function asksForText({ names, values, isClear }: FormHead): boolean {
+  const formats = names.filter((name) => baseOf(name) === formatField);
+  return !isClear || !formats.every((name) => formats.length === 1 && jsonFormats.has(values.get(name) ?? ""));
 }
 
 /** Refuses a JSON body, because a transcription must be requested with a form. */
@@ -108,7 +120,12 @@ function usageOfRecording(body: JsonObject): Usage | undefined {
   return withSeconds(usage, { count: seconds > 0 ? seconds : undefined, contradicts: false });
 }
 
-const form: FormReader = { fields: transcriptionFields, sound: "file", read: readTranscriptionForm };
+const form: FormReader = {
+  fields: transcriptionFields,
+  sound: "file",
+  format: formatField,
+  read: readTranscriptionForm,
+};
 
 function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "form">, ending: string): Endpoint {
   return {

@@ -422,18 +422,61 @@ describe("an answer with the label of another form", () => {
     }
   });
 
-  it("is not read as events where a text was asked for", async () => {
-    const text = "data: is the first word\n\n";
+  /** A second of sound: 16,000 bytes. */
+  const second = Buffer.concat([
+    Buffer.from("RIFF\0\0\0\0WAVEfmt \u0010\0\0\0\u0001\0\u0001\0\u0040\u001f\0\0", "latin1"),
+    Buffer.from("\u0080\u003e\0\0\u0002\0\u0010\0data\0\0\0\0", "latin1"),
+    Buffer.alloc(16_000, 7),
+  ]);
+  /** Asks for a transcription with the given parts, whose order matters. */
+  async function transcribed(parts: readonly (readonly [string, string | Buffer])[], label: string, text: string) {
     const form = new FormData();
-    form.set("model", "whisper-1");
-    form.set("response_format", "text");
-    form.set("file", new Blob(["x"]), "a.mp3");
+    for (const [name, value] of [["model", "whisper-1"] as const, ...parts])
+      if (typeof value === "string") form.append(name, value);
+      else form.append(name, new Blob([Uint8Array.from(value)]), "a.wav");
     const headers = { authorization: `Bearer ${free.key}` };
     const asking = fetch(`${free.url}/v1/audio/transcriptions`, { method: "POST", headers, body: form });
     const { response } = await gateway.nextChat();
-    response.writeHead(200, { "content-type": "text/plain", "content-length": text.length }).end(text);
+    response.writeHead(200, { "content-type": label, "content-length": text.length }).end(text);
     const got = await asking;
-    expect([await got.text(), got.headers.get("content-length")]).toEqual([text, String(text.length)]);
+    const answer = [await got.text(), got.headers.get("content-length")];
+    return { answer, charge: await lastCharge(free) };
+  }
+  const streamed = ["stream", "true"] as const;
+  const file = ["file", second] as const;
+  /** So large that parts after it arrive after the request was priced. */
+  const large = ["file", Buffer.concat([second, Buffer.alloc(1_000_000, 7)])] as const;
+  const texts = ["data: is the first word\n\n", ": he said\nand left\n", "id: three\n", "[Music]\n"];
+
+  it.each<[string, readonly (readonly [string, string | Buffer])[]]>([
+    ["as text", [["response_format", "text"], file]],
+    ["as text in a stream, which the model ignores", [streamed, ["response_format", "text"], file]],
+    ["as subtitles in a stream", [streamed, ["response_format", "srt"], file]],
+    ["in an unknown format", [streamed, ["response_format", "words"], file]],
+    ["in two formats", [streamed, ["response_format", "json"], ["response_format", "text"], file]],
+    ["as text in a list", [streamed, ["response_format[]", "text"], file]],
+    ["as text after the file", [streamed, file, ["response_format", "text"]]],
+    ["as text after a large file", [streamed, large, ["response_format", "text"]]],
+  ])("is metered by its label where a transcription is asked for %s", async (_, parts) => {
+    const seconds = parts.includes(large) ? 64n : 1n;
+    for (const text of texts) {
+      const { answer, charge } = await transcribed(parts, "text/plain", text);
+      expect(answer).toEqual([text, String(text.length)]);
+      expect(charge).toMatchObject({ cost: seconds * 100_000_000n });
+    }
+  });
+
+  it.each<[string, readonly (readonly [string, string | Buffer])[]]>([
+    ["no format", [streamed, file]],
+    ["JSON", [streamed, ["response_format", "json"], file]],
+    ["long JSON", [streamed, ["response_format", "verbose_json"], file]],
+    ["JSON with speakers before a large file", [["response_format", "diarized_json"], streamed, large]],
+  ])("is metered by its first bytes where a streamed transcription is asked for with %s", async (_, parts) => {
+    const text = event({ type: "transcript.text.done", text: "a", usage: { type: "duration", seconds: 9 } });
+    for (const label of ["text/plain", "application/octet-stream", "text/event-stream"]) {
+      const { charge } = await transcribed(parts, label, text);
+      expect(charge).toMatchObject({ source: "reported", cost: 900_000_000n });
+    }
   });
 });
 
