@@ -348,7 +348,10 @@ export function outcomeOfStatus(status: number, billsServerErrors: boolean): Out
 
 /** Error that an answer with a success status states in place of a result. */
 export interface StatedError {
-  /** `timeout`: a request behind the gateway took too long, so the gateway may still complete and bill the request. */
+  /**
+   * `timeout`: the gateway may bill the request nevertheless, because a request behind it took too long, or because the
+   * error states a usage.
+   */
   readonly kind: "refused" | "timeout";
   /** HTTP error status in the answer, the largest if there are several; null if there is none. */
   readonly status: number | null;

@@ -22,8 +22,7 @@ import {
   type StreamAnswer,
 } from "./stream-output.ts";
 import type { StatedError } from "../core/settlement.ts";
-import { hasOutputIn } from "./error-answer.ts";
-import { readStatedError } from "./stated-error.ts";
+import { hasOutputIn, readEventError } from "./error-answer.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Returns a transcript for a stream of chat completions, or of the older completions. */
@@ -91,7 +90,7 @@ class ChatEventReader implements EventReader {
       this.#error = undefined;
     }
     const usage = readUsageOf(event);
-    const error = mayStateError(event) ? readStatedError(event) : undefined;
+    const error = mayStateError(event) ? readEventError(event) : undefined;
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];

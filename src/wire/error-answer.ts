@@ -1,3 +1,4 @@
+import type { StatedError } from "../core/settlement.ts";
 import { isObject, listOr, type JsonObject } from "./json.ts";
 import { answerTerms, walkOutput, type ModelAnswer, type OutputSink } from "./model-answer.ts";
 import { chatAnswer, type Known, type Shape } from "./output-members.ts";
@@ -18,6 +19,12 @@ export function orError(
   const error = readStatedError(parsed);
   if (error === undefined || !isObject(body) || statesUsage(body) || hasOutput(body)) return answer;
   return { usage: undefined, ...answerTerms(body), texts: [], isAnswer: false, error };
+}
+
+/** Returns the error that an event of a stream states. An error that states a usage in any form may be billed. */
+export function readEventError(event: JsonObject): StatedError | undefined {
+  const error = readStatedError(event);
+  return error !== undefined && statesUsage(event) ? { ...error, kind: "timeout" } : error;
 }
 
 /** Members that state what the gateway counted. */

@@ -28,7 +28,7 @@ import {
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import type { StatedError } from "../../core/settlement.ts";
-import { readStatedError } from "../stated-error.ts";
+import { readEventError } from "../error-answer.ts";
 import { readUsageOf } from "../usage.ts";
 import {
   StreamOutput,
@@ -204,7 +204,7 @@ class MediaEventReader implements EventReader {
     const event = parseJson(data);
     if (!isObject(event)) return true;
     this.#terms = latestTerms(this.#terms, answerTerms(event));
-    const error = readStatedError(event);
+    const error = readEventError(event);
     this.#error ??= error;
     this.#hasOutput ||= error === undefined;
     if (!this.#endings.includes(textOr(event["type"]))) return true;

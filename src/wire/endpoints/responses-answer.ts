@@ -26,8 +26,7 @@ import {
   type StreamAnswer,
 } from "../stream-output.ts";
 import type { StatedError } from "../../core/settlement.ts";
-import { hasOutputIn } from "../error-answer.ts";
-import { readStatedError } from "../stated-error.ts";
+import { hasOutputIn, readEventError } from "../error-answer.ts";
 import { readUsageOf } from "../usage.ts";
 
 /**
@@ -108,7 +107,7 @@ class ResponsesEventReader implements EventReader {
     if (type === "response.output_item.added" || type === "response.output_item.done")
       this.#updateCall(event["item"], output_index);
     this.#ending = endings.get(textOr(type)) ?? this.#ending;
-    const error = mayStateError(textOr(type)) ? readStatedError(event) : undefined;
+    const error = mayStateError(textOr(type)) ? readEventError(event) : undefined;
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, response, outputMembers)) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];

@@ -276,7 +276,7 @@ describe("an error event of the gateway", () => {
   });
 
   it.each<[string, string]>([
-    ["a report", event({ choices: [], message: "queued" })],
+    ["a report", event({ choices: [], status: "queued" })],
     ["an error", event({ error: { message: "overloaded", code: 529 } })],
   ])("does not hide that a stream is cut later: %s", async (_, first) => {
     for (const end of ["end", "reset"] as const) {
@@ -316,6 +316,15 @@ describe("an error event of the gateway", () => {
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 2 } });
     expect(lastErrorCode(body)).not.toBe("gateway_stream_broken");
   });
+
+  it.each([{ usage: { total_tokens: 1000 } }, { usage: { cost: 0.02 } }, { billed_units: { input_tokens: 9 } }])(
+    "is assumed to be billed if it states a usage in a form that cannot be read: %j",
+    async (stated) => {
+      const text = event({ error: { message: "no" }, ...stated });
+      const { charge } = await answered(free, chat, "/v1/chat/completions", { text });
+      expect(charge).toMatchObject({ source: "assumed", cost: charge.hold });
+    },
+  );
 
   it("is assumed to be billed after a timeout", async () => {
     const { charge } = await answered(free, chat, "/v1/chat/completions", {
