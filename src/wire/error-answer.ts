@@ -1,5 +1,5 @@
 import type { StatedError } from "../core/settlement.ts";
-import { isObject, listOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, omittedText, type JsonObject } from "./json.ts";
 import { answerTerms, walkOutput, type ModelAnswer, type OutputSink } from "./model-answer.ts";
 import { chatAnswer, type Known, type Shape } from "./output-members.ts";
 import { hasData, isAbsent, readStatedError, roleOf } from "./stated-error.ts";
@@ -54,7 +54,7 @@ export function statesUsage(value: unknown, names = usageName, depth = 0): boole
 function usesAnything(value: unknown, depth = 0): boolean {
   if (typeof value === "object" && value !== null)
     return depth > usageDepthMax || Object.values(value).some((each) => usesAnything(each, depth + 1));
-  return Number(value ?? 0) > 0 && value !== true;
+  return value === omittedText || (Number(value ?? 0) > 0 && value !== true);
 }
 
 /**
@@ -94,18 +94,22 @@ export function hasOutputIn(body: JsonObject, envelope: Shape, outputs: Readonly
 }
 
 /**
- * Returns true if the outline of an answer that states an error also contains output. An outline leaves long texts
- * and deep objects empty, so an empty text counts as output if its name is known, and so does any choice.
+ * Returns true if the outline of an answer that states an error also contains output. An outline omits deep objects,
+ * so any choice counts as output, and any object with an unknown name.
  */
 export function hasOutputInOutline(body: JsonObject): boolean {
   return (
     hasDataIn(body) ||
     listOr(body["choices"]).length > 0 ||
     Object.entries(body).some(([name, value]) => {
-      if (value === null || roleOf(name) !== undefined || chatAnswer.members[name] === "free") return false;
-      return outputNames.has(name) || (typeof value === "object" && Object.keys(value).length > 0);
+      if (isAbsent(value) || roleOf(name) !== undefined || chatAnswer.members[name] === "free") return false;
+      return outputNames.has(name) || typeof value === "object" || isLong(value);
     })
   );
+}
+
+function isLong(value: unknown): boolean {
+  return typeof value === "string" && (value === omittedText || Buffer.byteLength(value) > labelBytesMax);
 }
 
 /** Returns true if members that may contain an error contain other data instead. */

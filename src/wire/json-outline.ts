@@ -1,28 +1,36 @@
 import { hasOutputInOutline, orError } from "./error-answer.ts";
-import { parseJson, withoutByteOrderMark } from "./json.ts";
+import { omittedText, parseJson, withoutByteOrderMark } from "./json.ts";
 import type { AnswerReader, ModelAnswer } from "./model-answer.ts";
 
 const quote = 0x22;
 const backslash = 0x5c;
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
+const space = 0x20;
+const tab = 0x09;
 
-/** Longest string in an outline, in bytes. Longer strings are left empty. */
+/** Longest string in an outline, in bytes. A longer string is `omittedText`. */
 const stringBytesMax = 1024;
-/** Largest depth of an outline. Deeper objects and lists are left empty. */
+/** Largest depth of an outline. Deeper objects and lists contain only `omittedText`, unless they are empty. */
 const depthMax = 3;
+
+const omitted = Buffer.from(omittedText);
+const omittedMember = Buffer.from(`"${omittedText}":"${omittedText}"`);
+const omittedElement = Buffer.from(`"${omittedText}"`);
 /** Largest memory for an outline, in bytes, including `pieceBytes` for each piece. A larger outline is discarded. */
 const outlineBytesMax = 4 * 1024 * 1024;
 
 /**
- * Writes the outline of a JSON text while Farebox forwards the text. In the outline, long strings and deep objects and
- * lists are empty. The outline is therefore small even if the text contains large images or vectors. Chunks may end
+ * Writes the outline of a JSON text while Farebox forwards the text. The outline omits long strings and the content of
+ * deep objects and lists. It is therefore small even if the text contains large images or vectors. Chunks may end
  * anywhere. With `lines`, each line is a separate text.
  */
 export class JsonOutline {
   readonly #lines: boolean;
   readonly #write: (bytes: Buffer) => void;
   #depth = 0;
+  /** What to write for the content of the first object or list that is too deep; undefined if it is written. */
+  #omitted: Buffer | undefined;
   #inString = false;
   #escaped = false;
   #stringBytes = 0;
@@ -53,6 +61,7 @@ export class JsonOutline {
     };
     for (; at < bytes.length; at++) {
       const byte = bytes[at];
+      if (this.#omitted !== undefined) this.#omit(byte);
       if (byte === quote) {
         flush(at + 1);
         this.#inString = true;
@@ -65,6 +74,7 @@ export class JsonOutline {
         // The outline includes the bracket even if it omits the content.
         flush(at + 1);
         this.#depth++;
+        if (this.#depth === depthMax + 1) this.#omitted = byte === 0x7b ? omittedMember : omittedElement;
         unwritten = at + 1;
       } else if ((byte === 0x7d || byte === 0x5d) && this.#depth > 0) {
         flush(at);
@@ -73,11 +83,19 @@ export class JsonOutline {
       } else if (this.#depth > 0 && this.#endsLine(byte)) {
         flush(at);
         this.#depth = 0;
+        this.#omitted = undefined;
         unwritten = at;
       }
     }
     flush(at);
     return at;
+  }
+
+  /** Writes once that the content of an object or list is omitted, unless it is empty. */
+  #omit(next: number | undefined): void {
+    if (next === space || next === tab || next === lineFeed || next === carriageReturn) return;
+    if (next !== 0x7d && next !== 0x5d) this.#write(this.#omitted ?? omitted);
+    this.#omitted = undefined;
   }
 
   /** Reads to the end of a string or of the bytes. Returns the offset at which to continue. */
@@ -87,7 +105,11 @@ export class JsonOutline {
     const end = this.#endOfString(bytes, start);
     if (this.#stringBytes === 0 && bytes[end] === quote) {
       this.#inString = false;
-      if (this.#depth <= depthMax) this.#write(bytes.subarray(end - from > stringBytesMax ? end : from, end + 1));
+      if (this.#depth <= depthMax) {
+        const isLong = end - from > stringBytesMax;
+        if (isLong) this.#write(omitted);
+        this.#write(bytes.subarray(isLong ? end : from, end + 1));
+      }
       return end + 1;
     }
     if (this.#depth <= depthMax) this.#keep(bytes.subarray(from, end));
@@ -98,7 +120,10 @@ export class JsonOutline {
     this.#inString = false;
     // A line break within a string is not valid JSON. The text after it is a new line.
     if (bytes[end] !== quote) return end;
-    if (this.#depth <= depthMax) this.#write(Buffer.concat([...this.#kept, bytes.subarray(end, end + 1)]));
+    if (this.#depth <= depthMax) {
+      const kept = this.#stringBytes > stringBytesMax ? [omitted] : this.#kept;
+      this.#write(Buffer.concat([...kept, bytes.subarray(end, end + 1)]));
+    }
     return end + 1;
   }
 

@@ -7,6 +7,9 @@ const closeBracket = 0x5d;
 const colon = 0x3a;
 const comma = 0x2c;
 
+/** Text that stands for omitted content in the outline of a JSON text. */
+export const omittedText = "…";
+
 /** A JSON object of unknown shape. */
 export type JsonObject = { readonly [name: string]: unknown };
 

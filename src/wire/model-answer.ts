@@ -2,6 +2,7 @@ import {
   isObject,
   listOr,
   objectOr,
+  omittedText,
   storedText,
   textOr,
   withoutByteOrderMark,
@@ -54,8 +55,9 @@ const callsMax = 1_000_000;
 /** Returns the terms that a whole answer, or an event of a stream, states outside its content. */
 export function answerTerms(body: JsonObject): AnswerTerms {
   const { model, usage, service_tier } = body;
+  const isNamed = typeof model === "string" && model !== "" && model !== omittedText;
   return {
-    servedModel: typeof model === "string" && model !== "" ? storedText(model) : null,
+    servedModel: isNamed ? storedText(model) : null,
     serviceTier: service_tier ?? objectOr(usage)["service_tier"] ?? service_tier,
     toolCalls: statedCalls(body),
   };

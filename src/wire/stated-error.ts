@@ -1,6 +1,7 @@
 import { isOpenStatus, type StatedError } from "../core/settlement.ts";
 import { failureReason, type TaskFailure } from "../core/tasks.ts";
-import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, objectOr, omittedText, type JsonObject } from "./json.ts";
+import { chatAnswer } from "./output-members.ts";
 
 /**
  * Reads the error that an answer, or an event of a stream, states: `{"error":{…}}`, `{"code":401,"data":null}`,
@@ -38,6 +39,9 @@ export function statedError(texts: readonly string[], codes: readonly number[]):
   if (open !== undefined) return { kind: "timeout", status: open, reason: `gateway_${open}` };
   if (texts.some((text) => timeoutWords.test(text)))
     return { kind: "timeout", status, reason: timeouts.has(failure) ? failure : "gateway_timeout" };
+  // A text that is not known may be that of a timeout.
+  if (status === null && failure === "other" && texts.includes(omittedText))
+    return { kind: "timeout", status, reason: "gateway_error" };
   const [code = "error"] = codes;
   return {
     kind: "refused",
@@ -88,7 +92,7 @@ const results: readonly string[] = ["choices", "candidates", "output", "data", "
 
 /** Words that mean success, as a code, a status or a message. Codes of success: 0, and 200 to 299. */
 const successWords: ReadonlySet<string> = new Set(
-  "success successful succeeded ok okay completed complete finished done none null true no-error 成功"
+  "success successful succeed succeeded ok okay completed complete finished done none null true no-error 成功"
     .split(" ")
     .map(folded),
 );
@@ -167,7 +171,7 @@ function isNoError(value: unknown, depth = 0): boolean {
 export function hasData(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null || depth > depthMax)
     return !isAbsent(value) && value !== true && value !== 0;
-  // An outline of an answer leaves long texts empty, so any member of an object counts.
+  // An object in a list is an item of a result, whatever it contains.
   if (Array.isArray(value))
     return value.some((each) => (isObject(each) ? Object.keys(each).length > 0 : !isAbsent(each)));
   return Object.entries(value).some(([name, each]) => {
@@ -179,6 +183,22 @@ export function hasData(value: unknown, depth = 0): boolean {
 /** Returns true if a member of an answer contains data. */
 function statesData(root: JsonObject): boolean {
   return Object.keys(root).some((name) => roleOf(name) === "data" && hasData(root[name]));
+}
+
+/** Names of texts next to an error that are no result: ids, times, places, and hints for people. */
+const labelName =
+  /(?:ids?|time|timestamp|date|version|path|host|region|server|language|locale|level|severity|domain|name|method|param|field|instance|solution|suggestion|hint|help|documentation|docs?|info|(?:help|docs?|documentation)(?:url|link))$/;
+
+/** Returns true if an answer contains a text in a member whose meaning is not known. It may be a result. */
+function statesOther(object: JsonObject, depth = 0): boolean {
+  return Object.entries(object).some(([name, value]) => {
+    if (roleOf(name) !== undefined || chatAnswer.members[name] === "free" || labelName.test(folded(name))) return false;
+    if (typeof value === "string") return !isAbsent(value);
+    if (depth > depthMax) return true;
+    return listOr(value)
+      .concat(value)
+      .some((each) => typeof each === "string" || (isObject(each) && statesOther(each, depth + 1)));
+  });
 }
 
 function isEmptyList(value: unknown): boolean {
@@ -207,7 +227,7 @@ class Evidence {
   /** Returns true if the signs outweigh the data and the success that the answer also states. */
   isError(root: JsonObject, ignoresData: boolean): boolean {
     if (this.isExplicit(root, ignoresData)) return true;
-    if (this.#isOutweighed(root) || (!ignoresData && statesData(root))) return false;
+    if (this.#isOutweighed(root) || (!ignoresData && (statesData(root) || statesOther(root)))) return false;
     // An empty list of choices is also in events that report on a running request.
     if (isEmptyList(root["choices"]) || isEmptyList(root["candidates"])) return false;
     const lacksResult = results.some((name) => name in root && isAbsent(root[name]) && !isEmptyList(root[name]));

@@ -47,6 +47,7 @@ const usageAnywhere = fc.oneof(
   fc.record({ meta: fc.record({ usage }) }),
   fc.record({ choices: fc.tuple(fc.record({ usage })) }),
   fc.record({ error: fc.record({ message: word, usage }) }),
+  fc.record({ error: fc.record({ metadata: fc.record({ usageMetadata: usage }) }) }),
 );
 
 /** Output of an answer of each route. Long texts are empty in the outlines of the last three. */
@@ -121,4 +122,37 @@ it("random JSON never makes a reader throw, and an error has neither usage nor o
     }),
     { numRuns: runs(20_000) },
   );
+});
+
+describe.each(["/v1/images/generations", "/v1/embeddings", "/*path"])("an answer of %s next to an error", (route) => {
+  const image = "A".repeat(5_000);
+  it.each<object>([
+    { code: 1, data: image },
+    { code: 1, data: [image] },
+    { code: 1, data: { images: [{ url: "https://a" }] } },
+    { code: 1, data: { result: { images: { first: "https://a" } } } },
+    { code: 20000, msg: "", result: image },
+    { error: { message: "1 of 2 failed" }, output: [image] },
+    { errors: ["no"], sample_image: image },
+    { errors: ["no"], image },
+    { code: 10000, image_url: "https://a/b.png" },
+    { code: 10000, image_urls: ["https://a/b.png"] },
+    { code: 10000, file: { url: "https://a/b.png" } },
+    { code: "SUCCEED", message: "SUCCEED", sample: "https://a/b.png" },
+    { code: "SUCCEED", message: "no", data: null },
+  ])("may be a result: %j", (body) => {
+    expect(answerOf(route, body)?.error).toBeUndefined();
+  });
+
+  it.each<[object, string]>([
+    [{ code: 10000, message: "no", data: "" }, "refused"],
+    [{ code: 10000, message: "no", request_id: "r", traceId: "t", data: [] }, "refused"],
+    [{ error: { message: "no" }, output: [""], text: "" }, "refused"],
+    [{ error: { message: image, code: 401 } }, "refused"],
+    // A long text is not known, and may be that of a timeout.
+    [{ error: { message: image } }, "timeout"],
+    [{ error: { message: image, code: 504 } }, "timeout"],
+  ])("is an error: %j", (body, kind) => {
+    expect(answerOf(route, body)).toMatchObject({ error: { kind }, isAnswer: false });
+  });
 });
