@@ -66,7 +66,8 @@ const labelBytesMax = 256;
 const outputNames: ReadonlySet<string> = new Set(
   (
     "text content answer reply completion generated_text output_text delta refusal reasoning thinking " +
-    "audio image images video url b64_json embedding embeddings"
+    "audio image images video url b64_json embedding embeddings transcript transcription sample " +
+    "image_url image_urls audio_url video_url output_url"
   ).split(" "),
 );
 

@@ -135,6 +135,8 @@ describe.each(["/v1/images/generations", "/v1/embeddings", "/*path"])("an answer
     { error: { message: "1 of 2 failed" }, output: [image] },
     { errors: ["no"], sample_image: image },
     { errors: ["no"], image },
+    { error: { message: "1 of 2 failed" }, image_url: "https://a/b.png" },
+    { error: { message: "segment 7 failed" }, transcript: "hello" },
     { code: 10000, image_url: "https://a/b.png" },
     { code: 10000, image_urls: ["https://a/b.png"] },
     { code: 10000, file: { url: "https://a/b.png" } },
