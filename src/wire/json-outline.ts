@@ -171,9 +171,13 @@ function firstOf(a: number, b: number, none: number): number {
 /** Memory of a piece in addition to its content, in bytes. */
 const pieceBytes = 32;
 
-/** Returns a reader that passes only the outline of an answer to `read`, and also reads the error that it states. */
-export function outlineReader(read: (body: unknown) => ModelAnswer | undefined): AnswerReader {
+/**
+ * Returns a reader that passes only the outline of an answer to `read`, and also reads the error that it states.
+ * `isShortened`: true if the outline omits anything.
+ */
+export function outlineReader(read: (body: unknown, isShortened: boolean) => ModelAnswer | undefined): AnswerReader {
   const pieces: Buffer[] = [];
+  let given = 0;
   let bytes = 0;
   const outline = new JsonOutline((piece) => {
     bytes += piece.length + pieceBytes;
@@ -182,12 +186,14 @@ export function outlineReader(read: (body: unknown) => ModelAnswer | undefined):
   });
   return {
     push(chunk) {
+      given += chunk.length;
       if (bytes <= outlineBytesMax) outline.push(chunk);
     },
     end() {
       if (bytes > outlineBytesMax) return undefined;
-      const body = parseJson(withoutByteOrderMark(Buffer.concat(pieces)).toString("utf8"));
-      return orError(read(body), () => body, hasOutputInOutline);
+      const whole = Buffer.concat(pieces);
+      const body = parseJson(withoutByteOrderMark(whole).toString("utf8"));
+      return orError(read(body, whole.length < given), () => body, hasOutputInOutline);
     },
   };
 }

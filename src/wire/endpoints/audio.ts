@@ -18,7 +18,7 @@ import {
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf, secondsOf } from "../usage.ts";
-import { mediaTranscript, uncounted } from "./images.ts";
+import { mediaTranscript, uncounted, usageOfMedia } from "./images.ts";
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 
@@ -99,10 +99,10 @@ function refuseJson(): ModelRequestResult {
 }
 
 /** Reads an answer from its outline, which omits long texts. */
-function readTranscript(body: unknown): ModelAnswer | undefined {
+function readTranscript(body: unknown, isShortened: boolean): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: usageOfRecording(body),
+    ...usageOfMedia(usageOfRecording(body), isShortened || body["text"] !== ""),
     ...answerTerms(body),
     texts: [],
     isAnswer: "text" in body,

@@ -11,9 +11,10 @@ import {
   latestTerms,
   type AnswerTerms,
   type ModelAnswer,
+  type UsageSoFar,
   type Written,
 } from "../model-answer.ts";
-import { isObject, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
+import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import { JsonOutline, outlineReader } from "../json-outline.ts";
 import {
   bytesOutside,
@@ -112,11 +113,22 @@ function requestOf(
 function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: imageUsage(readUsageOf(body)),
+    ...usageOfMedia(imageUsage(readUsageOf(body)), listOr(body["data"]).length > 0),
     ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };
+}
+
+/** Returns the usage of an answer that contains media or text if `hasOutput`, and that no tokenizer counts. */
+export function usageOfMedia(usage: Usage | undefined, hasOutput: boolean): Pick<ModelAnswer, "usage" | "soFar"> {
+  if (usage === undefined || !hasOutput || countsOutput(usage)) return { usage };
+  return uncovered(usage);
+}
+
+/** Returns a usage that does not cover the media of its answer. */
+function uncovered(usage: Usage | undefined): { readonly usage: undefined; readonly soFar?: UsageSoFar | undefined } {
+  return { usage: undefined, soFar: usage && { usage, later: { texts: [] }, isFinal: false } };
 }
 
 /** Counts all output tokens as images if the usage does not divide them into text and images. */
@@ -160,43 +172,83 @@ export function mediaTranscript(
   usageOf: (event: JsonObject) => Usage | undefined = (event) => readUsageOf(event),
   merge: (before: Usage, next: Usage) => Usage = laterUsage,
 ): Transcript {
-  return new OutlineTranscript(() => new MediaEventReader(endings, usageOf, merge));
+  return new OutlineTranscript((isShortened) => new MediaEventReader({ endings, usageOf, merge, isShortened }));
 }
 
 class OutlineTranscript extends StreamTranscript {
   #pieces: Buffer[] = [];
   readonly #outline = new JsonOutline((bytes) => this.#pieces.push(bytes), { lines: true });
+  /** Number of bytes that the outline omits, or has not written yet. */
+  readonly #omitted: { bytes: number };
+
+  constructor(form: (isShortened: () => boolean) => EventReader) {
+    const omitted = { bytes: 0 };
+    super(() => form(() => omitted.bytes > 0));
+    this.#omitted = omitted;
+  }
 
   override push(bytes: Buffer): void {
+    this.#omitted.bytes += bytes.length;
     this.#outline.push(bytes);
+    for (const piece of this.#pieces) this.#omitted.bytes -= piece.length;
     // Joins the pieces, because there may be one for each byte.
     if (this.#pieces.length > 0) super.push(Buffer.concat(this.#pieces));
     this.#pieces = [];
   }
+
+  /** Reads all events, because each ending must state a usage. The outline is small. */
+  override end(): StreamAnswer {
+    return this.everything();
+  }
+}
+
+/** How a stream of media is read. */
+interface MediaRules {
+  readonly endings: readonly string[];
+  readonly usageOf: (event: JsonObject) => Usage | undefined;
+  readonly merge: (before: Usage, next: Usage) => Usage;
+  /** Returns true if the outline omits anything so far. */
+  isShortened(): boolean;
+}
+
+/** Members of an event that are neither media nor text. */
+const envelope: ReadonlySet<string> = new Set(
+  "created created_at duration event_id id language model object obfuscation sequence_number service_tier status timestamp type usage".split(
+    " ",
+  ),
+);
+
+function contentOf(event: JsonObject): readonly unknown[] {
+  return Object.entries(event)
+    .filter(([name]) => !envelope.has(name))
+    .map(([, value]) => value);
+}
+
+/** Returns true if a value is a text, list or object that is not empty. */
+function isWritten(value: unknown): boolean {
+  return typeof value === "string" ? value !== "" : Object.keys(objectOr(value)).length + listOr(value).length > 0;
 }
 
 class MediaEventReader implements EventReader {
   readonly output = new StreamOutput();
-  readonly #endings: readonly string[];
-  readonly #usageOf: (event: JsonObject) => Usage | undefined;
-  readonly #merge: (before: Usage, next: Usage) => Usage;
+  readonly #rules: MediaRules;
   #usage: Usage | undefined;
-  /** True if the last ending states a usage. A usage does not cover the images after it. */
-  #isCovered = false;
+  /** True if an ending states no usage. */
+  #lacksUsage = false;
+  /** True if an ending states a usage that counts no output. */
+  #lacksOutput = false;
+  /** True if media came after the last ending, whose usage does not cover them. */
+  #continues = false;
+  /** True if an event contains media or text. */
+  #isWritten = false;
   #terms: AnswerTerms = { servedModel: null };
   #finished = false;
   /** True if an event other than an error has arrived. Each of these events may contain media. */
   #hasOutput = false;
   #error: StatedError | undefined;
 
-  constructor(
-    endings: readonly string[],
-    usageOf: (event: JsonObject) => Usage | undefined,
-    merge: (before: Usage, next: Usage) => Usage,
-  ) {
-    this.#endings = endings;
-    this.#usageOf = usageOf;
-    this.#merge = merge;
+  constructor(rules: MediaRules) {
+    this.#rules = rules;
   }
 
   /** Ignores unreadable events. Their bytes need no count, because a stream without usage is charged at its hold. */
@@ -207,20 +259,28 @@ class MediaEventReader implements EventReader {
     const error = readEventError(event);
     this.#error ??= error;
     this.#hasOutput ||= error === undefined;
-    if (!this.#endings.includes(textOr(event["type"]))) return true;
-    const usage = this.#usageOf(event);
-    this.#usage =
-      this.#usage === undefined || usage === undefined ? (this.#usage ?? usage) : this.#merge(this.#usage, usage);
-    this.#isCovered = usage !== undefined;
+    const { endings, usageOf, merge } = this.#rules;
+    const content = error === undefined ? contentOf(event) : [];
+    this.#isWritten ||= content.some(isWritten);
+    if (!endings.includes(textOr(event["type"]))) {
+      this.#continues ||= this.#finished && content.length > 0;
+      return true;
+    }
+    const usage = usageOf(event);
+    this.#usage = this.#usage === undefined || usage === undefined ? (this.#usage ?? usage) : merge(this.#usage, usage);
+    this.#lacksUsage ||= usage === undefined;
+    this.#lacksOutput ||= usage !== undefined && !countsOutput(usage);
+    this.#continues = false;
     this.#finished = true;
     return true;
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
     const usage = this.#usage;
-    const isWhole = this.#finished && this.#isCovered && usage !== undefined && countsOutput(usage);
-    const soFar = usage && { usage, later: { texts: [] }, isFinal: false };
-    const stated = { ...(isWhole ? { usage } : { usage: undefined, soFar }), ...this.#terms };
+    const isWritten = this.#isWritten || this.#rules.isShortened();
+    const isCovered = !this.#lacksUsage && !this.#continues && !(this.#lacksOutput && isWritten);
+    const isWhole = this.#finished && isCovered;
+    const stated = { ...(isWhole ? { usage } : uncovered(usage)), ...this.#terms };
     if (this.#error === undefined || isWhole) return { ...stated, finished: this.#finished };
     return { ...stated, finished: true, failed: true, ...(!this.#hasOutput && { error: this.#error }) };
   }

@@ -234,6 +234,44 @@ describe("a stream that is cut", () => {
   });
 });
 
+describe("a stream of images", () => {
+  const path = "/v1/images/generations";
+  const asked = { model: "gpt-image-1", prompt: "a harbour", stream: true, n: 2 };
+  const image = "x".repeat(20_000);
+  const part = event({ type: "image_generation.partial_image", b64_json: image });
+  const whole = (output?: number) =>
+    event({
+      type: "image_generation.completed",
+      b64_json: image,
+      ...(output !== undefined && { usage: { input_tokens: 9, output_tokens: output } }),
+    });
+
+  it.each<[string, string, End]>([
+    ["breaks off in the second image", whole(4000) + part, "reset"],
+    ["ends in the second image", whole(4000) + part, "end"],
+    ["states no usage of the first image", whole() + part + whole(4000), "end"],
+    ["states no output of the second image", whole(4000) + whole(0), "end"],
+    ["states no output of its image", whole(0), "end"],
+  ])("is charged at its hold if it %s", async (_, text, end) => {
+    for (const proxy of [free, bounded]) {
+      const { charge } = await answered(proxy, asked, path, { text, end });
+      expect(charge).toMatchObject({ source: "assumed", cost: charge.hold });
+    }
+  });
+
+  it("is charged for both images if each states its usage", async () => {
+    const { charge } = await answered(free, asked, path, { text: whole(4000) + part + whole(2000) });
+    expect(charge).toMatchObject({ source: "reported", tokens: { image_output: 6000 } });
+  });
+
+  it("is charged at its hold if a whole answer states no output", async () => {
+    const text = JSON.stringify({ data: [{ b64_json: image }], usage: { input_tokens: 9, output_tokens: 0 } });
+    const headers = { "content-type": "application/json" };
+    const { charge } = await answered(free, { ...asked, stream: false }, path, { text, headers });
+    expect(charge).toMatchObject({ source: "assumed", cost: charge.hold });
+  });
+});
+
 describe("heartbeats without JSON", () => {
   it.each(["ping", "[PING]", "keep-alive", ": PROCESSING"])("cost next to nothing: %s", async (beat) => {
     const stream = Array.from({ length: 40 }, () => event(beat) + chunk("a")).join("");

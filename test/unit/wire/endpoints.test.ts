@@ -146,6 +146,81 @@ describe("the usage of an answer", () => {
     expect(transcript.everything()?.usage).toMatchObject(usage);
   });
 
+  const media = (output: number | undefined, route = "images/generations") =>
+    output === undefined
+      ? {}
+      : { usage: { input_tokens: 14, output_tokens: output, ...(route.startsWith("audio") && { type: "tokens" }) } };
+  const image = "x".repeat(5_000);
+  const partial = { type: "image_generation.partial_image", b64_json: image, partial_image_index: 0 };
+  const shown = (output?: number) => ({ type: "image_generation.completed", b64_json: image, ...media(output) });
+  const heard = (output?: number, text = "") => ({
+    type: "transcript.text.done",
+    text,
+    ...media(output, "audio/transcriptions"),
+  });
+  const wordOf = (delta: string) => ({ type: "transcript.text.delta", delta });
+  const speech = { type: "speech.audio.delta", audio: image };
+  const spoken = (output?: number) => ({ type: "speech.audio.done", ...media(output) });
+  function streamed(route: string, events: readonly object[]) {
+    const transcript = at(`/v1/${route}`).transcript();
+    for (const event of events) transcript.push(Buffer.from(`data: ${JSON.stringify(event)}\n\n`));
+    return transcript.end();
+  }
+
+  it.each<[string, string, readonly object[], number]>([
+    ["of an image", "images/generations", [partial, shown(40)], 40],
+    ["of two images", "images/generations", [partial, shown(40), partial, shown(50)], 90],
+    ["of an edited image", "images/edits", [{ ...shown(40), type: "image_edit.completed" }], 40],
+    ["of an image before an empty event", "images/generations", [shown(40), { type: "done", id: "1" }], 40],
+    ["of silence", "audio/transcriptions", [heard(0)], 0],
+    ["of silence in empty parts", "audio/translations", [wordOf(""), { ...heard(0), logprobs: [] }], 0],
+    ["of a text", "audio/transcriptions", [wordOf("a"), heard(1, "a")], 1],
+    ["of speech", "audio/speech", [speech, speech, spoken(40)], 40],
+    ["of no speech", "audio/speech", [spoken(0)], 0],
+  ])("covers a stream %s", (_, route, events, output) => {
+    const { usage, soFar, finished } = streamed(route, events);
+    expect({ soFar, finished }).toEqual({ soFar: undefined, finished: true });
+    const { tokens } = usage ?? { tokens: noTokens };
+    expect(tokens.output + tokens.image_output + tokens.audio_output).toBe(output);
+  });
+
+  it.each<[string, string, readonly object[]]>([
+    ["that continues after it", "images/generations", [shown(40), partial]],
+    ["with an image without usage before it", "images/generations", [shown(), shown(40)]],
+    [
+      "with an image without usage long before it",
+      "images/generations",
+      [shown(), ...Array.from({ length: 999 }, () => partial), shown(40)],
+    ],
+    ["with an image without usage after it", "images/generations", [shown(40), shown()]],
+    ["with an image that has no output", "images/generations", [shown(0)]],
+    ["with two images of which one has no output", "images/generations", [shown(40), shown(0)]],
+    ["of a text that has no output", "audio/transcriptions", [heard(0, "a")]],
+    ["of a long text that has no output", "audio/transcriptions", [heard(0, "a".repeat(5_000))]],
+    ["of parts of a text that have no output", "audio/transcriptions", [wordOf("a"), heard(0)]],
+    ["of a text that continues", "audio/transcriptions", [heard(1, "a"), wordOf("b")]],
+    ["of speech that has no output", "audio/speech", [speech, spoken(0)]],
+    ["of short speech that has no output", "audio/speech", [{ ...speech, audio: "aGk=" }, spoken(0)]],
+  ])("does not cover a stream %s", (_, route, events) => {
+    const { usage, soFar, finished } = streamed(route, events);
+    expect({ usage, finished }).toEqual({ usage: undefined, finished: true });
+    expect(soFar).toMatchObject({ later: { texts: [] }, isFinal: false });
+  });
+
+  it.each<[string, object, boolean]>([
+    ["images/generations", { data: [{ b64_json: image }], ...media(0) }, false],
+    ["images/edits", { data: [{ url: "a" }], ...media(0) }, false],
+    ["images/generations", { data: [], ...media(0) }, true],
+    ["images/generations", { data: [{ b64_json: image }], ...media(40) }, true],
+    ["audio/transcriptions", { text: "", ...media(0, "audio") }, true],
+    ["audio/transcriptions", { text: "a", ...media(0, "audio") }, false],
+    ["audio/transcriptions", { text: image, ...media(0, "audio") }, false],
+    ["audio/transcriptions", { text: image, usage: { type: "duration", seconds: 9 } }, true],
+  ])("covers an answer only if it counts the output: %s %o", (route, body, isCovered) => {
+    const answer = answerOf(`/v1/${route}`, body);
+    expect([answer?.usage !== undefined, answer?.soFar !== undefined]).toEqual([isCovered, !isCovered]);
+  });
+
   it("adds the output of choices that each state a usage", () => {
     const usage = (completion_tokens: number) => ({ usage: { prompt_tokens: 4, completion_tokens } });
     expect(answerOf("/v1/chat/completions", { choices: [usage(5), usage(5), usage(7)] })?.usage).toMatchObject({
