@@ -363,16 +363,25 @@ export function laterUsage(before: Usage | undefined, next: Usage | undefined): 
 }
 
 function rivalsOf(side: keyof typeof sides, before: Usage, next: Usage): readonly Usage[] {
-  const covers = (one: Usage, other: Usage) => sides[side].every((name) => one.tokens[name] >= other.tokens[name]);
+  const covers = (one: Usage, other: Usage) => coversSide(side, one, other);
   const { rivals = noRivals, ...latest } = before;
   const isCovered = rivals[side].some((rival) => covers(rival, latest));
   const earlier = isCovered ? rivals[side] : [...rivals[side], latest];
-  const left = [...earlier.filter((rival) => !covers(next, rival)), ...(next.rivals?.[side] ?? [])];
-  if (left.length <= rivalsMax) return left;
-  const [one, other, ...others] = left as [Usage, Usage, ...Usage[]];
+  return fewRivals(side, [...earlier.filter((rival) => !covers(next, rival)), ...(next.rivals?.[side] ?? [])]);
+}
+
+/** Merges rivals until at most `rivalsMax` are left. */
+function fewRivals(side: keyof typeof sides, rivals: readonly Usage[]): readonly Usage[] {
+  if (rivals.length <= rivalsMax) return rivals;
+  const [one, other, ...others] = rivals as [Usage, Usage, ...Usage[]];
   const tokens = { ...one.tokens };
   for (const name of sides[side]) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
-  return [{ ...one, tokens }, ...others];
+  return fewRivals(side, [{ ...one, tokens }, ...others]);
+}
+
+/** Returns true if one usage has at least as many tokens of each class of a side as another. */
+function coversSide(side: keyof typeof sides, one: Usage, other: Usage): boolean {
+  return sides[side].every((name) => one.tokens[name] >= other.tokens[name]);
 }
 
 /**
@@ -475,7 +484,38 @@ function sidesOf(prompt: Usage, completion: Usage): Usage {
 export function addChoice(one: Usage, other: Usage): Usage {
   if (one.unit !== other.unit) return one;
   const larger = promptTotal(other.tokens) > promptTotal(one.tokens) ? other : one;
-  return withDoubts(sidesOf(larger, addUsage(one, other)), ["usage_contradicts"]);
+  const { rivals: _, ...sum } = sidesOf(larger, addUsage(one, other));
+  const each = (side: keyof typeof sides, { rivals = noRivals, ...latest }: Usage) => [latest, ...rivals[side]];
+  const others = (side: keyof typeof sides, usages: readonly Usage[]) =>
+    fewRivals(
+      side,
+      usages.filter((usage) => !coversSide(side, sum, usage)),
+    );
+  const rivals: Rivals = {
+    prompts: others("prompts", [...each("prompts", one), ...each("prompts", other)]),
+    completions: others(
+      "completions",
+      each("completions", one).flatMap((first) => each("completions", other).map((second) => addUsage(first, second))),
+    ),
+  };
+  const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
+  return withDoubts({ ...sum, ...(isRivalled && { rivals }) }, ["usage_contradicts"]);
+}
+
+/**
+ * Returns the usage of an answer that states `whole`, and usages of its choices. The choices are in doubt only if they
+ * state more than the whole.
+ */
+export function withChoices(whole: Usage | undefined, choices: readonly Usage[]): Usage | undefined {
+  const [first, ...others] = choices;
+  const sum = first && others.reduce(addChoice, first);
+  if (whole === undefined || sum === undefined) return sum ?? whole;
+  const isCovered = readings(sum).every(
+    (usage) => coversSide("prompts", whole, usage) && coversSide("completions", whole, usage),
+  );
+  if (!isCovered || whole.unit !== sum.unit) return laterUsage(whole, sum);
+  const doubts = (sum.doubts ?? noDoubts).filter((doubt) => doubt !== "usage_contradicts");
+  return withDoubts(whole, doubts);
 }
 
 /** Adds a stated duration to a usage. Returns undefined if there is neither. */

@@ -23,7 +23,7 @@ import {
 } from "./stream-output.ts";
 import type { StatedError } from "../core/settlement.ts";
 import { hasOutputIn, readEventError } from "./error-answer.ts";
-import { readUsageOf } from "./usage.ts";
+import { readUsagesOf } from "./usage.ts";
 
 /** Returns a transcript for a stream of chat completions, or of the older completions. */
 export function chatTranscript(listener?: OutputListener): StreamTranscript {
@@ -89,13 +89,15 @@ class ChatEventReader implements EventReader {
       this.#finished = true;
       this.#error = undefined;
     }
-    const usage = readUsageOf(event);
+    const { whole, choices } = readUsagesOf(event);
     const error = mayStateError(event) ? readEventError(event) : undefined;
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
-    this.#usage.add(usage, this.#finished);
-    if (usage !== undefined) this.#usageIsAlone = isUsageAlone(event);
+    const ofChoices =
+      choices.size === 0 ? [] : [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);
+    this.#usage.add(whole, this.#finished, ofChoices);
+    if (whole !== undefined || choices.size > 0) this.#usageIsAlone = isUsageAlone(event);
   }
 
   #write(event: JsonObject): void {
@@ -106,8 +108,8 @@ class ChatEventReader implements EventReader {
   }
 
   #writeChoice(choice: unknown): void {
-    const { index, message: whole } = objectOr(choice);
-    const key = typeof index === "number" ? index : 0;
+    const { message: whole } = objectOr(choice);
+    const key = indexOf(choice);
     walkOutput(choice, chunkChoice, "", this.#delta.at(key, key));
     if (whole !== undefined && whole !== null) this.#repeatMessage(whole, key);
   }
@@ -127,6 +129,12 @@ class ChatEventReader implements EventReader {
     });
     if (text !== "") output.wholeText(text, key, key, true);
   }
+}
+
+/** Returns the index of a choice; 0 if it states none. */
+function indexOf(choice: unknown): number {
+  const { index } = objectOr(choice);
+  return typeof index === "number" ? index : 0;
 }
 
 function finishes(event: JsonObject): boolean {

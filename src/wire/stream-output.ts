@@ -1,4 +1,4 @@
-import { laterUsage, type Usage } from "../core/usage.ts";
+import { laterUsage, withChoices, type Usage } from "../core/usage.ts";
 import { jsonOf } from "./json.ts";
 import {
   clientCalls,
@@ -40,6 +40,10 @@ const comparedUnitsMax = 256 * 1024;
  */
 const constantBytesMax = 256;
 
+/** In place of a choice: a member of an event's envelope, and output of an unknown choice. */
+const ofEnvelope = -1;
+const ofUnknownChoice = -2;
+
 /** Identifies a text of the stream: the index of a choice, or the path of a part. */
 type PartKey = string | number;
 
@@ -62,7 +66,10 @@ export class StreamOutput {
   readonly #listener: OutputListener | undefined;
   readonly #uncountable = { ...nothingUncountable, media: 0 };
   /** Output that the latest usage covers. */
-  #covered = { amount: 0, reports: 0, unknownBytes: 0, sealedBytes: 0, media: 0 };
+  #covered = { amount: 0, reports: -1, unknownBytes: 0, sealedBytes: 0, media: 0 };
+  /** Value of `amount` after the latest output of each choice, and when the latest usage of a choice covered it. */
+  readonly #written = new Map<number, number>();
+  readonly #coveredChoices = new Map<number, number>();
   #units = 0;
   #amount = 0;
   /** Number of reports of output, including repetitions. */
@@ -85,15 +92,34 @@ export class StreamOutput {
     );
   }
 
-  /** Records that the output so far is covered by a usage. */
+  /** Records that the output so far is covered by a usage of the whole answer. */
   cover(): void {
+    this.#cover(this.#reports);
+  }
+
+  /** Records that the output of a choice so far is covered by the choice's usage. */
+  coverChoice(choice: number): void {
+    if (this.#coveredChoices.size < partsMax || this.#coveredChoices.has(choice))
+      this.#coveredChoices.set(choice, this.#amount);
+    const text = this.#texts.get(choice);
+    if (text !== undefined) text.covered = text.kept;
+    if (this.isCovered) this.#cover(this.#covered.reports);
+  }
+
+  #cover(reports: number): void {
     const { unknownBytes, sealedBytes, media } = this.#uncountable;
-    this.#covered = { amount: this.#amount, reports: this.#reports, unknownBytes, sealedBytes, media };
+    this.#covered = { amount: this.#amount, reports, unknownBytes, sealedBytes, media };
     for (const text of this.#texts.values()) text.covered = text.kept;
   }
 
   get isCovered(): boolean {
-    return this.#amount === this.#covered.amount;
+    if (this.#amount === this.#covered.amount) return true;
+    if (this.#coveredChoices.size === 0) return false;
+    const coveredAt = (choice: number) => Math.max(this.#covered.amount, this.#coveredChoices.get(choice) ?? 0);
+    // Output of an unknown choice is covered only if all choices are.
+    const choices = [...new Set([...this.#written.keys(), ...this.#coveredChoices.keys()])].filter(isChoice);
+    const least = Math.min(...choices.map(coveredAt));
+    return [...this.#written].every(([choice, amount]) => amount <= (isChoice(choice) ? coveredAt(choice) : least));
   }
 
   /** True if nothing, not even a repetition, was reported after the latest call of `cover`. */
@@ -117,10 +143,18 @@ export class StreamOutput {
       .map((text) => joined(text).slice(start(text)));
   }
 
+  /** Records output of a choice. */
+  #add(amount: number, choice: number): void {
+    if (amount === 0) return;
+    this.#amount += amount;
+    const isKept = this.#written.size < partsMax || this.#written.has(choice);
+    this.#written.set(isKept ? choice : ofUnknownChoice, this.#amount);
+  }
+
   /** Adds to the text of a part. */
   text(text: string, key: PartKey, choice: number): void {
     this.#reports++;
-    this.#amount++;
+    this.#add(1, choice);
     this.#listener?.text(text, choice);
     let kept = this.#texts.get(key);
     if (kept === undefined && this.#texts.size < partsMax)
@@ -156,23 +190,23 @@ export class StreamOutput {
     return kept === undefined || kept.length > comparedUnitsMax ? "" : joined(kept);
   }
 
-  unknown(bytes: number): void {
+  unknown(bytes: number, choice: number = ofUnknownChoice): void {
     this.#reports++;
-    this.#amount += bytes;
+    this.#add(bytes, choice);
     this.#uncountable.unknownBytes += bytes;
     if (bytes > 0) this.#listener?.unknown(bytes);
   }
 
-  sealed(bytes: number): void {
+  sealed(bytes: number, choice: number = ofUnknownChoice): void {
     this.#reports++;
-    this.#amount += bytes;
+    this.#add(bytes, choice);
     this.#uncountable.sealedBytes += bytes;
     this.#listener?.unknown(bytes);
   }
 
-  media(): void {
+  media(choice: number = ofUnknownChoice): void {
     this.#reports++;
-    this.#amount++;
+    this.#add(1, choice);
     this.#uncountable.media++;
     this.#listener?.media();
   }
@@ -203,8 +237,12 @@ export class StreamOutput {
     if (!isFirst || this.#constants.size < partsMax) {
       this.#constants.set(at, isFirst && text !== undefined ? { value: text, bytes: 0 } : undefined);
     }
-    this.unknown(bytes + (constant?.bytes ?? 0));
+    this.unknown(bytes + (constant?.bytes ?? 0), ofEnvelope);
   }
+}
+
+function isChoice(choice: number): boolean {
+  return choice >= 0;
 }
 
 /** Joins the pieces of a text, and returns it. */
@@ -234,15 +272,15 @@ export class DeltaSink implements OutputSink {
   }
 
   unknown(bytes: number): void {
-    this.#output.unknown(bytes);
+    this.#output.unknown(bytes, this.#choice);
   }
 
   sealed(bytes: number): void {
-    this.#output.sealed(bytes);
+    this.#output.sealed(bytes, this.#choice);
   }
 
   media(): void {
-    this.#output.media();
+    this.#output.media(this.#choice);
   }
 }
 
@@ -277,6 +315,9 @@ export interface StreamAnswer extends Answered, AnswerTerms {
 export class StreamUsage {
   readonly #output: StreamOutput;
   readonly #listener: OutputListener | undefined;
+  /** Latest usage of the whole answer, and of each choice. */
+  #whole: Usage | undefined;
+  readonly #choices = new Map<number, Usage>();
   #usage: Usage | undefined;
   #isFinal = false;
 
@@ -285,13 +326,24 @@ export class StreamUsage {
     this.#listener = listener;
   }
 
-  /** Adds the usage of an event, after the event's output. `isFinal`: the stream has finished. */
-  add(usage: Usage | undefined, isFinal: boolean): void {
+  /**
+   * Adds the usages that an event states for the whole answer and for choices by their index, after the event's output.
+   * `isFinal`: the stream has finished.
+   */
+  add(whole: Usage | undefined, isFinal: boolean, choices: Iterable<readonly [number, Usage]> = []): void {
+    let usage = whole;
+    this.#whole = laterUsage(this.#whole, whole);
+    if (whole !== undefined) this.#output.cover();
+    for (const [index, stated] of choices) {
+      usage = stated;
+      if (this.#choices.size < partsMax || this.#choices.has(index))
+        this.#choices.set(index, laterUsage(this.#choices.get(index), stated) ?? stated);
+      this.#output.coverChoice(index);
+    }
     if (usage === undefined) return;
-    this.#usage = laterUsage(this.#usage, usage);
+    this.#usage = withChoices(this.#whole, [...this.#choices.values()]);
     this.#isFinal = isFinal;
-    this.#output.cover();
-    if (!isFinal) this.#listener?.usage(usage);
+    if (!isFinal && this.#usage !== undefined) this.#listener?.usage(this.#usage);
   }
 
   /** True if the usage covers the output so far. */

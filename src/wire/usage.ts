@@ -1,9 +1,9 @@
 import {
-  addChoice,
   decompose,
   laterUsage,
   noDoubts,
   withDoubts,
+  withChoices,
   withRuns,
   withSeconds,
   type CacheStatement,
@@ -271,20 +271,32 @@ const usageMembers = membersOf(
  */
 export type UsageKind = "text" | "input" | "sound";
 
-/** Reads the usage that an answer or an event states, in any of the places of `eachUsage`. */
+/** Reads the usage that an answer states, in any of the places of `eachUsage`. */
 export function readUsageOf(answer: JsonObject, kind: UsageKind = "text"): Usage | undefined {
+  const { whole, choices } = readUsagesOf(answer, kind);
+  return withChoices(whole, [...choices.values()]);
+}
+
+/** Usages that an answer or an event states for the whole answer, and for its choices. */
+export interface StatedUsages {
+  readonly whole: Usage | undefined;
+  readonly choices: ReadonlyMap<JsonObject, Usage>;
+}
+
+/** Reads the usages that an answer or an event states, in any of the places of `eachUsage`. */
+export function readUsagesOf(answer: JsonObject, kind: UsageKind = "text"): StatedUsages {
   let whole: Usage | undefined;
-  let choices: Usage | undefined;
-  let last: unknown;
+  let choices: Map<JsonObject, Usage> | undefined;
   eachUsage(answer, (stated, choice) => {
     const usage = readUsage(stated, kind);
     if (usage === undefined) return;
     if (choice === undefined) whole = laterUsage(whole, usage);
-    else choices = choice === last || choices === undefined ? laterUsage(choices, usage) : addChoice(choices, usage);
-    if (choice !== undefined) last = choice;
+    else (choices ??= new Map()).set(choice, laterUsage(choices.get(choice), usage) ?? usage);
   });
-  return laterUsage(whole, choices);
+  return { whole, choices: choices ?? noChoices };
 }
+
+const noChoices: StatedUsages["choices"] = new Map();
 
 /**
  * Calls `visit` for each object in which an answer or an event may state usage: in `usage`, in Gemini's

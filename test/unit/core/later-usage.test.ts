@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import {
+  addChoice,
   addUsage,
   completionClasses,
   laterUsage,
@@ -10,6 +11,7 @@ import {
   readings,
   tokenClasses,
   usagesIn,
+  withChoices,
   type TokenCounts,
   type Usage,
 } from "../../../src/core/usage.ts";
@@ -141,6 +143,41 @@ describe("several usages of one answer", () => {
       }),
       { numRuns: runs(300) },
     );
+  });
+});
+
+describe("the usages of two choices", () => {
+  it("keep what an earlier usage of each contradicts", () => {
+    const shrunk = stated(usage({ input: 9, output: 500 }), usage({ input: 8, output: 1 })) as Usage;
+    const all = readings(addChoice(shrunk, shrunk)).map(({ tokens }) => [tokens.input, tokens.output]);
+    for (const prompt of [8, 9]) for (const output of [2, 501, 1000]) expect(all).toContainEqual([prompt, output]);
+  });
+
+  it.each<[string, Usage | undefined, readonly Usage[], number, string[] | undefined]>([
+    [
+      "are in doubt without one of the whole answer",
+      undefined,
+      [50, 50].map((output) => usage({ input: 10, output })),
+      100,
+      ["usage_contradicts"],
+    ],
+    [
+      "are not in doubt with the same one of the whole answer",
+      usage({ input: 10, output: 100 }),
+      [50, 50].map((output) => usage({ input: 10, output })),
+      100,
+      undefined,
+    ],
+    [
+      "keep their other doubts",
+      usage({ input: 10, output: 100 }),
+      [usage({ output: 5 }, { doubts: ["hosted_tool"] })],
+      100,
+      ["hosted_tool"],
+    ],
+  ])("%s", (_, whole, choices, output, doubts) => {
+    const all = withChoices(whole, choices);
+    expect([all?.tokens.output, all?.doubts]).toEqual([output, doubts]);
   });
 });
 

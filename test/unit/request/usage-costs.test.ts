@@ -138,6 +138,13 @@ describe("an answer is charged", () => {
     ],
     ["for its citations", 64_800, [], { usage: { ...searched, citation_tokens: 20_000, total_tokens: 800 } }],
     ["by the usage of its choice", 252, [], { choices: [{ usage: small }] }],
+    ["by the usages of its choices", 402, ["usage_contradicts"], { choices: [{ usage: small }, { usage: small }] }],
+    [
+      "by the usage of the answer that its choices agree with",
+      402,
+      [],
+      { usage: { prompt_tokens: 34, completion_tokens: 20 }, choices: [{ usage: small }, { usage: small }] },
+    ],
     ["by the usage in a delta", 252, [], { choices: [{ delta: { usage: small } }] }],
     ["by Groq's usage", 252, [], { x_groq: { usage: small } }],
     ["by the usage in its metadata", 252, [], { meta: { usage: small } }],

@@ -169,6 +169,100 @@ describe("a chat stream", () => {
     expect(figures(read(everyByte(stream)))).toEqual(whole);
   });
 
+  const ofChoice = (index: number, prompt: number, completion: number) => ({
+    ...finish(index),
+    ...usage(prompt, completion),
+  });
+  const inDelta = (index: number, prompt: number, completion: number) => ({
+    index,
+    delta: usage(prompt, completion),
+    finish_reason: "stop",
+  });
+  it.each<[string, string[], number | undefined, string[] | undefined]>([
+    [
+      "one after the other",
+      [chunk([delta("a")]), chunk([ofChoice(0, 10, 500)]), chunk([delta("b", 1)]), chunk([ofChoice(1, 10, 500)]), done],
+      1000,
+      ["usage_contradicts"],
+    ],
+    [
+      "after the texts of both",
+      [chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(0, 10, 500)]), chunk([ofChoice(1, 10, 500)]), done],
+      1000,
+      ["usage_contradicts"],
+    ],
+    [
+      "in their deltas",
+      [chunk([delta("a")]), chunk([delta("b", 1)]), chunk([inDelta(0, 10, 500)]), chunk([inDelta(1, 10, 500)]), done],
+      1000,
+      ["usage_contradicts"],
+    ],
+    [
+      "so far, and then of the whole",
+      [
+        chunk([delta("a")]),
+        chunk([ofChoice(0, 10, 1)]),
+        chunk([ofChoice(0, 10, 500)]),
+        chunk([ofChoice(1, 10, 500)]),
+        done,
+      ],
+      1000,
+      ["usage_contradicts"],
+    ],
+    [
+      "and of the whole answer",
+      [
+        chunk([delta("a")]),
+        chunk([ofChoice(0, 10, 50)]),
+        chunk([delta("b", 1)]),
+        chunk([ofChoice(1, 10, 50)]),
+        chunk([], usage(10, 100)),
+        done,
+      ],
+      100,
+      undefined,
+    ],
+    [
+      "only of the first",
+      [chunk([delta("b", 1)]), chunk([finish(1)]), chunk([delta("a")]), chunk([ofChoice(0, 10, 50)]), done],
+      undefined,
+      undefined,
+    ],
+    [
+      "of the first before its last text",
+      [chunk([ofChoice(0, 10, 50)]), chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(1, 10, 50)]), done],
+      undefined,
+      undefined,
+    ],
+    [
+      "of the first before a sound of its own",
+      [
+        chunk([ofChoice(0, 10, 50)]),
+        chunk([{ index: 0, delta: { audio: { data: "AAAA" } } }]),
+        chunk([delta("b", 1)]),
+        chunk([ofChoice(1, 10, 50)]),
+        done,
+      ],
+      undefined,
+      undefined,
+    ],
+  ])("adds the usages that its choices state %s", (_, events, output, doubts) => {
+    const stream = streamOf(...events);
+    for (const answer of [read([stream]), readAll([stream]), read(everyByte(stream))]) {
+      expect(answer.usage?.tokens.output).toBe(output);
+      expect(answer.usage?.tokens.input).toBe(output && 10);
+      expect(answer.usage?.doubts).toEqual(doubts);
+    }
+  });
+
+  it("counts the text of a choice next to the usage of another", () => {
+    const stream = streamOf(chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(0, 10, 500)]));
+    expect(read([stream])).toMatchObject({
+      usage: undefined,
+      soFar: { usage: { tokens: { input: 10, output: 500 } }, later: { texts: ["b"] } },
+    });
+  });
+
   it("ignores texts that look like usage or an end", () => {
     const said = 'data: [DONE]\n\n data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n"usage"';
     const stream = streamOf(chunk([delta(said)]));

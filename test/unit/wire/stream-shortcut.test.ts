@@ -76,7 +76,8 @@ const chatChoice = fc.oneof(
   fc.record({ index: fc.nat(1), delta: text.map((url) => ({ annotations: [{ type: "url_citation", url }] })) }),
   fc.record({ index: fc.nat(1), message: text.map((content) => ({ content })) }),
   fc.record({ index: fc.nat(1), delta: text.map((name) => ({ tool_calls: [{ index: 0, function: { name } }] })) }),
-  plainUsage.map((usage) => ({ index: 0, delta: {}, usage })),
+  fc.tuple(fc.nat(1), plainUsage).map(([index, usage]) => ({ index, delta: {}, usage })),
+  fc.tuple(fc.nat(1), plainUsage).map(([index, usage]) => ({ index, delta: { content: "a", usage } })),
 );
 const chatEvent: fc.Arbitrary<object> = fc
   .tuple(
