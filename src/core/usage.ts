@@ -182,6 +182,8 @@ export interface Usage {
   readonly writesAreUnsplit?: true;
   /** True if the usage states text, but no sound and no images, among the completion tokens. */
   readonly wroteOnlyText?: true;
+  /** Side that is not stated at all, so that another usage must state it. Absent if both sides are stated. */
+  readonly unstated?: "prompt" | "completion";
   /** Earlier usages of the same answer that this one contradicts; absent if there are none. */
   readonly rivals?: Rivals;
 }
@@ -337,16 +339,18 @@ const rivalsMax = 8;
 /**
  * Returns the usage of an answer that stated `before` and then `next`; undefined if both are. Counts that stay or grow
  * are ordinary, because many gateways state the usage so far in each event. If a side shrinks or its classes differ,
- * the earlier side remains as a rival (`readings`). Seconds are kept next to tokens.
+ * the earlier side remains as a rival (`readings`). A side that is unstated or 0 contradicts nothing, because some
+ * gateways state the prompt first and the output last. Seconds are kept next to tokens.
  */
 export function laterUsage(before: Usage, next: Usage): Usage;
 export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined;
-export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined {
-  if (before === undefined || next === undefined) return next ?? before;
-  if (before.unit !== next.unit) {
-    const [tokens, duration] = before.unit === undefined ? [before, next] : [next, before];
+export function laterUsage(before: Usage | undefined, later: Usage | undefined): Usage | undefined {
+  if (before === undefined || later === undefined) return later ?? before;
+  if (before.unit !== later.unit) {
+    const [tokens, duration] = before.unit === undefined ? [before, later] : [later, before];
     return withSeconds(tokens, { count: duration.tokens.audio_input, contradicts: false });
   }
+  const next = withUnstated(before, later);
   const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
   const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
   const hasShrunk =
@@ -360,6 +364,25 @@ export function laterUsage(before: Usage | undefined, next: Usage | undefined): 
     ...doubts.filter((doubt) => doubt !== "usage_contradicts"),
     ...(contradicts ? (["usage_contradicts"] as const) : []),
   ]);
+}
+
+/** Returns a later usage with the earlier prompt or completion in place of one that it does not state. */
+function withUnstated(before: Usage, later: Usage): Usage {
+  const hasPrompt = promptTotal(later.tokens) > 0;
+  const hasCompletion = completionTotal(later.tokens) > 0;
+  if (hasPrompt && hasCompletion) return later;
+  const { unstated: ofLater, rivals, doubts, seconds, ...known } = later;
+  const { unstated: ofBefore, rivals: _, doubts: __, ...earlier } = before;
+  const keepsPrompt = !hasPrompt && promptTotal(before.tokens) > 0;
+  const keepsCompletion = !hasCompletion && completionTotal(before.tokens) > 0;
+  const unstated = ofLater === ofBefore ? ofLater : undefined;
+  return {
+    ...sidesOf(keepsPrompt ? earlier : known, keepsCompletion ? earlier : known),
+    ...(rivals && { rivals }),
+    ...(doubts && { doubts }),
+    ...(seconds !== undefined && { seconds }),
+    ...(unstated && { unstated }),
+  };
 }
 
 function rivalsOf(side: keyof typeof sides, before: Usage, next: Usage): readonly Usage[] {
@@ -484,7 +507,9 @@ function sidesOf(prompt: Usage, completion: Usage): Usage {
 export function addChoice(one: Usage, other: Usage): Usage {
   if (one.unit !== other.unit) return one;
   const larger = promptTotal(other.tokens) > promptTotal(one.tokens) ? other : one;
-  const { rivals: _, ...sum } = sidesOf(larger, addUsage(one, other));
+  const { rivals: _, unstated: __, ...both } = sidesOf(larger, addUsage(one, other));
+  const unstated = [one, other].some((usage) => usage.unstated === "completion") ? "completion" : larger.unstated;
+  const sum: Usage = { ...both, ...(unstated && { unstated }) };
   const each = (side: keyof typeof sides, { rivals = noRivals, ...latest }: Usage) => [latest, ...rivals[side]];
   const others = (side: keyof typeof sides, usages: readonly Usage[]) =>
     fewRivals(

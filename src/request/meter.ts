@@ -139,8 +139,9 @@ async function countedWhole(deps: MeterDeps, ending: EndingOf<"whole">, of: Mete
   if (tokens === undefined || stated === null) return uncountable(ending, "not_counted", of);
   const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
   const counted = uncountedOutput(ending, of, tokens, stated);
-  // The usage of a whole answer should cover it.
-  const contradicts = stated !== undefined && (stated.isFinal || completionTotal(stated.part.tokens) === 0);
+  // The usage of a whole answer should cover it, unless it states only the prompt or only the output.
+  const isOdd = stated !== undefined && ending.soFar?.usage.unstated === undefined;
+  const contradicts = isOdd && (stated.isFinal || completionTotal(stated.part.tokens) === 0);
   const doubts = contradicts ? mergeDoubts(counted.doubts, ["usage_contradicts"]) : counted.doubts;
   return { kind: "counted", tokens: classes, ...counted, doubts };
 }

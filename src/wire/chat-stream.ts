@@ -89,7 +89,7 @@ class ChatEventReader implements EventReader {
       this.#finished = true;
       this.#error = undefined;
     }
-    const { whole, choices } = readUsagesOf(event);
+    const { whole, choices } = readUsagesOf(event, "part");
     const error = mayStateError(event) ? readEventError(event) : undefined;
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);

@@ -323,12 +323,14 @@ export function countsOutput(usage: Usage): boolean {
  */
 export function answeredWith(usage: Usage | undefined, report: (sink: OutputSink) => void): Answered {
   const isTokens = usage !== undefined && (usage.unit ?? "token") === "token";
-  if (isTokens && countsOutput(usage)) return { usage, texts: [] };
+  const isPart = usage?.unstated !== undefined;
+  if (isTokens && !isPart && countsOutput(usage)) return { usage, texts: [] };
   const collected = new CollectedOutput();
   report(collected);
   const { found } = collected;
-  if (!isTokens || (found.texts.length === 0 && found.uncountable === undefined)) return { usage, ...found };
-  return { usage: undefined, soFar: { usage, later: found, isFinal: false }, ...found };
+  if (!isTokens || (!isPart && found.texts.length === 0 && found.uncountable === undefined)) return { usage, ...found };
+  const isFinal = isPart && countsOutput(usage);
+  return { usage: undefined, soFar: { usage, later: isFinal ? { texts: [] } : found, isFinal }, ...found };
 }
 
 /** Receives the output of an answer. `at` is the path of the member, with dots between names. */

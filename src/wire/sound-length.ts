@@ -180,7 +180,7 @@ const bitRates = {
 const sampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
 const id3v1Bytes = 128;
 /** Versions of the tag before the frames. Only the last one may repeat its head after its content. */
-const id3Versions = [2, 3, 4];
+const id3Versions: ReadonlySet<number> = new Set([2, 3, 4]);
 const id3FooterVersion = 4;
 
 /** Reads an MP3 file, frame by frame. Only a tag may be before the frames, and one after them. */
@@ -191,7 +191,7 @@ function* readMp3(start: Buffer): Reader {
     const [version = 0] = start.subarray(3);
     const [revision = 0xff, flags = 0] = tag;
     // Decoders look for frames inside a tag that is malformed.
-    if (!id3Versions.includes(version) || revision === 0xff) return undefined;
+    if (!id3Versions.has(version) || revision === 0xff) return undefined;
     if (tag.length < 6 || tag.subarray(2).some((byte) => byte >= 0x80)) return undefined;
     const size = tag.subarray(2).reduce((sum, byte) => sum * 128 + byte, 0);
     if (!(yield* skip(size))) return undefined;

@@ -333,22 +333,26 @@ export class StreamUsage {
   add(whole: Usage | undefined, isFinal: boolean, choices: Iterable<readonly [number, Usage]> = []): void {
     let usage = whole;
     this.#whole = laterUsage(this.#whole, whole);
-    if (whole !== undefined) this.#output.cover();
+    let covers = whole !== undefined && this.#isCredible(whole);
+    if (covers) this.#output.cover();
     for (const [index, stated] of choices) {
       usage = stated;
       if (this.#choices.size < partsMax || this.#choices.has(index))
         this.#choices.set(index, laterUsage(this.#choices.get(index), stated) ?? stated);
+      if (!this.#isCredible(stated)) continue;
+      covers = true;
       this.#output.coverChoice(index);
     }
     if (usage === undefined) return;
     this.#usage = withChoices(this.#whole, [...this.#choices.values()]);
-    this.#isFinal = isFinal;
+    if (covers) this.#isFinal = isFinal;
     if (!isFinal && this.#usage !== undefined) this.#listener?.usage(this.#usage);
   }
 
   /** True if the usage covers the output so far. */
   get coversAll(): boolean {
-    return this.#usage !== undefined && this.#output.isCovered && this.#isCredible(this.#usage);
+    const usage = this.#usage;
+    return usage?.unstated === undefined && usage !== undefined && this.#output.isCovered && this.#isCredible(usage);
   }
 
   /** Returns the usage at the end of the stream. `isWhole`: the stream has finished. */
@@ -361,8 +365,9 @@ export class StreamUsage {
     return { usage: undefined, soFar: { usage, later, isFinal: this.#isFinal && isCredible } };
   }
 
+  /** Returns true if a usage can be that of the output so far. */
   #isCredible(usage: Usage): boolean {
-    return this.#output.amount === 0 || countsOutput(usage);
+    return usage.unstated !== "completion" && (this.#output.amount === 0 || countsOutput(usage));
   }
 }
 

@@ -2,6 +2,7 @@ import {
   decompose,
   laterUsage,
   noDoubts,
+  promptClasses,
   withDoubts,
   withChoices,
   withRuns,
@@ -267,9 +268,10 @@ const usageMembers = membersOf(
 
 /**
  * Kind of answer that a usage belongs to. `input`: an answer without output, so that the total is the prompt. `sound`:
- * an answer to a recording. What its total has in addition to its parts is sound in the prompt.
+ * an answer to a recording. What its total has in addition to its parts is sound in the prompt. `part`: a
+ * text that can be counted, so that a usage may state only its prompt or only its output.
  */
-export type UsageKind = "text" | "input" | "sound";
+export type UsageKind = "text" | "input" | "sound" | "part";
 
 /** Reads the usage that an answer states, in any of the places of `eachUsage`. */
 export function readUsageOf(answer: JsonObject, kind: UsageKind = "text"): Usage | undefined {
@@ -333,7 +335,7 @@ export function readUsage(value: unknown, kind: UsageKind = "text"): Usage | und
   const statement = new Statement();
   statement.add(value, usageMembers);
   const { counts, runs } = statement;
-  const tokens = runs.length === 0 ? usageOf(statement, kind) : withRuns(usageOf(statement, kind), runs);
+  const tokens = runs.length === 0 ? usageOf(statement, kind) : withRuns(usageOf(statement, "text"), runs);
   // A duration alone is a usage only of sound. Elsewhere it could be a running time.
   const isDuration = kind === "sound" || value["type"] === "duration";
   const usage = tokens === undefined && !isDuration ? undefined : withSeconds(tokens, counts.seconds);
@@ -347,16 +349,19 @@ export function secondsOf(duration: unknown): number | undefined {
   return typeof seconds === "number" && seconds > 0 && seconds <= tokensMax ? Math.ceil(seconds) : undefined;
 }
 
-function usageOf({ counts: stated, isMalformed, hasUnknown }: Statement, kind: UsageKind): Usage | undefined {
+function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: UsageKind): Usage | undefined {
   if (isMalformed) return undefined;
-  const counts = kind === "input" ? asInput(stated) : stated;
+  const counts = kind === "input" ? asInput(all) : all;
   const cache = cacheOf(counts);
-  const prompt = promptOf(counts, cache);
   const { completion, reasoning, ...written } = completionOf(counts);
-  if (prompt === undefined) return undefined;
   const citations = numberOf(counts.citations);
   const total = counts.total.count === undefined ? undefined : counts.total.count + citations;
-  if (completion.count === undefined && (total === undefined || total < prompt.count)) return undefined;
+  const stated = promptOf(counts, cache);
+  const isPart = kind === "part";
+  const prompt = stated ?? (isPart && states(completion) ? restOf(total, completion.count) : undefined);
+  if (prompt === undefined) return undefined;
+  const isWritten = completion.count !== undefined || (total !== undefined && total >= prompt.count);
+  if (!isWritten && !(isPart && total === undefined)) return undefined;
   const { cached, five, hour, other } = cache;
   // If all totals are 0, details do not make a usage credible. Cached tokens that are stated next to the totals do.
   const outside = cache.isOutside ? cached + five + hour + other : 0;
@@ -402,8 +407,23 @@ function usageOf({ counts: stated, isMalformed, hasUnknown }: Statement, kind: U
     ...usage,
     ...(cache.isUnsplit && { writesAreUnsplit: true }),
     ...(wroteOnlyText && { wroteOnlyText }),
+    ...(!isWritten && { unstated: "completion" }),
+    ...(stated === undefined && { unstated: "prompt" }),
   };
-  return withDoubts(found, doubts);
+  return withDoubts(prompt.count === 0 && stated === undefined ? withoutPrompt(found) : found, doubts);
+}
+
+/** Removes parts of a prompt whose total is unstated. */
+function withoutPrompt(found: Usage): Usage {
+  const { unknownInput: _, writesAreUnsplit: __, ...usage } = found;
+  const tokens = { ...usage.tokens };
+  for (const name of promptClasses) tokens[name] = 0;
+  return { ...usage, tokens };
+}
+
+/** Returns the prompt of a usage that states only output: what the total leaves for it. */
+function restOf(total = 0, completion = 0): PromptCount {
+  return { count: Math.max(total - completion, 0), cache: "parts", contradicts: false };
 }
 
 function unknownOf(counts: Counts, written: number): UnknownTokens {

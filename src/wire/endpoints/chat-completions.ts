@@ -290,7 +290,7 @@ function readAnswer(bytes: Buffer): ModelAnswer | undefined {
 export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
-  const answered = answeredWith(readUsageOf(body), (sink) => {
+  const answered = answeredWith(readUsageOf(body, "part"), (sink) => {
     walkOutput(body["choices"], choice, "choices", sink);
     walkMembers(body, chatAnswer, "", sink);
   });

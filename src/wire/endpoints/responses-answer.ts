@@ -36,7 +36,7 @@ import { readUsageOf } from "../usage.ts";
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
-  const answered = answeredWith(readUsageOf(body), (sink) => {
+  const answered = answeredWith(readUsageOf(body, "part"), (sink) => {
     walkOutput(body["output"], responseItem, "output", sink);
     walkMembers(body, response, "", sink);
     if (listOr(body["output"]).length === 0) walkOutput(body["output_text"], "text", "output_text", sink);
@@ -111,7 +111,7 @@ class ResponsesEventReader implements EventReader {
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, response, outputMembers)) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
-    this.#usage.add(laterUsage(readUsageOf(event), readUsageOf(whole)), this.#ending !== undefined);
+    this.#usage.add(laterUsage(readUsageOf(event, "part"), readUsageOf(whole, "part")), this.#ending !== undefined);
     return true;
   }
 

@@ -176,6 +176,42 @@ describe("a stream that states several usages", () => {
     const zero = await charged(chunk("a harbour") + finish(usage(8, 0)) + done);
     expect(zero).toMatchObject({ source: "counted", micro: counted?.micro, doubts: ["usage_contradicts"] });
   });
+
+  const output = { usage: { output_tokens: 500 } };
+  const prompt = { usage: { prompt_tokens: 9000 } };
+  const sides = chunk("", { usage: { input_tokens: 9000, output_tokens: 1 } }) + chunk("a") + finish(output) + done;
+  const json = (usage: object) =>
+    JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, message: { content: "a" } }], ...usage });
+  it.each<[string, string, number, string, End?]>([
+    ["in two events", sides, 13_750, "reported"],
+    [
+      "next to a 0 for the other",
+      chunk("", usage(9000, 0)) + chunk("a") + finish(usage(0, 500)) + done,
+      13_750,
+      "reported",
+    ],
+    ["of the output, which is all", chunk("a") + finish(output) + done, 2510, "counted"],
+    ["of the output, in a whole answer", json(output), 2510, "counted"],
+    ["of the prompt, and is then cut", chunk("a", prompt), 11_255, "partial", "reset"],
+    ["of the prompt, in a whole answer", json(prompt), 11_255, "counted"],
+  ])("is charged for one side of a usage %s", async (_, text, micro, source, end = "end") => {
+    const cost = await charged(text, end);
+    expect(cost).toMatchObject({ source, doubts: [] });
+    expect(Math.round(cost?.micro ?? 0)).toBeCloseTo(micro, -1);
+  });
+
+  it("is charged for the usages of all its choices", async () => {
+    const one = (index: number) =>
+      event({ model: "gpt-4o", choices: [{ index, delta: { content: " harbour".repeat(500) } }] }) +
+      event({ model: "gpt-4o", choices: [{ index, delta: {}, finish_reason: "stop", ...usage(10, 500) }] });
+    const both = await charged(one(0) + one(1) + done, "end", { ...chat, n: 2 });
+    const whole = await charged(one(0) + one(1) + event({ choices: [], ...usage(10, 1000) }) + done, "end", {
+      ...chat,
+      n: 2,
+    });
+    expect(both).toEqual({ source: "reported", micro: whole?.micro, doubts: ["usage_contradicts"] });
+    expect(whole?.doubts).toEqual([]);
+  });
 });
 
 describe("a stream that is cut", () => {

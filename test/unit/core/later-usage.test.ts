@@ -76,6 +76,30 @@ describe("several usages of one answer", () => {
       [{ output: 6 }, { output: 9 }],
       ["usage_contradicts"],
     ],
+    [
+      "keep a side that a later one does not state",
+      [usage({ input: 9000 }, { unstated: "completion" }), usage({ output: 500 }, { unstated: "prompt" })],
+      [{ input: 9000, output: 500 }],
+      [],
+    ],
+    [
+      "keep a side of which a later one states 0",
+      [usage({ input: 9, cached_input: 1 }), usage({ output: 500 }), usage({ input: 10 })],
+      [
+        { input: 10, output: 500 },
+        { input: 9, cached_input: 1, output: 500 },
+      ],
+      [],
+    ],
+    [
+      "keep the rivals of a side that a later one does not state",
+      [usage({ input: 9 }), usage({ input: 5 }), usage({ output: 7 }, { unstated: "prompt" })],
+      [
+        { input: 5, output: 7 },
+        { input: 9, output: 7 },
+      ],
+      ["usage_contradicts"],
+    ],
   ])("%s", (_, usages, counts, doubts) => {
     expect(read(...usages)).toEqual([counts, doubts]);
   });
@@ -86,6 +110,15 @@ describe("several usages of one answer", () => {
       "hosted_tool",
       "usage_unknown_class",
     ]);
+  });
+
+  it("state both sides if one states the prompt and the other the output", () => {
+    const prompt = usage({ input: 9, cache_write: 1 }, { unstated: "completion", writesAreUnsplit: true });
+    const output = usage({ output: 5 }, { unstated: "prompt", wroteOnlyText: true });
+    const both = usage({ input: 9, cache_write: 1, output: 5 }, { writesAreUnsplit: true, wroteOnlyText: true });
+    expect(stated(prompt, output)).toEqual(both);
+    expect(stated(output, prompt)).toEqual(both);
+    expect(stated(output, output)?.unstated).toBe("prompt");
   });
 
   it("in two units are each kept for models with that unit", () => {

@@ -255,6 +255,59 @@ describe("a chat stream", () => {
     }
   });
 
+  it.each<[string, string[], object, object | undefined]>([
+    [
+      "the prompt first and the output last",
+      [
+        chunk([delta("")], { usage: { input_tokens: 9000, output_tokens: 1 } }),
+        chunk([delta("a")]),
+        chunk([finish()], { usage: { output_tokens: 500 } }),
+      ],
+      { usage: { tokens: { input: 9000, output: 500 } } },
+      undefined,
+    ],
+    [
+      "0 for the other side",
+      [chunk([delta("")], usage(9000, 0)), chunk([delta("a")]), chunk([finish()], usage(0, 500))],
+      { usage: { tokens: { input: 9000, output: 500 } } },
+      undefined,
+    ],
+    [
+      "the output alone",
+      [chunk([delta("a")]), chunk([finish()], { usage: { output_tokens: 500 } })],
+      { usage: undefined },
+      { usage: { tokens: { input: 0, output: 500 }, unstated: "prompt" }, later: { texts: [] }, isFinal: true },
+    ],
+    [
+      "the prompt alone",
+      [chunk([delta("a")], { usage: { prompt_tokens: 9000 } })],
+      { usage: undefined, texts: ["a"] },
+      {
+        usage: { tokens: { input: 9000, output: 0 }, unstated: "completion" },
+        later: { texts: ["a"] },
+        isFinal: false,
+      },
+    ],
+    [
+      "the prompt alone, without output",
+      [chunk([finish()], { usage: { prompt_tokens: 9000 } })],
+      { usage: undefined },
+      { usage: { tokens: { input: 9000, output: 0 } }, isFinal: false },
+    ],
+    [
+      "the prompt alone after more output",
+      [chunk([delta("a")], usage(9, 5)), chunk([delta("b")]), chunk([finish()], usage(9, 0))],
+      { usage: undefined },
+      { usage: { tokens: { input: 9, output: 5 } }, later: { texts: ["b"] }, isFinal: false },
+    ],
+  ])("has a usage that states %s", (_, events, expected, soFar) => {
+    for (const answer of [read([streamOf(...events)]), readAll([streamOf(...events)])]) {
+      expect(answer).toMatchObject(expected);
+      if (soFar === undefined) expect(answer.usage).not.toHaveProperty("doubts");
+      else expect(answer.soFar).toMatchObject(soFar);
+    }
+  });
+
   it("counts the text of a choice next to the usage of another", () => {
     const stream = streamOf(chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(0, 10, 500)]));
     expect(read([stream])).toMatchObject({

@@ -1,6 +1,13 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { completionTotal, noTokens, usagesIn, type Doubt, type TokenCounts } from "../../../src/core/usage.ts";
+import {
+  completionTotal,
+  noTokens,
+  usagesIn,
+  type Doubt,
+  type TokenCounts,
+  type Usage,
+} from "../../../src/core/usage.ts";
 import { readUsage, readUsageOf } from "../../../src/wire/usage.ts";
 import { runs } from "../../support/effort.ts";
 
@@ -861,6 +868,38 @@ describe("readUsage", () => {
     ["a total below the prompt, and no completion", { prompt_tokens: 10, total_tokens: 4 }],
   ])("rejects a usage that is %s", (_, usage) => {
     expect(readUsage(usage)).toBeUndefined();
+  });
+});
+
+describe("readUsage of an answer that can be counted", () => {
+  it.each<[object, Partial<TokenCounts>, Usage["unstated"]]>([
+    [{ prompt_tokens: 9000 }, { input: 9000 }, "completion"],
+    [
+      { input_tokens: 10, cache_read_input_tokens: 90, output_tokens: null },
+      { input: 10, cached_input: 90 },
+      "completion",
+    ],
+    [{ output_tokens: 500 }, { output: 500 }, "prompt"],
+    [{ candidatesTokenCount: 400, thoughtsTokenCount: 100 }, { output: 400, reasoning: 100 }, "prompt"],
+    [{ completion_tokens: 500, total_tokens: 9500 }, { input: 9000, output: 500 }, "prompt"],
+    [{ output_tokens: 500, other_input_tokens: 7 }, { output: 500 }, "prompt"],
+    [{ output_tokens: 500, cache_read_input_tokens: 90 }, { output: 500 }, "prompt"],
+    [{ prompt_tokens: 9, completion_tokens: 0 }, { input: 9 }, undefined],
+  ])("accepts one side alone: %j", (stated, tokens, unstated) => {
+    const usage = readUsage(stated, "part");
+    expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
+    expect(usage?.unstated).toBe(unstated);
+    expect(usage).not.toHaveProperty("unknownInput");
+  });
+
+  it.each<object>([
+    { total_tokens: 10 },
+    { prompt_tokens: 0 },
+    { completion_tokens: 0 },
+    { prompt_tokens: -1, completion_tokens: 5 },
+    { prompt_tokens: 10, total_tokens: 4 },
+  ])("rejects %j", (stated) => {
+    expect(readUsage(stated, "part")).toBeUndefined();
   });
 });
 
