@@ -353,12 +353,14 @@ export function laterUsage(before: Usage | undefined, later: Usage | undefined):
   const next = withUnstated(before, later);
   const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
   const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
-  const hasShrunk =
-    promptTotal(next.tokens) < promptTotal(before.tokens) ||
-    completionTotal(next.tokens) < completionTotal(before.tokens);
+  const differs = (side: keyof typeof sides) => {
+    const [total, earlier] = [sideTotal(side, next), sideTotal(side, before)];
+    return total < earlier || (total === earlier && !coversSide(side, next, before));
+  };
+  const hasChanged = differs("prompts") || differs("completions");
   const doubts = before.doubts ?? noDoubts;
   const contradicts =
-    isRivalled && (hasShrunk || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
+    isRivalled && (hasChanged || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
   const seconds = Math.max(before.seconds ?? 0, next.seconds ?? 0);
   return withDoubts({ ...next, ...(seconds > 0 && { seconds }), ...(isRivalled && { rivals }) }, [
     ...doubts.filter((doubt) => doubt !== "usage_contradicts"),
@@ -400,6 +402,29 @@ function fewRivals(side: keyof typeof sides, rivals: readonly Usage[]): readonly
   const tokens = { ...one.tokens };
   for (const name of sides[side]) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
   return fewRivals(side, [{ ...one, tokens }, ...others]);
+}
+
+function sideTotal(side: keyof typeof sides, { tokens }: Usage): number {
+  return side === "prompts" ? promptTotal(tokens) : completionTotal(tokens);
+}
+
+/**
+ * Merges two usages that one event states. If one is a copy of the other without classes, it contradicts nothing.
+ */
+export function mergeCopies(one: Usage, other: Usage): Usage {
+  if ((one.rivals ?? other.rivals) !== undefined || one.unit !== other.unit) return laterUsage(one, other);
+  const [prompt, completion] = [moreDetailed("prompts", one, other), moreDetailed("completions", one, other)];
+  const withDetails = (usage: Usage) => sidesOf(prompt ?? usage, completion ?? usage);
+  return laterUsage(withDetails(one), withDetails(other));
+}
+
+/** Returns the usage that divides the same total of a side into classes; undefined if both or neither do. */
+function moreDetailed(side: keyof typeof sides, one: Usage, other: Usage): Usage | undefined {
+  const total = sideTotal(side, one);
+  const isPlain = ({ tokens, unknownInput = 0 }: Usage) =>
+    side === "prompts" ? tokens.input - unknownInput === total : tokens.output === total;
+  if (total !== sideTotal(side, other) || isPlain(one) === isPlain(other)) return undefined;
+  return isPlain(one) ? other : one;
 }
 
 /** Returns true if one usage has at least as many tokens of each class of a side as another. */

@@ -1,6 +1,7 @@
 import {
   decompose,
   laterUsage,
+  mergeCopies,
   noDoubts,
   promptClasses,
   withDoubts,
@@ -292,10 +293,18 @@ export function readUsagesOf(answer: JsonObject, kind: UsageKind = "text"): Stat
   eachUsage(answer, (stated, choice) => {
     const usage = readUsage(stated, kind);
     if (usage === undefined) return;
-    if (choice === undefined) whole = laterUsage(whole, usage);
+    if (choice === undefined) whole = whole === undefined ? usage : mergeCopies(whole, usage);
     else (choices ??= new Map()).set(choice, laterUsage(choices.get(choice), usage) ?? usage);
   });
-  return { whole, choices: choices ?? noChoices };
+  return copied({ whole, choices: choices ?? noChoices });
+}
+
+/** Returns the usages of an event whose only choice repeats the usage of the whole, with the details of both. */
+function copied({ whole, choices }: StatedUsages): StatedUsages {
+  const [only, ...others] = choices;
+  if (whole === undefined || only === undefined || others.length > 0) return { whole, choices };
+  const both = mergeCopies(whole, only[1]);
+  return both.rivals === undefined ? { whole: both, choices: new Map([[only[0], both]]) } : { whole, choices };
 }
 
 const noChoices: StatedUsages["choices"] = new Map();

@@ -62,7 +62,25 @@ describe("several usages of one answer", () => {
         { input: 100, cached_input: 900, output: 5 },
         { input: 1000, output: 5 },
       ],
-      [],
+      ["usage_contradicts"],
+    ],
+    [
+      "are in doubt if the later one has less in a class, although the total is the same",
+      [usage({ input: 1000, cached_input: 9000, output: 5 }), usage({ input: 10_000, output: 5 })],
+      [
+        { input: 10_000, output: 5 },
+        { input: 1000, cached_input: 9000, output: 5 },
+      ],
+      ["usage_contradicts"],
+    ],
+    [
+      "are in doubt if the classes of the output differ",
+      [usage({ input: 9, output: 5 }), usage({ input: 9, output: 2, reasoning: 3 })],
+      [
+        { input: 9, output: 2, reasoning: 3 },
+        { input: 9, output: 5 },
+      ],
+      ["usage_contradicts"],
     ],
     [
       "forget a rival that a later one covers",
@@ -89,7 +107,7 @@ describe("several usages of one answer", () => {
         { input: 10, output: 500 },
         { input: 9, cached_input: 1, output: 500 },
       ],
-      [],
+      ["usage_contradicts"],
     ],
     [
       "keep the rivals of a side that a later one does not state",

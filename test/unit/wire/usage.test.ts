@@ -8,6 +8,7 @@ import {
   type TokenCounts,
   type Usage,
 } from "../../../src/core/usage.ts";
+import type { JsonObject } from "../../../src/wire/json.ts";
 import { readUsage, readUsageOf } from "../../../src/wire/usage.ts";
 import { runs } from "../../support/effort.ts";
 
@@ -868,6 +869,53 @@ describe("readUsage", () => {
     ["a total below the prompt, and no completion", { prompt_tokens: 10, total_tokens: 4 }],
   ])("rejects a usage that is %s", (_, usage) => {
     expect(readUsage(usage)).toBeUndefined();
+  });
+});
+
+describe("the usages that one event states", () => {
+  const plain = { prompt_tokens: 9, completion_tokens: 5 };
+  const cached = { ...plain, prompt_tokens_details: { cached_tokens: 4 } };
+  const reasoned = { ...plain, completion_tokens_details: { reasoning_tokens: 3 } };
+  const both = { input: 5, cached_input: 4, output: 2, reasoning: 3 };
+  const doubted = ["usage_contradicts"];
+
+  it.each<[string, object, Partial<TokenCounts>, string[] | undefined]>([
+    [
+      "with classes first",
+      { usage: cached, x_groq: { usage: plain } },
+      { input: 5, cached_input: 4, output: 5 },
+      undefined,
+    ],
+    [
+      "with classes last",
+      { usage: plain, x_groq: { usage: cached } },
+      { input: 5, cached_input: 4, output: 5 },
+      undefined,
+    ],
+    ["with the classes of both", { usage: cached, meta: { usage: reasoned } }, both, undefined],
+    ["with the classes of a choice", { usage: reasoned, choices: [{ usage: cached }] }, both, undefined],
+    [
+      "with a choice without classes",
+      { usage: cached, choices: [{ usage: plain }] },
+      { input: 5, cached_input: 4, output: 5 },
+      undefined,
+    ],
+    [
+      "in doubt if both have classes",
+      { usage: cached, meta: { usage: { ...plain, prompt_tokens_details: { cached_tokens: 5 } } } },
+      { input: 4, cached_input: 5, output: 5 },
+      doubted,
+    ],
+    [
+      "in doubt if the totals differ",
+      { usage: cached, meta: { usage: { ...plain, prompt_tokens: 8 } } },
+      { input: 8, output: 5 },
+      doubted,
+    ],
+  ])("count once, %s", (_, event, tokens, doubts) => {
+    const usage = readUsageOf(event as JsonObject);
+    expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
+    expect(usage?.doubts).toEqual(doubts);
   });
 });
 
