@@ -43,7 +43,7 @@ class ChatEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
-  readonly #usage: StreamUsage;
+  readonly usage: StreamUsage;
   /** True if the latest usage came in an event without output, as in the extra chunk of `include_usage`. */
   #usageIsAlone = false;
   #terms: AnswerTerms = { servedModel: null };
@@ -57,12 +57,12 @@ class ChatEventReader implements EventReader {
     this.output = new StreamOutput(listener);
     this.#delta = new DeltaSink(this.output);
     this.#envelope = new EnvelopeSink(this.output);
-    this.#usage = new StreamUsage(this.output, listener);
+    this.usage = new StreamUsage(this.output, listener);
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
-    const isWhole = this.#finished || (this.#usageIsAlone && this.#usage.coversAll);
-    const stated = this.#usage.stated(isWhole);
+    const isWhole = this.#finished || (this.#usageIsAlone && this.usage.coversAll);
+    const stated = this.usage.stated(isWhole);
     // Output after an error shows that the stream went on.
     const isLast = this.#errorAmount === this.output.amount;
     const error = stated.usage === undefined && isLast ? this.#error : undefined;
@@ -96,7 +96,7 @@ class ChatEventReader implements EventReader {
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
     const ofChoices =
       choices.size === 0 ? [] : [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);
-    this.#usage.add(whole, this.#finished, ofChoices);
+    this.usage.add(whole, this.#finished, ofChoices);
     if (whole !== undefined || choices.size > 0) this.#usageIsAlone = isUsageAlone(event);
   }
 

@@ -320,6 +320,8 @@ export class StreamUsage {
   readonly #choices = new Map<number, Usage>();
   #usage: Usage | undefined;
   #isFinal = false;
+  /** True if the latest usage covers the output before it, whatever that is. */
+  coversAny = false;
 
   constructor(output: StreamOutput, listener: OutputListener | undefined) {
     this.#output = output;
@@ -331,22 +333,22 @@ export class StreamUsage {
    * `isFinal`: the stream has finished.
    */
   add(whole: Usage | undefined, isFinal: boolean, choices: Iterable<readonly [number, Usage]> = []): void {
-    let usage = whole;
+    const ofChoices = [...choices];
+    if (whole === undefined && ofChoices.length === 0) return;
     this.#whole = laterUsage(this.#whole, whole);
-    let covers = whole !== undefined && this.#isCredible(whole);
-    if (covers) this.#output.cover();
-    for (const [index, stated] of choices) {
-      usage = stated;
+    for (const [index, stated] of ofChoices)
       if (this.#choices.size < partsMax || this.#choices.has(index))
         this.#choices.set(index, laterUsage(this.#choices.get(index), stated) ?? stated);
-      if (!this.#isCredible(stated)) continue;
-      covers = true;
-      this.#output.coverChoice(index);
-    }
+    const usage = withChoices(this.#whole, [...this.#choices.values()]);
+    this.#usage = usage;
     if (usage === undefined) return;
-    this.#usage = withChoices(this.#whole, [...this.#choices.values()]);
-    if (covers) this.#isFinal = isFinal;
-    if (!isFinal && this.#usage !== undefined) this.#listener?.usage(this.#usage);
+    const coversWhole = whole !== undefined && this.#isCredible(whole);
+    this.coversAny = whole !== undefined && whole.unstated !== "completion" && countsOutput(whole);
+    const covered = ofChoices.filter(([, stated]) => this.#isCredible(stated));
+    if (coversWhole) this.#output.cover();
+    for (const [index] of covered) this.#output.coverChoice(index);
+    if (coversWhole || covered.length > 0) this.#isFinal = isFinal;
+    if (!isFinal) this.#listener?.usage(usage);
   }
 
   /** True if the usage covers the output so far. */
@@ -393,6 +395,8 @@ export interface EventReader {
   readonly output: StreamOutput;
   /** Reads one event. Returns false if the event cannot be read. */
   event(data: string): boolean;
+  /** Usages of the stream. Absent if the last events never state everything. */
+  readonly usage?: StreamUsage;
   /** Returns the content so far without the output, which is in `output`. */
   answer(): Omit<StreamAnswer, keyof Written>;
 }
@@ -517,7 +521,8 @@ export class StreamTranscript implements Transcript {
     reader.feed(all.subarray(start));
     reader.finish();
     const answer = events.answer();
-    const isSure = isReadable && answer.usage !== undefined && countsOutput(answer.usage) && events.output.isUntouched;
+    const isSure =
+      isReadable && answer.usage !== undefined && events.usage?.coversAny === true && events.output.isUntouched;
     return isSure && !mayState(all.toString("latin1", 0, start), answer) ? { ...answer, texts: [] } : undefined;
   }
 }

@@ -80,7 +80,7 @@ class ResponsesEventReader implements EventReader {
   #terms: AnswerTerms = { servedModel: null };
   /** Calls of hosted tools by id or index. Each call counts once, although several events contain it. */
   readonly #calls = new Map<unknown, unknown>();
-  readonly #usage: StreamUsage;
+  readonly usage: StreamUsage;
   #ending: "whole" | "failed" | undefined;
   #error: StatedError | undefined;
   /** Value of `output.amount` when the error arrived. Output after it shows that the stream went on. */
@@ -88,7 +88,7 @@ class ResponsesEventReader implements EventReader {
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
-    this.#usage = new StreamUsage(this.output, listener);
+    this.usage = new StreamUsage(this.output, listener);
     this.#items = new Items(this.output);
     this.#delta = new DeltaSink(this.output);
     this.#envelope = new EnvelopeSink(this.output);
@@ -111,13 +111,13 @@ class ResponsesEventReader implements EventReader {
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, response, outputMembers)) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
-    this.#usage.add(laterUsage(readUsageOf(event, "part"), readUsageOf(whole, "part")), this.#ending !== undefined);
+    this.usage.add(laterUsage(readUsageOf(event, "part"), readUsageOf(whole, "part")), this.#ending !== undefined);
     return true;
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
-    const stated = this.#usage.stated(this.#ending !== undefined);
+    const stated = this.usage.stated(this.#ending !== undefined);
     const isLast = this.#ending !== "whole" && this.#errorAmount === this.output.amount;
     const error = stated.usage === undefined && isLast ? this.#error : undefined;
     const finished = this.#ending !== undefined || error !== undefined;
