@@ -227,9 +227,8 @@ class Evidence {
   /** Returns true if the signs outweigh the data and the success that the answer also states. */
   isError(root: JsonObject, ignoresData: boolean): boolean {
     if (this.isExplicit(root, ignoresData)) return true;
-    if (this.#isOutweighed(root) || (!ignoresData && (statesData(root) || statesOther(root)))) return false;
-    // An empty list of choices is also in events that report on a running request.
-    if (isEmptyList(root["choices"]) || isEmptyList(root["candidates"])) return false;
+    if (this.#statesSuccess) return false;
+    if (!ignoresData && (this.#mayBeAnswer(root) || statesData(root) || statesOther(root))) return false;
     const lacksResult = results.some((name) => name in root && isAbsent(root[name]) && !isEmptyList(root[name]));
     return this.#hasOtherCode || (this.#hasMessage && lacksResult);
   }
@@ -238,13 +237,16 @@ class Evidence {
   isExplicit(root: JsonObject, ignoresData: boolean): boolean {
     if (this.codes.some(isHttpError)) return true;
     if (!ignoresData && statesData(root)) return false;
-    return this.#statesError || (this.#hasDetail && !this.#isOutweighed(root));
+    const isAnswer = !ignoresData && (this.#statesSuccess || this.#mayBeAnswer(root));
+    return this.#statesError || (this.#hasDetail && !isAnswer);
   }
 
-  /** Returns true if a text or an unknown code next to the rest of the answer is no error. */
-  #isOutweighed(root: JsonObject): boolean {
-    const hasChoice = listOr(root["choices"]).length > 0 || listOr(root["candidates"]).length > 0;
-    return this.#statesSuccess || this.#isReport || hasChoice;
+  /**
+   * Returns true for an answer, or a report on a running request, unless a member states an error. Such reports often
+   * have an empty list of choices.
+   */
+  #mayBeAnswer({ choices, candidates }: JsonObject): boolean {
+    return this.#isReport || Array.isArray(choices) || Array.isArray(candidates);
   }
 
   envelope(object: JsonObject, depth = 0): void {

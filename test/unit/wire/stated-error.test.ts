@@ -146,6 +146,11 @@ describe("an answer with a success status", () => {
     '{"choices":[],"code":10001,"message":"x"}',
     '{"choices":[],"description":"reasoning started"}',
     '{"candidates":[],"message":"x"}',
+    '{"choices":[],"detail":"x"}',
+    '{"success":true,"detail":"x"}',
+    // A text with an unknown name may be a result.
+    '{"code":10000,"image_url":"https://a/b.png"}',
+    '{"choices":null,"message":"x","file":{"url":"https://a/b.png"}}',
     // A whole answer without a text.
     '{"choices":[{"message":{"content":""},"finish_reason":"stop"}],"detail":"served from fallback"}',
     '{"choices":[{"message":{"content":""},"finish_reason":"stop"}],"code":10000}',
@@ -165,6 +170,8 @@ describe("an answer with a success status", () => {
   it("states an error next to data if the caller ignores data", () => {
     const record = { code: 10001, data: { equivalent_in_usd: 5 } };
     expect([readStatedError(record), readStatedError(record, true)?.reason]).toEqual([undefined, "gateway_10001"]);
+    for (const more of [{ status: "processing" }, { choices: [] }, { note: "x" }, { detail: "x" }])
+      expect(readStatedError({ ...record, ...more }, true)?.reason).toBe("gateway_10001");
   });
 });
 
