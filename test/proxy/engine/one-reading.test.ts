@@ -507,7 +507,8 @@ describe("an answer with the label of another form", () => {
 
   /** A second of sound: 16,000 bytes. */
   const second = Buffer.concat([
-    Buffer.from("RIFF\0\0\0\0WAVEfmt \u0010\0\0\0\u0001\0\u0001\0\u0040\u001f\0\0", "latin1"),
+    Buffer.from("RIFF\0\0\0\0WAVE"),
+    Buffer.from("fmt \u0010\0\0\0\u0001\0\u0001\0\u0040\u001f\0\0", "latin1"),
     Buffer.from("\u0080\u003e\0\0\u0002\0\u0010\0data\0\0\0\0", "latin1"),
     Buffer.alloc(16_000, 7),
   ]);
