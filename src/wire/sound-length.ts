@@ -1,3 +1,5 @@
+import { CompressedSound } from "./compressed-sound.ts";
+
 /** Part of a file that a reader wants next: bytes to read, or a number of bytes to skip. */
 type Want = { readonly take: number } | { readonly skip: number };
 
@@ -10,12 +12,12 @@ type Reader = Generator<Want, number | undefined, Given>;
 /** What is known about all bytes of a file so far. */
 interface Passed {
   bytes: number;
-  /** True if the bytes contain `burstStart`. */
-  hasBurst: boolean;
+  /**
+   * Finds compressed sound in all bytes, because the start of the samples depends on lengths that a header states.
+   * Undefined if there can be none.
+   */
+  compressed: CompressedSound | undefined;
 }
-
-/** First bytes of a burst of compressed sound (IEC 61937), which some decoders look for in samples of 16 bits. */
-const burstStart = Buffer.from("72f81f4e", "hex");
 
 const noBytes = Buffer.alloc(0);
 
@@ -24,7 +26,7 @@ const noBytes = Buffer.alloc(0);
  * seconds that a gateway can bill: it follows from all bytes of the file, and never from a length that a header states.
  */
 export class SoundLength {
-  readonly #passed: Passed = { bytes: 0, hasBurst: false };
+  readonly #passed: Passed = { bytes: 0, compressed: new CompressedSound() };
   readonly #reader: Reader = readSound(this.#passed);
   /** Undefined once the reader has ended. */
   #want: Want | undefined;
@@ -33,8 +35,6 @@ export class SoundLength {
   #taken: Buffer[] = [];
   /** Number of bytes that were taken or skipped for the current want. */
   #used = 0;
-  /** Last bytes that passed, fewer than those of `burstStart`. */
-  #tail = noBytes;
 
   constructor() {
     this.#continue(this.#reader.next());
@@ -42,7 +42,7 @@ export class SoundLength {
 
   push(bytes: Buffer): void {
     this.#passed.bytes += bytes.length;
-    this.#findBurst(bytes);
+    this.#passed.compressed?.push(bytes);
     let left = bytes;
     while (this.#want !== undefined && left.length > 0) {
       const isTaken = "take" in this.#want;
@@ -62,15 +62,6 @@ export class SoundLength {
       this.#continue(this.#reader.next("take" in this.#want ? Buffer.concat(this.#taken) : null));
     const seconds = this.#seconds ?? 0;
     return seconds > 0 ? Math.ceil(seconds) : undefined;
-  }
-
-  /** Looks for a burst in all bytes, because the start of the samples depends on lengths that a header states. */
-  #findBurst(bytes: Buffer): void {
-    if (this.#passed.hasBurst) return;
-    const least = burstStart.length - 1;
-    const seam = Buffer.concat([this.#tail, bytes.subarray(0, least)]);
-    this.#passed.hasBurst = seam.includes(burstStart) || bytes.includes(burstStart);
-    this.#tail = bytes.length < least ? seam.subarray(-least) : Buffer.from(bytes.subarray(-least));
   }
 
   #continue(first: IteratorResult<Want, number | undefined>): void {
@@ -96,6 +87,7 @@ function* skip(bytes: number): Generator<Want, boolean, Given> {
 
 function* readSound(passed: Passed): Reader {
   const start = yield* take(4);
+  if (start.toString("latin1") !== "RIFF") passed.compressed = undefined;
   switch (start.toString("latin1")) {
     case "RIFF":
       return yield* readWave(passed);
@@ -121,15 +113,14 @@ const sampleBits: ReadonlyMap<number, readonly number[]> = new Map([
 const extensible = 0xff_fe;
 const formatId = Buffer.from("000000001000800000aa00389b71", "hex");
 
-/** Size of the samples that may contain bursts of compressed sound, in bits. */
-const burstBits = 16;
+/** Size of the samples among which decoders look for compressed sound, in bits. */
+const compressedBits = 16;
 
 /** Reads a WAV file. All bytes after the start of the samples count as samples. */
 function* readWave(passed: Passed): Reader {
   const head = yield* take(8);
   if (head.toString("latin1", 4) !== "WAVE") return undefined;
   let bytesPerSecond: number | undefined;
-  let mayBurst = false;
   let samplesAt: number | undefined;
   for (let at = 12, parts = 0; ; parts++) {
     const chunk = yield* take(8);
@@ -143,7 +134,7 @@ function* readWave(passed: Passed): Reader {
       const format = yield* take(size);
       bytesPerSecond = bytesPerSecondOf(format);
       if (bytesPerSecond === undefined || !(yield* skip(size % 2))) return undefined;
-      mayBurst = format.readUInt16LE(14) === burstBits;
+      if (format.readUInt16LE(14) !== compressedBits) passed.compressed = undefined;
     } else {
       if (name === "data" && bytesPerSecond === undefined) return undefined;
       if (name === "data") samplesAt ??= at;
@@ -151,7 +142,7 @@ function* readWave(passed: Passed): Reader {
     }
     at += size + (size % 2);
   }
-  if (samplesAt === undefined || bytesPerSecond === undefined || (mayBurst && passed.hasBurst)) return undefined;
+  if (samplesAt === undefined || bytesPerSecond === undefined || passed.compressed?.isFound === true) return undefined;
   return (passed.bytes - samplesAt) / bytesPerSecond;
 }
 

@@ -52,6 +52,15 @@ function frames(count: number, head = 0xff_fb_90_00): Buffer {
   return Buffer.concat(Array.from({ length: count }, () => frame));
 }
 
+/** Returns bytes that are always the same, and look random. */
+function noise(bytes: number): Buffer {
+  let state = 1;
+  return Buffer.alloc(bytes).map(() => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
+    return state >>> 24;
+  }) as Buffer;
+}
+
 /** Number of frames of just under three seconds. */
 const threeSeconds = Math.floor((3 * 44_100) / 1152);
 const id3 = (bytes: number, version = 4, revision = 0, flags = 0) =>
@@ -114,6 +123,13 @@ const vorbis = (packets: number, position: number) =>
 const sounds: readonly (readonly [string, Buffer, number])[] = [
   ["a WAV file", wave(48_000), 3],
   ["a WAV file that is a bit longer", wave(48_001), 4],
+  ["a WAV file of noise", Buffer.concat([wave(0), noise(160_000)]), 10],
+  [
+    "a WAV file of small samples",
+    Buffer.concat([wave(0), noise(160_000).map((byte, at) => (at % 2 ? -(byte & 1) : byte))]),
+    10,
+  ],
+  ["a WAV file with three frames of MP3", Buffer.concat([wave(48_000), frames(3)]), 4],
   ["a WAV file of one byte", wave(1), 1],
   ["a WAV file in stereo", wave(48_000, { channels: 2 }), 2],
   ["a WAV file of floating points", wave(96_000, { kind: 3, bits: 32 }), 3],
@@ -167,6 +183,26 @@ const unknown: readonly (readonly [string, Buffer])[] = [
   ["a WAV file with two formats", wave(48_000, { before: wave(0).subarray(12, 36) })],
   ["a WAV file with another format after the samples", wave(48_000, { after: wave(0).subarray(12, 36) })],
   ["a WAV file with the start of a burst", Buffer.concat([wave(48_000), burst, Buffer.alloc(48_000)])],
+  ...(
+    [
+      ["MP3", 417, "fffb9000"],
+      ["MP3 of MPEG 2", 208, "fff38000"],
+      ["MPEG sound of layer 2", 417, "fffd8000"],
+      ["MPEG sound of layer 1", 136, "ffff4000"],
+      ["AAC", 371, "fff150802e7f"],
+      ["AAC of the other form", 300, "56e129"],
+      ["AC-3", 192, "0b7700000440"],
+      ["AC-3 of 44,100 Hz", 140, "0b7700004140"],
+      ["AC-3 of swapped bytes", 192, "770b00004004"],
+      ["E-AC-3", 200, "0b7700630080"],
+      ["DTS", 1006, "7ffe8001"],
+      ["DTS of 14 bits", 1006, "ff1f00e8"],
+    ] as const
+  ).map(([name, bytes, head]): readonly [string, Buffer] => {
+    const frame = Buffer.alloc(bytes, 7);
+    frame.write(head, "hex");
+    return [`a WAV file of ${name}`, Buffer.concat([wave(47_999), ...Array.from({ length: 5 }, () => frame)])];
+  }),
   [
     "a WAV file in stereo with the start of a burst in its header",
     wave(48_000, { channels: 2, size: 0, before: chunk(burst.toString("latin1"), Buffer.alloc(8)) }),
@@ -177,7 +213,13 @@ const unknown: readonly (readonly [string, Buffer])[] = [
   ["an MP3 file with a tag without its second head", Buffer.concat([id3(310, 4, 0, 16), frames(9)])],
   [
     "an MP3 file with a second head in an early version",
-    Buffer.concat([id3(300, 3, 0, 16), Buffer.from("3DI"), id3(0, 3, 0, 16).subarray(3, 6), footer.subarray(6), frames(9)]),
+    Buffer.concat([
+      id3(300, 3, 0, 16),
+      Buffer.from("3DI"),
+      id3(0, 3, 0, 16).subarray(3, 6),
+      footer.subarray(6),
+      frames(9),
+    ]),
   ],
   ["an MP3 file with other bytes after it", Buffer.concat([frames(9), Buffer.from("more sound")])],
   ["an MP3 file with other bytes in it", Buffer.concat([frames(9), Buffer.alloc(5), frames(9)])],
