@@ -89,7 +89,7 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
     case "error":
       return outcomeOfError(ending.error, of.model?.billsServerErrors ?? false);
     case "whole": {
-      const usage = usageFor(of, ending.usage);
+      const usage = usageFor(of, ending.usage ?? usageWithoutOutput(ending, of));
       if (usage !== undefined) return reported(usage, of);
       const { characters } = of.request;
       if (unit === "character" && characters !== undefined) {
@@ -118,6 +118,12 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
       return countedCut(deps, ending, of);
     }
   }
+}
+
+/** Returns a usage without output of an answer that repeats its prompt; undefined for any other answer. */
+function usageWithoutOutput({ soFar }: Answered, { request }: Metered): Usage | undefined {
+  const usage = request.onlyRepeatsPrompt === true ? soFar?.usage : undefined;
+  return usage?.unstated === undefined && completionTotal(usage?.tokens ?? noTokens) === 0 ? usage : undefined;
 }
 
 type EndingOf<Kind extends Ending["kind"]> = Extract<Ending, { readonly kind: Kind }>;

@@ -275,28 +275,43 @@ export const nothingUncountable: Uncountable = { unknownBytes: 0, sealedBytes: 0
 /** Collects the output of a whole answer. */
 class CollectedOutput implements OutputSink {
   readonly texts: string[] = [];
+  /** True if there is no output, except short unknown members next to choices and items. */
+  isEmpty = true;
   readonly #uncountable = { ...nothingUncountable };
 
   text(text: string): void {
     this.texts.push(text);
+    this.isEmpty = false;
   }
 
-  unknown(bytes: number): void {
+  unknown(bytes: number, at: string): void {
     this.#uncountable.unknownBytes += bytes;
+    if (bytes > constantBytesMax || (bytes > 0 && inOutput.test(at))) this.isEmpty = false;
   }
 
   sealed(bytes: number): void {
     this.#uncountable.sealedBytes += bytes;
+    this.isEmpty = false;
   }
 
   media(): void {
     this.#uncountable.hasMedia = true;
+    this.isEmpty = false;
   }
 
   get found(): Written {
     return writtenOf(this.texts, { ...this.#uncountable });
   }
 }
+
+/**
+ * Largest unknown member next to choices and items that can be a constant, in bytes. A constant is a name or address
+ * that each answer or event repeats.
+ */
+export const constantBytesMax = 256;
+
+/** Matches the path of a member in a choice or an item. */
+const inOutput = /^(?:choices|output)/;
 
 /** Output of an answer. `uncountable` is absent if the output is only text. */
 export interface Written {
@@ -327,8 +342,8 @@ export function answeredWith(usage: Usage | undefined, report: (sink: OutputSink
   if (isTokens && !isPart && countsOutput(usage)) return { usage, texts: [] };
   const collected = new CollectedOutput();
   report(collected);
-  const { found } = collected;
-  if (!isTokens || (!isPart && found.texts.length === 0 && found.uncountable === undefined)) return { usage, ...found };
+  const { found, isEmpty } = collected;
+  if (!isTokens || (!isPart && isEmpty)) return { usage, ...found };
   const isFinal = isPart && countsOutput(usage);
   return { usage: undefined, soFar: { usage, later: isFinal ? { texts: [] } : found, isFinal }, ...found };
 }

@@ -44,6 +44,8 @@ export interface ModelRequest {
   /** Token classes in which the prompt and the completion can be billed. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
   readonly prompt: PromptReader;
+  /** True if the request asks for its own prompt as the answer, and for no output after it. */
+  readonly onlyRepeatsPrompt?: boolean;
   /** True if Farebox cannot count the output, because it is not text or its kind is unknown. */
   readonly isUnseen?: boolean;
   /** True if the request asks for an answer in another format than JSON or events, or may be read so. */

@@ -2,6 +2,7 @@ import { laterUsage, withChoices, type Usage } from "../core/usage.ts";
 import { jsonOf } from "./json.ts";
 import {
   clientCalls,
+  constantBytesMax,
   countsOutput,
   nothingUncountable,
   writtenOf,
@@ -34,13 +35,7 @@ const pieceUnits = 16;
 const partsMax = 1000;
 /** Longest text that is compared with a repetition of it, in UTF-16 units. */
 const comparedUnitsMax = 256 * 1024;
-/**
- * Largest member of an event's envelope (`EnvelopeSink`) that can be a constant, in bytes. A constant is a name or
- * address that each event repeats.
- */
-const constantBytesMax = 256;
-
-/** In place of a choice: a member of an event's envelope, and output of an unknown choice. */
+/** In place of a choice: constants in the envelope of events, and output of an unknown choice. */
 const ofEnvelope = -1;
 const ofUnknownChoice = -2;
 
@@ -92,9 +87,14 @@ export class StreamOutput {
     );
   }
 
-  /** Records that the output so far is covered by a usage of the whole answer. */
-  cover(): void {
-    this.#cover(this.#reports);
+  /** True if there is no output, except members of the envelope that are the same in each event. */
+  get isEmpty(): boolean {
+    return [...this.#written.keys()].every((choice) => choice === ofEnvelope);
+  }
+
+  /** Records that the output so far is covered by a usage of the whole answer. `counts`: the usage counts output. */
+  cover(counts: boolean): void {
+    this.#cover(counts ? this.#reports : this.#covered.reports);
   }
 
   /** Records that the output of a choice so far is covered by the choice's usage. */
@@ -237,7 +237,8 @@ export class StreamOutput {
     if (!isFirst || this.#constants.size < partsMax) {
       this.#constants.set(at, isFirst && text !== undefined ? { value: text, bytes: 0 } : undefined);
     }
-    this.unknown(bytes + (constant?.bytes ?? 0), ofEnvelope);
+    const isConstant = isFirst && text !== undefined;
+    this.unknown(bytes + (constant?.bytes ?? 0), isConstant ? ofEnvelope : ofUnknownChoice);
   }
 }
 
@@ -343,9 +344,10 @@ export class StreamUsage {
     this.#usage = usage;
     if (usage === undefined) return;
     const coversWhole = whole !== undefined && this.#isCredible(whole);
-    this.coversAny = whole !== undefined && whole.unstated !== "completion" && countsOutput(whole);
+    const counts = whole !== undefined && countsOutput(whole);
+    this.coversAny = counts && whole.unstated !== "completion";
     const covered = ofChoices.filter(([, stated]) => this.#isCredible(stated));
-    if (coversWhole) this.#output.cover();
+    if (coversWhole) this.#output.cover(counts);
     for (const [index] of covered) this.#output.coverChoice(index);
     if (coversWhole || covered.length > 0) this.#isFinal = isFinal;
     if (!isFinal) this.#listener?.usage(usage);
@@ -369,7 +371,7 @@ export class StreamUsage {
 
   /** Returns true if a usage can be that of the output so far. */
   #isCredible(usage: Usage): boolean {
-    return usage.unstated !== "completion" && (this.#output.amount === 0 || countsOutput(usage));
+    return usage.unstated !== "completion" && (this.#output.isEmpty || countsOutput(usage));
   }
 }
 

@@ -66,6 +66,7 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
       ...maximumField,
+      ...(body["echo"] === true && body["max_tokens"] === 0 && { onlyRepeatsPrompt: true }),
       ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unlimitedTools),
       fields: findings,
       classes: findings.cachesForHour ? hourClasses : classes,

@@ -177,6 +177,31 @@ describe("a stream that states several usages", () => {
     expect(zero).toMatchObject({ source: "counted", micro: counted?.micro, doubts: ["usage_contradicts"] });
   });
 
+  it("is believed if it counts no output next to an unknown constant", async () => {
+    const constant = { system: "x-prod-3" };
+    const text = chunk("", constant) + chunk("", constant) + finish({ ...usage(9, 0), ...constant }) + done;
+    const empty = await charged(chunk("") + finish(usage(9, 0)) + done);
+    expect(await charged(text)).toEqual(empty);
+    expect(empty).toMatchObject({ source: "reported", doubts: [] });
+    const choices = [{ index: 0, message: { role: "assistant", content: "" }, finish_reason: "stop" }];
+    expect(await charged(JSON.stringify({ model: "gpt-4o", choices, ...usage(9, 0), ...constant }))).toEqual(empty);
+    const long = await charged(JSON.stringify({ model: "gpt-4o", choices, ...usage(9, 0), said: "x".repeat(300) }));
+    expect(long).toMatchObject({ source: "partial", doubts: ["unknown_output", "usage_contradicts"] });
+  });
+
+  it("is believed if it counts no output next to the prompt that the request asked for", async () => {
+    const prompt = " harbour".repeat(200);
+    const choices = [{ index: 0, text: prompt, finish_reason: "length" }];
+    const stream = event({ model: "gpt-4o", choices }) + event({ choices: [], ...usage(200, 0) }) + done;
+    for (const text of [stream, JSON.stringify({ model: "gpt-4o", choices, ...usage(200, 0) })]) {
+      const ask = (more: object) =>
+        charged(text, "end", { model: "gpt-4o", stream: true, prompt, ...more }, "/v1/completions");
+      expect(await ask({ echo: true, max_tokens: 0 })).toEqual({ source: "reported", micro: 250, doubts: [] });
+      expect((await ask({ echo: true, max_tokens: 200 }))?.source).toBe("counted");
+      expect((await ask({ max_tokens: 0 }))?.source).toBe("counted");
+    }
+  });
+
   const output = { usage: { output_tokens: 500 } };
   const prompt = { usage: { prompt_tokens: 9000 } };
   const sides = chunk("", { usage: { input_tokens: 9000, output_tokens: 1 } }) + chunk("a") + finish(output) + done;

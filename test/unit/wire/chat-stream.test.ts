@@ -308,6 +308,20 @@ describe("a chat stream", () => {
     }
   });
 
+  it.each<[string, boolean, string[]]>([
+    ["an unknown constant", true, [chunk([delta("")], { system: "x" }), chunk([finish()], { system: "x" })]],
+    ["no member", true, [chunk([delta("")]), chunk([finish()])]],
+    ["an unknown member that changes", false, [chunk([], { said: "x" }), chunk([finish()], { said: "y" })]],
+    ["a long unknown member", false, [chunk([finish()], { said: "x".repeat(300) })]],
+    ["an unknown member of a choice", false, [chunk([{ index: 0, delta: { said: "x" }, finish_reason: "stop" }])]],
+    ["an unknown member of a message", false, [chunk([{ index: 0, message: { said: "x" }, finish_reason: "stop" }])]],
+    ["a sound", false, [chunk([{ index: 0, delta: { audio: { data: "AAAA" } }, finish_reason: "stop" }])]],
+    ["text", false, [chunk([delta("a")]), chunk([finish()])]],
+  ])("has a usage without output next to %s: %s", (_, isBelieved, events) => {
+    const stream = streamOf(...events, chunk([], usage(9, 0)), done);
+    for (const answer of [read([stream]), readAll([stream])]) expect(answer.usage !== undefined).toBe(isBelieved);
+  });
+
   it("counts the text of a choice next to the usage of another", () => {
     const stream = streamOf(chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(0, 10, 500)]));
     expect(read([stream])).toMatchObject({
