@@ -4,6 +4,7 @@ import {
   mergeCopies,
   noDoubts,
   promptClasses,
+  promptTotal,
   withDoubts,
   withChoices,
   withRuns,
@@ -417,7 +418,8 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
     ...(cache.isUnsplit && { writesAreUnsplit: true }),
     ...(wroteOnlyText && { wroteOnlyText }),
     ...(!isWritten && { unstated: "completion" }),
-    ...(stated === undefined && { unstated: "prompt" }),
+    // The prompt of a text has at least one token.
+    ...((stated === undefined || (isPart && promptTotal(usage.tokens) === 0)) && { unstated: "prompt" }),
   };
   return withDoubts(prompt.count === 0 && stated === undefined ? withoutPrompt(found) : found, doubts);
 }

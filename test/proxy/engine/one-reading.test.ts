@@ -217,6 +217,7 @@ describe("a stream that states several usages", () => {
     ],
     ["of the output, which is all", chunk("a") + finish(output) + done, 2510, "counted"],
     ["of the output, in a whole answer", json(output), 2510, "counted"],
+    ["of the output, and 0 for the prompt", json(usage(0, 500)), 2510, "counted"],
     ["of the prompt, and is then cut", chunk("a", prompt), 11_255, "partial", "reset"],
     ["of the prompt, in a whole answer", json(prompt), 11_255, "counted"],
   ])("is charged for one side of a usage %s", async (_, text, micro, source, end = "end") => {

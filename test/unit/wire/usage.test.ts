@@ -933,6 +933,8 @@ describe("readUsage of an answer that can be counted", () => {
     [{ output_tokens: 500, other_input_tokens: 7 }, { output: 500 }, "prompt"],
     [{ output_tokens: 500, cache_read_input_tokens: 90 }, { output: 500 }, "prompt"],
     [{ prompt_tokens: 9, completion_tokens: 0 }, { input: 9 }, undefined],
+    [{ prompt_tokens: 0, completion_tokens: 500, total_tokens: 500 }, { output: 500 }, "prompt"],
+    [{ input_tokens: 0, cache_read_input_tokens: 9, output_tokens: 5 }, { cached_input: 9, output: 5 }, undefined],
   ])("accepts one side alone: %j", (stated, tokens, unstated) => {
     const usage = readUsage(stated, "part");
     expect(usage?.tokens).toEqual({ ...noTokens, ...tokens });
