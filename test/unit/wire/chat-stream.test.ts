@@ -229,6 +229,12 @@ describe("a chat stream", () => {
       undefined,
     ],
     [
+      "only of the first, in a tail without text",
+      [chunk([delta("b", 1)]), chunk([delta("a")]), chunk([finish(1)]), chunk([]), chunk([ofChoice(0, 10, 50)]), done],
+      undefined,
+      undefined,
+    ],
+    [
       "of the first before its last text",
       [chunk([ofChoice(0, 10, 50)]), chunk([delta("a")]), chunk([delta("b", 1)]), chunk([ofChoice(1, 10, 50)]), done],
       undefined,
