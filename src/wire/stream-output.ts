@@ -312,6 +312,9 @@ export interface StreamAnswer extends Answered, AnswerTerms {
   readonly error?: StatedError;
 }
 
+/** Largest number of choices whose own usages are added up. The output of further choices is counted. */
+const choicesMax = 128;
+
 /** Merges the usages that the events of a stream state. */
 export class StreamUsage {
   readonly #output: StreamOutput;
@@ -338,7 +341,7 @@ export class StreamUsage {
     if (whole === undefined && ofChoices.length === 0) return;
     this.#whole = laterUsage(this.#whole, whole);
     for (const [index, stated] of ofChoices)
-      if (this.#choices.size < partsMax || this.#choices.has(index))
+      if (this.#choices.size < choicesMax || this.#choices.has(index))
         this.#choices.set(index, laterUsage(this.#choices.get(index), stated) ?? stated);
     const usage = withChoices(this.#whole, [...this.#choices.values()]);
     this.#usage = usage;
@@ -346,7 +349,7 @@ export class StreamUsage {
     const coversWhole = whole !== undefined && this.#isCredible(whole);
     const counts = whole !== undefined && countsOutput(whole);
     this.coversAny = counts && whole.unstated !== "completion";
-    const covered = ofChoices.filter(([, stated]) => this.#isCredible(stated));
+    const covered = ofChoices.filter(([index, stated]) => this.#choices.has(index) && this.#isCredible(stated));
     if (coversWhole) this.#output.cover(counts);
     for (const [index] of covered) this.#output.coverChoice(index);
     if (coversWhole || covered.length > 0) this.#isFinal = isFinal;
@@ -381,7 +384,7 @@ export class StreamUsage {
  */
 const rawBytesMax = 128 * 1024;
 /** Number of events at the end of a stream that are read first. They usually state everything. */
-const tailEvents = 4;
+const tailEvents = 3;
 /** Largest event that counts only after it has ended, in bytes. A longer event counts while it arrives. */
 const pendingBytesMax = 64 * 1024;
 /** Number of bytes of an unfinished last event that count as its frame, not as output. */
@@ -546,18 +549,28 @@ function mayState(events: string, { servedModel, serviceTier, toolCalls }: Answe
   );
 }
 
+/** Latest pattern, with the terms for which it was made. Most streams have the terms of the one before. */
+let latestPattern = { terms: "", pattern: /(?:)/ };
+
 /**
  * Returns a pattern that matches every place at which events may state a term, except the usual places with the same
- * model and tier. One search for all is three times as fast as a search for each. The engine caches compiled patterns.
+ * model and tier. One search for all is three times as fast as a search for each.
  */
 function unusual(model: string, tier: string): RegExp {
   const other = (name: string, values: string) => `${name}(?!": ?(?:${values}))`;
-  const terms = [
+  const terms = model + tier;
+  if (latestPattern.terms === terms) return latestPattern.pattern;
+  const all = [
     other("usage", nothing),
     other("model", RegExp.escape(model)),
     other("_tier", `${nothing}|${RegExp.escape(tier)}`),
+    callEnd,
+    "_cit",
+    escapedLetter.source,
   ];
-  return new RegExp([...terms, callEnd, "_cit", escapedLetter.source].join("|"));
+  const pattern = new RegExp(all.join("|"));
+  latestPattern = { terms, pattern };
+  return pattern;
 }
 
 /**
