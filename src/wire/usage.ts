@@ -312,27 +312,28 @@ const noChoices: StatedUsages["choices"] = new Map();
 
 /**
  * Calls `visit` for each object in which an answer or an event may state usage: in `usage`, in Gemini's
- * `usageMetadata`, in the members of some providers, and in its choices.
+ * `usageMetadata`, in the message of Anthropic's first event, in the members of some providers, and in its choices.
  */
 export function eachUsage(
   answer: JsonObject,
   visit: (usage: JsonObject, choice: JsonObject | undefined) => void,
 ): void {
-  const { usage, usageMetadata, usage_metadata, x_groq, meta, choices } = answer;
+  const { usage, usageMetadata, usage_metadata, message, x_groq, meta, choices } = answer;
   const found = (value: unknown, choice?: JsonObject) => {
     if (isObject(value)) visit(value, choice);
   };
   found(usage);
   found(usageMetadata ?? usage_metadata);
+  if (isObject(message)) found(message["usage"]);
   if (isObject(x_groq)) found(x_groq["usage"]);
   if (isObject(meta)) found(meta["usage"]);
   if (!Array.isArray(choices)) return;
   for (const choice of choices) {
     if (!isObject(choice)) continue;
     found(choice["usage"], choice);
-    const { delta, message } = choice;
+    const { delta, message: whole } = choice;
     if (isObject(delta)) found(delta["usage"], choice);
-    if (isObject(message)) found(message["usage"], choice);
+    if (isObject(whole)) found(whole["usage"], choice);
   }
 }
 

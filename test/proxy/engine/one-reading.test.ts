@@ -271,6 +271,18 @@ describe("a stream that is cut", () => {
     expect(cut?.micro).toBeLessThan((whole?.micro ?? 0) + 20);
   });
 
+  it("is charged for the prompt in Anthropic's first event", async () => {
+    const start = {
+      type: "message_start",
+      message: { model: "gpt-4o", usage: { input_tokens: 9000, output_tokens: 1 } },
+    };
+    const text = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "a" } };
+    const cut = await charged(event(start) + event(text), "reset");
+    const whole = await charged(chunk("a") + finish(usage(9000, 1)) + done);
+    expect(cut?.source).toBe("partial");
+    expect(cut?.micro).toBeGreaterThanOrEqual(whole?.micro ?? Infinity);
+  });
+
   it("is charged for a stated prompt, and for the output after it", async () => {
     const first = event({ model: "gpt-4o", choices: [{ index: 0, delta: { role: "assistant" } }], ...usage(9000, 1) });
     const cut = await charged(first + chunk(" harbour".repeat(100)), "reset");
