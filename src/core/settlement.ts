@@ -349,10 +349,10 @@ export function outcomeOfStatus(status: number, billsServerErrors: boolean): Out
 /** Error that an answer with a success status states in place of a result. */
 export interface StatedError {
   /**
-   * `timeout`: the gateway may bill the request nevertheless, because a request behind it took too long, or because the
+   * `open`: the gateway may bill the request nevertheless, because a request behind it took too long, or because the
    * error states a usage.
    */
-  readonly kind: "refused" | "timeout";
+  readonly kind: "refused" | "open";
   /** HTTP error status in the answer, the largest if there are several; null if there is none. */
   readonly status: number | null;
   /** Short reason for the charge: a known failure, or `gateway_` and the stated code. Never text of the gateway. */
@@ -364,7 +364,7 @@ export interface StatedError {
  * error status. An error without a status may be a server error, so the catalogue decides whether it is billed.
  */
 export function outcomeOfError({ kind, status, reason }: StatedError, billsServerErrors: boolean): Outcome {
-  if (kind === "timeout") return { kind: "unknown", reason };
+  if (kind === "open") return { kind: "unknown", reason };
   const billed = billsServerErrors && (status === null || status >= 500);
   return billed
     ? { kind: "failedAtGateway", status: status ?? 200, billed, reason }

@@ -124,9 +124,9 @@ class Forwarding implements GatewayReceiver {
   #mode: ResponseMode | undefined;
   #head: GatewayHead | undefined;
   /** First bytes of an answer whose form is not known yet; undefined once the response mode is chosen. */
-  #beginning: Buffer | undefined;
+  #firstBytes: Buffer | undefined;
   /** Reads the first JSON of the answer, and may hold the answer until then. */
-  #firstJson: Beginning | undefined;
+  #beginning: Beginning | undefined;
   /** True while reading is paused, so that bytes of the gateway may be waiting in the socket. */
   #isPaused = false;
   #drain: Drain | undefined;
@@ -192,7 +192,7 @@ class Forwarding implements GatewayReceiver {
     try {
       if (rules === undefined || head.status >= 300 || !isPlain(head.header("content-encoding")))
         return this.#begin(head);
-      this.#firstJson = new Beginning({
+      this.#beginning = new Beginning({
         rules,
         clock: this.#clock,
         ranMs: () => this.ranMs(),
@@ -219,21 +219,21 @@ class Forwarding implements GatewayReceiver {
     const isLabelled = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const hasForm = endpoint.answersMedia !== true || (stream && asksForText?.() !== true);
     if (canStream && !isLabelled && hasForm && isPlain(head.header("content-encoding")))
-      this.#beginning = Buffer.alloc(0);
+      this.#firstBytes = Buffer.alloc(0);
     else this.#beginMode(head, canStream && isLabelled);
   }
 
   /** Chooses the response mode if the bytes so far show the form of the answer, or if they are all. */
   #choose(bytes: Buffer, isLast: boolean, isAll: boolean): void {
     const head = this.#head;
-    if (this.#beginning === undefined || head === undefined) return;
-    const beginning = this.#beginning.length === 0 ? bytes : Buffer.concat([this.#beginning, bytes]);
+    if (this.#firstBytes === undefined || head === undefined) return;
+    const beginning = this.#firstBytes.length === 0 ? bytes : Buffer.concat([this.#firstBytes, bytes]);
     const form = formOf(beginning);
     if (form === undefined && !isAll) {
-      this.#beginning = beginning;
+      this.#firstBytes = beginning;
       return;
     }
-    this.#beginning = undefined;
+    this.#firstBytes = undefined;
     this.#beginMode(head, form === "events");
     if (beginning.length > 0) this.#mode?.chunk(beginning, isLast);
   }
@@ -291,8 +291,8 @@ class Forwarding implements GatewayReceiver {
   chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#firstByteAt ??= this.#clock.monotonic();
     try {
-      if (this.#firstJson === undefined) this.#pass(bytes as Buffer, isLast);
-      else this.#firstJson.chunk(bytes as Buffer, isLast);
+      if (this.#beginning === undefined) this.#pass(bytes as Buffer, isLast);
+      else this.#beginning.chunk(bytes as Buffer, isLast);
       this.#drain?.chunk(bytes.length);
     } catch (error) {
       this.#fault(error);
@@ -300,7 +300,7 @@ class Forwarding implements GatewayReceiver {
   }
 
   #pass(bytes: Buffer, isLast: boolean): void {
-    if (this.#beginning === undefined) this.#mode?.chunk(bytes, isLast);
+    if (this.#firstBytes === undefined) this.#mode?.chunk(bytes, isLast);
     else this.#choose(bytes, isLast, false);
   }
 
@@ -328,7 +328,7 @@ class Forwarding implements GatewayReceiver {
     if (this.#drain !== undefined) return this.#drain.end(false);
     let ending: ResponseEnding | Promise<ResponseEnding>;
     try {
-      if (this.#firstJson?.end() === true) return;
+      if (this.#beginning?.end() === true) return;
       this.#choose(Buffer.alloc(0), true, true);
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
@@ -376,7 +376,7 @@ class Forwarding implements GatewayReceiver {
   #break(reason: string, refusal: Refusal): void {
     if (this.#head !== undefined) {
       try {
-        this.#firstJson?.release();
+        this.#beginning?.release();
         this.#choose(Buffer.alloc(0), true, true);
         this.#finish(this.#mode?.broken(reason, refusal, this.#isPaused) ?? { kind: "unknown", reason });
       } catch (error) {
@@ -408,7 +408,7 @@ class Forwarding implements GatewayReceiver {
     if (this.#over) return;
     this.#over = true;
     this.#drain?.cancel();
-    this.#firstJson?.stop();
+    this.#beginning?.stop();
     this.#params.watch?.end();
     // Some clients read the answer only after sending the whole body, so Farebox reads and discards the remaining
     // bytes.

@@ -19,13 +19,13 @@ import {
   type StreamKind,
 } from "../core/slices.ts";
 import { costOf } from "../core/cost.ts";
+import { usagesIn } from "../core/several-usages.ts";
 import {
   completionClasses,
   completionTotal,
   noTokens,
   promptTotal,
   scaleTokens,
-  usagesIn,
   type TokenCounts,
   type Usage,
 } from "../core/usage.ts";

@@ -1,5 +1,6 @@
 import type { BodyBytes } from "../ports/exchange.ts";
 import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
+import { usagesIn } from "../core/several-usages.ts";
 import {
   completionTotal,
   mergeDoubts,
@@ -7,7 +8,6 @@ import {
   promptTotal,
   scaleTokens,
   unchanged,
-  usagesIn,
   type Doubt,
   type Usage,
   withDoubts,

@@ -94,10 +94,10 @@ class ChatEventReader implements EventReader {
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
-    const ofChoices =
-      choices.size === 0 ? [] : [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);
+    if (whole === undefined && choices.size === 0) return;
+    const ofChoices = [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);
     this.usage.add(whole, this.#finished, ofChoices);
-    if (whole !== undefined || choices.size > 0) this.#usageIsAlone = isUsageAlone(event);
+    this.#usageIsAlone = isUsageAlone(event);
   }
 
   #write(event: JsonObject): void {

@@ -24,7 +24,7 @@ export function orError(
 /** Returns the error that an event of a stream states. An error that states a usage in any form may be billed. */
 export function readEventError(event: JsonObject): StatedError | undefined {
   const error = readStatedError(event);
-  return error !== undefined && statesUsage(event) ? { ...error, kind: "timeout" } : error;
+  return error !== undefined && statesUsage(event) ? { ...error, kind: "open" } : error;
 }
 
 /** Members that state what the gateway counted. */

@@ -10,7 +10,8 @@ import {
   jsonOf,
 } from "./json.ts";
 import type { StatedError } from "../core/settlement.ts";
-import { completionTotal, readings, type Usage } from "../core/usage.ts";
+import { readings } from "../core/several-usages.ts";
+import { completionTotal, type Usage } from "../core/usage.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
 import { countOf, eachUsage } from "./usage.ts";
 
@@ -75,7 +76,7 @@ export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms
   const latest = {
     servedModel,
     serviceTier: next.serviceTier ?? before.serviceTier,
-    toolCalls: mergeCalls(before.toolCalls, next.toolCalls),
+    toolCalls: next.toolCalls === undefined ? before.toolCalls : mergeCalls(before.toolCalls, next.toolCalls),
   };
   const { servedModel: earlier, otherModels: known = [] } = before;
   if (known.length === 0 && (earlier === null || earlier === servedModel)) return latest;

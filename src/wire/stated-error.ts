@@ -36,12 +36,12 @@ export function statedError(texts: readonly string[], codes: readonly number[]):
   const status = statuses.length === 0 ? null : Math.max(...statuses);
   const open = statuses.find(isOpenStatus);
   const failure = failureReason(texts);
-  if (open !== undefined) return { kind: "timeout", status: open, reason: `gateway_${open}` };
+  if (open !== undefined) return { kind: "open", status: open, reason: `gateway_${open}` };
   if (texts.some((text) => timeoutWords.test(text)))
-    return { kind: "timeout", status, reason: timeouts.has(failure) ? failure : "gateway_timeout" };
+    return { kind: "open", status, reason: timeouts.has(failure) ? failure : "gateway_timeout" };
   // A text that is not known may be that of a timeout.
   if (status === null && failure === "other" && texts.includes(omittedText))
-    return { kind: "timeout", status, reason: "gateway_error" };
+    return { kind: "open", status, reason: "gateway_error" };
   const [code = "error"] = codes;
   return {
     kind: "refused",

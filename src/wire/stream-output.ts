@@ -1,4 +1,5 @@
-import { laterUsage, withChoices, type Usage } from "../core/usage.ts";
+import { laterUsage, withChoices } from "../core/several-usages.ts";
+import type { Usage } from "../core/usage.ts";
 import { jsonOf } from "./json.ts";
 import {
   clientCalls,
@@ -315,6 +316,8 @@ export interface StreamAnswer extends Answered, AnswerTerms {
 /** Largest number of choices whose own usages are added up. The output of further choices is counted. */
 const choicesMax = 128;
 
+const noChoices: readonly (readonly [number, Usage])[] = [];
+
 /** Merges the usages that the events of a stream state. */
 export class StreamUsage {
   readonly #output: StreamOutput;
@@ -336,8 +339,7 @@ export class StreamUsage {
    * Adds the usages that an event states for the whole answer and for choices by their index, after the event's output.
    * `isFinal`: the stream has finished.
    */
-  add(whole: Usage | undefined, isFinal: boolean, choices: Iterable<readonly [number, Usage]> = []): void {
-    const ofChoices = [...choices];
+  add(whole: Usage | undefined, isFinal: boolean, ofChoices: readonly (readonly [number, Usage])[] = noChoices): void {
     if (whole === undefined && ofChoices.length === 0) return;
     this.#whole = laterUsage(this.#whole, whole);
     for (const [index, stated] of ofChoices)

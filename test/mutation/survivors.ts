@@ -215,8 +215,8 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "cachePosition: total < prompt + cacheTokens + completion → total <= prompt + cacheTokens + completion",
       ],
     },
-    { why: "The loop sets every class.", mutants: ["addUsage: {...noTokens} → {}"] },
   ],
+  "core/several-usages.ts": [{ why: "The loop sets every class.", mutants: ["addUsage: {...noTokens} → {}"] }],
   "request/price.ts": [
     {
       why: "Sorting asks only which of two comes first.",

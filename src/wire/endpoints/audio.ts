@@ -1,5 +1,6 @@
 import { invalid } from "../../core/refusals.ts";
-import { withSeconds, type Usage } from "../../core/usage.ts";
+import { withSeconds } from "../../core/several-usages.ts";
+import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
 import { baseOf } from "../findings.ts";

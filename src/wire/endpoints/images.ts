@@ -1,6 +1,7 @@
 import { invalid } from "../../core/refusals.ts";
 import type { RequestSize } from "../../core/bounds.ts";
-import { addUsage, laterUsage, type TokenClass, type Usage } from "../../core/usage.ts";
+import { addUsage, laterUsage } from "../../core/several-usages.ts";
+import type { TokenClass, Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";

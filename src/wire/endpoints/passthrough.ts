@@ -1,4 +1,5 @@
-import { laterUsage, type Usage } from "../../core/usage.ts";
+import { laterUsage } from "../../core/several-usages.ts";
+import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
 import { Findings, RequestFields } from "../findings.ts";

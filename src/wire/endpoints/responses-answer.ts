@@ -1,4 +1,4 @@
-import { laterUsage } from "../../core/usage.ts";
+import { laterUsage } from "../../core/several-usages.ts";
 import {
   answerTerms,
   callsIn,

@@ -81,37 +81,26 @@ it.each(Object.keys(answers))("survives %s, with and without a hard budget", asy
   }
 });
 
-it.each(["chunk", "end"])("an error that the reader of an answer throws fails its request: at the %s", async (when) => {
+/** Forwards a stream of which the test plays the gateway and the client. */
+function forwarding({ endpoint = chatCompletions, isSlow = false } = {}) {
   let receiver: GatewayReceiver | undefined;
+  let leave: (() => void) | undefined;
   let aborted = 0;
-  const bug = () => {
-    throw new Error("a bug");
-  };
+  const ignore = () => undefined;
+  const call = { sent: true, abort: () => void (aborted += 1), pause: ignore, resume: ignore };
   const forwarder = createForwarder({
-    gateway: {
-      send: (_request: unknown, to: GatewayReceiver) => (
-        (receiver = to),
-        { sent: true, abort: () => void (aborted += 1), pause() {}, resume() {} }
-      ),
-    } as never,
-    clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
+    gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), call) } as never,
+    clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: ignore }) },
     mask: createMask(""),
     limits: { silenceMs: 1, wholeMs: 1 },
   });
-  const push = when === "chunk" ? bug : () => undefined;
-  const transcript = () => ({
-    push,
-    unreadBytes: 0,
-    read: () => undefined,
-    statesError: () => false,
-    end: bug,
-    everything: bug,
-  });
   const exchange = {
     method: "POST",
-    onClientGone: () => undefined,
-    begin: () => undefined,
-    write: () => true,
+    onClientGone: (callback: () => void) => void (leave = callback),
+    begin: ignore,
+    write: () => !isSlow,
+    onDrain: ignore,
+    end: ignore,
     status: null,
     clientGone: false,
     startedAt: 0,
@@ -121,7 +110,7 @@ it.each(["chunk", "end"])("an error that the reader of an answer throws fails it
     path: "/",
     headers: {},
     body: undefined,
-    endpoint: { ...chatCompletions, transcript },
+    endpoint,
     stream: true,
     dropUsageChunk: false,
     cutAtMaximum: null,
@@ -131,64 +120,41 @@ it.each(["chunk", "end"])("an error that the reader of an answer throws fails it
     ownHeaders: [],
     costHeaders: () => [],
   } satisfies ForwardParams);
-  receiver?.head({
-    status: 200,
-    rawHeaders: [],
-    header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined),
-  } as never);
-  receiver?.chunk(Buffer.from("data: {}\n\n"), false);
-  if (when === "end") receiver?.end();
+  if (receiver === undefined || leave === undefined) throw new Error("nothing was sent");
+  const header = (name: string) => (name === "content-type" ? "text/event-stream" : undefined);
+  receiver.head({ status: 200, rawHeaders: [], header } as never);
+  return { receiver, leave, forwarded, aborted: () => aborted };
+}
+
+it.each(["chunk", "end"])("an error that the reader of an answer throws fails its request: at the %s", async (when) => {
+  const bug = () => {
+    throw new Error("a bug");
+  };
+  const transcript = () => ({
+    push: when === "chunk" ? bug : () => undefined,
+    unreadBytes: 0,
+    read: () => undefined,
+    statesError: () => false,
+    end: bug,
+    everything: bug,
+  });
+  const { receiver, forwarded, aborted } = forwarding({ endpoint: { ...chatCompletions, transcript } });
+  receiver.chunk(Buffer.from("data: {}\n\n"), false);
+  if (when === "end") receiver.end();
   await expect(forwarded).rejects.toThrow("a bug");
-  expect(aborted).toBe(when === "chunk" ? 1 : 0);
+  expect(aborted()).toBe(when === "chunk" ? 1 : 0);
 });
 
 it.each<[string, (receiver: GatewayReceiver) => void, boolean]>([
   ["is reset", (receiver) => receiver.fail({ kind: "reset", message: "reset" }), true],
   ["ends", (receiver) => receiver.end(), false],
 ])("a paused stream whose connection %s while the rest is read may have more output", async (_, finish, isUnread) => {
-  let receiver: GatewayReceiver | undefined;
-  let leave = () => undefined as void;
-  const call = { sent: true, abort: () => undefined, pause: () => undefined, resume: () => undefined };
-  const forwarder = createForwarder({
-    gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), call) } as never,
-    clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
-    mask: createMask(""),
-    limits: { silenceMs: 1, wholeMs: 1 },
-  });
-  const exchange = {
-    method: "POST",
-    onClientGone: (callback: () => void) => void (leave = callback),
-    begin: () => undefined,
-    write: () => false,
-    onDrain: () => undefined,
-    breakOff: () => undefined,
-    end: () => undefined,
-    status: 200,
-    clientGone: false,
-    startedAt: 0,
-  };
-  const forwarded = forwarder.forward({
-    exchange: exchange as unknown as Exchange,
-    path: "/",
-    headers: {},
-    body: undefined,
-    endpoint: chatCompletions,
-    stream: true,
-    dropUsageChunk: false,
-    cutAtMaximum: null,
-    watch: undefined,
-    wholeBytesMax: null,
-    inspect: () => null,
-    ownHeaders: [],
-    costHeaders: () => [],
-  } satisfies ForwardParams);
-  const header = (name: string) => (name === "content-type" ? "text/event-stream" : undefined);
-  receiver?.head({ status: 200, rawHeaders: [], header } as never);
+  const { receiver, leave, forwarded } = forwarding({ isSlow: true });
   const text = Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n');
-  receiver?.chunk(text, false);
+  receiver.chunk(text, false);
   leave();
-  receiver?.chunk(text, false);
-  if (receiver !== undefined) finish(receiver);
+  receiver.chunk(text, false);
+  finish(receiver);
   const { ending } = await forwarded;
   expect(ending).toMatchObject({ kind: "cut", reason: "client_left", texts: ["aa"] });
   expect("isUnread" in ending).toBe(isUnread);

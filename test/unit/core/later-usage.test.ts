@@ -1,17 +1,12 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
+import { addChoice, addUsage, laterUsage, readings, usagesIn, withChoices } from "../../../src/core/several-usages.ts";
 import {
-  addChoice,
-  addUsage,
   completionClasses,
-  laterUsage,
   noTokens,
   promptClasses,
-  readings,
   tokenClasses,
-  usagesIn,
-  withChoices,
   type TokenCounts,
   type Usage,
 } from "../../../src/core/usage.ts";

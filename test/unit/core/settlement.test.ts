@@ -40,8 +40,8 @@ describe("outcomeOfError", () => {
     ["refused", 499, true, { kind: "refusedByGateway", status: 499, reason: "x" }],
     ["refused", 500, true, { kind: "failedAtGateway", status: 500, billed: true, reason: "x" }],
     ["refused", null, true, { kind: "failedAtGateway", status: 200, billed: true, reason: "x" }],
-    ["timeout", 504, false, { kind: "unknown", reason: "x" }],
-    ["timeout", null, true, { kind: "unknown", reason: "x" }],
+    ["open", 504, false, { kind: "unknown", reason: "x" }],
+    ["open", null, true, { kind: "unknown", reason: "x" }],
   ] as const)("maps an error of kind %s and status %s, with billed failures %s", (kind, status, billed, expected) => {
     expect(outcomeOfError({ kind, status, reason: "x" }, billed)).toEqual(expected);
   });

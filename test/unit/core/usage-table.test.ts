@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { usagesIn } from "../../../src/core/several-usages.ts";
 import {
   decompose,
   noTokens,
-  usagesIn,
   withDoubts,
   type StatedUsage,
   type TokenCounts,

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import { noMoney, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceVersion, Rates } from "../../../src/core/price.ts";
+import { usagesIn } from "../../../src/core/several-usages.ts";
 import {
   completionTotal,
   decompose,
@@ -11,7 +12,6 @@ import {
   scaleTokens,
   tokenClasses,
   unchanged,
-  usagesIn,
   type Permille,
   type StatedUsage,
   type TokenCounts,

@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noTokens, usagesIn } from "../../../src/core/usage.ts";
+import { usagesIn } from "../../../src/core/several-usages.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../../src/wire/endpoints/passthrough.ts";
 import { typedRefusalEvent } from "../../../src/wire/refusals.ts";

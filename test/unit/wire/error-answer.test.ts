@@ -152,8 +152,8 @@ describe.each(["/v1/images/generations", "/v1/embeddings", "/*path"])("an answer
     [{ error: { message: "no" }, output: [""], text: "" }, "refused"],
     [{ error: { message: image, code: 401 } }, "refused"],
     // A long text is not known, and may be that of a timeout.
-    [{ error: { message: image } }, "timeout"],
-    [{ error: { message: image, code: 504 } }, "timeout"],
+    [{ error: { message: image } }, "open"],
+    [{ error: { message: image, code: 504 } }, "open"],
   ])("is an error: %j", (body, kind) => {
     expect(answerOf(route, body)).toMatchObject({ error: { kind }, isAnswer: false });
   });

