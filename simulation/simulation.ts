@@ -237,7 +237,15 @@ class Simulation {
         previous: null,
       });
     }
-    const created = { ...session, tags: {}, budget: null, createdAt: now, expiresAt: now + sessionMs, endedAt: null };
+    const created = {
+      ...session,
+      secret: null,
+      tags: {},
+      budget: null,
+      createdAt: now,
+      expiresAt: now + sessionMs,
+      endedAt: null,
+    };
     await sessions.create(created, null);
     this.#credential = credentialOf(created, await sessions.secret());
     for (let count = chance.below(4); count > 0; count--) await ledger.setBudget(budgetOf(chance), now);

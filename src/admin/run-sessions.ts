@@ -7,11 +7,10 @@ import {
   tagsMax,
   tagValueBytesMax,
   type Key,
-  type RunSession,
 } from "../core/keys.ts";
 import { parseUsd } from "../core/money.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { RunSessions } from "../ports/run-sessions.ts";
+import type { NewRunSession, RunSessions } from "../ports/run-sessions.ts";
 import { credentialOf } from "../wire/run-credential.ts";
 import { isPin, usdSchema } from "./fields.ts";
 import { randomId } from "./keys.ts";
@@ -43,25 +42,27 @@ export type NewSession = z.output<typeof newSessionSchema>;
 
 export interface BegunSession {
   readonly ok: true;
-  readonly session: RunSession;
+  readonly session: Omit<NewRunSession, "secret">;
   /** Credential with which requests of this session authenticate as the session's key. It is not stored. */
   readonly credential: string;
 }
 
-/**
- * Begins a session of a key. `by` is the person who begins the session directly in the ledger; null if a client begins
- * it with the key.
- */
+/** Who begins a session: a client with this digest of its key's secret, or a person directly in the ledger. */
+export type Beginner = { readonly secret: string } | { readonly by: string };
+
+/** Begins a session of a key. */
 export async function beginSession(
   { sessions, clock, random }: RunSessionTools,
   key: Pick<Key, "id" | "name">,
   { budget_usd: budget, tags, expires_in_seconds: seconds }: NewSession,
-  by: string | null,
+  beginner: Beginner,
 ): Promise<BegunSession | Failure> {
   const createdAt = clock.now();
-  const session: RunSession = {
+  const [secret, by] = "by" in beginner ? [null, beginner.by] : [beginner.secret, null];
+  const session = {
     id: `run_${randomId(idLength, random)}`,
     key: key.id,
+    secret,
     tags,
     budget,
     createdAt,
@@ -71,8 +72,8 @@ export async function beginSession(
   switch (await sessions.create(session, by)) {
     case "ok":
       return { ok: true, session, credential: credentialOf(session, await sessions.secret()) };
-    case "no_such_key":
-      return failure("refused", `${key.name} is no longer a live key`);
+    case "invalid_key":
+      return failure("refused", `${key.name} is no longer a live key, or it has a new secret`);
     case "too_many":
       return failure(
         "refused",

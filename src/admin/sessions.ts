@@ -1,5 +1,4 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import { dashboardSessionsMax, type DashboardSession, type DashboardSessions } from "../ports/dashboard-sessions.ts";
 import type { AdminCredential } from "./admin-gate.ts";
@@ -23,11 +22,8 @@ interface KnownSession {
   readonly session: Session;
   /** End on the monotonic scale, so that setting the clock back does not lengthen the session. */
   readonly endsAt: number;
-  /**
-   * Number of changes that this process had seen when it read the session. Infinity if the ledger has no row for the
-   * session.
-   */
-  readonly generation: number;
+  /** False if the ledger could not store the session: then only this process knows it. */
+  readonly isStored: boolean;
 }
 
 /** Longest lifetime of a session, in milliseconds: a working day. */
@@ -38,20 +34,18 @@ const skewMsMax = 60_000;
 const tokenPattern = /^[\w-]{43}$/;
 
 /**
- * Sessions of the dashboard. The ledger has only digests of their tokens. Each process caches the sessions that it has seen
- * and reads them again after a change in the ledger.
+ * Sessions of the dashboard. The ledger has only digests of their tokens. Each request reads its session from the
+ * ledger, so the end of a session is in force at once in every process.
  */
 export class Sessions {
   readonly #clock: Clock;
   readonly #stored: DashboardSessions;
   /** Cached sessions by token digest. The most recently read session is at the end. */
   readonly #known = new Map<string, KnownSession>();
-  #generation = 0;
 
-  constructor({ clock, stored, changes }: { clock: Clock; stored: DashboardSessions; changes: Changes }) {
+  constructor({ clock, stored }: { clock: Clock; stored: DashboardSessions }) {
     this.#clock = clock;
     this.#stored = stored;
-    changes.onChange(() => this.#generation++);
   }
 
   /**
@@ -67,12 +61,11 @@ export class Sessions {
     const digest = digestOf(token);
     const createdAt = this.#clock.now();
     const session = { holder, expiresAt: Math.min(createdAt + sessionMs, tokenExpiresAt ?? Infinity) };
-    const generation = this.#generation;
     const row = { digest, ...columnsOf(holder), createdAt, expiresAt: session.expiresAt };
     const written = await this.#stored.create(row, replaced === null ? null : digestOf(replaced));
     if (replaced !== null) this.#known.delete(digestOf(replaced));
     // If the ledger cannot be written, only this process knows the session. An operator can then still sign in.
-    this.#remember(digest, session, written === "unavailable" ? Infinity : generation);
+    this.#remember(digest, session, written !== "unavailable");
     return { token, session };
   }
 
@@ -81,7 +74,7 @@ export class Sessions {
     if (!tokenPattern.test(token)) return undefined;
     const digest = digestOf(token);
     const known = this.#known.get(digest);
-    const found = known !== undefined && known.generation >= this.#generation ? known : await this.#read(digest);
+    const found = known?.isStored === false ? known : await this.#read(digest);
     if (found === undefined) return undefined;
     if (this.#clock.now() < found.session.expiresAt && this.#clock.monotonic() < found.endsAt) return found.session;
     return undefined;
@@ -95,7 +88,6 @@ export class Sessions {
   }
 
   async #read(digest: string): Promise<KnownSession | undefined> {
-    const generation = this.#generation;
     const row = await this.#stored.find(digest);
     if (row === undefined) {
       this.#known.delete(digest);
@@ -103,13 +95,13 @@ export class Sessions {
     }
     // After a restart, a start in the future shows that the clock was set back: the session would last too long.
     if (!this.#known.has(digest) && row.createdAt > this.#clock.now() + skewMsMax) return undefined;
-    return this.#remember(digest, { holder: holderIn(row), expiresAt: row.expiresAt }, generation);
+    return this.#remember(digest, { holder: holderIn(row), expiresAt: row.expiresAt }, true);
   }
 
-  #remember(digest: string, session: Session, generation: number): KnownSession {
+  #remember(digest: string, session: Session, isStored: boolean): KnownSession {
     const endsAt = this.#clock.monotonic() + session.expiresAt - this.#clock.now();
     const earlier = this.#known.get(digest)?.endsAt ?? Infinity;
-    const known = { session, endsAt: Math.min(endsAt, earlier), generation };
+    const known = { session, endsAt: Math.min(endsAt, earlier), isStored };
     this.#known.delete(digest);
     this.#known.set(digest, known);
     const [oldest] = this.#known.keys();

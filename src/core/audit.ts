@@ -255,7 +255,7 @@ export function proxyEndEntry({ name, run, state, holds, held }: EndedProxy, cha
 }
 
 /** Returns the audit entry for a session that a person with access to the ledger created without the key's secret. */
-export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: string): NewAuditEntry {
+export function sessionEntry(session: Omit<RunSession, "secret">, key: Pick<Key, "name">, by: string): NewAuditEntry {
   const { id, tags, budget, createdAt, expiresAt } = session;
   return {
     at: createdAt,

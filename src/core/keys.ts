@@ -54,6 +54,14 @@ interface NewSecret {
   readonly previousValidUntil: number | null;
 }
 
+/**
+ * Returns the digests of the secrets that open a key at an instant: the current secret, and the previous one during the
+ * overlap after a rotation. A session that a secret began lives while this secret opens its key.
+ */
+export function validDigests({ digest, previous }: Pick<Key, "digest" | "previous">, at: number): readonly string[] {
+  return previous !== null && at < previous.validUntil ? [digest, previous.digest] : [digest];
+}
+
 /** Changes to a key. Absent fields keep their values. */
 export interface KeyChange {
   readonly team?: string | null | undefined;
@@ -262,6 +270,11 @@ export interface RunSession {
   readonly id: string;
   /** Id of the key that created the session. */
   readonly key: string;
+  /**
+   * Digest of the key's secret that began the session. The session lives while this secret opens the key. "" if the
+   * secret is unknown: the session is over.
+   */
+  readonly secret: string;
   /** Tags that are added to all requests of the session. */
   readonly tags: Readonly<Record<string, string>>;
   /** Hard limit for the session's spending; null for no limit. */
@@ -297,13 +310,10 @@ export function mayCreateSession({ open, kept }: { readonly open: number; readon
 export const runSessionStates = ["open", "ended", "expired"] as const;
 type RunSessionState = (typeof runSessionStates)[number];
 
-export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): RunSessionState {
+export function stateOfSession(
+  { endedAt, expiresAt }: Pick<RunSession, "endedAt" | "expiresAt">,
+  at: number,
+): RunSessionState {
   if (endedAt !== null) return "ended";
   return at < expiresAt ? "open" : "expired";
-}
-
-/** Returns true if the secret that created the session was rotated and is no longer valid. */
-export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
-  if (rotatedAt === null || createdAt >= rotatedAt) return false;
-  return previous === null || at >= previous.validUntil;
 }

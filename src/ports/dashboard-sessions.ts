@@ -21,10 +21,9 @@ export interface DashboardSessions {
   find(digest: string): Promise<DashboardSession | undefined>;
   /**
    * Stores a session. Ends the session with the digest `replaced`, and the oldest sessions above the two maximums.
-   * Removes expired sessions. Returns true if it ended another session, or "unavailable" if the ledger cannot be
-   * written.
+   * Removes expired sessions. Returns "unavailable" if the ledger cannot be written.
    */
-  create(session: DashboardSession, replaced: string | null): Promise<boolean | "unavailable">;
+  create(session: DashboardSession, replaced: string | null): Promise<"stored" | "unavailable">;
   /** Ends a session. Returns false if it does not exist. */
   end(digest: string): Promise<boolean>;
 }

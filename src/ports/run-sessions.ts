@@ -1,6 +1,10 @@
 import type { RunSession } from "../core/keys.ts";
 
-export type RunSessionCreation = "ok" | "no_such_key" | "too_many";
+/** `invalid_key`: the key is not live, or the session's secret no longer opens it. */
+export type RunSessionCreation = "ok" | "invalid_key" | "too_many";
+
+/** Session to create. Its secret is null if it begins without the key's text: the key's current secret then counts. */
+export type NewRunSession = Omit<RunSession, "secret"> & { readonly secret: string | null };
 
 /** Sessions of `farebox run` in the ledger. */
 export interface RunSessions {
@@ -11,10 +15,10 @@ export interface RunSessions {
   secret(): Promise<string>;
   find(id: string): Promise<RunSession | undefined>;
   /**
-   * Creates a session with its budget, if its key is live and may have another session. `by`: author for the audit log
-   * if a person with access to the ledger creates the session; null if its key does.
+   * Creates a session with its budget, if its secret opens its key, and the key is live and may have another session.
+   * `by`: author for the audit log if a person with access to the ledger creates the session; null if its key does.
    */
-  create(session: RunSession, by: string | null): Promise<RunSessionCreation>;
+  create(session: NewRunSession, by: string | null): Promise<RunSessionCreation>;
   /** Ends a session once and returns it; undefined if it does not exist. */
   end(id: string, at: number): Promise<RunSession | undefined>;
   /**

@@ -8,7 +8,7 @@ import type { RunSessionJson } from "./shapes/figures.ts";
 /** Returns a session with the sums of its charges so far. */
 export async function sessionJson(
   ledger: LedgerQueries,
-  session: RunSession,
+  session: Omit<RunSession, "secret">,
   keyName: string,
   now: number,
 ): Promise<RunSessionJson> {

@@ -2,11 +2,11 @@ import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/scope.ts";
 import {
-  isSecretReplaced,
   mayUse,
   sessionTag,
   stateOf,
   stateOfSession,
+  validDigests,
   type Key,
   type KeyState,
   type RunSession,
@@ -64,8 +64,11 @@ export interface Keyring {
   bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
   /** Returns the key with this id if the SHA-256 of its secret is `digest`; a refusal otherwise. */
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
-  /** Returns the key of the session with this credential; a refusal if the session or the key is not valid. */
-  bySession(credential: string): KeyAuthentication | Promise<KeyAuthentication>;
+  /**
+   * Returns the key of the session with this credential; a refusal if the session or the key is not valid. Reads the
+   * session each time, so its end is in force at once in every process.
+   */
+  bySession(credential: string): Promise<KeyAuthentication>;
   /**
    * Returns the session of a credential, even if it has ended. Returns undefined if this ledger did not sign the
    * credential or no longer has the session.
@@ -84,10 +87,7 @@ export function createKeyring(deps: {
 }): Keyring {
   const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = deps;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
-  /**
-   * Keys by current secret or by session credential. A previous secret is not cached, so it is hashed again for each
-   * request.
-   */
+  /** Keys by current secret. A previous secret is not cached, so it is hashed again for each request. */
   const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
   let generation = 0;
   deps.changes.onChange(() => {
@@ -140,31 +140,26 @@ export function createKeyring(deps: {
     return sessions.find(credential.id);
   }
 
-  async function sessionFirstSeen(text: string): Promise<KeyAuthentication> {
-    const askedIn = generation;
+  async function bySession(text: string): Promise<KeyAuthentication> {
     const session = await sessionOf(text);
     if (session === undefined)
       return refused("This is not the credential of a session, or the session ended long ago.");
-    const known = remembered.get(session.key) ?? (await find(session.key));
+    const cached = remembered.get(session.key);
+    // The secret of a session may be newer than a cached key.
+    const known =
+      cached !== undefined && beganWithSecretOf(cached.key, session, clock.now()) ? cached : await find(session.key);
     if (known === undefined) return refused("The key of this session is unknown.");
     const inSession: Known = { ...known, caller: { ...known.caller, tags: { [sessionTag]: session.id } }, session };
-    const answer = liveOrRefused(inSession, clock.now());
-    if (answer.ok && askedIn === generation) bySecret.set(text, inSession);
-    return answer;
+    return liveOrRefused(inSession, clock.now());
   }
 
   return {
     byDigest,
+    bySession,
     sessionOf,
     bySecret(secret) {
       const known = bySecret.get(secret);
-      // A session's credential is not a key, so it must not give access that requires a key.
-      if (known?.session !== undefined) return notAKey;
       return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
-    },
-    bySession(text) {
-      const known = bySecret.get(text);
-      return known === undefined ? sessionFirstSeen(text) : liveOrRefused(known, clock.now());
     },
   };
 }
@@ -178,7 +173,7 @@ function liveOrRefused(known: Known, now: number): KeyAuthentication {
 function reasonToRefuse(key: Key, session: RunSession | undefined, now: number): string | null {
   if (session !== undefined && stateOfSession(session, now) !== "open")
     return session.endedAt === null ? "This session has expired." : "This session has ended.";
-  if (session !== undefined && isSecretReplaced(session, key, now))
+  if (session !== undefined && !beganWithSecretOf(key, session, now))
     return "The key of this session has a new secret; begin another session.";
   return keyFaults[stateOf(key, now)];
 }
@@ -229,12 +224,14 @@ export function hasModelList({ key, team }: Authenticated): boolean {
   return key?.models != null || team?.models != null;
 }
 
-/**
- * Returns true if `sent` is the digest of the key's secret. During the overlap after a rotation, the digest of the
- * previous secret also counts.
- */
-function hasDigest({ digest, previous }: Key, sent: Buffer, now: number): boolean {
-  return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
+/** Returns true if `sent` is the digest of a secret that opens the key now. */
+function hasDigest(key: Key, sent: Buffer, now: number): boolean {
+  return validDigests(key, now).some((valid) => isDigest(valid, sent));
+}
+
+/** Returns true if the secret that began the session opens the key now. */
+function beganWithSecretOf(key: Key, { secret }: RunSession, now: number): boolean {
+  return hasDigest(key, Buffer.from(secret, "hex"), now);
 }
 
 function isDigest(hex: string, digest: Buffer): boolean {

@@ -163,7 +163,7 @@ function buildAccess({ access }: Settings, { clock, store, metrics, keysRemember
     keyring,
     gate,
     authenticate: createAuthenticator({ keyring, mode: access.auth }),
-    browserSessions: new BrowserSessions({ gate, keyring, clock, changes, stored: store.dashboardSessions }),
+    browserSessions: new BrowserSessions({ gate, keyring, clock, stored: store.dashboardSessions }),
   };
 }
 

@@ -63,10 +63,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "U+0080 is a control character, which the pattern before excludes.",
       mutants: ["bytesOf: code < 0x80 → code <= 0x80"],
     },
-    {
-      why: "Every session began at or after null, which counts as 1970.",
-      mutants: ["isSecretReplaced: rotatedAt === null → false"],
-    },
     { why: 'The text "undefined" names no session.', mutants: ["runSessionOf: value !== undefined → true"] },
     {
       why: "Splitting a text returns at least one piece.",

@@ -262,7 +262,9 @@ describe("a key with attributes", () => {
     const key = await keys.find(`k${count}`);
     if (key === undefined) throw new Error("the key exists");
     const wish = newSessionSchema.parse({ tags: { team: "y", feature: "search" } });
-    const begun = await beginSession({ sessions, clock: { now: Date.now } as never }, key, wish, null);
+    const begun = await beginSession({ sessions, clock: { now: Date.now } as never }, key, wish, {
+      by: "test",
+    });
     if (!begun.ok) throw new Error(begun.message);
     const { id } = begun.session;
     expect(await sent(proxy, { key: begun.credential })).toMatchObject({

@@ -82,6 +82,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   const session = {
     id: "run_full",
     key: alice.key,
+    secret: null,
     tags: { feature: 'é "' },
     createdAt: noon,
     expiresAt: noon + dayMs,

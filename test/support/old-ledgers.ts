@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { OldLedger } from "../fixtures/old-ledgers/ledgers.ts";
+import { credentialOf } from "../../src/wire/run-credential.ts";
 import { harness } from "./cli-harness.ts";
 import { startProxy } from "./running-proxy.ts";
 
@@ -70,4 +71,38 @@ export async function expectUpgrade(ledger: OldLedger, database: string, newest:
   expect(chats(await report())).toBe(chats(old) + open);
   await verified();
   expect(await cli.json("db", "migrate")).toEqual({ from: newest, to: newest, backup: null, restore: null });
+}
+
+const hourMs = 3_600_000;
+
+/**
+ * Returns SQL that adds keys with open sessions to a ledger whose sessions have no secrets. The key `once` was never
+ * rotated. `twice` was rotated, with an overlap that lasts; its sessions began before and after the rotation.
+ */
+export function sessionsWithoutSecrets(now = Date.now()): string {
+  const digest = (digit: string) => `'${digit.repeat(64)}'`;
+  const session = (id: string, key: string, at: number) => `('run_${id}', '${key}', '{}', ${at}, ${now + hourMs})`;
+  return `
+    insert into keys (id, name, digest, created_at) values ('once', 'once', ${digest("1")}, 1);
+    insert into keys (id, name, digest, created_at, rotated_at, previous_digest, previous_valid_until)
+      values ('twice', 'twice', ${digest("2")}, 1, ${now - 2 * hourMs}, ${digest("3")}, ${now + hourMs});
+    insert into run_sessions (id, key, tags, created_at, expires_at) values
+      ${session("once", "once", now - hourMs)}, ${session("before", "twice", now - 3 * hourMs)}, ${session("after", "twice", now - hourMs)};`;
+}
+
+/** Expects that an upgrade keeps the sessions whose secret is known, and that no other one can be used. */
+export async function expectSessionsUpgraded(database: string): Promise<void> {
+  using cli = harness();
+  cli.env = { FAREBOX_DATABASE: database, FAREBOX_TIME_ZONE: "Europe/Berlin" };
+  await cli.run("db", "migrate");
+  await using proxy = await startProxy({ env: cli.env, keyName: "carol" });
+  const { sessions } = proxy.serving;
+  const found = await Promise.all(["run_once", "run_before", "run_after"].map((id) => sessions.find(id)));
+  expect(found.map((session) => session?.secret)).toEqual(["1".repeat(64), "", ""]);
+  const secret = await sessions.secret();
+  const statuses = found.map(async (session) => {
+    const credential = credentialOf(session ?? expect.fail("the session remains"), secret);
+    return (await fetch(`${proxy.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${credential}` } })).status;
+  });
+  expect(await Promise.all(statuses)).toEqual([200, 401, 401]);
 }

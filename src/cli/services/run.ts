@@ -147,7 +147,8 @@ async function beginByLedger(
   { clock, userName }: Tools,
 ): Promise<Session> {
   const key = await keyFor(params.key, keys, clock.now());
-  const begun = await beginSession({ sessions, clock }, key, params.session, operatingSystemUser(userName()));
+  const by = operatingSystemUser(userName());
+  const begun = await beginSession({ sessions, clock }, key, params.session, { by });
   if (!begun.ok) throw new UserError(begun.message);
   const { session, credential } = begun;
   return {

@@ -1,18 +1,25 @@
 import { sessionEntry } from "../../core/audit.ts";
 import { formatScope, sessionScope } from "../../core/scope.ts";
-import { mayCreateSession, stateOf, runBudgetKeptMs, type RunSession } from "../../core/keys.ts";
+import {
+  mayCreateSession,
+  stateOf,
+  runBudgetKeptMs,
+  validDigests,
+  type Key,
+  type RunSession,
+} from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";
 import { lockedKey } from "./keys.ts";
-import { all, Columns, insert, one, type Table } from "./table.ts";
+import { all, Columns, insert, marks, one, type Table } from "./table.ts";
 
 /** Row of `run_sessions`. The budget is read as text, because amounts may be too large for a number. */
 type SessionRow = Omit<RunSession, "tags" | "budget"> & { readonly tags: string; readonly budget: string | null };
 
-const columns = new Columns("id", "key", "tags", "createdAt", "expiresAt", "endedAt");
+const columns = new Columns("id", "key", "secret", "tags", "createdAt", "expiresAt", "endedAt");
 const select = `select ${columns.select}, cast(budget as text) as budget from run_sessions`;
 
 function sessionOf({ tags, budget, ...row }: SessionRow): RunSession {
@@ -25,15 +32,18 @@ function* find(id: string): Query<RunSession | undefined> {
 }
 
 /**
- * Counts the sessions of a key at an instant. `open`: sessions that have neither ended nor expired. `kept`: sessions
- * whose budget is still kept; these include open sessions.
+ * Counts the sessions of a key at an instant. `open`: sessions that have neither ended nor expired, and whose secret
+ * opens the key. `kept`: sessions whose budget is still kept; these include open sessions.
  */
-function* count(key: string, at: number): Query<{ readonly open: number; readonly kept: number }> {
+function* count(key: Key, at: number): Query<{ readonly open: number; readonly kept: number }> {
+  const digests = validDigests(key, at);
   const counts = yield* one<{ open: number; kept: number }>(
-    `select count(*) as kept, coalesce(sum(case when ended_at is null and expires_at > ? then 1 else 0 end), 0) as open
+    `select count(*) as kept,
+       coalesce(sum(case when ended_at is null and expires_at > ? and secret in (${marks(digests)}) then 1 else 0 end), 0) as open
      from run_sessions where key = ? and coalesce(ended_at, expires_at) > ?`,
     at,
-    key,
+    ...digests,
+    key.id,
     at - runBudgetKeptMs,
   );
   return counts ?? { open: 0, kept: 0 };
@@ -60,17 +70,19 @@ export const sessions: Table<RunSessions, "create" | "end" | "tidy"> = {
       return (yield* one<{ secret: string }>("select secret from run_secret"))?.secret ?? "";
     },
   },
-  // If `tidy` returns 0, it removed nothing, and other processes need not reload.
-  announces: (result) => result !== 0,
+  // Begun and removed sessions may change budgets. No process caches a session, so its end is not announced.
+  announces: (result) => result === "ok" || (typeof result === "number" && result > 0),
   writes: {
     *create(session, by) {
       const { budget, createdAt } = session;
       if (budget !== null) yield* lockBudgets();
       // Locks the key's row, so that two sessions of a key are not created at the same time.
       const key = yield* lockedKey(session.key);
-      if (key === undefined || stateOf(key, createdAt) !== "live") return "no_such_key";
-      if (!mayCreateSession(yield* count(key.id, createdAt))) return "too_many";
-      const row = columns.rowOf({ ...session, tags: JSON.stringify(session.tags) });
+      if (key === undefined || stateOf(key, createdAt) !== "live") return "invalid_key";
+      const secret = session.secret ?? key.digest;
+      if (!validDigests(key, createdAt).includes(secret)) return "invalid_key";
+      if (!mayCreateSession(yield* count(key, createdAt))) return "too_many";
+      const row = columns.rowOf({ ...session, secret, tags: JSON.stringify(session.tags) });
       yield* insert("run_sessions", { ...row, budget });
       if (budget !== null) {
         const limited = {

@@ -12,7 +12,7 @@ export interface Table<Port, Write extends keyof Port> {
   /** Methods that write. Each runs in one transaction of the writer. */
   readonly writes: { readonly [Method in Write]: Steps<Port[Method]> };
   /**
-   * True if every process that caches keys, teams and sessions must reload them after a write. A function decides by
+   * True if every process that caches keys and teams must reload them after a write. A function decides by
    * the write's result.
    */
   readonly announces: boolean | ((result: unknown) => boolean);

@@ -3,7 +3,7 @@ import type { RunSession } from "../../core/keys.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { type Exchange, notForwarded, refuse, type Handler, type Summary } from "../../ports/exchange.ts";
 import type { Store } from "../../ports/store.ts";
-import { credentialOf, type Authenticate, type Keyring, withKey } from "../../request/authenticate.ts";
+import { credentialOf, digestOfSecret, type Authenticate, type Keyring, withKey } from "../../request/authenticate.ts";
 import { isoTime } from "../../core/time.ts";
 import { sessionJson } from "../../reporting/run-session.ts";
 import { readBody } from "./admin/read-input.ts";
@@ -38,7 +38,8 @@ function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
     const input = await readBody(exchange, newSessionSchema, bodyBytesMax);
     if (!input.ok) return input.refusal === null ? notForwarded : refuse(exchange, input.refusal);
     const tools: RunSessionTools = { sessions, clock };
-    const begun = await beginSession(tools, key, input.value as NewSession, null);
+    const secret = digestOfSecret(credentialOf(exchange) ?? "").toString("hex");
+    const begun = await beginSession(tools, key, input.value as NewSession, { secret });
     if (!begun.ok) return refuse(exchange, { code: "conflict", message: `${begun.message}.` });
     const { id, expiresAt } = begun.session;
     const answer = { id, api_key: begun.credential, key: key.name, expires_at: isoTime(expiresAt) };

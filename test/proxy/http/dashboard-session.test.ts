@@ -276,8 +276,8 @@ describe("a one-time sign-in code", () => {
 describe("stored dashboard sessions", () => {
   const holder = (name: string): Holder => ({ kind: "key", id: name, digest: Buffer.from(name) });
   const opened = (clock = manualClock("2026-11-20T12:00:00Z")) => {
-    const { dashboardSessions: stored, changes } = memoryStore({ clock });
-    return { clock, stored, changes, sessions: new Sessions({ clock, stored, changes }) };
+    const { dashboardSessions: stored } = memoryStore({ clock });
+    return { clock, stored, sessions: new Sessions({ clock, stored }) };
   };
 
   it("last twelve hours, or until their token expires", async () => {
@@ -310,9 +310,9 @@ describe("stored dashboard sessions", () => {
   });
 
   it("that the ledger cannot store are valid in their own process", async () => {
-    const { clock, stored, changes, sessions: intact } = opened();
+    const { clock, stored, sessions: intact } = opened();
     const full: DashboardSessions = { ...stored, create: async () => "unavailable" };
-    const sessions = new Sessions({ clock, stored: full, changes });
+    const sessions = new Sessions({ clock, stored: full });
     const { token, session } = await sessions.begin(holder("a"), null);
     const other = await intact.begin(holder("b"), null);
     await intact.end(other.token);
@@ -320,9 +320,9 @@ describe("stored dashboard sessions", () => {
   });
 
   it("are not queried for a text that cannot be a session token", async () => {
-    const { clock, changes } = opened();
+    const { clock } = opened();
     const stored = only<DashboardSessions>({ find: () => Promise.reject(new Error("no query is needed")) });
-    const sessions = new Sessions({ clock, stored, changes });
+    const sessions = new Sessions({ clock, stored });
     for (const text of ["", "x", "x".repeat(44), `${"x".repeat(42)}'`])
       expect(await sessions.find(text)).toBeUndefined();
   });

@@ -6,7 +6,12 @@ import { knownSchema, migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
-import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
+import {
+  expectSessionsUpgraded,
+  expectUpgrade,
+  oldLedgerSql,
+  sessionsWithoutSecrets,
+} from "../../support/old-ledgers.ts";
 
 const ledgers = oldLedgers.filter(({ engine }) => engine === "sqlite");
 
@@ -43,6 +48,16 @@ it.each(ledgers)(
     expect(partsOf(folder.database)).toEqual(newParts());
   },
 );
+
+it("an upgrade keeps the sessions of keys that were never rotated, and ends the others", async () => {
+  using folder = tempFolder();
+  const early = ledgers.find(({ name }) => name === "sqlite-16-run-sessions");
+  const db = new Database(folder.database);
+  db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
+  db.exec(sessionsWithoutSecrets());
+  db.close();
+  await expectSessionsUpgraded(folder.database);
+});
 
 it("an upgrade adds a column or index that a ledger of the current schema version lacks, after a backup", async () => {
   using folder = tempFolder();

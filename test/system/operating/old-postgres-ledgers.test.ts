@@ -2,7 +2,12 @@
 import { expect, it } from "vitest";
 import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
-import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
+import {
+  expectSessionsUpgraded,
+  expectUpgrade,
+  oldLedgerSql,
+  sessionsWithoutSecrets,
+} from "../../support/old-ledgers.ts";
 import { query } from "../../support/postgres-client.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 
@@ -27,3 +32,12 @@ it.each(ledgers)(
       expect(await query(database.url, parts)).toEqual(await query(fresh.url, parts));
   },
 );
+
+it("an upgrade keeps the sessions of keys that were never rotated, and ends the others", async () => {
+  await using database = await newDatabase("empty");
+  const early = ledgers.find(({ name }) => name === "postgres-08-run-sessions");
+  await query(database.url, oldLedgerSql(early ?? expect.fail("no such ledger")));
+  await query(database.url, "update owners set beat_at = clock_timestamp() - interval '1 day'");
+  await query(database.url, sessionsWithoutSecrets());
+  await expectSessionsUpgraded(database.url);
+});

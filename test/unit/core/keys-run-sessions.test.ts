@@ -5,7 +5,6 @@ import {
   fareboxAdmin,
   mayCreateSession,
   isRunSession,
-  isSecretReplaced,
   isTagName,
   reservedAdminNames,
   runBudgetKeptMs,
@@ -19,6 +18,7 @@ import {
   stateOfSession,
   tagsMax,
   tagValueBytesMax,
+  validDigests,
   type Key,
   type RunSession,
 } from "../../../src/core/keys.ts";
@@ -27,6 +27,7 @@ const noon = Date.parse("2026-11-20T12:00:00Z");
 const session = (more: Partial<RunSession> = {}): RunSession => ({
   id: "run_1",
   key: "k1",
+  secret: "d1",
   tags: {},
   budget: null,
   createdAt: noon,
@@ -57,31 +58,14 @@ describe("a session", () => {
     expect(stateOfSession(session({ endedAt: 0 }), noon)).toBe("ended");
     expect(stateOfSession(session({ endedAt: noon }), noon + 1000)).toBe("ended");
   });
+});
 
-  it.each<[string, Pick<Key, "rotatedAt" | "previous">, number, boolean]>([
-    ["keeps the secret of a key that was never rotated", { rotatedAt: null, previous: null }, noon, false],
-    ["keeps the secret of a key that was rotated as it began", { rotatedAt: noon, previous: null }, noon, false],
-    [
-      "loses the secret at a later rotation without an overlap",
-      { rotatedAt: noon + 1, previous: null },
-      noon + 1,
-      true,
-    ],
-    [
-      "keeps the secret during the overlap of a rotation",
-      { rotatedAt: noon + 1, previous: { digest: "", validUntil: noon + 9 } },
-      noon + 8,
-      false,
-    ],
-    [
-      "loses the secret after the overlap of a rotation",
-      { rotatedAt: noon + 1, previous: { digest: "", validUntil: noon + 9 } },
-      noon + 9,
-      true,
-    ],
-  ])("%s", (_what, key, at, isOver) => {
-    expect(isSecretReplaced(session(), key as Key, at)).toBe(isOver);
-  });
+it.each<[string, Key["previous"], number, readonly string[]]>([
+  ["its secret", null, noon, ["d2"]],
+  ["both secrets during the overlap of a rotation", { digest: "d1", validUntil: noon + 9 }, noon + 8, ["d2", "d1"]],
+  ["its secret alone from the end of the overlap", { digest: "d1", validUntil: noon + 9 }, noon + 9, ["d2"]],
+])("a key is opened by %s", (_what, previous, at, digests) => {
+  expect(validDigests({ digest: "d2", previous }, at)).toEqual(digests);
 });
 
 it("a tag name has the form of a key name", () => {

@@ -289,7 +289,7 @@ it("pruning keeps the charges of a session while its budget counts them", async 
   await keys.create(key("alice", { id: alice.key }));
   const at = noon - 200 * dayMs;
   const session = { id: "run_old", key: alice.key, tags: {}, budget: usd("5"), createdAt: at, expiresAt: at + dayMs };
-  await sessions.create({ ...session, endedAt: null }, null);
+  await sessions.create({ ...session, secret: null, endedAt: null }, null);
   for (const [id, tags] of [
     ["in", { session: "run_old" }],
     ["out", {}],

@@ -36,6 +36,7 @@ const message: NewMessage = {
 const session: RunSession = {
   id: "run_one",
   key: key("alice").id,
+  secret: key("alice").digest,
   tags: {},
   budget: usd("1"),
   createdAt: noon,
