@@ -3,6 +3,7 @@
  * [TABLE…]`. A table is a file or an address. Without arguments, downloads the current tables of genai-prices and litellm.
  */
 import { readFileSync } from "node:fs";
+import { readOutbound } from "../src/config/outbound.ts";
 import { fetchText } from "../src/cli/services/price-sources.ts";
 import { checkPrices } from "../src/catalogue/import/import.ts";
 import { readPriceTexts } from "../src/catalogue/load.ts";
@@ -46,7 +47,9 @@ async function check(given: readonly string[]): Promise<number> {
 
 async function textOf(source: string): Promise<{ readonly text: string } | string> {
   if (/^https?:/.test(source)) {
-    const fetched = await fetchText(source);
+    const { outbound, problems } = readOutbound(process.env);
+    if (problems.length > 0) return problems.join("; ");
+    const fetched = await fetchText(source, { outbound });
     return fetched.ok ? fetched : fetched.problem;
   }
   try {

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { readOutbound } from "../config/outbound.ts";
 import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
 import { importTables } from "../server/prices.ts";
 import { fetchText } from "./services/price-sources.ts";
@@ -95,13 +96,15 @@ export const pricesImport = command("prices import <sources...>", {
 type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
 
 /** Reads the tables from files and addresses, in the given order. */
-async function readSources({ readFile }: Tools, sources: readonly string[]): Promise<Sources> {
+async function readSources({ readFile, env }: Tools, sources: readonly string[]): Promise<Sources> {
+  const { outbound, problems } = readOutbound(env);
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
         return refusal(`"${source}" is not a valid address; write one such as https://example.com/data.json`);
-      const fetched = await fetchText(source);
+      if (problems.length > 0) return refusal(problems);
+      const fetched = await fetchText(source, { outbound });
       if (!fetched.ok) return refusal(fetched.problem, 1);
       const { origin, pathname } = new URL(source);
       tables.push({ file: origin + pathname, text: fetched.text });

@@ -14,6 +14,7 @@ import {
   type ReadFile,
   type Source,
 } from "./sources.ts";
+import { noOutbound, readOutbound } from "./outbound.ts";
 import { readTracing } from "./tracing.ts";
 import { settingNames, settingOf, variableOf, type SettingName, type SettingValues } from "./table.ts";
 
@@ -61,6 +62,10 @@ export function loadSettings(request: LoadRequest): LoadResult {
   const { tracing, problems: tracingProblems } =
     request.uses === "all" ? readTracing(request.env) : { tracing: null, problems: [] };
   problems.push(...tracingProblems);
+  const { outbound, problems: outboundProblems } = outboundUsers.some((name) => used.has(name))
+    ? readOutbound(request.env)
+    : { outbound: noOutbound, problems: [] };
+  problems.push(...outboundProblems);
   if (problems.length > 0) return { ok: false, problems };
 
   const shown = ({ name, text }: Found) => {
@@ -69,8 +74,11 @@ export function loadSettings(request: LoadRequest): LoadResult {
     return settingOf(name).kind.secret ? hiddenText : text;
   };
   const inForce = found.map((each) => ({ name: each.name, value: shown(each), from: each.from }));
-  return { ok: true, settings: { ...nested(values), tracing }, inForce, file: file.path };
+  return { ok: true, settings: { ...nested(values), tracing, outbound }, inForce, file: file.path };
 }
+
+/** Settings of commands that connect to other machines, possibly through a proxy. */
+const outboundUsers: readonly SettingName[] = ["gateway_url", "alert_webhook"];
 
 interface Found {
   readonly name: SettingName;

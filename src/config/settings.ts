@@ -1,3 +1,4 @@
+import type { OutboundSettings } from "./outbound.ts";
 import type { SettingValues } from "./table.ts";
 import type { TracingSettings } from "./tracing.ts";
 
@@ -5,6 +6,7 @@ import type { TracingSettings } from "./tracing.ts";
 export type Settings = ReturnType<typeof nested> & {
   /** Null if no spans are sent. */
   readonly tracing: TracingSettings | null;
+  readonly outbound: OutboundSettings;
 };
 
 /** Converts the table's flat values to the shape that the program uses. */

@@ -40,7 +40,7 @@ function withoutBrackets(host: string): string {
 
 /** Returns a host as it is written in a URL: an IPv6 address in brackets. */
 export function bracketed(host: string): string {
-  return host.includes(":") ? `[${host}]` : host;
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
 }
 
 /** Returns the address under which programs on this machine reach a server that listens on this host and port. */
@@ -135,10 +135,35 @@ function contains({ bits, value, prefix }: Range, address: Ip): boolean {
 }
 
 function parseRange(text: string): Range {
-  const [address = "", prefix] = text.split("/");
+  const range = rangeIn(text);
+  if (range === undefined) throw new RangeError(`not a range of addresses: ${text}`);
+  return range;
+}
+
+function rangeIn(text: string): Range | undefined {
+  const [address = "", prefix, ...more] = text.split("/");
   const ip = parseIp(address);
-  if (ip === undefined) throw new RangeError(`not a range of addresses: ${text}`);
-  return { ...ip, prefix: Number(prefix) };
+  if (ip === undefined || more.length > 0) return undefined;
+  if (prefix === undefined) return { ...ip, prefix: ip.bits };
+  return /^\d{1,3}$/.test(prefix) && Number(prefix) <= ip.bits ? { ...ip, prefix: Number(prefix) } : undefined;
+}
+
+/** Range of IP addresses. */
+export interface AddressRange {
+  /** Returns true for an address in the range; false for any other text. */
+  contains(address: string): boolean;
+}
+
+/** Reads an IP address, or a range such as "10.0.0.0/8". Returns undefined for any other text. */
+export function readRange(text: string): AddressRange | undefined {
+  const range = rangeIn(text);
+  if (range === undefined) return undefined;
+  return {
+    contains(address) {
+      const ip = parseIp(address);
+      return ip !== undefined && contains(range, ip);
+    },
+  };
 }
 
 function parseIp(text: string): Ip | undefined {

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
+import type { OutboundProxy } from "../core/outbound-proxy.ts";
 import { Running } from "../core/running.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type {
@@ -12,6 +13,7 @@ import type {
   StreamedBody,
 } from "../ports/gateway.ts";
 import { IdleSockets, type SocketUse } from "./idle-sockets.ts";
+import { ProxyFailed } from "./tunnel.ts";
 
 /** Largest number of redirects to follow for one request. All must lead to the gateway's origin. */
 const redirectsMax = 5;
@@ -21,6 +23,8 @@ export interface GatewayOptions {
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly clock: Clock;
+  /** Proxy through which the engine connects; null, as by default, to connect directly. */
+  readonly proxy?: OutboundProxy | null;
   /**
    * Time for which the engine keeps an unused connection if the gateway states none, in milliseconds; `idleSocketMs` by
    * default.
@@ -230,9 +234,14 @@ export class EngineCall implements GatewayCall {
   }
 
   /** Reports that the engine could not connect, or that the connection broke before the response was complete. */
-  broken(attempt: Attempt, message: string): void {
+  broken(attempt: Attempt, error: Error | string): void {
     if (!this.#isCurrent(attempt) || this.#isComplete) return;
     const use = this.#use;
+    const message = typeof error === "string" ? error : error.message;
+    if (error instanceof ProxyFailed && !this.#sent) {
+      this.#fail({ kind: "proxy_failed", message });
+      return;
+    }
     if (use === undefined || use.idleMs === null || !use.isUnanswered) {
       this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
       return;

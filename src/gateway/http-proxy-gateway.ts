@@ -3,9 +3,11 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
+import type { OutboundProxy } from "../core/outbound-proxy.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 import type { IdleSockets } from "./idle-sockets.ts";
+import { openTunnel, type Target, type TunnelOptions } from "./tunnel.ts";
 
 /** Creates a gateway that uses http-proxy-middleware 4 as its engine. */
 export function createHttpProxyGateway(options: GatewayOptions): Gateway & AsyncDisposable {
@@ -19,14 +21,16 @@ export function createHttpProxyGateway(options: GatewayOptions): Gateway & Async
   } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
   limitIdleSockets(agent, calls.idleSockets);
+  const ending = new AbortController();
+  if (options.proxy) connectThrough(options.proxy, agent, { clock: options.clock, signal: ending.signal });
   // The engine passes on the client's request or response, and the attempt is both.
   const attemptOf = (client: unknown) => client as HttpProxyAttempt;
 
   const events: Plugin = (proxy) => {
     proxy.on("proxyReq", (request: ClientRequest, client) => attemptOf(client).connecting(request));
     proxy.on("proxyRes", (answer: IncomingMessage, client) => attemptOf(client).answered(answer));
-    proxy.on("error", ({ message }, client) => attemptOf(client).broken(message));
-    proxy.on("econnreset", ({ message }, client) => attemptOf(client).broken(message));
+    proxy.on("error", (error, client) => attemptOf(client).broken(error));
+    proxy.on("econnreset", (error, client) => attemptOf(client).broken(error));
   };
 
   const engine = createProxyMiddleware({
@@ -41,14 +45,32 @@ export function createHttpProxyGateway(options: GatewayOptions): Gateway & Async
 
   const launch = (attempt: HttpProxyAttempt) => {
     void engine(attempt as unknown as IncomingMessage, attempt as unknown as ServerResponse, (error) => {
-      if (error instanceof Error) attempt.broken(error.message);
+      if (error instanceof Error) attempt.broken(error);
     });
   };
   return {
     send: (request, receiver) => calls.send(request, receiver),
     async [Symbol.asyncDispose]() {
+      ending.abort();
       agent.destroy();
     },
+  };
+}
+
+/** Makes an agent connect through a proxy. A tunnel becomes a connection of the agent once it is open. */
+function connectThrough(proxy: OutboundProxy, agent: http.Agent, options: TunnelOptions): void {
+  const connect = agent.createConnection.bind(agent);
+  agent.createConnection = (target, callback) => {
+    const { host, port } = target as Target;
+    openTunnel(proxy, { host, port: Number(port) }, options, (error, socket) => {
+      if (socket === undefined) callback?.(error, undefined as unknown as Socket);
+      else
+        callback?.(
+          null,
+          agent instanceof https.Agent ? (connect({ ...target, socket } as typeof target) as Socket) : socket,
+        );
+    });
+    return undefined;
   };
 }
 
@@ -240,13 +262,13 @@ class HttpProxyAttempt implements Attempt {
   }
 
   /** Handles a failed or broken connection. Ignores an error after a complete response. */
-  broken(message: string): void {
+  broken(error: Error | string): void {
     if (this.#answer?.complete === true) return;
     if (this.#isChunked) {
       this.#paused = false;
       this.#read();
     }
-    this.#call.broken(this, message);
+    this.#call.broken(this, error);
   }
 }
 

@@ -5,12 +5,19 @@ import type { Socket } from "node:net";
 import { buildConnector, Client, Pool, type Dispatcher } from "undici";
 import type { Gateway, GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
 import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import { connectThrough } from "./undici-tunnel.ts";
 import { idleSocketMsMax, marginMs, type IdleSockets } from "./idle-sockets.ts";
 
 /** Creates a gateway that uses undici as its engine. */
 export function createUndiciGateway(options: GatewayOptions): Gateway & AsyncDisposable {
   const calls = new EngineCalls(options, (request, call) => new UndiciAttempt(request, call, idleSockets, pool));
   const { idleSockets } = calls;
+  const ending = new AbortController();
+  const { proxy, clock } = options;
+  const createConnector = () => {
+    const direct = buildConnector({ allowH2: false, timeout: 0 });
+    return proxy ? connectThrough(() => proxy, direct, { clock, signal: ending.signal }) : direct;
+  };
   const pool = new Pool(new URL(options.baseUrl).origin, {
     connections: null,
     pipelining: 1,
@@ -21,11 +28,14 @@ export function createUndiciGateway(options: GatewayOptions): Gateway & AsyncDis
     // The call detects silence while it connects and while it waits for the head and the body.
     headersTimeout: 0,
     bodyTimeout: 0,
-    factory: (origin, given) => new Connection(origin, given, idleSockets),
+    factory: (origin, given) => new Connection(origin, { ...given, connect: createConnector() }, idleSockets),
   });
   return {
     send: (request, receiver) => calls.send(request, receiver),
-    [Symbol.asyncDispose]: () => pool.destroy(),
+    [Symbol.asyncDispose]() {
+      ending.abort();
+      return pool.destroy();
+    },
   };
 }
 
@@ -34,9 +44,14 @@ class Connection extends Client {
   readonly #idle: IdleSockets;
   readonly #current: { socket?: Socket };
 
-  constructor(origin: URL, options: Client.Options, idle: IdleSockets) {
+  constructor(
+    origin: URL,
+    options: Client.Options & { readonly connect: buildConnector.connector },
+    idle: IdleSockets,
+  ) {
     const current: { socket?: Socket } = {};
-    super(origin, { ...options, connect: connectWithoutInterim((socket) => (current.socket = socket)) });
+    const connect = withoutInterim(options.connect, (socket) => (current.socket = socket));
+    super(origin, { ...options, connect });
     this.#idle = idle;
     this.#current = current;
   }
@@ -138,7 +153,7 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
     this.#paused = false;
     this.#pass();
-    this.#call.broken(this, error.message);
+    this.#call.broken(this, error);
   }
 
   /**
@@ -158,8 +173,10 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
 }
 
 /** Returns a connector whose sockets skip interim responses. `connected` receives each socket. */
-function connectWithoutInterim(connected: (socket: Socket) => void): buildConnector.connector {
-  const connect = buildConnector({ allowH2: false, timeout: 0 });
+function withoutInterim(
+  connect: buildConnector.connector,
+  connected: (socket: Socket) => void,
+): buildConnector.connector {
   return (options, callback) =>
     connect(options, (...[error, socket]: Parameters<buildConnector.Callback>) => {
       if (error !== null) return callback(error, null);

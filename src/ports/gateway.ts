@@ -48,6 +48,11 @@ export type GatewayFailure =
   /** No connection was made, so not a single byte was sent. */
   | { readonly kind: "unreachable"; readonly message: string }
   /**
+   * A proxy of the network made no connection to the gateway, so not a single byte was sent. `message` names the proxy
+   * and continues a sentence.
+   */
+  | { readonly kind: "proxy_failed"; readonly message: string }
+  /**
    * A connection that had carried another request before broke, before the first byte of an answer. Probably the gateway
    * had closed it for being idle, but it may have read the request.
    */

@@ -49,6 +49,11 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
         refusal: { code: "gateway_unreachable", message: "The gateway cannot be reached." },
         ending: { kind: "notSent", reason: "gateway_unreachable" },
       };
+    case "proxy_failed":
+      return {
+        refusal: { code: "gateway_unreachable", message: `The gateway cannot be reached: ${failure.message}.` },
+        ending: { kind: "notSent", reason: "gateway_unreachable" },
+      };
     case "redirect":
       return { refusal: { code: "gateway_redirect" }, ending: { kind: "status", status: failure.status } };
     case "reset":
@@ -95,6 +100,8 @@ export function accountProblem(failure: WholeFailure): string {
   switch (failure.kind) {
     case "unreachable":
       return "cannot be reached; check FAREBOX_GATEWAY_URL and the network";
+    case "proxy_failed":
+      return `cannot be reached: ${failure.message}; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY`;
     case "silent":
       return "did not answer in time";
     case "redirect":

@@ -1,5 +1,5 @@
 import type { Settings } from "../config/settings.ts";
-import { createGateway } from "../gateway/gateway.ts";
+import { openGateway } from "./gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
 import { accountProblem } from "../request/gateway-failure.ts";
@@ -21,7 +21,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
   if (address === null || apiKey === null)
     return { ok: false, message: "the balance needs FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY; set both" };
   const baseUrl = address.origin + address.basePath;
-  await using gateway = await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
+  await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock });
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, patienceMs));
   const found = await recordIn(answer);
   if (found !== undefined) return { ok: true, record: found.body, fetchedAt: clock.now() };

@@ -1,3 +1,4 @@
+import { proxyChoice } from "../config/outbound.ts";
 import type { Settings } from "../config/settings.ts";
 import type { AddressRule } from "../core/addresses.ts";
 import { startDelivery, type Delivery, type Destination, type NoDestination } from "../jobs/delivery.ts";
@@ -52,7 +53,7 @@ export function startDelivering(
     clock,
     log,
     destinationOf,
-    sender: createWebhookSender({ clock }),
+    sender: createWebhookSender({ clock, choose: proxyChoice(settings.outbound) }),
     random: Math.random,
     countResult: metrics.outbox.delivery,
     claim: fleet.jobs.of("deliveries"),

@@ -4,7 +4,7 @@ import { storeProblem } from "../cli/tools.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault, type OrProblem } from "../core/fault.ts";
-import { createGateway } from "../gateway/gateway.ts";
+import { openGateway } from "./gateway.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { unboundUserScopes } from "../admin/scopes.ts";
@@ -115,7 +115,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   metrics.showLedger(() => figures(clock.now()));
   const fleet = owned.use(fleetMember({ fleet: store.fleet, clock, log, gauges: metrics.fleet, prices }));
   const baseUrl = address.origin + address.basePath;
-  const gateway = owned.use(await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock }));
+  const gateway = owned.use(await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock }));
   const tokens = options.tokens ?? owned.use(createTokenCounter({ log }));
   const seal = createSeal(apiKey.reveal());
   const jobDeps = { store, calendar, clock, log, metrics, fleet };

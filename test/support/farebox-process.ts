@@ -47,7 +47,9 @@ export interface StartOptions {
 /** Returns the variables that the machine needs, without any that farebox or an SDK reads. */
 export function cleanEnvironment(): Record<string, string> {
   const kept = Object.entries(process.env).filter(
-    ([name, value]) => value !== undefined && !/^(FAREBOX|OPENAI|OTEL|VITEST|NODE_OPTIONS|NODE_V8|npm_)/.test(name),
+    ([name, value]) =>
+      value !== undefined &&
+      !/^(FAREBOX|OPENAI|OTEL|VITEST|NODE_OPTIONS|NODE_V8|NODE_EXTRA|npm_)|^(https?|no)_proxy$/i.test(name),
   );
   return Object.fromEntries(kept) as Record<string, string>;
 }

@@ -53,7 +53,7 @@ export interface ProxyOptions {
   readonly gatewayUrl?: string;
   /** Name of the first key; for a ledger that already has an `alice`. */
   readonly keyName?: string;
-  /** FAREBOX_ variables. */
+  /** FAREBOX_ variables, and the standard ones. */
   readonly env?: Readonly<Record<string, string>>;
   /** Clock, for a test that controls the time. */
   readonly clock?: Clock;

@@ -1,6 +1,7 @@
 import { createServer } from "node:net";
 import { availableParallelism } from "node:os";
 import { ledgerFile } from "../../config/database.ts";
+import { proxyChoice } from "../../config/outbound.ts";
 import { loadSettings, type LoadResult } from "../../config/load.ts";
 import type { Settings } from "../../config/settings.ts";
 import { environmentSource, fileSource, type Environment, type Flags, type ReadFile } from "../../config/sources.ts";
@@ -17,6 +18,7 @@ import { fetchWhole, type WholeAnswer } from "../../request/fetch-whole.ts";
 import type { WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
 import { messageOf } from "../../core/fault.ts";
+import { shownProxy } from "../../core/outbound-proxy.ts";
 import {
   failed,
   judgeClock,
@@ -69,9 +71,10 @@ export async function examine(input: DoctorInput, clock: Clock, report: Report):
   await examinePart("prices", ["pricing"], examinePrices);
   await reportPart("permissions", report, async () => examineFiles(input));
   await examinePart("alert webhook", ["alert_webhook", "alert_secret"], examineWebhook);
-  await examinePart("public address", ["public_url", "gateway_url", "gateway_insecure"], async ({ listen, gateway }) =>
-    judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
-  );
+  await examinePart("public address", ["public_url", "gateway_url", "gateway_insecure"], async (settings) => [
+    ...[judgePublicUrl(settings.listen.publicUrl, settings.gateway.address?.origin ?? null)].flat(),
+    ...judgeTaskWebhooks(settings),
+  ]);
   await examinePart("port", ["host", "port"], examinePort);
   await examinePart("workers", ["workers"], async (settings) =>
     judgeWorkers(workerCount(settings), availableParallelism()),
@@ -120,14 +123,12 @@ async function examineDatabase(settings: Settings, clock: Clock): Promise<Findin
  * Checks that the gateway answers and accepts the key, and that its clock and this machine's agree. Sends one request,
  * or two if the gateway has no account record.
  */
-export async function examineGateway(
-  { gateway: { address, apiKey, silenceMs, engine } }: Settings,
-  clock: Clock,
-): Promise<Check[]> {
+export async function examineGateway(settings: Settings, clock: Clock): Promise<Check[]> {
+  const { address, apiKey, silenceMs } = settings.gateway;
   if (address === null) return [skipped("gateway", "FAREBOX_GATEWAY_URL is not set"), judgeClock(clock.now(), null)];
-  const { createGateway } = await import("../../gateway/gateway.ts");
+  const { openGateway } = await import("../../server/gateway.ts");
   const baseUrl = address.origin + address.basePath;
-  await using gateway = await createGateway(engine, { baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
+  await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
   const [wall, start] = [clock.now(), clock.monotonic()];
   const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
   const tookMs = clock.monotonic() - start;
@@ -143,16 +144,46 @@ export async function examineGateway(
     if (account.head.status !== 404) return judgeKey(account, accountFault);
     return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
   };
+  const way = wayTo(new URL(baseUrl), settings);
   const checks = answer.ok
-    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`), await examineKey(answer)]
+    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms${way}`), await examineKey(answer)]
     : [
-        failed("gateway", `${baseUrl} ${unreachable(answer.failure)}`, unreachableAdvice(answer.failure)),
+        failed(
+          "gateway",
+          `${baseUrl} ${unreachable(answer.failure)}${answer.failure.kind === "proxy_failed" ? "" : way}`,
+          unreachableAdvice(answer.failure),
+        ),
         skipped("gateway key", "the gateway does not answer"),
       ];
   return [
     ...checks,
+    ...judgePlainProxy(new URL(baseUrl), settings),
     judgeClock(clock.now(), Number.isNaN(date) ? null : date),
     ...(Math.abs(steppedMs) > 1000 ? [jumped] : []),
+  ];
+}
+
+/**
+ * Returns the end of a sentence about a connection: through which proxy it is made, or that NO_PROXY exempts its host. ""
+ * if there is no proxy for it.
+ */
+function wayTo(url: URL, { outbound }: Pick<Settings, "outbound">): string {
+  const proxy = proxyChoice(outbound)(url);
+  if (proxy !== null) return `, via ${shownProxy(proxy)}`;
+  const isExempt = proxyChoice({ ...outbound, noProxy: null })(url) !== null;
+  return isExempt ? ", directly (NO_PROXY exempts it)" : "";
+}
+
+/** Warns if a proxy can read the gateway key, because the gateway gets plain http through it. */
+function judgePlainProxy(gateway: URL, { outbound }: Settings): Check[] {
+  const proxy = proxyChoice(outbound)(gateway);
+  if (proxy === null || gateway.protocol === "https:") return [];
+  return [
+    warning(
+      "gateway proxy",
+      `the gateway key crosses ${shownProxy(proxy)} unencrypted, with all prompts and answers`,
+      "use an https address in FAREBOX_GATEWAY_URL, or exempt the gateway with NO_PROXY",
+    ),
   ];
 }
 
@@ -216,6 +247,8 @@ function unreachable(failure: WholeFailure): string {
   switch (failure.kind) {
     case "unreachable":
       return `cannot be reached: ${failure.message || "no connection"}`;
+    case "proxy_failed":
+      return `cannot be reached: ${failure.message}`;
     case "silent":
       return `did not answer within ${Math.round(failure.timeoutMs / 1000)} s`;
     case "reset":
@@ -230,6 +263,8 @@ function unreachable(failure: WholeFailure): string {
 
 function unreachableAdvice(failure: WholeFailure): string {
   if (failure.kind === "redirect") return "set FAREBOX_GATEWAY_URL to the address that the gateway redirects to";
+  if (failure.kind === "proxy_failed")
+    return "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and whether the proxy permits CONNECT to the gateway's port";
   const message = failure.kind === "unreachable" || failure.kind === "reset" ? failure.message : "";
   if (/ENOTFOUND|EAI_AGAIN/.test(message)) return "check the host name in FAREBOX_GATEWAY_URL and this machine's DNS";
   if (/ECONNREFUSED/.test(message)) return "check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs";
@@ -253,16 +288,19 @@ async function examinePrices(settings: Settings, clock: Clock): Promise<Findings
 }
 
 /** Connects to the webhook but sends no request, because the receiver would mistake a request for an alert. */
-async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promise<Findings> {
+async function examineWebhook(settings: Settings, clock: Clock): Promise<Findings> {
+  const { webhook, secret } = settings.alerts;
   const name = "alert webhook";
   if (webhook === null) return [];
   const { probeWebhook } = await import("../../gateway/webhooks/probe.ts");
-  const problem = await probeWebhook(webhook.reveal(), "administrator");
+  const choose = proxyChoice(settings.outbound);
+  const problem = await probeWebhook(webhook.reveal(), "administrator", { choose, clock });
+  const way = wayTo(new URL(webhook.reveal()), settings);
   if (problem === null)
-    return ok(name, `the receiver can be reached; alerts are ${secret === null ? "not signed" : "signed"}`);
+    return ok(name, `the receiver can be reached${way}; alerts are ${secret === null ? "not signed" : "signed"}`);
   return warning(
     name,
-    `the receiver cannot be reached: ${problem}`,
+    `the receiver cannot be reached${way}: ${problem}`,
     "check FAREBOX_ALERT_WEBHOOK, the network and firewalls; an alert is retried for a day",
   );
 }
@@ -289,6 +327,16 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
     );
   return ok(name, `the gateway sends callbacks to ${publicUrl}`);
 }
+
+/** States the proxy for webhooks of tasks. The receivers are unknown until clients name them. */
+function judgeTaskWebhooks({ listen, outbound }: Settings): Check[] {
+  if (listen.publicUrl === null || outbound.https === null) return [];
+  const exception = outbound.noProxy === null ? "" : "; NO_PROXY exempts hosts";
+  return [ok("task webhooks", `they are sent${wayTo(anyReceiver, { outbound })}${exception}`)];
+}
+
+/** Stands for every receiver that NO_PROXY does not name. */
+const anyReceiver = new URL("https://receiver.invalid");
 
 /** Checks the permissions of the files that the settings name. */
 function examineFiles(input: DoctorInput): Findings {

@@ -1,4 +1,8 @@
+import { noOutbound, proxyChoice, type OutboundSettings } from "../../config/outbound.ts";
 import { isLoopbackHost } from "../../core/addresses.ts";
+import type { ChooseProxy } from "../../core/outbound-proxy.ts";
+import { ProxyFailed } from "../../gateway/tunnel.ts";
+import { systemClock } from "../../platform/clock.ts";
 
 export type FetchedText =
   | { readonly ok: true; readonly text: string }
@@ -21,18 +25,21 @@ const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, 
  */
 export async function fetchText(
   address: string,
-  { timeoutMs, bytesMax, redirectsMax }: FetchBounds = tableBounds,
+  options: Partial<FetchBounds> & { readonly outbound?: OutboundSettings } = {},
 ): Promise<FetchedText> {
+  const { timeoutMs, bytesMax, redirectsMax, outbound } = { outbound: noOutbound, ...tableBounds, ...options };
   const refused = (problem: string): FetchedText => ({ ok: false, problem: `${shownAddress(address)} ${problem}` });
   const signal = AbortSignal.timeout(timeoutMs);
   let url = new URL(address);
   const mayBePlain = isLoopbackHost(url.hostname);
+  const hasProxy = outbound.https !== null || outbound.http !== null;
+  const fetcher = hasProxy ? await proxyFetcher(proxyChoice(outbound)) : null;
   try {
     for (let redirects = 0; ; redirects++) {
       const fault = faultOf(url, mayBePlain);
       if (fault !== null)
         return refused(redirects === 0 ? fault : `redirects to ${shownAddress(url.href)}, which ${fault}`);
-      const answer = await fetch(url.href, {
+      const answer = await (fetcher?.fetch ?? fetch)(url.href, {
         signal,
         redirect: "manual",
         headers: { accept: "application/json, */*" },
@@ -56,11 +63,20 @@ export async function fetchText(
     }
   } catch (error) {
     if (signal.aborted) return refused(`was not downloaded within ${timeoutMs / 1000} s`);
+    if (error instanceof Error && error.cause instanceof ProxyFailed)
+      return refused(`cannot be downloaded: ${error.cause.message}`);
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     return refused(
       `cannot be downloaded: ${cause instanceof Error ? ("code" in cause ? String(cause.code) : cause.message) : String(cause)}`,
     );
+  } finally {
+    await fetcher?.end();
   }
+}
+
+async function proxyFetcher(choose: ChooseProxy) {
+  const { createProxyFetcher } = await import("../../gateway/proxy-fetcher.ts");
+  return createProxyFetcher(choose, systemClock());
 }
 
 /** Returns the reason why an address must not be used for a download; null if it may be. */
@@ -72,7 +88,7 @@ function faultOf(url: URL, mayBePlain: boolean): string | null {
 }
 
 /** Reads the body. Returns undefined if it has more than `bytesMax` bytes. */
-async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | undefined> {
+async function bytesOf(answer: Pick<Response, "body">, bytesMax: number): Promise<Buffer | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of answer.body ?? []) {

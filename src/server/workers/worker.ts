@@ -2,7 +2,7 @@ import { Socket } from "node:net";
 import { catalogueOf, type LoadedCatalogue } from "../../catalogue/catalogue.ts";
 import type { Settings } from "../../config/settings.ts";
 import { invariant } from "../../core/assert.ts";
-import { createGateway } from "../../gateway/gateway.ts";
+import { openGateway } from "../gateway.ts";
 import { dashboardRoutes, frontRoute } from "../http/dashboard/files.ts";
 import { type Route, Work } from "../http/http-app.ts";
 import { healthz } from "../http/operations.ts";
@@ -131,7 +131,7 @@ async function openSteps(settings: Settings, { link, changes, prices, ...deps }:
   const { address, apiKey } = settings.gateway;
   invariant(address !== null && apiKey !== null, "a primary has a gateway");
   const baseUrl = address.origin + address.basePath;
-  const gateway = await createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
+  const gateway = await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock });
   const tracing = await openTracing(settings, { version: packageVersion(), clock, onSent: events.spansSent });
   const remote = remoteKeys(link);
   const keyring = createKeyring({ ...remote, changes, clock });

@@ -17,6 +17,7 @@ import {
   type Check,
 } from "../../../src/reporting/doctor.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
+import { connectProxy } from "../../support/connect-proxy.ts";
 import { holdOf } from "../../support/ledger-fixtures.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
@@ -165,6 +166,88 @@ it("doctor checks that the receiver of alerts is reachable, without sending to i
   expect(wrong.of("alert webhook")).toMatchObject([{ status: "skipped" }]);
   expect(stdout).not.toContain("s3cret");
   expect(requests).toBe(0);
+});
+
+describe("doctor and the proxies of the network", () => {
+  const publicReceiver = "https://93.184.216.34/s3cret-path";
+
+  it("states the proxy for the gateway and the webhooks, and warns if the gateway key crosses it unencrypted", async () => {
+    await using outbound = await connectProxy({ credentials: "user:hunter2" });
+    using there = await gateway((_, response) => response.writeHead(503).end());
+    outbound.routes.set("gateway.test:80", Number(new URL(there.url).port));
+    const shown = `127.0.0.1:${outbound.port}`;
+    h.env = {
+      ...h.env,
+      FAREBOX_GATEWAY_URL: "http://gateway.test",
+      FAREBOX_GATEWAY_INSECURE: "1",
+      FAREBOX_GATEWAY_API_KEY: "sk",
+      FAREBOX_ALERT_WEBHOOK: publicReceiver,
+      FAREBOX_PUBLIC_URL: "https://farebox.example",
+      HTTP_PROXY: `http://user:hunter2@${shown}`,
+      https_proxy: `http://user:wrong@${shown}`,
+      NO_PROXY: "other.example",
+    };
+    const { of, stdout } = await doctor();
+    expect(of("gateway")).toMatchObject([
+      { status: "ok", message: expect.stringMatching(`^http://gateway.test answers in \\d+ ms, via ${shown}$`) },
+    ]);
+    expect(of("gateway proxy")).toMatchObject([
+      { status: "warning", message: `the gateway key crosses ${shown} unencrypted, with all prompts and answers` },
+    ]);
+    expect(of("alert webhook")).toMatchObject([
+      {
+        status: "warning",
+        message:
+          `the receiver cannot be reached, via ${shown}: ` +
+          `the proxy ${shown} does not accept the user name and password (407)`,
+      },
+    ]);
+    expect(of("task webhooks")).toMatchObject([
+      { status: "ok", message: `they are sent, via ${shown}; NO_PROXY exempts hosts` },
+    ]);
+    expect(outbound.targets).toEqual(["gateway.test:80", "93.184.216.34:443"]);
+    expect(stdout).not.toMatch(/hunter2|wrong|s3cret/);
+  });
+
+  it("states that NO_PROXY exempts a host, and nothing for this machine", async () => {
+    await using outbound = await connectProxy();
+    using there = await gateway((_, response) => response.writeHead(503).end());
+    h.env = { ...h.env, FAREBOX_GATEWAY_API_KEY: "sk", HTTP_PROXY: outbound.url, FAREBOX_GATEWAY_INSECURE: "1" };
+    h.env = { ...h.env, FAREBOX_GATEWAY_URL: "http://gateway.invalid", NO_PROXY: ".invalid" };
+    const exempt = await doctor();
+    expect(exempt.of("gateway")[0]?.message).toMatch(/, directly \(NO_PROXY exempts it\)$/);
+    h.env = { ...h.env, FAREBOX_GATEWAY_URL: there.url };
+    const own = await doctor();
+    expect(own.of("gateway")[0]?.message).toMatch(/ answers in \d+ ms$/);
+    for (const { of } of [exempt, own]) expect(of("gateway proxy")).toEqual([]);
+    expect(outbound.targets).toEqual([]);
+  });
+
+  it("reports a proxy that refuses, and what to check", async () => {
+    await using outbound = await connectProxy();
+    outbound.refusal = "403 Forbidden";
+    h.env = { ...h.env, FAREBOX_GATEWAY_URL: "https://gateway.test", FAREBOX_GATEWAY_API_KEY: "sk" };
+    h.env = { ...h.env, HTTPS_PROXY: outbound.url };
+    expect((await doctor()).of("gateway")).toMatchObject([
+      {
+        status: "failed",
+        message:
+          `https://gateway.test cannot be reached: the proxy 127.0.0.1:${outbound.port} ` +
+          "refused or could not make the connection (403)",
+        advice: expect.stringContaining("permits CONNECT"),
+      },
+    ]);
+  });
+
+  it("reports a wrong variable without its value, and skips what depends on it", async () => {
+    h.env = { ...h.env, FAREBOX_GATEWAY_URL: "https://gateway.test", HTTPS_PROXY: "socks5://user:hunter2@proxy:1080" };
+    const { of, stdout } = await doctor();
+    expect(of("settings").map(({ message }) => message)).toContainEqual(
+      expect.stringMatching(/^HTTPS_PROXY must be the address of an HTTP proxy such as /),
+    );
+    expect(of("gateway")).toMatchObject([{ status: "skipped" }]);
+    expect(stdout).not.toContain("hunter2");
+  });
 });
 
 describe("doctor's check of a gateway", () => {

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { noOutbound } from "../../../src/config/outbound.ts";
 import { Secret } from "../../../src/config/secret.ts";
 import type { Settings } from "../../../src/config/settings.ts";
 import { createGateway } from "../../../src/gateway/gateway.ts";
@@ -237,7 +238,10 @@ describe("GET /account/info", () => {
       ["after a byte order mark", "identity", Buffer.from('\ufeff{"id":1}')],
     ])("is read once for a command if it is %s", async (_how, encoding, body) => {
       const address = { origin: gateway.url, basePath: "" };
-      const settings = { gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 } };
+      const settings = {
+        gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 },
+        outbound: noOutbound,
+      };
       const reading = readAccountOnce(settings as Settings, systemClock());
       const { response } = await gateway.next();
       response.writeHead(200, { "content-type": "application/json", "content-encoding": encoding }).end(body);
@@ -345,7 +349,10 @@ describe("GET /account/info", () => {
 
     it("is not read for a command if the answer states an error", async () => {
       const address = { origin: gateway.url, basePath: "" };
-      const settings = { gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 } };
+      const settings = {
+        gateway: { address, apiKey: new Secret("sk"), engine: "undici", silenceMs: 5_000 },
+        outbound: noOutbound,
+      };
       for (const [body, message] of [
         ['{"code":401,"data":null}', "answered with an error instead of the account record (gateway_401)"],
         ['{"code":200,"data":null}', "sent an answer that is not an account record"],

@@ -31,11 +31,12 @@ describe.concurrent("serve does not start", () => {
       FAREBOX_DRAIN: "soon",
       FAREBOX_TIME_ZONE: "Mars/Olympus",
       FAREBOX_HOTS: "secret-value",
+      HTTPS_PROXY: "socks5://user:secret-value@proxy",
     });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     const lines = stderr.trimEnd().split("\n");
-    expect(lines).toHaveLength(4);
-    for (const name of ["FAREBOX_PORT", "FAREBOX_DRAIN", "FAREBOX_TIME_ZONE", "FAREBOX_HOTS"]) {
+    expect(lines).toHaveLength(5);
+    for (const name of ["HTTPS_PROXY", "FAREBOX_PORT", "FAREBOX_DRAIN", "FAREBOX_TIME_ZONE", "FAREBOX_HOTS"]) {
       expect(lines.filter((line) => line.startsWith("farebox: ") && line.includes(name))).toHaveLength(1);
     }
     expect(stderr).not.toContain("secret-value");

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { connectProxy } from "../../support/connect-proxy.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 const table =
@@ -190,6 +191,19 @@ it.each<[string, string[], number, string]>([
   expect(ran).toMatchObject({ code, stdout: "", stderr: expect.stringContaining(message) });
   expect(ran.stderr).not.toContain("secret");
   expect(existsSync(pricing)).toBe(false);
+});
+
+it("prices import uses the proxy of HTTPS_PROXY, and refuses a wrong one", async () => {
+  await using outbound = await connectProxy({ credentials: "user:hunter2" });
+  farebox.env = { ...farebox.env, HTTPS_PROXY: `http://user:wrong@127.0.0.1:${outbound.port}` };
+  const refused = await run("https://prices.test/data.json");
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("the user name and password (407)") });
+  expect(outbound.targets).toEqual(["prices.test:443"]);
+  farebox.env = { ...farebox.env, HTTPS_PROXY: "socks5://user:hunter2@proxy" };
+  const wrong = await run("https://prices.test/data.json");
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringMatching(/^farebox: HTTPS_PROXY must be /) });
+  expect((await run(file)).code).toBe(0);
+  expect(refused.stderr + wrong.stderr).not.toMatch(/hunter2|wrong/);
 });
 
 it("prices import refuses a file that is not a known table in one sentence", async () => {
