@@ -8,6 +8,9 @@ import type { Clock } from "../ports/clock.ts";
 /** Longest time for a proxy to connect, in milliseconds. Common proxies themselves try for a minute. */
 const tunnelMsMax = 70_000;
 
+/** Time without data after which the system begins to probe a connection, in milliseconds. */
+const keepAliveMs = 1_000;
+
 /**
  * Error of a proxy that opened no tunnel, so nothing was sent through it. The message names the proxy without
  * credentials, and not the host to connect to.
@@ -73,9 +76,11 @@ export function openTunnel(
     socket.on("error", () => undefined);
     if (statusCode < 200 || statusCode > 299) {
       socket.destroy();
-      return settle(new ProxyFailed(`${place} ${refusalOf(statusCode)}`));
+      return settle(new ProxyFailed(`${place} ${refusalOf(statusCode, credentials !== null)}`));
     }
     if (head.length > 0) socket.unshift(head);
+    // As with direct connections, so that no router forgets a connection while a model thinks.
+    socket.setKeepAlive(true, keepAliveMs);
     settle(null, socket);
   });
   request.on("error", (error: NodeJS.ErrnoException) => {
@@ -86,10 +91,9 @@ export function openTunnel(
   request.end();
 }
 
-function refusalOf(status: number): string {
-  return status === 407
-    ? "does not accept the user name and password (407)"
-    : `refused or could not make the connection (${status})`;
+function refusalOf(status: number, hasCredentials: boolean): string {
+  if (status !== 407) return `refused or could not make the connection (${status})`;
+  return hasCredentials ? "does not accept the user name and password (407)" : "needs a user name and password (407)";
 }
 
 function base64(text: string): string {
