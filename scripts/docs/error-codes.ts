@@ -109,7 +109,8 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   not_found: {
     refusal: { code: "not_found", message },
     meaning: "The path, task or charge does not exist, or belongs to another key.",
-    advice: "Check the path ([endpoints](endpoints.md)); `FAREBOX_PASSTHROUGH=all` also forwards other paths.",
+    advice:
+      "Follow the message: it names the cause or the nearest path ([endpoints](endpoints.md)). `FAREBOX_PASSTHROUGH=all` also forwards other paths.",
   },
   request_too_large: {
     refusal: { code: "request_too_large", limitBytes: 1 },

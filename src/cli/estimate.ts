@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { BodyBytes } from "../ports/exchange.ts";
-import { closest } from "../config/suggest.ts";
+import { nearest } from "../core/fault.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -130,7 +130,7 @@ function holdsWith(
 function problemOf(problem: "unknown_model" | "no_price", model: string, catalogue: Catalogue, at: number): string {
   if (problem === "no_price")
     return `the model "${model}" has no price in force; farebox prices list shows the models that have a price`;
-  const near = closest(
+  const [near] = nearest(
     model,
     catalogue.list(at).map(({ id }) => id),
   );

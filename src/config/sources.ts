@@ -9,7 +9,7 @@ import {
   variablePrefix,
   type SettingName,
 } from "./table.ts";
-import { closest } from "./suggest.ts";
+import { nearest } from "../core/fault.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 export type Flags = Readonly<Partial<Record<SettingName, string>>>;
@@ -76,7 +76,7 @@ function isInjected(variable: string, value: string | undefined): boolean {
 }
 
 function unknownName(name: string, known: readonly string[], where = ""): string {
-  const meant = closest(name, known);
+  const [meant] = nearest(name, known);
   return `${name}${where} is not a setting${meant === undefined ? "" : `; did you mean ${meant}?`}`;
 }
 

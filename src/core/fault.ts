@@ -29,11 +29,17 @@ export function formatFault(fault: Fault): string {
   return `${fault.file}:${fault.line}:${fault.column}: ${fault.message}`;
 }
 
+/** Largest distance between two names that count as similar. */
+const distanceMax = 3;
+
 /** Returns the known names that are similar to a mistyped name, most similar first. */
 export function nearest(given: string, known: readonly string[]): string[] {
   return known
+    .filter((name) => Math.abs(name.length - given.length) <= distanceMax)
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, distance }) => distance <= Math.min(3, Math.floor(Math.max(given.length, name.length) * 0.4)))
+    .filter(
+      ({ name, distance }) => distance <= Math.min(distanceMax, Math.floor(Math.max(given.length, name.length) * 0.4)),
+    )
     .sort((a, b) => a.distance - b.distance)
     .map(({ name }) => name);
 }

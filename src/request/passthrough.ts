@@ -14,23 +14,22 @@ import { meteredRequest, type RequestSteps } from "./metered-request.ts";
  */
 const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
-/** Returns a handler that forwards gateway paths that no other route serves. */
+/** Returns true for a path that may be forwarded. Ignores escapes and letter case, because a gateway may ignore them. */
+export function isPassed(_method: string, path: string): boolean {
+  return !isBelow(path, blockedPaths);
+}
+
+/** Returns a handler that forwards gateway paths that no other route serves. It serves only paths that `isPassed`. */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
-  const passForKey = withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
+  return withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
     const isCapped = outputCapOf(who, steps.outputCap) !== null;
     const uncapped = isCapped ? modelInPath(exchange.path, isModel) : undefined;
     if (uncapped !== undefined) return refuse(exchange, notCapped(uncapped));
     const refusal = hasModelList(who) ? modelElsewhere(exchange, isModel) : null;
     return refusal === null ? pass(exchange) : refuse(exchange, refusal);
   });
-  return async (exchange) => {
-    // Ignores escapes and letter case, because a gateway may ignore them too.
-    return isBelow(exchange.path, blockedPaths)
-      ? refuse(exchange, { code: "not_found", message: "There is no such path here." })
-      : passForKey(exchange);
-  };
 }
 
 /** Returns a refusal if a request may name its model outside a JSON body; null otherwise. */

@@ -7,7 +7,7 @@ import { createForwarder, type Forwarder, type ForwardLimits, createGatewayHeade
 import type { Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
 import { listModels, showModel } from "../request/models.ts";
-import { passAllThrough } from "../request/passthrough.ts";
+import { isPassed, passAllThrough } from "../request/passthrough.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
 import { createPricer } from "../request/price.ts";
 import { budgetNamesOf } from "../request/hold.ts";
@@ -85,6 +85,6 @@ export function modelRoutes(parts: Pick<StepDeps, "authenticate" | "catalogue" |
 /** Returns a list of the route that forwards all other paths; empty if the settings do not pass them through. */
 export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
   return gateway.passthrough === "all"
-    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue) }]
+    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue), accepts: isPassed }]
     : [];
 }

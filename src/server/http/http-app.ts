@@ -27,6 +27,7 @@ import type { Duplex } from "node:stream";
 import type { Refusal } from "../../core/refusals.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
 import { isLingering } from "./body.ts";
+import { createPathExplainer, type PathExplainer } from "./unknown-path.ts";
 
 export interface Route {
   readonly method: "get" | "post" | "put" | "patch" | "delete" | "all";
@@ -54,9 +55,6 @@ export interface HttpAppOptions extends Omit<ExchangeDeps, "onRefusal"> {
   readonly running: (work: Promise<void>) => void;
 }
 
-/** Largest number of characters of an unknown path that the refusal repeats. */
-const pathShown = 100;
-
 /**
  * Creates the gatekeeper and the Express application behind it. The application tries the routes in the given order,
  * and refuses requests that no route answers.
@@ -72,19 +70,13 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
   // request and response, which is slow.
   Object.assign(app, { request: IncomingMessage.prototype, response: ServerResponse.prototype });
   for (const route of options.routes) app[route.method](route.path, observed(route, options));
+  const paths = createPathExplainer(options.routes);
   app.use((_request, response) => {
     const exchange = exchangeOf(response);
-    const paths = options.routes
-      .filter(({ path, accepts }) => path === exchange.path && accepts === undefined)
-      .map(({ method }) => method.toUpperCase());
-    const message =
-      paths.length === 0
-        ? `Farebox does not serve ${exchange.path.slice(0, pathShown)}. The base address of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`
-        : `This path accepts ${paths.join(", ")}.`;
-    exchange.refuse({ code: "not_found", message });
+    exchange.refuse(paths.unanswered(exchange.method, exchange.path));
   });
   app.use(failed(options.log));
-  const enter = gatekeeper({ ...options, onRefusal: (event) => events.refused(event) });
+  const enter = gatekeeper({ ...options, paths, onRefusal: (event) => events.refused(event) });
   return (request, response) => enter(request, response, () => app(request, response));
 }
 
@@ -157,15 +149,16 @@ function exchangeOf(response: ServerResponse): HttpExchange {
  * that no handler may receive.
  */
 function gatekeeper(
-  options: ExchangeDeps & HttpAppOptions,
+  options: ExchangeDeps & HttpAppOptions & { readonly paths: PathExplainer },
 ): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   const permitted = new Set(options.corsOrigins);
   const checkHost = createHostCheck();
 
   return (request, response, next) => {
     const clean = cleanPath(request.url ?? "");
-    const origin = browserOrigin(request.headers, permitsOnlyOwnPages(clean?.path ?? "") ? noOrigins : permitted);
-    const corsAnswer = origin.kind === "permitted" ? corsHeaders(origin.origin) : noHeaders;
+    const origins = permitsOnlyOwnPages(clean?.path ?? "") ? noOrigins : permitted;
+    const origin = browserOrigin(request.headers, origins);
+    const corsAnswer = origin.kind === "permitted" ? corsHeaders(origin.origin) : withoutCors(origins);
     const exchange = new HttpExchange(request, response, options, clean, corsAnswer);
     (response as WithLocals).locals = { exchange };
 
@@ -179,9 +172,11 @@ function gatekeeper(
     if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? ""))
       return exchange.refuse({ code: "cross_site", origin: origin.origin });
     if (/\bwebsocket\b/i.test(request.headers.upgrade ?? "")) return exchange.refuse({ code: "websocket_unsupported" });
-    if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
+    // Also for a path that does not exist: otherwise the page could not read the refusal of its request.
     if (request.method === "OPTIONS" && origin.kind === "permitted")
       return exchange.answer(204, preflightHeaders(request), "");
+    if (clean === undefined)
+      return exchange.refuse(options.paths.misspelled(exchange.method, withoutQuery(request.url ?? "")));
     request.url = clean.path + clean.query;
     next();
   };
@@ -225,19 +220,31 @@ function isLinkedPage(request: IncomingMessage, path: string): boolean {
   return (path === "/" || isDashboard(path)) && isVisit(request.method ?? "", request.headers);
 }
 
+const varies = ["vary", "origin"] as const;
+
 function corsHeaders(origin: string): HeaderList {
-  return [
-    ["access-control-allow-origin", origin],
-    ["access-control-expose-headers", "*"],
-    ["vary", "origin"],
-  ];
+  return [["access-control-allow-origin", origin], ["access-control-expose-headers", "*"], varies];
 }
 
-function preflightHeaders(request: IncomingMessage): HeaderList {
+/** Returns the headers of an answer that no other origin may read. A cache must not show it to a permitted one. */
+function withoutCors(permitted: ReadonlySet<string>): HeaderList {
+  return permitted.size === 0 ? noHeaders : [varies];
+}
+
+/**
+ * Names of networks that a preflight can ask for: Farebox's address is less public than the page's. Browsers have used
+ * both names for the same question. Current ones ask their user instead.
+ */
+const lessPublicNetworks = ["private-network", "local-network"] as const;
+
+function preflightHeaders({ headers }: IncomingMessage): HeaderList {
+  const networks = lessPublicNetworks.filter((network) => headers[`access-control-request-${network}`] === "true");
   return [
     ["access-control-allow-methods", "GET, POST, DELETE"],
-    ["access-control-allow-headers", request.headers["access-control-request-headers"] ?? "*"],
+    ["access-control-allow-headers", headers["access-control-request-headers"] ?? "*"],
     ["access-control-max-age", "600"],
+    ...networks.map((network) => [`access-control-allow-${network}`, "true"] as const),
+    ["vary", ["headers", ...lessPublicNetworks].map((asked) => `access-control-request-${asked}`).join(", ")],
   ];
 }
 
@@ -259,15 +266,19 @@ const plainTarget = /^[!-"$-~]*$/;
  */
 export function cleanPath(target: string): CleanPath | undefined {
   if (!plainTarget.test(target)) return undefined;
-  const mark = target.indexOf("?");
-  const path = mark === -1 ? target : target.slice(0, mark);
+  const path = withoutQuery(target);
   if (!path.startsWith("/") || path.includes("//") || path.includes("\\")) return undefined;
   if (path.includes("%") && (encodedSeparators.test(path) || !decodes(path))) return undefined;
   if (path.includes(".") || path.includes("%")) {
     if (path.split("/").some((segment) => dotSegment.test(segment))) return undefined;
   }
-  const query = mark === -1 ? "" : target.slice(mark);
+  const query = target.slice(path.length);
   return { path: isUnversioned(path) ? `/v1${path}` : path, query };
+}
+
+function withoutQuery(target: string): string {
+  const mark = target.indexOf("?");
+  return mark === -1 ? target : target.slice(0, mark);
 }
 
 function isUnversioned(path: string): boolean {

@@ -86,16 +86,28 @@ describe("the request target", () => {
     expectRefusal(await get(target, bearer), 404, "not_found");
   });
 
-  it("with a wrong base URL gives a message with the right one", async () => {
-    const { body } = await get("/v1/v1/models", bearer);
-    expect(JSON.parse(body)).toMatchObject({
-      error: {
-        message:
-          "Farebox does not serve /v1/v1/models. The base address of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.",
-      },
-    });
-    const long = await get(`/${"x".repeat(200)}`, bearer);
-    expect(long.body).toContain(`/${"x".repeat(99)}. The base address`);
+  it.each([
+    [
+      "/v1/v1/models?x=secret",
+      "There is no path '/v1/v1/models'; did you mean '/v1/models'? The base URL ends with /v1 only once.",
+    ],
+    [
+      "/v1//models?x=secret",
+      "There is no path '/v1//models'; did you mean '/v1/models'? Remove the doubled slash from the base URL.",
+    ],
+    ["/v1/models/", "There is no path '/v1/models/'; did you mean '/v1/models'? Remove the slash at its end."],
+    ["/V1/models", "There is no path '/V1/models'; did you mean '/v1/models'? Write it in lower case."],
+  ])("%s gets the cause and the right path", async (target, message) => {
+    expect(JSON.parse((await get(target, bearer)).body)).toMatchObject({ error: { message, param: null } });
+  });
+
+  it("of a path without a price gets the setting that forwards it", async () => {
+    const forwarded = proxy.sandbox.requests.length;
+    for (const target of ["/v1/moderations", "/moderations", "/v1/files", "/v1/realtime"]) {
+      const { body } = await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, "Content-Length: 0"));
+      expect(body).toContain("with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price");
+    }
+    expect(proxy.sandbox.requests).toHaveLength(forwarded);
   });
 
   it("can omit /v1", async () => {
@@ -110,12 +122,14 @@ describe("the request target", () => {
     expect(proxy.sandbox.requests.at(-1)?.path).toBe("/v1/chat/completions");
   });
 
-  it("with another method gives a 404 with the methods that the path accepts", async () => {
+  it("with another method gives a 405 with the methods that the path accepts", async () => {
     const answer = await get("/v1/chat/completions", bearer);
-    expectRefusal(answer, 404, "not_found");
+    expectRefusal(answer, 405, "method_not_allowed");
+    expect(answer.headers["allow"]).toEqual(["POST"]);
     expect(answer.body).toContain("This path accepts POST.");
     for (const method of ["PUT", "DELETE", "OPTIONS", "PATCH", "QUERY"]) {
-      expectRefusal(await ask(proxy.url, head(proxy.url, `${method} /healthz`, "Content-Length: 0")), 404, "not_found");
+      const refused = await ask(proxy.url, head(proxy.url, `${method} /healthz`, "Content-Length: 0"));
+      expectRefusal(refused, 405, "method_not_allowed");
     }
   });
 
@@ -125,6 +139,8 @@ describe("the request target", () => {
     expect(healthy).toMatchObject({ status: 200, headers: { "content-length": ["15"] } });
     const refused = await client.send(head(proxy.url, "HEAD /nothing")).answer({ toHead: true });
     expect(refused).toMatchObject({ status: 404, headers: { "x-farebox-error": ["not_found"] } });
+    const other = await client.send(head(proxy.url, "HEAD /v1/responses")).answer({ toHead: true });
+    expect(other).toMatchObject({ status: 405, headers: { allow: ["POST"] } });
     expect(await client.send(head(proxy.url, "GET /healthz")).answer()).toMatchObject({
       status: 200,
       body: '{"status":"ok"}',
@@ -184,10 +200,11 @@ describe("a browser page", () => {
         "access-control-allow-origin": ["https://app.example"],
         "access-control-allow-headers": ["authorization, x-stainless-os"],
         "access-control-allow-methods": [expect.stringContaining("POST")],
-        vary: ["origin"],
+        vary: expect.arrayContaining(["origin", expect.stringContaining("access-control-request-headers")]),
       },
     });
     expect(preflight.headers["content-length"]).toBeUndefined();
+    expect(preflight.headers).not.toHaveProperty("access-control-allow-private-network");
     const answer = await post(chat, bearer, ...asked);
     expect(answer).toMatchObject({
       status: 200,
@@ -200,6 +217,61 @@ describe("a browser page", () => {
     const refused = await post(chat, ...asked);
     expectRefusal(refused, 401, "invalid_api_key");
     expect(refused.headers["access-control-allow-origin"]).toEqual(["https://app.example"]);
+  });
+});
+
+describe("a preflight for a less public network", () => {
+  const preflight = (path: string, ...lines: string[]) =>
+    ask(proxy.url, head(proxy.url, `OPTIONS ${path}`, "Access-Control-Request-Method: POST", ...lines));
+  const permitted = "Origin: https://app.example";
+
+  it.each(["Private-Network", "Local-Network"])("is answered for a permitted origin: %s", async (network) => {
+    const allowed = `access-control-allow-${network.toLowerCase()}`;
+    const answer = await preflight("/v1/chat/completions", permitted, `Access-Control-Request-${network}: true`);
+    expect(answer).toMatchObject({ status: 204, headers: { [allowed]: ["true"] } });
+    expect(answer.headers["vary"]?.join(", ")).toContain(`access-control-request-${network.toLowerCase()}`);
+    const names = Object.keys(answer.headers).filter((name) => name.endsWith("-network"));
+    expect(names).toEqual([allowed]);
+  });
+
+  it.each(["false", "", "TRUE", "true, true"])("is not assumed for the value %j", async (value) => {
+    const answer = await preflight("/v1/models", permitted, `Access-Control-Request-Private-Network: ${value}`);
+    expect(answer.status).toBe(204);
+    expect(answer.headers).not.toHaveProperty("access-control-allow-private-network");
+  });
+
+  it.each([
+    ["another origin", "/v1/models", "Origin: https://evil.example"],
+    ["an origin that begins like a permitted one", "/v1/models", "Origin: https://app.example.evil.example"],
+    ["an opaque origin", "/v1/models", "Origin: null"],
+    ["the admin API", "/admin/v1/keys", permitted],
+    ["the dashboard", "/dashboard", permitted],
+  ])("is refused for %s", async (_, path, origin) => {
+    const asked = ["private", "local"].map((network) => `Access-Control-Request-${network}-Network: true`);
+    const answer = await preflight(path, origin, ...asked);
+    expectRefusal(answer, 403, "cross_site");
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith("access-control-"))).toEqual([]);
+  });
+
+  it("is answered for a misspelled path, so that the page can read the refusal", async () => {
+    expect((await preflight("/v1//models", permitted)).status).toBe(204);
+    const answer = await get("/v1//models", permitted, "Sec-Fetch-Site: cross-site");
+    expectRefusal(answer, 404, "not_found");
+    expect(answer.headers["access-control-allow-origin"]).toEqual(["https://app.example"]);
+  });
+
+  it("is not answered at a host name that may be rebound", async () => {
+    const asked = ["Host: app.example", "Access-Control-Request-Private-Network: true"];
+    expectRefusal(await preflight("/v1/models", permitted, ...asked), 421, "unknown_host");
+  });
+});
+
+describe("an answer to a client without an origin", () => {
+  it("varies by origin if some origins are permitted", async () => {
+    expect((await get("/v1/models", bearer)).headers["vary"]).toEqual(["origin"]);
+    await using closed = await startProxy();
+    const answer = await ask(closed.url, head(closed.url, "GET /healthz"));
+    expect(answer.headers).not.toHaveProperty("vary");
   });
 });
 

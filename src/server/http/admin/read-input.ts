@@ -1,6 +1,5 @@
 import type { z } from "zod";
-import { closest } from "../../../config/suggest.ts";
-import { meantValue } from "../../../core/fault.ts";
+import { meantValue, nearest } from "../../../core/fault.ts";
 import type { Refusal } from "../../../core/refusals.ts";
 import type { Exchange } from "../../../ports/exchange.ts";
 import { isObject, jsonMembers, parseJson } from "../../../wire/json.ts";
@@ -80,7 +79,7 @@ export function readFields(schema: z.ZodObject, given: object, noun: "parameter"
 
 function unknownField(schema: z.ZodObject, path: readonly PropertyKey[], unknown: string, noun: string): Read<never> {
   const field = [...path.map(String), unknown].join(".");
-  const near = closest(unknown, Object.keys(objectAt(schema, path)?.shape ?? {}));
+  const [near] = nearest(unknown, Object.keys(objectAt(schema, path)?.shape ?? {}));
   return invalid(
     `There is no ${noun} '${shown(field)}'${near === undefined ? "." : `; did you mean '${near}'?`}`,
     field,

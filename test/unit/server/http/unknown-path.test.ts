@@ -1,0 +1,160 @@
+// cspell:ignore embedings Ollama rerank
+import { describe, expect, it } from "vitest";
+import { createPathExplainer } from "../../../../src/server/http/unknown-path.ts";
+import { healthz } from "../../../../src/server/http/operations.ts";
+import { callbackPath } from "../../../../src/core/task-routes.ts";
+import { passthrough } from "../../../../src/wire/endpoints/passthrough.ts";
+import type { Route } from "../../../../src/server/http/http-app.ts";
+
+const handler = healthz;
+const routes: readonly Route[] = [
+  { method: "post", path: "/v1/chat/completions", handler },
+  { method: "post", path: "/v1/completions", handler },
+  { method: "post", path: "/v1/embeddings", handler },
+  { method: "post", path: "/v1/responses", handler },
+  { method: "post", path: "/v1/images/generations", handler },
+  { method: "get", path: "/v1/models", handler },
+  { method: "get", path: "/v1/models/:id", handler },
+  { method: "post", path: "/api/v1/task", handler },
+  { method: "get", path: "/api/v1/task/:task_id", handler },
+  { method: "delete", path: "/api/v1/task/:task_id", handler },
+  { method: "post", path: `${callbackPath}/:token`, handler },
+  { method: "get", path: "/admin/v1/keys", handler },
+  { method: "get", path: "/healthz", handler },
+  { method: "all", path: "/*routed", handler, accepts: () => false },
+];
+const off = createPathExplainer(routes);
+const all = createPathExplainer([...routes, { method: "all", path: passthrough.route, handler, accepts: () => true }]);
+
+function messageOf(target: string, method = "GET", paths = off): string {
+  const refusal = paths.misspelled(method, target);
+  return refusal.code === "not_found" ? refusal.message : refusal.code;
+}
+
+describe("a misspelled path", () => {
+  it.each<[string, string, string]>([
+    ["/v1//models", "/v1/models", "Remove the doubled slash from the base URL."],
+    ["//v1/models", "/v1/models", "Remove the doubled slash from the base URL."],
+    ["/v1//v1/models", "/v1/models", "Remove the doubled slash from the base URL."],
+    ["/v1/v1/models", "/v1/models", "The base URL ends with /v1 only once."],
+    ["/v1/V1/models", "/v1/models", "The base URL ends with /v1 only once."],
+    ["/api/v1/v1/models", "/v1/models", "The base URL ends with /v1 only once."],
+    ["/v1/models/", "/v1/models", "Remove the slash at its end."],
+    ["/v1/models/gpt-4o/", "/v1/models/{id}", "Remove the slash at its end."],
+    ["/models/", "/v1/models", "Remove the slash at its end."],
+    ["/V1/models", "/v1/models", "Write it in lower case."],
+    ["/v1/Models", "/v1/models", "Write it in lower case."],
+    ["/HEALTHZ", "/healthz", "Write it in lower case."],
+    ["/v1%2Fmodels", "/v1/models", "Write each slash as '/', without escapes."],
+    ["/v1\\models", "/v1/models", "Write each slash as '/', without escapes."],
+    ["/v1/./models", "/v1/models", "Leave out the segments '.' and '..'."],
+    ["/x/%2e%2e/healthz", "/healthz", "Leave out the segments '.' and '..'."],
+    ["/v1/models;x", "/v1/models", "Leave out the part that begins with ';' or '#'."],
+    ["/v1/%6dodels", "/v1/models", "Write it without escapes."],
+    [
+      "http://127.0.0.1/v1/models",
+      "/v1/models",
+      "Farebox is no forward proxy: state its address as the base URL, not as the proxy.",
+    ],
+    ["/openai/v1/models", "/v1/models", "The base URL of a client ends with /v1, without other segments before it."],
+    ["/v2/models", "/v1/models", "The base URL of a client ends with /v1, without other segments before it."],
+  ])("%s leads to %s", (target, meant, advice) => {
+    expect(messageOf(target)).toBe(`There is no path '${target}'; did you mean '${meant}'? ${advice}`);
+  });
+
+  it.each<[string, string]>([
+    ["/v1/chat/completion", "/v1/chat/completions"],
+    ["/v1/chat/completions/x", "/v1/chat/completions"],
+    ["/v1/embedings", "/v1/embeddings"],
+    ["/healthy", "/healthz"],
+  ])("%s leads to the nearest path", (target, meant) => {
+    expect(messageOf(target, "POST")).toBe(`There is no path '${target}'; did you mean '${meant}'?`);
+  });
+
+  it("leads to a method too if the request has another one", () => {
+    expect(messageOf("/v1//chat/completions")).toContain("did you mean 'POST /v1/chat/completions'?");
+    expect(messageOf("/v1/models/", "HEAD")).toContain("did you mean '/v1/models'?");
+    expect(messageOf("/openai/deployments/gpt-4o/chat/completions", "POST")).toContain(
+      "did you mean '/v1/chat/completions'?",
+    );
+    expect(messageOf("/v1beta/openai/chat/completions", "POST")).toContain("did you mean '/v1/chat/completions'?");
+  });
+});
+
+describe("a path of another interface", () => {
+  it.each<[string, string]>([
+    ["/v1/messages", "Anthropic"],
+    ["/messages", "Anthropic"],
+    ["/v1/messages/count_tokens", "Anthropic"],
+    ["/anthropic/v1/messages", "Anthropic"],
+    ["/v1//messages", "Anthropic"],
+    ["/v1beta/models/gemini-2.5-flash:generateContent", "Gemini"],
+    ["/api/chat", "Ollama"],
+    ["/api/tags", "Ollama"],
+  ])("%s names the paths to use", (target, vendor) => {
+    const message = messageOf(target, "POST");
+    expect(message).toBe(
+      `There is no path '${target}'. Farebox speaks OpenAI's interface, not ${vendor}'s: use POST /v1/chat/completions or POST /v1/responses.`,
+    );
+  });
+
+  it.each([
+    "/v1/moderations",
+    "/moderations",
+    "/v1/rerank",
+    "/v1/files",
+    "/v1/files/file-1/content",
+    "/v1/batches",
+    "/v1/realtime/sessions",
+    "/v1/assistants",
+    "/v1/threads/t/messages",
+    "/v1/responses/resp_1",
+    "/v1/chat/completions/chatcmpl-1/messages",
+  ])("%s names the setting that forwards it", (target) => {
+    expect(messageOf(target, "POST")).toBe(
+      `There is no path '${target}' here, because Farebox has no price for it; with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price.`,
+    );
+  });
+
+  it("leads to its right spelling if the settings forward it", () => {
+    expect(messageOf("/v1//moderations", "POST", all)).toBe(
+      "There is no path '/v1//moderations'; did you mean '/v1/moderations'? Remove the doubled slash from the base URL.",
+    );
+    expect(messageOf("/v1/files/%ff", "GET", all)).toContain("did you mean '/v1/files/%ff'?");
+  });
+});
+
+describe("any other path", () => {
+  it.each(["/nothing", "/", "*", "/v1", "", "/admin/v1/key", `${callbackPath}/token`])(
+    "%j gets the usual paths",
+    (target) => {
+      expect(messageOf(target)).toBe(
+        `There is no path '${target}'. The base URL of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`,
+      );
+    },
+  );
+
+  it("is repeated up to 100 visible characters", () => {
+    expect(messageOf(`/${"x".repeat(100_000)}`)).toContain(`'/${"x".repeat(99)}…'.`);
+    expect(messageOf("/\x1b[31m\n\0é\u202e")).toContain("'/?[31m????'.");
+    for (const long of ["/a".repeat(8_000), "/".repeat(8_000), "%25".repeat(5_000), `/v1/${"v1/".repeat(5_000)}models`])
+      expect(messageOf(long).length).toBeLessThan(400);
+  });
+});
+
+describe("a path with another method", () => {
+  it.each<[string, string, readonly string[]]>([
+    ["GET", "/v1/chat/completions", ["POST"]],
+    ["POST", "/v1/models", ["GET"]],
+    ["DELETE", "/v1/models/ft:gpt-4o", ["GET"]],
+    ["PUT", "/api/v1/task/t-1", ["GET", "DELETE"]],
+    ["HEAD", "/v1/responses", ["POST"]],
+  ])("%s %s gets the methods of the path", (method, path, allow) => {
+    expect(off.unanswered(method, path)).toEqual({ code: "method_not_allowed", allow });
+  });
+
+  it("gets them only for exactly this path", () => {
+    for (const path of ["/v1/models/", "/v1/models//", "/V1/models", "/admin/v1/keys", `${callbackPath}/token`])
+      expect(off.unanswered("PATCH", path)).toMatchObject({ code: "not_found" });
+  });
+});
