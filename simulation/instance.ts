@@ -244,6 +244,7 @@ const silentEvents: Events = {
   posted() {},
   ledgerWrote() {},
   spansSent() {},
+  gatewayKey() {},
   accountRead() {},
   taskEnded() {},
 };

@@ -160,6 +160,12 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
       "No connection to the gateway (costs nothing); or a plain answer that broke off, or a [reused connection](guarantees.md#how-an-amount-is-known) that the gateway closed before it answered (both charged at their hold, `assumed`).",
     advice: "`farebox doctor` names the cause: name, port or certificate.",
   },
+  gateway_key_refused: {
+    refusal: { code: "gateway_key_refused" },
+    meaning:
+      "The gateway refuses the key of this proxy ([which answers mean this](gateways.md#the-gateways-key)). The client's own key is right.",
+    advice: "The operator must check `FAREBOX_GATEWAY_API_KEY` (`farebox doctor`). Not retried by SDKs.",
+  },
   gateway_redirect: {
     refusal: { code: "gateway_redirect" },
     meaning: "The gateway redirected to another origin, which is not followed.",

@@ -42,6 +42,8 @@ export type Refusal =
   | { readonly code: "too_many_subjects" }
   | { readonly code: "gateway_unreachable"; readonly message: string }
   | { readonly code: "gateway_redirect" }
+  /** The gateway does not accept `FAREBOX_GATEWAY_API_KEY`. */
+  | { readonly code: "gateway_key_refused" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }
   | { readonly code: "gateway_stream_broken"; readonly message: string }
   /**
@@ -128,6 +130,7 @@ const everyCode: Readonly<Record<RefusalCode, null>> = {
   too_many_subjects: null,
   gateway_unreachable: null,
   gateway_redirect: null,
+  gateway_key_refused: null,
   gateway_timeout: null,
   gateway_stream_broken: null,
   ledger_unavailable: null,

@@ -357,6 +357,8 @@ export interface StatedError {
   readonly status: number | null;
   /** Short reason for the charge: a known failure, or `gateway_` and the stated code. Never text of the gateway. */
   readonly reason: string;
+  /** True if the error says in words that the gateway does not accept the key of the request. */
+  readonly refusesKey?: true;
 }
 
 /**

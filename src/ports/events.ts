@@ -104,6 +104,8 @@ export interface Events {
   ledgerWrote(seconds: number, commands: number): void;
   /** Reports spans that were sent to the receiver of traces, or were lost. */
   spansSent(event: SpansSent): void;
+  /** Reports that the gateway begins to refuse the key of this proxy, or accepts it again. */
+  gatewayKey(event: { readonly isRefused: boolean }): void;
   /** Reports the latest answer about the account; null if the answer was missing or not valid. */
   accountRead(account: AccountRead | null): void;
 }

@@ -12,7 +12,8 @@ import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
 import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "./fetch-whole.ts";
 import { failedCall } from "./gateway-failure.ts";
-import { hidden, maskedHeaders, type Mask } from "./response.ts";
+import { isKeyRefused, type KeyWatch } from "./gateway-key.ts";
+import { hidden, keyRefused, maskedHeaders, type Mask } from "./response.ts";
 
 const route = "/account/info";
 
@@ -51,11 +52,12 @@ export interface Account {
 export function createAccount(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
-  readonly events: Events;
+  readonly events: Pick<Events, "accountRead">;
+  readonly keyWatch: Pick<KeyWatch, "saw">;
   readonly ttlMs: number;
   readonly silenceMs: number;
 }): Account {
-  const { gateway, clock, events } = deps;
+  const { gateway, clock, events, keyWatch } = deps;
   const cache = new LRUCache<string, AccountRecord>({
     max: 1,
     ttl: deps.ttlMs,
@@ -74,8 +76,10 @@ export function createAccount(deps: {
     const found = await recordIn(answer);
     if (found === undefined) {
       events.accountRead(null);
+      if (await isKeyRefused(answer)) keyWatch.saw(true);
       throw new AccountFailure(answer);
     }
+    keyWatch.saw(false);
     const fetchedAt = clock.now();
     const { balance, ...account } = readAccount(found.body);
     events.accountRead({ ...account, usd: balance === null ? null : usdNumber(balance), fetchedAt });
@@ -188,6 +192,7 @@ function textOf(shown: string | Shown): string {
 }
 
 async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {
+  if (await isKeyRefused(answer)) return refuse(exchange, keyRefused);
   if (answer.ok && answer.head.status >= 400) {
     await answerError(exchange, answer, mask);
     return notForwarded;

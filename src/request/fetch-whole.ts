@@ -4,7 +4,10 @@ import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { accountFault } from "../wire/account.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
 import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
+import { refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
+import { readCreationError } from "../wire/task.ts";
 import type { ForwardLimits } from "./forward.ts";
+import type { KeyWatch } from "./gateway-key.ts";
 import type { WholeFailure } from "./gateway-failure.ts";
 
 export type WholeAnswer =
@@ -87,27 +90,40 @@ export async function recordIn(
   return bytes && isObject(body) && accountFault(body) === undefined ? { body, bytes } : undefined;
 }
 
+interface FetcherDeps {
+  readonly gateway: Gateway;
+  readonly clock: Clock;
+  readonly limits: ForwardLimits;
+  readonly keyWatch: Pick<KeyWatch, "saw">;
+}
+
 /** Fetches task records for Farebox itself, not for a client. */
 export class RecordFetcher {
-  readonly #deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits };
+  readonly #deps: FetcherDeps;
   readonly #running = new Set<WholeCall>();
   #stopped = false;
 
-  constructor(deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits }) {
+  constructor(deps: FetcherDeps) {
     this.#deps = deps;
   }
 
   /** Returns the decoded body of a successful answer; undefined otherwise. */
   async fetch(path: string): Promise<Buffer | undefined> {
     if (this.#stopped) return undefined;
-    const { gateway, clock, limits } = this.#deps;
+    const { gateway, clock, limits, keyWatch } = this.#deps;
     const call = sendWhole(gateway, requestFor(path, limits.silenceMs), taskAnswerBytesMax);
     const timer = clock.after(limits.wholeMs, () => call.stop());
     this.#running.add(call);
     const answer = await call.answer;
     timer.cancel();
     this.#running.delete(call);
-    return answer.ok && answer.head.status < 300 ? plainBody(answer, decodedBytesMax) : undefined;
+    if (!answer.ok) return undefined;
+    const { status } = answer.head;
+    const plain = await plainBody(answer, status < 300 ? decodedBytesMax : recordBytesMax);
+    const error = status < 300 && plain !== undefined ? readCreationError(plain) : undefined;
+    if (error === undefined ? refusesKey(status, plain, true) : statesKeyRefusal(error, true)) keyWatch.saw(true);
+    else if (status < 300 && error === undefined) keyWatch.saw(false);
+    return status < 300 ? plain : undefined;
   }
 
   /** Ends every running call now. Later fetches return undefined at once. */

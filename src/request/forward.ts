@@ -1,10 +1,15 @@
 import type { Refusal } from "../core/refusals.ts";
 import { Running } from "../core/running.ts";
-import { storedText } from "../wire/json.ts";
+import { isObject, storedText } from "../wire/json.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { BodyBytes, Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
 import type { AnswerTerms } from "../wire/model-answer.ts";
+import type { StatedError } from "../core/settlement.ts";
+import { readEventError } from "../wire/error-answer.ts";
+import { errorBytesMax, refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
+import { readCreationError } from "../wire/task.ts";
+import { isAlone } from "../wire/usage-refusal.ts";
 import { answerHeaders, isPlain, forwardableHeaders, traceHeaders } from "../wire/headers.ts";
 import { FormReader } from "../wire/answer-form.ts";
 import { formOf } from "../wire/sse.ts";
@@ -17,11 +22,15 @@ import {
   type Forwarded,
   type ResponseEnding,
   type AnswerRules,
+  type Ending,
+  keyRefused,
+  RefusedKeyResponse,
   type ResponseMode,
   maskedHeaders,
   maskedText,
   type Mask,
 } from "./response.ts";
+import type { KeyWatch } from "./gateway-key.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { sharedPace, timedPace } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
@@ -48,6 +57,8 @@ export interface ForwardParams extends AnswerRules, StreamRules {
    * passed on as they arrive.
    */
   readonly wholeBytesMax: number | null;
+  /** True for a path for which the gateway may require another credential. A 401 alone then says nothing of the key. */
+  readonly mayNeedOtherKey?: boolean;
   /** Rules for the beginning of an answer with a success status; absent if nothing depends on it. */
   readonly beginning?: BeginningRules | undefined;
 }
@@ -69,13 +80,16 @@ function isJson(contentType: string | undefined): boolean {
   return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
-/** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
-export function createForwarder(deps: {
+interface ForwarderDeps {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly mask: Mask;
+  readonly keyWatch: Pick<KeyWatch, "isRefused" | "saw">;
   readonly limits: ForwardLimits;
-}): Forwarder {
+}
+
+/** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
+export function createForwarder(deps: ForwarderDeps): Forwarder {
   const { clock, limits } = deps;
   const running = new Running<Forwarding>();
   let stopped = false;
@@ -117,6 +131,7 @@ class Forwarding implements GatewayReceiver {
   readonly #clock: Clock;
   readonly #mask: Mask;
   readonly #gateway: Gateway;
+  readonly #keyWatch: ForwarderDeps["keyWatch"];
   readonly #limits: ForwardLimits;
   readonly #done: (forwarded: Forwarded | Promise<never>) => void;
   readonly #sentAt: number;
@@ -134,17 +149,16 @@ class Forwarding implements GatewayReceiver {
   #terms: AnswerTerms | null = null;
   /** True if a header of the answer repeats the gateway's credential. */
   #repeatsKey = false;
+  /** True if an answer with a success status states an error. */
+  #statesError = false;
   #over = false;
 
-  constructor(
-    params: ForwardParams,
-    deps: { readonly gateway: Gateway; readonly clock: Clock; readonly mask: Mask; readonly limits: ForwardLimits },
-    done: (forwarded: Forwarded | Promise<never>) => void,
-  ) {
+  constructor(params: ForwardParams, deps: ForwarderDeps, done: (forwarded: Forwarded | Promise<never>) => void) {
     this.#params = params;
     this.#clock = deps.clock;
     this.#mask = deps.mask;
     this.#gateway = deps.gateway;
+    this.#keyWatch = deps.keyWatch;
     this.#limits = deps.limits;
     this.#done = done;
     this.#sentAt = deps.clock.monotonic();
@@ -188,8 +202,13 @@ class Forwarding implements GatewayReceiver {
 
   head(head: GatewayHead): void {
     this.#head = head;
-    const { beginning: rules } = this.#params;
     try {
+      if (head.status === 401 && this.#isSureOfKey) {
+        this.#keyWatch.saw(true);
+        this.#mode = new RefusedKeyResponse({ exchange: this.#params.exchange, head });
+        return;
+      }
+      const rules = this.#keyWatch.isRefused ? this.#whileKeyIsRefused() : this.#params.beginning;
       if (rules === undefined || head.status >= 300 || !isPlain(head.header("content-encoding")))
         return this.#begin(head);
       this.#beginning = new Beginning({
@@ -207,6 +226,49 @@ class Forwarding implements GatewayReceiver {
     } catch (error) {
       this.#fault(error);
     }
+  }
+
+  /**
+   * True if a 401 can only mean the key of this proxy. A gateway also refuses a wrong organization or project, which
+   * the client names, with 401.
+   */
+  get #isSureOfKey(): boolean {
+    const { mayNeedOtherKey, headers } = this.#params;
+    return mayNeedOtherKey !== true && !clientsIdentity.some((name) => headers[name] !== undefined);
+  }
+
+  /** Returns the ending of an answer that refuses the key of this proxy; null for any other answer. */
+  #keyRefusal(plain: Buffer, known: StatedError | undefined): Ending | null {
+    const { status } = this.#head ?? { status: 0 };
+    // Only `inspect` reads an answer about tasks, so its error is not known yet.
+    const isTaskAnswer = status < 300 && this.#params.wholeBytesMax !== null && plain.length <= errorBytesMax;
+    const error = known ?? (isTaskAnswer ? readCreationError(plain) : undefined);
+    this.#statesError = error !== undefined;
+    const isRefused =
+      error === undefined
+        ? status >= 300 && refusesKey(status, plain, this.#isSureOfKey)
+        : statesKeyRefusal(error, this.#isSureOfKey);
+    if (!isRefused) return null;
+    this.#keyWatch.saw(true);
+    return error === undefined ? { kind: "status", status } : { kind: "error", error };
+  }
+
+  /**
+   * Rules for the beginning of an answer while the gateway refuses the key of this proxy. They hold the answer until an
+   * error in it could be withheld.
+   */
+  #whileKeyIsRefused(): BeginningRules {
+    const { beginning: rules, exchange } = this.#params;
+    return {
+      heldMs: Math.max(rules?.heldMs ?? 0, keyErrorHeldMs),
+      judge: (first, answer) => {
+        const error = answer.isHeld && isObject(first) ? readEventError(first) : undefined;
+        if (error?.kind !== "refused" || !statesKeyRefusal(error, this.#isSureOfKey) || !isAlone(JSON.stringify(first)))
+          return rules?.judge(first, answer) ?? "pass";
+        if (!exchange.clientGone) exchange.refuse(keyRefused);
+        return { kind: "error", error };
+      },
+    };
   }
 
   /**
@@ -274,6 +336,7 @@ class Forwarding implements GatewayReceiver {
         ...deps,
         reader: isPlain(head.header("content-encoding")) ? endpoint.answerReader() : new FormReader(endpoint, "json"),
         mask: this.#mask,
+        keyRefusal: (plain, error) => this.#keyRefusal(plain, error),
         costHeaders: this.#params.costHeaders,
         inspect: this.#params.inspect,
         bytesMax: wholeBytesMax ?? heldBytesMax,
@@ -422,7 +485,21 @@ class Forwarding implements GatewayReceiver {
     else this.#done(this.#forwarded(ending));
   }
 
+  /** Notes an answer that shows that the gateway accepts the key again, or an error in a stream that refuses it. */
+  #noteKey(ending: ResponseEnding): void {
+    if (ending.kind === "error" && statesKeyRefusal(ending.error, this.#isSureOfKey)) this.#keyWatch.saw(true);
+    else if (this.#keyWatch.isRefused && this.#isSureOfKey && this.#isAccepted(ending)) this.#keyWatch.saw(false);
+  }
+
+  /** Returns true if the gateway answered the request itself, so that it accepted the key. */
+  #isAccepted({ kind }: ResponseEnding): boolean {
+    if (this.#head === undefined || this.#head.status >= 300 || this.#statesError) return false;
+    if (this.#params.exchange.method === "HEAD") return false;
+    return kind === "whole" || kind === "cut" || kind === "task";
+  }
+
   #forwarded(ending: ResponseEnding): Forwarded {
+    this.#noteKey(ending);
     const { startedAt } = this.#params.exchange;
     const requestId = this.#head?.header("x-request-id");
     return {
@@ -436,6 +513,12 @@ class Forwarding implements GatewayReceiver {
     };
   }
 }
+
+/** Headers of a client that name its organization or project at the gateway. */
+const clientsIdentity = ["openai-organization", "openai-project"] as const;
+
+/** Longest time that an answer is held while the gateway refuses the key, in milliseconds since the request was sent. */
+const keyErrorHeldMs = 2_000;
 
 /** Time without a byte after which a paused stream counts as read, in milliseconds. */
 const drainGapMs = 20;

@@ -98,6 +98,9 @@ export function withhold(exchange: Exchange, refusal: Refusal, ending: ResponseE
   return { ending, show: null };
 }
 
+/** Refusal of a request whose answer refuses the key of this proxy. The client's own key is right. */
+export const keyRefused: Refusal = { code: "gateway_key_refused" };
+
 /** Refusal of a request for a task that the caller does not own. It does not reveal whether the task exists. */
 export const noSuchTask: Refusal = { code: "not_found", message: "There is no such task." };
 
@@ -215,6 +218,27 @@ export class PassthroughResponse implements ResponseMode {
  */
 export const heldBytesMax = 1024 * 1024;
 
+/** Reads and discards an answer that refuses the key of this proxy. The client gets a refusal of Farebox. */
+export class RefusedKeyResponse implements ResponseMode {
+  readonly #deps: Pick<ResponseDeps, "exchange" | "head">;
+
+  constructor(deps: Pick<ResponseDeps, "exchange" | "head">) {
+    this.#deps = deps;
+  }
+
+  chunk(): void {}
+
+  end(): Ending {
+    const { exchange, head } = this.#deps;
+    if (!exchange.clientGone) exchange.refuse(keyRefused);
+    return { kind: "status", status: head.status };
+  }
+
+  broken(): Ending {
+    return this.end();
+  }
+}
+
 /** Rules for an answer that is held until it is complete. */
 export interface AnswerRules {
   /**
@@ -227,6 +251,11 @@ export interface AnswerRules {
 }
 
 interface BufferedDeps extends ResponseDeps, AnswerRules {
+  /**
+   * Returns the ending of an answer that refuses the key of this proxy; null for any other answer. `error`: the error
+   * in an answer with a success status, if it is known.
+   */
+  keyRefusal(plain: Buffer, error: StatedError | undefined): Ending | null;
   readonly reader: AnswerReader;
   readonly mask: Mask;
   /** Largest answer that is held, in bytes. */
@@ -289,6 +318,8 @@ export class BufferedResponse implements ResponseMode {
 
   #checked(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
     if (this.#passing) return this.#read(bytes, decoded);
+    const refused = this.#keyRefused(decoded.plain, undefined);
+    if (refused !== null) return refused;
     const verdict = this.#deps.inspect(this.#deps.head.status, decoded.plain);
     return verdict instanceof Promise
       ? verdict.then((known) => this.#judged(known, bytes, decoded))
@@ -305,10 +336,20 @@ export class BufferedResponse implements ResponseMode {
     const { head, exchange, reader } = this.#deps;
     const answer = head.status < 300 && isRead ? reader.end() : undefined;
     this.#deps.stated(answer ?? null);
+    const refused = answer?.error === undefined || this.#passing ? null : this.#keyRefused(plain, answer.error);
+    if (refused !== null) return refused;
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer, unchangedAnswer);
     if (head.status >= 300) return { kind: "status", status: head.status };
     return wholeEnding(answer, this.#bytes, this.#deps.ranMs());
+  }
+
+  /** Withholds an answer that refuses the key of this proxy, and returns its ending; null for any other answer. */
+  #keyRefused(plain: Buffer | undefined, error: StatedError | undefined): Ending | null {
+    const { exchange, keyRefusal } = this.#deps;
+    const ending = plain === undefined ? null : keyRefusal(plain, error);
+    if (ending !== null && !exchange.clientGone) exchange.refuse(keyRefused);
+    return ending;
   }
 
   broken(reason: string, refusal: Refusal): Ending {

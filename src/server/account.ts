@@ -3,6 +3,7 @@ import { openGateway } from "./gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
 import { accountProblem } from "../request/gateway-failure.ts";
+import { isKeyRefused } from "../request/gateway-key.ts";
 import { accountFault } from "../wire/account.ts";
 import { parseJson } from "../wire/json.ts";
 
@@ -31,7 +32,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
 async function problemOf(answer: WholeAnswer): Promise<string> {
   if (!answer.ok) return accountProblem(answer.failure);
   const { status } = answer.head;
-  if (status === 401) return "does not accept the key; check FAREBOX_GATEWAY_API_KEY";
+  if (await isKeyRefused(answer)) return "refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY";
   if (status === 404) return "has no account record (404); run farebox doctor to check the address";
   if (status !== 200) return `answered with status ${status}`;
   const bytes = await plainBody(answer, recordBytesMax);

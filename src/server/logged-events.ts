@@ -1,5 +1,6 @@
 import type { Reload } from "../catalogue/watched-prices.ts";
 import type { PriceReloads } from "./metrics/job-metrics.ts";
+import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import type { StoreEvent } from "../ledger/queue.ts";
 
@@ -29,6 +30,20 @@ export function logReload(
       "a price file is refused; the previous prices stay in force",
     );
   }
+}
+
+/** Returns an event handler that logs one line when the gateway begins to refuse the key, and one when it accepts it. */
+export function keyLog(log: Log): Pick<Events, "gatewayKey"> {
+  let wasRefused = false;
+  return {
+    gatewayKey({ isRefused }) {
+      // Several workers may report the same change.
+      if (isRefused === wasRefused) return;
+      wasRefused = isRefused;
+      if (isRefused) log.error({}, "the gateway refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY");
+      else log.info({}, "the gateway accepts the key of this proxy again");
+    },
+  };
 }
 
 /** Logs an event of the ledger. docs/troubleshooting.md explains what to do about each event. */

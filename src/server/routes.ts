@@ -14,6 +14,7 @@ import type { Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
@@ -22,6 +23,7 @@ import type { Tracing } from "../ports/tracing.ts";
 import { accountInfo, createAccount, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
 import { createBalanceGuard, createLimiter, type ProcessLimiter } from "../request/limits.ts";
+import { checkGatewayKey, KeyWatch } from "../request/gateway-key.ts";
 import { createTaskClaims } from "../request/task-ownership.ts";
 import { type TaskOwner, createMask } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
@@ -48,7 +50,7 @@ interface RouteDeps {
   readonly storedUser: StoredUser | null;
   /** Returns the prices in force. Called for each request. */
   readonly catalogue: () => Catalogue;
-  readonly metrics: Pick<Metrics, "events" | "scrape">;
+  readonly metrics: Pick<Metrics, "scrape"> & { readonly events: Events };
   readonly work: Work;
   /** Cached spend, for pages with many readers. Such a page does not wait for the long queries of other pages. */
   readonly memory: SpendMemory;
@@ -78,6 +80,7 @@ export interface BuiltRoutes {
   readonly signInCode: (token: string) => string;
   /** Fetches the account record from the gateway. Returns undefined if it cannot be read. */
   freshAccount(): Promise<unknown>;
+  checkGatewayKey(): Promise<void>;
   /** Fetches and applies a task's record. */
   pollTask(task: Task): Promise<void>;
   /** Ends every running call to the gateway. Each of them is settled. */
@@ -95,13 +98,9 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
   const limiter = createLimiter({ clock, peerUsage: fleet.peerUsage });
   const access = buildAccess(settings, deps);
   const { authenticate } = access;
-  const account = createAccount({
-    gateway,
-    clock,
-    events,
-    ttlMs: settings.balance.ttlMs,
-    silenceMs: settings.gateway.silenceMs,
-  });
+  const { silenceMs } = settings.gateway;
+  const keyWatch = new KeyWatch(events);
+  const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
   let draining = false;
   const readiness = () => readinessOf(deps, !draining);
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
@@ -113,12 +112,22 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
     ...deps,
     ...shared,
     events,
+    keyWatch,
     authenticate,
     ledger,
     keys,
     mask,
   });
-  const tasks = buildTaskRoutes(settings, { ...deps, ...steps, mask, limits, account, wakePoller, wakeDelivery });
+  const tasks = buildTaskRoutes(settings, {
+    ...deps,
+    ...steps,
+    mask,
+    limits,
+    account,
+    keyWatch,
+    wakePoller,
+    wakeDelivery,
+  });
   const routes: Route[] = [
     ...meteredRoutes(steps),
     ...modelRoutes({ authenticate, catalogue, clock }),
@@ -134,6 +143,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
   ];
   return {
     routes,
+    checkGatewayKey: () => checkGatewayKey({ account, gateway, keyWatch, silenceMs }),
     freshAccount: async () => (await account.refresh())?.body,
     stopForwarding() {
       forwarder.stopAll();

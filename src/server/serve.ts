@@ -63,6 +63,8 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   const next = await nextStep(settings, serving, clock.now());
   for (const line of [`farebox listening on ${url}`, `dashboard: ${url}/dashboard`, `next step: ${next}`])
     printLine(io, line);
+  // Not awaited: a proxy serves even while its gateway does not answer.
+  void serving.checkGatewayKey();
   const end = await Promise.race([
     stopping.then((signal) => ({ signal })),
     serving.failed.then((problem) => ({ problem })),

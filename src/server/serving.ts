@@ -33,7 +33,7 @@ import { openLedger } from "./ledger.ts";
 import { GatewayWatch } from "../reporting/health.ts";
 import { openHttpFront, type Front, type FrontResult } from "./http-front.ts";
 import { shippedPrices } from "./package.ts";
-import { logReload, logStoreEvent } from "./logged-events.ts";
+import { keyLog, logReload, logStoreEvent } from "./logged-events.ts";
 import { buildRoutes, type BuiltRoutes } from "./routes.ts";
 import { readStoredUsers } from "../wire/headers.ts";
 import { openTracing, spanLog } from "./tracing.ts";
@@ -57,6 +57,8 @@ export interface Serving extends Store {
   signInLink(token: string): string;
   /** Resolves once no request is running and every request is settled. */
   settled(): Promise<void>;
+  /** Asks the gateway once if it accepts the key of this proxy. A refusal is logged. */
+  checkGatewayKey(): Promise<void>;
   /** Reads the price files now. Files with faults do not replace the prices in force. */
   reloadPrices(): Promise<void>;
   /**
@@ -123,7 +125,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const alerts = owned.use(startAlerting(settings, jobDeps, drift));
   const recorder = owned.use(startRefusalRecorder({ refusals: store.refusals, clock, log }));
   const watch = new GatewayWatch(clock);
-  const events = combineEvents(metrics.events, spanLog(log), watch.events, {
+  const events = combineEvents(metrics.events, spanLog(log), keyLog(log), watch.events, {
     posted: fleet.did.posted,
     refused(event) {
       alerts.refused(event.refusal);
@@ -179,6 +181,7 @@ function controls({ prices, work, built, front, tracing }: Running, owned: Async
     url: front.url,
     signInLink: (token: string) => `${front.url}/dashboard#sign-in=${built.signInCode(token)}`,
     settled: () => work.done(),
+    checkGatewayKey: () => built.checkGatewayKey(),
     reloadPrices: () => prices.reload(),
     failed: front.failed ?? new Promise<never>(() => undefined),
     async drain() {

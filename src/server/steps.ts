@@ -4,6 +4,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { createForwarder, type Forwarder, type ForwardLimits, createGatewayHeaders } from "../request/forward.ts";
+import type { KeyWatch } from "../request/gateway-key.ts";
 import type { Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
 import { listModels, showModel } from "../request/models.ts";
@@ -24,6 +25,7 @@ interface StepDeps
   readonly keys: Pick<KeyStore, "findById">;
   readonly gateway: Gateway;
   readonly mask: Mask;
+  readonly keyWatch: KeyWatch;
   /** Returns the prices in force. Called for each request. */
   readonly catalogue: () => Catalogue;
   readonly work: Work;
@@ -40,7 +42,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   const { clock, keys, work } = parts;
   const background = work.add;
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
-  const forwarder = createForwarder({ gateway: parts.gateway, clock, mask: parts.mask, limits });
+  const forwarder = createForwarder({ ...parts, limits });
   const steps: RequestSteps = {
     ...parts,
     pricer: createPricer({

@@ -7,6 +7,7 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../request/account.ts";
 import { RecordFetcher } from "../request/fetch-whole.ts";
+import type { KeyWatch } from "../request/gateway-key.ts";
 import type { ForwardLimits } from "../request/forward.ts";
 import type { ShortageView } from "../request/hold.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
@@ -43,6 +44,7 @@ export function buildTaskRoutes(
       readonly store: Store;
       readonly gateway: Gateway;
       readonly account: Account;
+      readonly keyWatch: KeyWatch;
       readonly seal: Seal;
       readonly wakeDelivery: () => void;
       readonly limits: ForwardLimits;

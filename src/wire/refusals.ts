@@ -176,6 +176,12 @@ function errorParams(refusal: Refusal): ErrorParams {
         status: 502,
         message: "The gateway redirected to another address; Farebox did not follow the redirect.",
       };
+    case "gateway_key_refused":
+      return {
+        status: 502,
+        message: "The gateway refuses the key of this proxy; its operator must check FAREBOX_GATEWAY_API_KEY.",
+        headers: [["x-should-retry", "false"]],
+      };
     case "gateway_timeout":
       return { status: 504, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
     case "ledger_unavailable":

@@ -1,6 +1,7 @@
 import { isOpenStatus, type StatedError } from "../core/settlement.ts";
 import { failureReason, type TaskFailure } from "../core/tasks.ts";
 import { isObject, listOr, objectOr, omittedText, type JsonObject } from "./json.ts";
+import { keyStatuses, saysKeyIsRefused } from "./key-words.ts";
 import { chatAnswer } from "./output-members.ts";
 
 /**
@@ -27,7 +28,10 @@ function errorIn(answer: unknown, isError: (found: Evidence, root: JsonObject) =
   if (!isObject(root)) return undefined;
   const found = new Evidence();
   found.envelope(root);
-  return isError(found, root) ? statedError(found.texts, found.codes) : undefined;
+  if (!isError(found, root)) return undefined;
+  const error = statedError(found.texts, found.codes);
+  const mayRefuseKey = error.kind === "refused" && (error.status === null || keyStatuses.has(error.status));
+  return mayRefuseKey && found.refusesKey ? { ...error, refusesKey: true } : error;
 }
 
 /** Returns the error for its texts and codes. Words of a timeout decide before a code does. */
@@ -214,6 +218,8 @@ class Evidence {
   readonly texts: string[] = [];
   /** Codes other than success, in the order in which the answer states them. */
   readonly codes: number[] = [];
+  /** True if a text says that the gateway does not accept the key. */
+  refusesKey = false;
   /** True if a member states an error: `error`, `success: false`, `status: "failed"`. */
   #statesError = false;
   /** True if a code is neither success nor an HTTP error. Its meaning is not known. */
@@ -318,7 +324,7 @@ class Evidence {
       role === "error" || role === "detail" || role === "errorCode" || role === "code" || role === "status";
     const code = isCode ? codeOf(value) : undefined;
     if (code !== undefined) this.#addCode(code);
-    else if (typeof value === "string") this.#text(value);
+    else if (typeof value === "string") this.#text(value, role === undefined);
   }
 
   #code(value: unknown): void {
@@ -360,7 +366,11 @@ class Evidence {
     if (!meansSuccess(code)) this.codes.push(code);
   }
 
-  #text(text: string): void {
-    if (this.texts.length < textsMax && !isAbsent(text)) this.texts.push(text.slice(0, textUnitsMax));
+  /** Stores a text. `mayRepeat`: true for a member such as `param`, which may repeat text of the request. */
+  #text(text: string, mayRepeat = false): void {
+    if (this.texts.length >= textsMax || isAbsent(text)) return;
+    const kept = text.slice(0, textUnitsMax);
+    this.texts.push(kept);
+    if (!mayRepeat) this.refusesKey ||= saysKeyIsRefused(kept);
   }
 }

@@ -47,7 +47,8 @@ export function readFirst(first: object, isWhole = false): FirstMeaning {
   const text = JSON.stringify(first);
   // A reason in words, such as a missing credit, is another cause.
   const isVague = reason === "request_format" || reason.startsWith("gateway_") || namesUsage(text);
-  const isPossible = kind === "refused" && (status === null ? isVague : mayRefuseStreamUsage(status));
+  const isPossible =
+    kind === "refused" && error.refusesKey !== true && (status === null ? isVague : mayRefuseStreamUsage(status));
   return isPossible && isAlone(text) ? { kind: "refusal", error } : { kind: "other" };
 }
 
@@ -66,7 +67,7 @@ function isEnvelope(name: string, { [name]: value }: JsonObject): boolean {
 }
 
 /** Returns true if an answer that states an error contains neither output nor usage. */
-function isAlone(text: string): boolean {
+export function isAlone(text: string): boolean {
   const reader = chatCompletions.answerReader();
   reader.push(Buffer.from(text));
   return reader.end()?.error !== undefined;

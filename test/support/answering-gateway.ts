@@ -17,14 +17,19 @@ export type Answering =
 
 export interface AnsweringGateway extends AsyncDisposable {
   readonly url: string;
-  /** Requests oldest first, without those for the account. */
+  /** Requests oldest first, without the proxy's own for its account and its key. */
   readonly asked: readonly ReceivedRequest[];
+}
+
+/** Returns true for a path that a proxy requests for itself: for its account, and at its start for its key. */
+export function isOwnRequest(path: string | undefined): boolean {
+  return path === "/account/info" || path === "/v1/models";
 }
 
 /** Starts a gateway that answers each request with exactly the given bytes. */
 export async function answeringGateway(
   answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
-  account: () => Answering | Promise<Answering> = () => ({ status: 404 }),
+  account: (path: string) => Answering | Promise<Answering> = () => ({ status: 404 }),
 ): Promise<AnsweringGateway> {
   const all: ReceivedRequest[] = [];
   const server = createServer((request, response) => {
@@ -37,15 +42,15 @@ export async function answeringGateway(
         headers: request.headers,
         body: Buffer.concat(chunks),
       };
-      const isAccount = asked.path === "/account/info";
-      if (!isAccount) all.push(asked);
-      void Promise.resolve(isAccount ? account() : answer(asked)).then((given) => {
+      const isOwn = isOwnRequest(asked.path);
+      if (!isOwn) all.push(asked);
+      void Promise.resolve(isOwn ? account(asked.path) : answer(asked)).then((given) => {
         if (given === "break") return request.socket.destroy();
         return response
           .writeHead(given.status ?? 200, {
             "content-type": "application/json",
-            // The proxy fetches the account record at any time. Other requests do not use its connection again.
-            ...(isAccount && { connection: "close" }),
+            // The proxy sends its own requests at any time. Other requests do not use their connection again.
+            ...(isOwn && { connection: "close" }),
             ...given.headers,
           })
           .end(given.body ?? "");

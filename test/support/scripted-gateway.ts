@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { isOwnRequest } from "./answering-gateway.ts";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
 /** A request that the test answers step by step. */
@@ -19,7 +20,7 @@ export interface ScriptedGateway extends AsyncDisposable {
   readonly connections: number;
   /** Returns the next request in order of arrival. */
   next(): Promise<Asked>;
-  /** Acts as `next`, but skips a running proxy's own requests: account samples are answered with a 404. */
+  /** Acts as `next`, but skips a running proxy's own requests, which are answered with a 404. */
   nextChat(): Promise<Asked>;
   /** Accepts no further connection; open connections stay. */
   stopListening(): Promise<void>;
@@ -56,7 +57,7 @@ export async function scriptedGateway(options: { readonly readBodies?: boolean }
     async nextChat() {
       for (;;) {
         const asked = await next();
-        if (asked.request.url !== "/account/info") return asked;
+        if (!isOwnRequest(asked.request.url)) return asked;
         asked.response.writeHead(404, { connection: "close" }).end();
       }
     },

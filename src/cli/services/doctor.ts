@@ -15,6 +15,7 @@ import {
 } from "../../config/table.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { fetchWhole, type WholeAnswer } from "../../request/fetch-whole.ts";
+import { isKeyRefused } from "../../request/gateway-key.ts";
 import type { WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
 import { messageOf } from "../../core/fault.ts";
@@ -193,11 +194,11 @@ type Received = WholeAnswer & { readonly ok: true };
  * Judges the key by the answer to a request for the list of models, for gateways without an account record. Some
  * gateways return the list for any key.
  */
-function judgeKeyByModels(models: WholeAnswer): Check {
+async function judgeKeyByModels(models: WholeAnswer): Promise<Check> {
   const name = "gateway key";
   if (!models.ok)
     return warning(name, `unknown: at GET /v1/models, the gateway ${unreachable(models.failure)}`, "try again");
-  const judged = judgeKey(models, listFault);
+  const judged = await judgeKey(models, listFault);
   return judged.status === "ok"
     ? ok(
         name,
@@ -211,8 +212,10 @@ function listFault(answer: unknown): ReturnType<typeof accountFault> {
   return readStatedError(answer, true) ?? (isObject(answer) ? undefined : "no_record");
 }
 
-function judgeKey({ head: { status: received }, bytes }: Received, faultOf: typeof accountFault): Check {
+async function judgeKey(answer: Received, faultOf: typeof accountFault): Promise<Check> {
   const name = "gateway key";
+  const { head, bytes } = answer;
+  const received = head.status;
   const fault = received === 200 ? faultOf(parseJson(bytes.toString("utf8"))) : undefined;
   if (fault === "no_record")
     return failed(
@@ -222,8 +225,8 @@ function judgeKey({ head: { status: received }, bytes }: Received, faultOf: type
     );
   const status = fault?.status ?? received;
   if (fault === undefined && status === 200) return ok(name, "the gateway accepts it");
-  if (status === 401 || status === 403)
-    return failed(name, `the gateway does not accept it (${status})`, "check FAREBOX_GATEWAY_API_KEY");
+  if (status === 403 || (await isKeyRefused(answer, faultOf)))
+    return failed(name, `the gateway refuses the key of this proxy (${status})`, "check FAREBOX_GATEWAY_API_KEY");
   if (status === 404)
     return failed(
       name,

@@ -24,7 +24,8 @@ import {
 import { escaped, KeyNames, type Family, type Format } from "./series.ts";
 
 export interface Metrics {
-  readonly events: Events;
+  /** Handlers of all events that metrics count. */
+  readonly events: Omit<Events, "gatewayKey">;
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
   readonly fleet: FleetGauges;

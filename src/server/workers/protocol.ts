@@ -119,6 +119,7 @@ export const workerEvents = [
   "unknownFields",
   "streamBurst",
   "spansSent",
+  "gatewayKey",
   "posted",
 ] as const;
 

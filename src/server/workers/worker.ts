@@ -10,6 +10,7 @@ import { createLog } from "../../platform/log.ts";
 import { createProcessMetrics } from "../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import { createAuthenticator, createKeyring } from "../../request/authenticate.ts";
+import { KeyWatch } from "../../request/gateway-key.ts";
 import { createMask } from "../../request/response.ts";
 import { isRouted } from "../../request/task-routes.ts";
 import { ChangeListeners } from "../../ledger/queued-store.ts";
@@ -147,6 +148,7 @@ async function openSteps(settings: Settings, { link, changes, prices, ...deps }:
     claimTask: (claim) => link.ask("claimTask", claim),
     keys: remote.keys,
     mask: createMask(apiKey.reveal()),
+    keyWatch: new KeyWatch(events),
     tokens: createTokenCounter({ log }),
     tracing,
     storedUser: await readStoredUsers(settings.access.users, remote.sessions),

@@ -257,7 +257,7 @@ describe("doctor's check of a gateway", () => {
     return await doctor();
   };
   it.each([
-    [401, "failed", /does not accept it \(401\)/],
+    [401, "failed", /refuses the key of this proxy \(401\)/],
     [404, "failed", /neither an account record nor a list of models \(404\)/],
     [503, "warning", /status 503/],
     [200, "failed", /not an account record/],
@@ -270,7 +270,7 @@ describe("doctor's check of a gateway", () => {
     expect(stdout).not.toContain("sk-right");
   });
   it.each([
-    ['{"code":401,"data":null}', /does not accept it \(401\)/],
+    ['{"code":401,"data":null}', /refuses the key of this proxy \(401\)/],
     ['{"code":500,"data":{}}', /an error \(gateway_500\)/],
     ['{"code":10001,"data":null}', /an error \(gateway_10001\)/],
     ['{"code":200,"data":null}', /not an account record/],
@@ -283,9 +283,9 @@ describe("doctor's check of a gateway", () => {
     expect(code).toBe(1);
   });
   it.each([
-    [200, '{"code":401,"data":null}', "failed", /does not accept it \(401\)/],
+    [200, '{"code":401,"data":null}', "failed", /refuses the key of this proxy \(401\)/],
     [200, '{"data":[]}', "ok", /^the gateway lists its models; there is no account record \(404\)/],
-    [401, "", "failed", /does not accept it \(401\)/],
+    [401, "", "failed", /refuses the key of this proxy \(401\)/],
     [503, "", "warning", /status 503/],
     [404, "", "failed", /neither an account record nor a list of models \(404\)/],
   ])(

@@ -95,7 +95,7 @@ it("init asks on a terminal for missing values, and repeats questions until the 
   ]);
   expect(stderr)
     .toBe(`farebox: FAREBOX_GATEWAY_URL must be an address such as https://gateway.example, not "gateway.example"
-farebox: gateway key: the gateway does not accept it (401); check FAREBOX_GATEWAY_API_KEY
+farebox: gateway key: the gateway refuses the key of this proxy (401); check FAREBOX_GATEWAY_API_KEY
 farebox: name must be 1 to 63 of a-z, 0-9, dot, underscore and dash, beginning with a letter or a digit, not "Alice"
 farebox: limit must be an amount in USD such as 5 or 2.50, below 9 million, not "$3"
 created the ledger at ${h.database}
@@ -127,7 +127,11 @@ it.each([1, 2, 3, 4])("init writes nothing if question %i is answered with Ctrl-
 });
 
 it.each<[string, RequestListener, string]>([
-  ["refuses the key", (_request, response) => void response.writeHead(401).end(), "does not accept it (401)"],
+  [
+    "refuses the key",
+    (_request, response) => void response.writeHead(401).end(),
+    "refuses the key of this proxy (401)",
+  ],
   [
     "is a web page",
     (_request, response) => void response.setHeader("content-type", "text/html").end("<html>Welcome</html>"),

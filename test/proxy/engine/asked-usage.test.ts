@@ -161,7 +161,7 @@ const possibleRefusals: readonly (readonly [string, Answering])[] = [
 
 /** Answers that have another cause, may be billed, or already contain output. */
 const otherAnswers: readonly (readonly [string, Answering])[] = [
-  ...[401, 402, 403, 408, 413, 429, 503, 504].map((status) => [`status ${status}`, refused(status, "no")] as const),
+  ...[402, 403, 408, 413, 429, 503, 504].map((status) => [`status ${status}`, refused(status, "no")] as const),
   ...[401, 402, 403, 408, 413, 429, 503, 504].map(
     (code) =>
       [

@@ -49,7 +49,7 @@ const errors: readonly (readonly [string, string])[] = [
   ['{"detail":"no"}', "gateway_error"],
   ['{"object":"error","message":"no","type":"BadRequestError","code":400}', "gateway_400"],
   ['{"success":false}', "gateway_error"],
-  ['{"code":401,"data":null}', "gateway_401"],
+  ['{"code":402,"data":null}', "gateway_402"],
   ['{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', "upstream_no_credit"],
   ['{"choices":null,"status_msg":"no"}', "gateway_error"],
   ['{"status":"439","msg":"no","body":null,"trace_id":"7f3a"}', "gateway_439"],
@@ -133,7 +133,7 @@ describe("an error in an answer of a chat", () => {
       const charge = await chargeOf(chat, body, billed);
       expect(charge).toMatchObject({ state: "posted", source: "assumed", reason, cost: charge.hold });
     }
-    expect(await chargeOf(chat, '{"code":401,"data":null}', billed)).toMatchObject({ state: "voided" });
+    expect(await chargeOf(chat, '{"code":402,"data":null}', billed)).toMatchObject({ state: "voided" });
   });
 
   it("leaves a small budget as it was", async () => {

@@ -368,7 +368,7 @@ describe("an error event of the gateway", () => {
     ["a detail", { detail: "no" }],
     ["an object", { object: "error", message: "no" }],
     ["no success", { success: false, message: "no" }],
-    ["a code", { code: 401, data: null, msg: "no" }],
+    ["a code", { code: 402, data: null, msg: "no" }],
     ["no choices", { choices: null, status_msg: "no" }],
   ];
   it.each(errors)("costs nothing if it is all: %s", async (_, error) => {

@@ -316,7 +316,7 @@ describe("the gateway's credential", () => {
     await sandboxBooks.settledAndBilled();
   });
 
-  it.each([400, 401, 429, 500])("is hidden in an error with status %i", async (status) => {
+  it.each([400, 402, 429, 500])("is hidden in an error with status %i", async (status) => {
     const answer = await ask(sandboxed, chatWith(`echo-key+status:${status}`));
     expect(answer.status).toBe(status);
     expect(answer.body.toString()).not.toContain(secret);

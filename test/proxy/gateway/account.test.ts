@@ -21,6 +21,9 @@ function accountInfo(proxy: RunningProxy): Promise<WireAnswer> {
   return ask(proxy, undefined, { path: "/account/info", method: "GET" });
 }
 
+/** Receives reports of the gateway's key, which these tests do not need. */
+const keyWatch = { saw: () => undefined };
+
 const jsonOf = ({ body }: WireAnswer) => JSON.parse(body.toString());
 
 describe("the account record", () => {
@@ -69,7 +72,7 @@ describe("the account record", () => {
       clock: systemClock(),
     });
     const { events } = metricsWith({ clock });
-    const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 60_000 });
+    const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
     const look = async () => {
       const found = await account.lookUp();
       if (!found.ok) throw new Error("no record");
@@ -109,7 +112,7 @@ describe("the account record", () => {
       clock: systemClock(),
     });
     const { events } = metricsWith({ clock });
-    const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 60_000 });
+    const account = createAccount({ gateway: engine, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
     const lookingUp = account.lookUp();
     const first = await gateway.next();
     const refreshing = account.refresh();
@@ -223,12 +226,12 @@ describe("GET /account/info", () => {
     it("masks the key in a compressed error", async () => {
       const asking = accountInfo(proxy);
       const { response } = await gateway.next();
-      const body = gzipSync(JSON.stringify({ code: 401, message: "key sk-sandbox" }));
+      const body = gzipSync(JSON.stringify({ code: 402, message: "key sk-sandbox" }));
       response
-        .writeHead(401, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" })
+        .writeHead(402, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" })
         .end(body);
       const answer = await asking;
-      expect(answer.status).toBe(401);
+      expect(answer.status).toBe(402);
       expect(jsonOf(answer).message).toBe("key <hidden>");
       expect(answer.rawHeaders.join("\n")).not.toContain("sk-sandbox");
     });
@@ -354,7 +357,7 @@ describe("GET /account/info", () => {
         outbound: noOutbound,
       };
       for (const [body, message] of [
-        ['{"code":401,"data":null}', "answered with an error instead of the account record (gateway_401)"],
+        ['{"code":401,"data":null}', "refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY"],
         ['{"code":200,"data":null}', "sent an answer that is not an account record"],
       ] as const) {
         const reading = readAccountOnce(settings as Settings, systemClock());

@@ -35,7 +35,7 @@ beforeAll(async () => {
   const server = createHttpServer(
     createHttpApp({
       routes: dashboardRoutes({ folder }),
-      events: metricsWith({ clock }).events,
+      events: { ...metricsWith({ clock }).events, gatewayKey: () => undefined },
       log: silentLog,
       clock,
       loopbackOnly: true,

@@ -212,7 +212,7 @@ describe("GET /v1/farebox/me", () => {
     }
     expectRefusal(await get(proxy, "/v1/farebox/me?verbose=1"), 400, "invalid_request");
     expectRefusal(await get(proxy, "/v1/farebox/charges/x?limit=1", proxy.key), 400, "invalid_request");
-    expectRefusal(await get(proxy, "/v1/farebox/me", proxy.key, "POST"), 404, "not_found");
+    expectRefusal(await get(proxy, "/v1/farebox/me", proxy.key, "POST"), 405, "method_not_allowed");
   });
 
   it("without a key in open mode shows the budgets that apply to every request", async () => {

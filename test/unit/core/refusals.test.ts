@@ -11,6 +11,7 @@ it("the list of refusal codes is complete", () => {
     "conflict",
     "cost_not_bounded",
     "cross_site",
+    "gateway_key_refused",
     "gateway_redirect",
     "gateway_stream_broken",
     "gateway_timeout",
@@ -39,6 +40,7 @@ it("the list of refusal codes is complete", () => {
 
 it("the failures of the gateway are separate from Farebox's own refusals", () => {
   expect(refusalCodes.filter(isOfGateway).toSorted()).toEqual([
+    "gateway_key_refused",
     "gateway_redirect",
     "gateway_stream_broken",
     "gateway_timeout",

@@ -23,6 +23,7 @@ function forwarding() {
     },
     clock,
     mask: createMask(""),
+    keyWatch: { isRefused: false, saw: () => undefined },
     limits: { silenceMs: 1_000, wholeMs },
   });
   const ended: string[] = [];
@@ -84,6 +85,7 @@ it.each(["head", "send"] as const)("an exception in %s fails its request and lea
     },
     clock,
     mask: createMask(""),
+    keyWatch: { isRefused: false, saw: () => undefined },
     limits: { silenceMs: 1_000, wholeMs },
   });
   const exchange = {

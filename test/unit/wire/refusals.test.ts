@@ -133,6 +133,12 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   },
   gateway_unreachable: { refusal: { code: "gateway_unreachable", message: "x" }, status: 502, type: apiError },
   gateway_redirect: { refusal: { code: "gateway_redirect" }, status: 502, type: apiError },
+  gateway_key_refused: {
+    refusal: { code: "gateway_key_refused" },
+    status: 502,
+    type: apiError,
+    headers: { "x-should-retry": "false" },
+  },
   gateway_timeout: { refusal: { code: "gateway_timeout", timeoutMs: 600_000 }, status: 504, type: apiError },
   gateway_stream_broken: { refusal: { code: "gateway_stream_broken", message: "x" }, status: 502, type: apiError },
   ledger_unavailable: {

@@ -24,6 +24,7 @@ const events: Events = {
   posted: ignored,
   ledgerWrote: ignored,
   spansSent: ignored,
+  gatewayKey: ignored,
   accountRead: ignored,
   taskEnded: ignored,
 };
