@@ -93,10 +93,6 @@ export class SimulatedExchange implements Exchange {
     );
   }
 
-  openBody(): never {
-    throw new Error("simulated clients do not upload");
-  }
-
   onClientGone(listener: () => void): void {
     this.#onClientGone = listener;
   }

@@ -136,8 +136,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a maximum that is held for but not sent": [
     {
       file: "request/metered-request.ts",
-      from: "return written === null ? given.sent : body;",
-      to: "return written === null || body.length > 0 ? given.sent : body;",
+      from: "const sent = written === null ? given : body;",
+      to: "const sent = written === null || body.length > 0 ? given : body;",
     },
   ],
   "a retry without stream usage that is settled as the first attempt": [

@@ -115,7 +115,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   request_too_large: {
     refusal: { code: "request_too_large", limitBytes: 1 },
     meaning: "The body is larger than `FAREBOX_BODY_LIMIT`.",
-    advice: "Send less, or raise the setting.",
+    advice: "Send less, or raise the setting ([larger files](endpoints.md#uploads)).",
   },
   request_timeout: {
     refusal: { code: "request_timeout" },

@@ -179,7 +179,8 @@ export const settingsTable = {
   body_limit: {
     kind: bytes("1kb", "1gb"),
     default: "32mb",
-    meaning: "largest body of a request; a larger one gets 413",
+    meaning: "largest body of a request, such as an uploaded file; a larger one gets 413",
+    page: "endpoints.md#uploads",
   },
   body_memory: {
     kind: bytes("1kb", "64gb"),

@@ -10,7 +10,6 @@ import type {
   GatewayHead,
   GatewayReceiver,
   GatewayRequest,
-  StreamedBody,
 } from "../ports/gateway.ts";
 import { IdleSockets, type SocketUse } from "./idle-sockets.ts";
 import { ProxyFailed } from "./tunnel.ts";
@@ -30,11 +29,6 @@ export interface GatewayOptions {
    * default.
    */
   readonly idleMs?: number;
-}
-
-/** Returns true if the engine sends a body as it arrives. */
-export function isStreamed(body: GatewayRequest["body"]): body is StreamedBody {
-  return body !== undefined && "start" in body;
 }
 
 /** Returns the value of a response's header; the last one if it is repeated. */
@@ -102,7 +96,7 @@ export class EngineCalls implements Gateway {
    */
   #outgoing({ method, path, headers: given, body, silenceMs }: GatewayRequest): GatewayRequest {
     const headers: Record<string, string> = { ...given };
-    if (body !== undefined && body.length !== null) headers["content-length"] = String(body.length);
+    if (body !== undefined) headers["content-length"] = String(body.length);
     if (path.startsWith("/v1/")) headers["authorization"] = this.#authorization;
     else headers["x-api-key"] = this.#apiKey;
     return { method, path: this.#basePath + path, headers, body, silenceMs };
@@ -144,12 +138,10 @@ export class EngineCall implements GatewayCall {
   #paused = false;
   /** True once the whole answer has arrived. A paused receiver gets `end` only after `resume`. */
   #isComplete = false;
-  /** False while the engine still waits for bytes of a streamed request body. */
-  #uploaded = true;
   #lastByteAt: number;
 
   constructor(request: GatewayRequest, receiver: GatewayReceiver, calls: EngineCalls) {
-    this.#request = isStreamed(request.body) ? { ...request, body: this.#observed(request.body) } : request;
+    this.#request = request;
     this.#receiver = receiver;
     this.#calls = calls;
     this.#path = request.path;
@@ -228,8 +220,6 @@ export class EngineCall implements GatewayCall {
     if (!this.#isCurrent(attempt)) return;
     this.#isComplete = true;
     if (this.#paused || !this.#finish()) return;
-    // The gateway answered before it had the whole request, so it does not need the remaining bytes.
-    if (!this.#uploaded) this.#attempt.close();
     this.#receiver.end();
   }
 
@@ -247,32 +237,8 @@ export class EngineCall implements GatewayCall {
       return;
     }
     this.#calls.idleSockets.wasReset(use.idleMs);
-    if (use.isUnwritten && !isStreamed(this.#request.body)) this.#sendAgain();
+    if (use.isUnwritten) this.#sendAgain();
     else this.#fail({ kind: "reset_reused", message });
-  }
-
-  /**
-   * Returns a body that reports its progress to the call. Each write restarts the time of silence, because the gateway
-   * may be silent during a long upload.
-   */
-  #observed(body: StreamedBody): StreamedBody {
-    this.#uploaded = false;
-    return {
-      length: body.length,
-      resume: () => body.resume(),
-      start: (sink) =>
-        body.start({
-          write: (bytes) => {
-            if (this.#over) return false;
-            this.#lastByteAt = this.#calls.clock.monotonic();
-            return sink.write(bytes);
-          },
-          end: () => {
-            this.#uploaded = true;
-            if (!this.#over) sink.end();
-          },
-        }),
-    };
   }
 
   /** Returns false if the attempt was redirected or the call has ended. The call then ignores the attempt's events. */
@@ -293,9 +259,7 @@ export class EngineCall implements GatewayCall {
   #redirected(status: number, location: string): void {
     const { origin } = this.#calls;
     const target = URL.parse(location, new URL(this.#path, origin).href);
-    const canRepeat = !isStreamed(this.#request.body);
-    const allowed =
-      canRepeat && (status === 307 || status === 308) && target?.origin === origin && this.#redirects < redirectsMax;
+    const allowed = (status === 307 || status === 308) && target?.origin === origin && this.#redirects < redirectsMax;
     if (target === null || !allowed) {
       this.#fail({ kind: "redirect", status });
       return;

@@ -5,7 +5,7 @@ import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { OutboundProxy } from "../core/outbound-proxy.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import { EngineCalls, headerIn, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 import type { IdleSockets } from "./idle-sockets.ts";
 import { openTunnel, type Target, type TunnelOptions } from "./tunnel.ts";
 
@@ -190,16 +190,12 @@ class HttpProxyAttempt implements Attempt {
   }
 
   /**
-   * Sends the body: a body in memory with the head in one system call, and an upload as it arrives. The engine calls
-   * this method once it has a socket.
+   * Sends the body with the head in one system call. The engine calls this method once it has a socket.
    */
   pipe(to: ClientRequest): void {
     const body = this.#body;
     if (body === undefined) to.end();
-    else if (isStreamed(body)) {
-      to.on("drain", () => body.resume());
-      body.start({ write: (bytes) => !to.destroyed && to.write(bytes), end: () => void to.end() });
-    } else {
+    else {
       to.cork();
       for (const piece of body.pieces) to.write(piece);
       to.end();

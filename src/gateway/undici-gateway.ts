@@ -1,10 +1,10 @@
 import type { BodyBytes } from "../ports/exchange.ts";
 import type { IncomingHttpHeaders } from "node:http";
-import { Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import type { Socket } from "node:net";
 import { buildConnector, Client, Pool, type Dispatcher } from "undici";
-import type { Gateway, GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
-import { EngineCalls, headerIn, isStreamed, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
+import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import { EngineCalls, headerIn, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 import { connectThrough } from "./undici-tunnel.ts";
 import { idleSocketMsMax, marginMs, type IdleSockets } from "./idle-sockets.ts";
 
@@ -91,7 +91,7 @@ class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
 
   start(): void {
     const { method, path, headers, body } = this.#request;
-    const sent = isStreamed(body) ? readableOf(body) : bodyInMemory(body);
+    const sent = sentBody(body);
     this.#dispatcher.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body: sent }, this);
   }
 
@@ -235,31 +235,13 @@ function finalResponse(bytes: Buffer): Buffer | undefined {
 }
 
 /**
- * Returns a body in memory for the engine; null if there is no body. Returns a single piece as a buffer, which the
+ * Returns a body for the engine; null if there is no body. Returns a single piece as a buffer, which the
  * engine sends with the least work. Returns several pieces as an iterable.
  */
-function bodyInMemory(body: BodyBytes | undefined): Buffer | Readable | null {
+function sentBody(body: BodyBytes | undefined): Buffer | Readable | null {
   if (body === undefined || body.pieces.length <= 1) return body?.whole ?? null;
   // The engine accepts every iterable, but its types do not allow that.
   return body.pieces as Iterable<Buffer> as unknown as Readable;
-}
-
-/** Returns the body as a stream for the engine. The body starts when the engine first reads. */
-function readableOf(body: StreamedBody): Readable {
-  let hasStarted = false;
-  const readable = new Readable({
-    read() {
-      if (hasStarted) return body.resume();
-      hasStarted = true;
-      body.start({
-        write: (bytes) => !readable.destroyed && readable.push(bytes),
-        end: () => void readable.push(null),
-      });
-    },
-  });
-  // The engine destroys the stream together with the request, and the request reports the error.
-  readable.on("error", () => undefined);
-  return readable;
 }
 
 function headOf(

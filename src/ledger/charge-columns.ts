@@ -178,7 +178,6 @@ interface HoldTerms {
   readonly canonical: string | null;
   readonly bounded: boolean;
   readonly anyModel: boolean;
-  readonly isOpen: boolean;
   readonly firstSlice: PicoUsd | null;
   readonly sliceTokens: number | null;
 }
@@ -193,7 +192,6 @@ export const holdColumns = new ColumnList<typeof hold, HoldTerms>(hold, [
   "canonical",
   "bounded",
   "anyModel",
-  "isOpen",
   "firstSlice",
   "sliceTokens",
 ]);

@@ -130,7 +130,6 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     canonical: withCanonical ? (price?.canonical ?? null) : null,
     bounded: request.bounded,
     anyModel: request.anyModel === true,
-    isOpen: request.isOpen === true,
     firstSlice: request.firstSlice ?? null,
     sliceTokens: request.sliceTokens ?? null,
   });

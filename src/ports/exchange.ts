@@ -1,4 +1,4 @@
-import type { OrRefused, Refusal } from "../core/refusals.ts";
+import type { Refusal } from "../core/refusals.ts";
 import type { RefusedRequest } from "./events.ts";
 import type { RequestSpan } from "./tracing.ts";
 import { LedgerUnavailable } from "./ledger.ts";
@@ -32,27 +32,6 @@ export type BodyResult =
   | { readonly ok: true; readonly bytes: BodyBytes; readonly release: () => void }
   | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** A body that is read while it arrives. */
-export interface OpenBody {
-  /** Length that the client stated, in bytes; null if it stated none. */
-  readonly length: number | null;
-  /** Starts reading. Called once. */
-  read(receiver: BodyReceiver): void;
-  /** Stops reading from the client until `resume`. */
-  pause(): void;
-  resume(): void;
-}
-
-/** Receives any number of chunks, then exactly one of `end` and `fail`. */
-export interface BodyReceiver {
-  chunk(bytes: Buffer): void;
-  end(): void;
-  /** Reports that the body is too large or has stalled. `refusal` is null if the client has disconnected. */
-  fail(refusal: Refusal | null): void;
-}
-
-export type BodyOpening = OrRefused<{ body: OpenBody }>;
-
 /** Names and values of headers, in the order in which they are sent. */
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 
@@ -80,11 +59,6 @@ export interface Exchange {
    * is null if the client disconnected.
    */
   readBody(limitBytes?: number): Promise<BodyResult>;
-  /**
-   * Opens the body for reading as it arrives, up to the size limit of a request. A caller uses either `openBody` or
-   * `readBody`.
-   */
-  openBody(): BodyOpening | Promise<BodyOpening>;
 
   /** True if the client disconnected before its answer was complete. */
   readonly clientGone: boolean;

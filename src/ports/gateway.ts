@@ -8,31 +8,9 @@ export interface GatewayRequest {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** The exact bytes to send; undefined for a request without a body. */
-  readonly body: BodyBytes | StreamedBody | undefined;
+  readonly body: BodyBytes | undefined;
   /** Longest time without a byte before the call fails as `silent`, in milliseconds. */
   readonly silenceMs: number;
-}
-
-/**
- * A body that is sent while it arrives and is never buffered whole. It cannot be sent again, so redirects are not
- * followed.
- */
-export interface StreamedBody {
-  /** Number of bytes; null if unknown until the end. */
-  readonly length: number | null;
-  /**
-   * Starts writing. Called at most once. If the body cannot be completed, the call is aborted and `end` is never
-   * called.
-   */
-  start(sink: BodySink): void;
-  /** Continues after a `write` that returned false. */
-  resume(): void;
-}
-
-export interface BodySink {
-  /** Returns false if the gateway is slow. The body then writes nothing more until `resume`. */
-  write(bytes: Uint8Array): boolean;
-  end(): void;
 }
 
 export interface GatewayHead {

@@ -227,15 +227,12 @@ export interface HoldRequest {
    * budget on models refuses it.
    */
   readonly anyModel?: boolean;
-  /** True if parts of the request that arrive after the hold might name another model. */
-  readonly isOpen?: boolean;
   /** Number of earlier attempts that the client's SDK states, at most 1000; 0 for a first attempt. */
   readonly retry: number;
 }
 
 export type HoldResult =
-  /** `limitsModels`: set for an open request to which a hard budget might apply if later parts name another model. */
-  | ({ readonly ok: true; readonly limitsModels?: true } & Rooms)
+  | ({ readonly ok: true } & Rooms)
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_bounded" }
   /** The key has named too many new users, tag values or models of `each-…` budgets on that day. */

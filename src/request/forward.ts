@@ -33,7 +33,6 @@ import {
 import type { KeyWatch } from "./gateway-key.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { sharedPace, timedPace } from "./stream-watch.ts";
-import { Upload } from "./upload.ts";
 import { createHmac, hkdfSync } from "node:crypto";
 import type { Caller } from "../core/scope.ts";
 
@@ -42,14 +41,11 @@ export interface ForwardParams extends AnswerRules, StreamRules {
   readonly exchange: Exchange;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: BodyBytes | Upload | undefined;
+  readonly body: BodyBytes | undefined;
   /** True if the client asked for a stream. Farebox ends a stream when its client leaves. */
   readonly stream: boolean;
-  /**
-   * Returns true if the answer may be text, which may begin like an event. Called once the answer has begun. Absent if
-   * no field of the request could ask for text.
-   */
-  readonly asksForText?: () => boolean;
+  /** True if the answer may be text, which may begin like an event. */
+  readonly asksForText?: boolean;
   /** Headers that Farebox adds to every answer. */
   readonly ownHeaders: HeaderList;
   /**
@@ -167,10 +163,6 @@ class Forwarding implements GatewayReceiver {
   start(): void {
     const { exchange, path, headers, body } = this.#params;
     exchange.onClientGone(() => this.#clientGone());
-    if (body instanceof Upload)
-      body.onBroken((refusal) =>
-        this.stop(refusal === null ? clientLeft : { kind: "stopped", reason: refusal.code, refusal }),
-      );
     const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
     try {
       this.#call = this.#gateway.send(request, this);
@@ -279,7 +271,7 @@ class Forwarding implements GatewayReceiver {
     const { stream, asksForText, wholeBytesMax, endpoint } = this.#params;
     const canStream = wholeBytesMax === null && head.status < 300;
     const isLabelled = /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
-    const hasForm = endpoint.answersMedia !== true || (stream && asksForText?.() !== true);
+    const hasForm = endpoint.answersMedia !== true || (stream && asksForText !== true);
     if (canStream && !isLabelled && hasForm && isPlain(head.header("content-encoding")))
       this.#firstBytes = Buffer.alloc(0);
     else this.#beginMode(head, canStream && isLabelled);
@@ -416,25 +408,18 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Ends a stream, or a request that is still being uploaded, when its client leaves. Reads other answers to the end:
-   * the gateway bills them anyway, and only the answer states the usage.
+   * Ends a stream when its client leaves. Reads other answers to the end: the gateway bills them anyway, and only the
+   * answer states the usage.
    */
   #clientGone(): void {
     if (this.#over) return;
-    if (this.#call?.sent === true && !this.#params.stream && !this.#isUploading) this.#resume();
+    if (this.#call?.sent === true && !this.#params.stream) this.#resume();
     else this.stop(clientLeft);
-  }
-
-  /** True while the gateway has received only part of the request. The gateway cannot bill an incomplete request. */
-  get #isUploading(): boolean {
-    const { body } = this.#params;
-    return body instanceof Upload && !body.isComplete;
   }
 
   /**
    * Ends a call that may have reached the gateway. Once the head has arrived, the response mode decides the ending.
-   * Before that, a stream whose client left ends as cut, an incomplete upload as not sent, and any other call as
-   * unknown.
+   * Before that, a stream whose client left ends as cut, and any other call as unknown.
    */
   #break(reason: string, refusal: Refusal): void {
     if (this.#head !== undefined) {
@@ -448,7 +433,6 @@ class Forwarding implements GatewayReceiver {
       return;
     }
     this.#refuse(refusal);
-    if (this.#isUploading) return this.#finish({ kind: "notSent", reason });
     const isLeftStream = this.#params.stream && reason === "client_left";
     this.#finish(
       isLeftStream
@@ -473,9 +457,6 @@ class Forwarding implements GatewayReceiver {
     this.#drain?.cancel();
     this.#beginning?.stop();
     this.#params.watch?.end();
-    // Some clients read the answer only after sending the whole body, so Farebox reads and discards the remaining
-    // bytes.
-    if (this.#isUploading) (this.#params.body as Upload).discard();
     // A bug in code that reads an answer must fail the request, not the process.
     if (ending instanceof Promise)
       void ending.then(

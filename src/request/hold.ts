@@ -9,7 +9,6 @@ import type { HoldBasis } from "../core/bounds.ts";
 import type { Affordable, BudgetNames, BudgetRefusal, OrRefused, Refusal } from "../core/refusals.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";
-import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated, Sender } from "./authenticate.ts";
 import { firstHold, type Growth, type HoldPlan, type Pricer, type Quote } from "./price.ts";
 
@@ -25,8 +24,6 @@ export interface Held {
   readonly room: PicoUsd | null;
   /** Like `room`, only for the hard budgets whose amounts the caller may see. */
   readonly visibleRoom: PicoUsd | null;
-  /** True if the rest of the request may name another model to which a hard budget applies. */
-  readonly limitsModels: boolean;
 }
 
 /** Request to which Farebox added an output maximum, so that its hold fits the budget. */
@@ -86,8 +83,6 @@ export function writeHold(
 interface HoldParams<Fitted = FittedRequest> extends RequestToHold {
   readonly quote: Quote;
   readonly body: BodyBytes;
-  /** True if parts of the request have not arrived yet. */
-  readonly isOpen?: boolean;
   /** Explains which output the hold covers; null if requests to the endpoint cannot limit text output. */
   readonly basis: HoldBasis | null;
   /**
@@ -142,8 +137,6 @@ export async function placeHold<Fitted extends FittedRequest>(
   if (!result.ok) {
     const { request, models, unboundedFields } = params.quote;
     if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
-    if (result.reason === "not_bounded" && request.model === unnamedModel)
-      return { ok: false, refusal: sendBeforeFile("model") };
     const unpriced = models.find(({ model }) => model?.price == null);
     const asked = {
       model: unpriced?.name ?? request.model,
@@ -171,7 +164,6 @@ export async function placeHold<Fitted extends FittedRequest>(
       price,
       room,
       visibleRoom: visible,
-      limitsModels: result.limitsModels === true,
     },
     fitted,
   };
@@ -183,7 +175,6 @@ function tryHold({ ledger }: HoldDeps, params: HoldParams, plan: HoldPlan): Prom
   return writeHold(ledger, params, plan.hold, {
     stream: quote.request.stream,
     basis: params.basis,
-    ...(params.isOpen === true && { isOpen: true }),
     ...(plan.growth !== null && firstSlice !== null && { firstSlice, sliceTokens: plan.growth.sliceTokens }),
   });
 }

@@ -40,8 +40,6 @@ export interface Metered {
   readonly inFlightTokens: number;
   /** Terms that decide which of several stated usages costs most. */
   readonly billed: readonly Pick<Billed, "servedPrice" | "billing">[];
-  /** Largest number of seconds of the recording in the request, by its bytes; undefined if they do not bound it. */
-  readonly soundSeconds?: number | undefined;
 }
 
 /**
@@ -100,11 +98,8 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
           hiddenTokens: 0,
         };
       }
-      const { soundSeconds } = of;
-      if (unit === "second" && soundSeconds !== undefined && !isFlat(of)) {
-        const tokens = { ...noTokens, audio_input: Math.min(soundSeconds, of.model?.contextTokens ?? soundSeconds) };
-        return { kind: "counted", tokens, errorFactor: unchanged, hiddenTokens: 0, doubts: boundedDoubts(of) };
-      }
+      if (unit === "second" && of.request.soundSeconds !== undefined && !isFlat(of))
+        return countedSound(of.request.soundSeconds(), ending, of);
       if (isUncountable(of)) return uncountable(ending, "no_usage", of);
       // The model has a price per request, so nothing needs to be counted.
       if (of.request.isUnseen === true)
@@ -124,6 +119,18 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
 function usageWithoutOutput({ soFar }: Answered, { request }: Metered): Usage | undefined {
   const usage = request.onlyRepeatsPrompt === true ? soFar?.usage : undefined;
   return usage?.unstated === undefined && completionTotal(usage?.tokens ?? noTokens) === 0 ? usage : undefined;
+}
+
+/** Returns the outcome of a recording by its seconds. If the bytes do not bound them, the hold is posted. */
+async function countedSound(
+  measured: Promise<number | undefined>,
+  ending: EndingOf<"whole">,
+  of: Metered,
+): Promise<Outcome> {
+  const seconds = await measured;
+  if (seconds === undefined) return uncountable(ending, "no_usage", of);
+  const tokens = { ...noTokens, audio_input: Math.min(seconds, of.model?.contextTokens ?? seconds) };
+  return { kind: "counted", tokens, errorFactor: unchanged, hiddenTokens: 0, doubts: boundedDoubts(of) };
 }
 
 type EndingOf<Kind extends Ending["kind"]> = Extract<Ending, { readonly kind: Kind }>;

@@ -1,13 +1,13 @@
-import { mergeDoubts, type Doubt } from "../core/usage.ts";
+import { mergeDoubts } from "../core/usage.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
-import type { OrRefused, Refusal } from "../core/refusals.ts";
+import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 import { settlementFor, type Outcome, type Reserved } from "../core/settlement.ts";
 import type { ChargePosted } from "../ports/events.ts";
-import { BodyBytes, type Exchange, type Handler, type BodyResult } from "../ports/exchange.ts";
+import { BodyBytes, type BodyResult, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
-import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
+import { readForm } from "../wire/form.ts";
 import { withMember } from "../wire/json.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { withHeadersAndQuery } from "../wire/headers.ts";
@@ -28,7 +28,6 @@ import {
   type PipelineSteps,
 } from "./pipeline.ts";
 import { knownName, type Growth, type Pricer, type Pricing, type Quote } from "./price.ts";
-import { openAny, openForm, type RequestBody, type RequestBodyResult } from "./upload.ts";
 import {
   unchangedAnswer,
   withhold,
@@ -71,8 +70,8 @@ export interface RequestSteps extends PipelineSteps, WriteSteps, ShortageView {
 interface MeteredRequest extends Covered, Sending {
   readonly quote: Quote;
   readonly held: Held;
-  /** Body from the client. A form may still be arriving. */
-  readonly given: RequestBody;
+  /** Body from the client. */
+  readonly given: BodyBytes;
   /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
   readonly idempotency: string | null;
   /** Headers that are sent to the gateway. */
@@ -84,40 +83,20 @@ interface MeteredRequest extends Covered, Sending {
 
 /** Returns the handler of an endpoint. `pipeline` defines the order of its steps. */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
-  return pipeline<RequestBody, ModelRequest, Quote, MeteredRequest>(steps, {
+  return pipeline<HeldBody, ModelRequest, Quote, MeteredRequest>(steps, {
     route: endpoint.route,
-    readBody: (exchange) => readRequestBody(exchange, endpoint),
-    read: (exchange, _who, body) => readRequest(steps, endpoint, exchange, body),
+    readBody: (exchange) => exchange.readBody().then((read) => (read.ok ? { ok: true, body: read } : read)),
+    read: (exchange, _who, { bytes }) => readRequest(steps, endpoint, exchange, bytes),
     userOf: ({ fields }) => fields.user,
-    price: (request, who, at) => price(steps, endpoint, who, request, at),
-    cover: (exchange, from, quote, body) => cover(steps, endpoint, exchange, from, quote, body),
+    price: (request, who, at) => price(steps, who, request, at),
+    cover: (exchange, from, quote, { bytes }) => cover(steps, endpoint, exchange, from, quote, bytes),
     forward: (exchange, covered) => forward(steps, endpoint, exchange, covered),
     leave: ({ growing }) => growing?.end(),
-    settle: (covered, ended, end) => meterAndSettle(steps, endpoint, covered, ended, end),
+    settle: (covered, ended, end) => meterAndSettle(steps, covered, ended, end),
   });
 }
 
-/** Reads a body once. Reads only as much of a form with files as its price needs. */
-function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
-  const contentType = exchange.header("content-type") ?? "";
-  if (endpoint.form !== undefined && /^multipart\//i.test(contentType))
-    return openForm(exchange, endpoint.form, contentType);
-  if (endpoint.isOpen === true) return openAny(exchange, endpoint);
-  return exchange.readBody().then((read) => (read.ok ? { ok: true, body: heldBody(read, endpoint) } : read));
-}
-
-/** Returns a body that is held whole. */
-function heldBody({ bytes, release }: Extract<BodyResult, { ok: true }>, endpoint: Endpoint): RequestBody {
-  return {
-    seen: bytes,
-    sent: bytes,
-    isOpen: false,
-    read: () => readTogether(bytes, endpoint.readRequest),
-    seal: () => undefined,
-    lateUnknown: [],
-    release,
-  };
-}
+type HeldBody = Extract<BodyResult, { ok: true }>;
 
 /**
  * Largest body in several pieces that is copied into shared memory to be read, in bytes. The pieces of a larger body
@@ -139,13 +118,14 @@ export function readTogether<T>(body: BodyBytes, read: (bytes: Buffer) => T): T 
   return read(copied.subarray(0, length));
 }
 
-function readRequest(
-  steps: RequestSteps,
-  endpoint: Endpoint,
-  exchange: Exchange,
-  body: RequestBody,
-): ModelRequestResult {
-  const read = body.read();
+function readBody(endpoint: Endpoint, body: BodyBytes, contentType: string): ModelRequestResult {
+  if (endpoint.readForm !== undefined && body.length > 0 && /^multipart\//i.test(contentType))
+    return endpoint.readForm(readForm(body.whole, contentType));
+  return readTogether(body, (bytes) => endpoint.readRequest(bytes, contentType));
+}
+
+function readRequest(steps: RequestSteps, endpoint: Endpoint, exchange: Exchange, body: BodyBytes): ModelRequestResult {
+  const read = readBody(endpoint, body, exchange.header("content-type") ?? "");
   if (!read.ok) return read;
   const request = withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query);
   reportUnknown(steps, endpoint, request.fields.unknown);
@@ -167,30 +147,34 @@ function unknownRefused(field: string): Refusal {
  */
 function price(
   { pricer, streamMarks }: RequestSteps,
-  endpoint: Endpoint,
   who: Authenticated,
   request: ModelRequest,
   at: number,
 ): Pricing | Promise<Pricing> {
   const pricing = pricer.quote(request, at);
   if (!pricing.ok || pricing.quote.growth === null || pricing.quote.model === undefined)
-    return checkModels(endpoint, who, request, pricing);
+    return checkModels(who, request, pricing);
   const priced = (isMarked: boolean): Pricing =>
-    checkModels(endpoint, who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
+    checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
   const marked = streamMarks.isMarked(who.caller.key, pricing.quote.model.id);
   return marked instanceof Promise ? marked.then(priced) : priced(marked);
 }
 
 /** Returns the pricing, or a refusal if the key may not use one of the models. */
-function checkModels(endpoint: Endpoint, who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
-  const isNameless = request.model === unnamedModel && endpoint.form !== undefined;
-  if (!pricing.ok) return isNameless ? { ...pricing, refusal: sendBeforeFile("model") } : pricing;
+function checkModels(who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
+  if (!pricing.ok) return pricing;
   const { models, model } = pricing.quote;
   const refused = (refusal: Refusal): Pricing => ({ ok: false, refusal, model: knownName({ model, request }) });
-  if (request.modelDoubt !== undefined && hasModelList(who)) return refused(request.modelDoubt);
+  if (request.unread !== undefined && hasModelList(who)) return refused(nameModel(request.unread));
   const forbidden = models.find((named) => !mayUseModel(who, named.name, named.model?.id ?? named.name));
   if (forbidden === undefined) return pricing;
-  return refused(isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: forbidden.name });
+  return refused({ code: "model_not_allowed", model: forbidden.name });
+}
+
+/** Returns the refusal of a request to a key that may use only some models. `why`: why its model is not certain. */
+export function nameModel(why: string): Refusal {
+  return invalid("model", `${why}; this key may use only some models, so name the model as 'model' in JSON or a form`)
+    .refusal;
 }
 
 type Covering = OrRefused<{ covered: MeteredRequest }>;
@@ -202,10 +186,10 @@ async function cover(
   exchange: Exchange,
   { who, slot, sender, retry }: Identified,
   quote: Quote,
-  body: RequestBody,
+  body: BodyBytes,
 ): Promise<Covering> {
   const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
-  const received: Sending = { quote, body: body.seen, written: null };
+  const received: Sending = { quote, body, written: null };
   const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
   const limiting = limited instanceof Promise ? await limited : limited;
   if (!limiting.ok) return limiting;
@@ -223,7 +207,6 @@ async function cover(
     who,
     quote: first.quote,
     body: first.body,
-    isOpen: body.isOpen,
     basis: params && basisOf(first, params.maximum),
     fitted:
       params === null || earlier !== null || !mayBeFitted(params)
@@ -244,16 +227,6 @@ async function cover(
     ok: true,
     covered: { ...sending, who, slot, held, stream, given: body, idempotency, headers, additions, growing: undefined },
   };
-}
-
-/** Restricts the later parts of a form once the form is priced and held, because they must not change its cost. */
-function sealBody(steps: RequestSteps, { who, held: { room, price, limitsModels }, given }: MeteredRequest): void {
-  given.seal({
-    // A price per request is multiplied by `n`, so an `n` that arrives after the hold would add a cost that is not
-    // held.
-    isFirm: room !== null || price?.perRequest != null,
-    isClosed: room !== null || limitsModels || hasModelList(who) || steps.unknownFields === "refuse",
-  });
 }
 
 /**
@@ -277,7 +250,6 @@ async function forward(
       return notSent("written_otherwise");
     }
   }
-  sealBody(steps, covered);
   const probe = usageProbe(steps, endpoint, exchange, covered);
   const first = await send(steps, endpoint, exchange, covered, probe);
   const { ending } = first;
@@ -337,7 +309,7 @@ function send(
     body: sentBody(endpoint, covered),
     endpoint,
     stream: request.stream,
-    asksForText: () => request.asksForText === true || covered.given.hasLateFormat === true,
+    asksForText: request.asksForText === true,
     dropUsageChunk: usage,
     cutAtMaximum: cuts ? maximumReached(written) : null,
     watch: covered.growing,
@@ -363,7 +335,8 @@ function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }
   const { toolCalls, usage } = additions;
   if (usage && askForUsage !== undefined) return new BodyBytes([askForUsage(body.whole)]);
   if (toolCalls !== null) return new BodyBytes([withMember(body.whole, "max_tool_calls", String(toolCalls))]);
-  return written === null ? given.sent : body;
+  const sent = written === null ? given : body;
+  return sent.length === 0 ? undefined : sent;
 }
 
 /** Headers for the maximum that was written into the request. */
@@ -481,19 +454,17 @@ function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean 
 
 async function meterAndSettle(
   steps: RequestSteps,
-  endpoint: Endpoint,
   covered: MeteredRequest,
   { ending, terms: stated }: Ended,
   end: ChargeEnd,
 ): Promise<ChargePosted | null> {
-  const { quote, held, growing, given, body, slot, who } = covered;
+  const { quote, held, growing, body, slot, who } = covered;
   const { model, request } = quote;
   const inFlightTokens = growing?.inFlightTokens ?? 0;
-  const soundSeconds = request.fields.unknown.length === 0 ? given.soundSeconds?.() : undefined;
   const terms = billedAs(quote, stated);
   let outcome: Outcome;
   try {
-    const of = { model, body, request, inFlightTokens, soundSeconds, billed: terms };
+    const of = { model, body, request, inFlightTokens, billed: terms };
     const metered = meterResponse(steps, ending, of);
     outcome = metered instanceof Promise ? await metered : metered;
   } catch (error) {
@@ -501,9 +472,7 @@ async function meterAndSettle(
     outcome = { kind: "unknown", reason: "not_metered" };
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
-  // The whole form has been read only now.
-  reportUnknown(steps, endpoint, given.lateUnknown);
-  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), doubtsOf(covered));
+  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), request.fields.doubts);
   const charges = terms.map(({ servedPrice, answered, billing }) => ({
     held: { ...held, hold, servedPrice, answered },
     outcome:
@@ -517,10 +486,4 @@ async function meterAndSettle(
 function costOf({ held, outcome }: { readonly held: Reserved; readonly outcome: Outcome }): PicoUsd {
   const settlement = settlementFor(held, outcome);
   return settlement.kind === "void" ? noMoney : (settlement.cost ?? noMoney);
-}
-
-/** Returns the doubts that the request's fields cause. */
-function doubtsOf({ quote, given }: MeteredRequest): readonly Doubt[] {
-  const { doubts } = quote.request.fields;
-  return given.lateUnknown.length > 0 ? mergeDoubts(doubts, ["unknown_field"]) : doubts;
 }

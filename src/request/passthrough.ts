@@ -1,12 +1,12 @@
-import { invalid, type Refusal } from "../core/refusals.ts";
+import type { Refusal } from "../core/refusals.ts";
 import { isBelow, ownPaths } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { type Exchange, refuse, type Handler } from "../ports/exchange.ts";
-import { passthrough } from "../wire/endpoints/passthrough.ts";
+import { isOutputMember, passthrough } from "../wire/endpoints/passthrough.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { hasModelList, outputCapOf, withKey } from "./authenticate.ts";
-import { notCapped } from "./written-values.ts";
-import { meteredRequest, type RequestSteps } from "./metered-request.ts";
+import { memberNotCapped, modelNotCapped } from "./written-values.ts";
+import { meteredRequest, nameModel, type RequestSteps } from "./metered-request.ts";
 
 /**
  * Farebox's own paths, and paths whose records belong to one key. Requests to these paths are never forwarded; requests
@@ -25,28 +25,24 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
   return withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
     const isCapped = outputCapOf(who, steps.outputCap) !== null;
-    const uncapped = isCapped ? modelInPath(exchange.path, isModel) : undefined;
-    if (uncapped !== undefined) return refuse(exchange, notCapped(uncapped));
-    const refusal = hasModelList(who) ? modelElsewhere(exchange, isModel) : null;
+    const refusal = isCapped || hasModelList(who) ? namedOutsideBody(exchange, isCapped, isModel) : null;
     return refusal === null ? pass(exchange) : refuse(exchange, refusal);
   });
 }
 
-/** Returns a refusal if a request may name its model outside a JSON body; null otherwise. */
-function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean): Refusal | null {
+/**
+ * Returns the refusal of a request whose path or query names a model, or an output maximum if an output cap applies;
+ * null otherwise.
+ */
+function namedOutsideBody(exchange: Exchange, isCapped: boolean, isModel: (name: string) => boolean): Refusal | null {
   const model = modelInPath(exchange.path, isModel);
-  if (model !== undefined) return nameInBody(`the path names the model '${model}'`);
-  const inQuery = [...new URLSearchParams(exchange.query)].find(
-    ([name, value]) => equalFolded(name, "model") || isModel(value),
-  );
-  if (inQuery !== undefined) return nameInBody(`the query names the model '${inQuery[1]}'`);
-  const contentType = exchange.header("content-type") ?? "application/json";
-  return /\bjson\b/i.test(contentType) ? null : nameInBody(`a body of type '${contentType}' may name another model`);
-}
-
-function nameInBody(what: string): Refusal {
-  return invalid("model", `${what}; this key may use only some models, so name the model as 'model' in a JSON body`)
-    .refusal;
+  if (model !== undefined) return isCapped ? modelNotCapped(model) : nameModel(`the path names the model '${model}'`);
+  for (const [name, value] of new URLSearchParams(exchange.query)) {
+    if (equalFolded(name, "model") || isModel(value))
+      return isCapped ? modelNotCapped(value) : nameModel(`the query names the model '${value}'`);
+    if (isCapped && isOutputMember(name)) return memberNotCapped(name);
+  }
+  return null;
 }
 
 /**

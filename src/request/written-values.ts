@@ -3,8 +3,8 @@ import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
-import { unnamedModel } from "../wire/form.ts";
 import { objectOr, parseJson } from "../wire/json.ts";
+import { unnamedModel } from "../wire/model-request.ts";
 import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import type { FittedRequest, Held } from "./hold.ts";
@@ -56,9 +56,8 @@ export function limitOutput(
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
   if (maximum === undefined) {
-    const { model } = given.quote.request;
-    if (cap !== null && endpoint.isOpen === true && model !== unnamedModel)
-      return { ok: false, refusal: notCapped(model) };
+    const refusal = cap !== null && endpoint.isUnknown === true ? uncappedOutput(given.quote) : undefined;
+    if (refusal !== undefined) return { ok: false, refusal };
     return { ok: true, first: given, params: null, headers, idempotency: null, earlier: null };
   }
   const { at } = given.quote;
@@ -269,14 +268,27 @@ function fieldUnknown({ models }: Quote, { api }: OutputMaximum): Refusal {
 }
 
 /**
- * Returns the refusal of a request to an unknown path while an output cap applies. On such a path, Farebox knows no
- * field for the cap.
+ * Returns the refusal of a request to an unknown path that may ask for output while an output cap applies; undefined for
+ * one that does not. On such a path, Farebox knows no field for the cap.
  */
-export function notCapped(model: string): Refusal {
-  return invalid(
-    "model",
-    `an output cap applies to this key, and this path has no known field that limits the output of ${model}; use a documented path`,
-  ).refusal;
+function uncappedOutput({ request, models }: Quote): Refusal | undefined {
+  if (request.unread !== undefined) return notCapped(null, `${request.unread}, so it may ask for any output`);
+  const named = models.find(({ name }) => name !== unnamedModel);
+  if (named !== undefined) return modelNotCapped(named.name);
+  const member = request.outputMember?.();
+  return member === undefined ? undefined : memberNotCapped(member);
+}
+
+function notCapped(param: string | null, why: string): Refusal {
+  return invalid(param, `an output cap applies to this key, and ${why}; use a documented path`).refusal;
+}
+
+export function modelNotCapped(model: string): Refusal {
+  return notCapped("model", `this path has no known field that limits the output of ${model}`);
+}
+
+export function memberNotCapped(member: string): Refusal {
+  return notCapped(member, `this path has no known field that limits the output that '${member}' asks for`);
 }
 
 /** Returns the output that a hold covers, and the reason for that number. */

@@ -1,5 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import type { FormReader } from "./form.ts";
+import type { Form } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import { isOutputLimit, type ModelRequestResult } from "./model-request.ts";
 import type { RequestFields } from "./findings.ts";
@@ -14,13 +14,13 @@ export interface Endpoint {
   /** Table of known fields. Farebox also looks up query parameters in it. */
   readonly fields: RequestFields;
   /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
-  readRequest(body: Buffer): ModelRequestResult;
+  readRequest(body: Buffer, contentType?: string): ModelRequestResult;
   /**
-   * Reads forms with files; absent if the endpoint does not accept forms. Farebox forwards forms without keeping them.
+   * Reads a form, which is undefined if it can be read in several ways. Absent if the endpoint does not accept forms.
    */
-  readonly form?: FormReader;
-  /** True if Farebox forwards every body without keeping it. Farebox then reads only the first bytes of a body. */
-  readonly isOpen?: boolean;
+  readForm?(form: Form | undefined): ModelRequestResult;
+  /** True for paths whose fields Farebox does not know. */
+  readonly isUnknown?: boolean;
   /** True if an answer may name a task that the request created. */
   readonly mayMakeTasks?: boolean;
   /**

@@ -204,7 +204,7 @@ export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: 
 /** Returns the request with the findings from its headers and query. Returns the same object if there are none. */
 export function withHeadersAndQuery(
   request: ModelRequest,
-  { fields, isOpen = false }: Pick<Endpoint, "fields" | "isOpen">,
+  { fields, isUnknown = false }: Pick<Endpoint, "fields" | "isUnknown">,
   headers: Iterable<readonly [name: string, value: string]>,
   query: string,
 ): ModelRequest {
@@ -217,9 +217,8 @@ export function withHeadersAndQuery(
     if (!freeParameters.has(name)) checkParameter((findings ??= new Findings()), name, value, fields);
   }
   if (findings === undefined || findings.isEmpty) return request;
-  // A path of an open endpoint may have any parameters, so none is reported as unknown. Models that they name still
-  // count.
-  const added = isOpen ? findings.withoutUnknown() : findings;
+  // An unknown path may have any parameters, so none is reported as unknown. Models that they name still count.
+  const added = isUnknown ? findings.withoutUnknown() : findings;
   return {
     ...request,
     size: { ...request.size, unboundedFields: [...request.size.unboundedFields, ...findings.context] },

@@ -1,7 +1,7 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { serviceTierOf, type HostedTools, type RequestSize, type RequestTerms } from "../core/bounds.ts";
 import type { PromptText } from "../core/prompt-text.ts";
-import { invalid, type OrRefused, type Refusal, type Refused } from "../core/refusals.ts";
+import { invalid, type OrRefused, type Refused } from "../core/refusals.ts";
 import type { TokenClass } from "../core/usage.ts";
 import {
   isObject,
@@ -53,10 +53,14 @@ export interface ModelRequest {
   /** True if the cost is unknown, even if the model has a price. */
   readonly isUnpriced?: boolean;
   /**
-   * Refusal for keys that may use only certain models; present if the gateway might read a model that Farebox does not
-   * read.
+   * Reason why the gateway might read a model or an output maximum that Farebox does not read; absent if it cannot.
+   * Keys with an output cap, and keys that may use only certain models, are refused for it.
    */
-  readonly modelDoubt?: Refusal | undefined;
+  readonly unread?: string | undefined;
+  /** Returns the member that asks for output at a path without known fields; undefined if there is none. */
+  outputMember?(): string | undefined;
+  /** Returns the largest number of seconds of an uploaded recording; undefined if its bytes do not bound them. */
+  soundSeconds?(): Promise<number | undefined>;
   /**
    * Terms that decide the price, in addition to the size; absent for the standard service tier without hosted tools.
    */
@@ -85,6 +89,9 @@ export interface PromptReader {
 }
 
 export type ModelRequestResult = OrRefused<{ request: ModelRequest }>;
+
+/** Model name for a request to a path without known fields that names no model. */
+export const unnamedModel = "unnamed";
 
 /** Largest valid output maximum of a request, in tokens. */
 const outputLimitMax = 100_000_000;

@@ -71,7 +71,6 @@ type Step =
       readonly amount: PicoUsd | null;
       readonly bounded: boolean;
       readonly anyModel: boolean;
-      readonly isOpen: boolean;
       readonly task: boolean;
       /** User, labels, tags and models of the request. */
       readonly stated: Pick<KnownCaller, "user" | "labels" | "tags" | "models">;
@@ -124,7 +123,6 @@ const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
         amount: fc.option(amount, { freq: 12 }),
         bounded: fc.integer({ min: 0, max: 8 }).map((n) => n > 0),
         anyModel: fc.boolean(),
-        isOpen: fc.boolean(),
         task: fc.boolean(),
         stated: callers,
         firstSlice: fc.option(amount, { freq: 2, nil: undefined }),
@@ -211,7 +209,6 @@ const lateExtension: fc.Arbitrary<readonly Step[]> = fc
       caller: alice,
       bounded: true,
       anyModel: false,
-      isOpen: false,
       task: false,
       stated: { user: null, labels: {}, tags: {}, models: ["gpt-5"] },
     },
@@ -276,7 +273,6 @@ class Replay {
             models: step.stated.models,
             bounded: step.bounded,
             anyModel: step.anyModel,
-            isOpen: step.isOpen,
             kind,
             price: { id: priceId, canonical },
             tags: step.stated.tags,
@@ -460,7 +456,6 @@ async function repairsEverything(steps: readonly Step[], faults: readonly string
       amount: 5n as PicoUsd,
       bounded: true,
       anyModel: false,
-      isOpen: false,
       task: false,
       stated: { user: null, labels: {}, tags: {}, models: ["gpt-5"] },
     });

@@ -27,17 +27,4 @@ describe.each(everyLedger)("budgets on models in the ledger: $name", (kind) => {
     expect(await ledger.hold(holdOf("b", null, { ...unknown, caller: bob }))).toMatchObject({ ok: true });
     expect(await ledger.verify()).toMatchObject(clean);
   });
-
-  it("states whether a hard budget may apply if a part of the request that is still to arrive names another model", async () => {
-    await using store = await opened(kind);
-    const { ledger } = store;
-    const limited = parseScope("key:k-alice model:gpt-5*") ?? everyRequest;
-    await ledger.setBudget(budget(limited, "1d", "1"), noon);
-    const open = { models: ["o3"], isOpen: true };
-    const limits = { ok: true, limitsModels: true };
-    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
-    expect(await ledger.hold(holdOf("a", usd("9"), open))).toMatchObject(limits);
-    expect(await ledger.hold(holdOf("b", usd("9"), { ...open, caller: bob }))).not.toHaveProperty("limitsModels");
-    expect(await ledger.hold(holdOf("c", usd("9"), { models: ["o3"] }))).not.toHaveProperty("limitsModels");
-  });
 });

@@ -121,10 +121,7 @@ export class ModelLedger {
   async hold(request: HoldRequest): Promise<HoldResult> {
     const { tags, models = [request.model] } = request;
     const caller = { labels: {}, user: null, ...request.caller, tags, models };
-    const result = this.#hold(request, caller);
-    return result.ok && request.isOpen === true && this.#hasHardBudget(caller, true)
-      ? { ...result, limitsModels: true }
-      : result;
+    return this.#hold(request, caller);
   }
 
   #hasHardBudget(caller: Caller, anyModel: boolean): boolean {

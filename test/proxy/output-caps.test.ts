@@ -180,19 +180,149 @@ describe("an output cap", () => {
     );
   });
 
-  it("refuses paths without a route that name a model in the body or the path", async () => {
-    await using open = await startProxy({
-      gatewayUrl: gateway.url,
-      env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all" },
+  describe("on a path without a route", () => {
+    const maximum = '"max_tokens":100000';
+    let open: RunningProxy;
+    let capped: string;
+    beforeAll(async () => {
+      open = await startProxy({
+        gatewayUrl: gateway.url,
+        env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all" },
+      });
+      capped = await open.addKey("capped", { outputCap: 10 });
     });
-    const capped = await open.addKey("capped", { outputCap: 500 });
-    const statusOf = async (key: string, path: string, body: string) =>
-      (await ask({ url: open.url, key }, body, { path })).status;
-    const named = `{"model":"small",${messages}}`;
-    expect(await statusOf(capped, "/v1/messages", named)).toBe(400);
-    expect(await statusOf(capped, "/v1beta/models/small:generateContent", "{}")).toBe(400);
-    expect(await statusOf(capped, "/v1/files/x", "{}")).toBe(200);
-    expect(await statusOf(open.key, "/v1/messages", named)).toBe(200);
+    afterAll(() => open[Symbol.asyncDispose]());
+
+    interface Request {
+      readonly body?: string | Buffer;
+      readonly path?: string;
+      readonly type?: string;
+      readonly method?: string;
+    }
+    const sent = (key: string, { body, path = "/v1/messages", type = "application/json", method = "POST" }: Request) =>
+      ask({ url: open.url, key }, body, {
+        path,
+        method,
+        headers: {
+          "content-type": type,
+          ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+        },
+      });
+    const part = (name: string, value: string, more = "") =>
+      `--b\r\nContent-Disposition: form-data; name="${name}"${more}\r\n\r\n${value}\r\n`;
+    const form = (...parts: readonly string[]): Request => ({
+      body: `${parts.join("")}--b--\r\n`,
+      type: "multipart/form-data; boundary=b",
+    });
+    const file = part("file", "x".repeat(200_000), '; filename="a.jsonl"');
+    const mega = `"text":"${"x".repeat(1024 * 1024)}"`;
+
+    it.each<[what: string, request: Request, message: string]>([
+      ["a model", { body: `{"model":"small",${messages}}` }, "limits the output of small"],
+      ["a model after a megabyte", { body: `{${mega},"model":"small",${maximum}}` }, "limits the output of small"],
+      ["a maximum after a megabyte", { body: `{${mega},${maximum}}` }, "'max_tokens' asks for"],
+      ["a model inside", { body: '{"requests":[{"params":{"model":"new-one"}}]}' }, "limits the output of new-one"],
+      ["a model in a list", { body: `[{"model":"new-one"}]` }, "limits the output of new-one"],
+      ["other models", { body: '{"models":["small"]}' }, "limits the output of small"],
+      ["a model in another letter case", { body: '{"Model":"small"}' }, "'Model' must be written 'model'"],
+      ["two models", { body: '{"model":"","model":"small"}' }, "'model' is given twice"],
+      ["two members inside", { body: '{"a":{"b":1,"b":2}}' }, "two members of the same name"],
+      ["a model in input", { body: '{"input":{"model":"new-one"}}' }, "'model' asks for"],
+      ["a model that is no text", { body: '{"model":{"id":"new-one"}}' }, "'model' asks for"],
+      ["the id of a model", { body: '{"modelId":"new-one"}' }, "'modelId' asks for"],
+      ["a maximum inside", { body: '{"generationConfig":{"maxOutputTokens":9}}' }, "'maxOutputTokens' asks for"],
+      ["a maximum in input", { body: '{"version":"1","input":{"max_new_tokens":9}}' }, "'max_new_tokens' asks for"],
+      ["a maximum in camel case", { body: '{"inferenceConfig":{"maxTokens":9}}' }, "'maxTokens' asks for"],
+      ["a maximum with an escape", { body: '{"max_t\\u006fkens":9}' }, "'max_tokens' asks for"],
+      ["a maximum of another name", { body: '{"options":{"num_predict":9}}' }, "'num_predict' asks for"],
+      ["a stored batch", { body: '{"input_file_id":"f"}', path: "/v1/batches" }, "'input_file_id' asks for"],
+      ["a stored assistant", { body: '{"assistant_id":"a"}', path: "/v1/threads/t/runs" }, "'assistant_id' asks for"],
+      ["a maximum with PUT", { body: `{${maximum}}`, method: "PUT" }, "'max_tokens' asks for"],
+      ["a maximum with PATCH", { body: `{${maximum}}`, method: "PATCH" }, "'max_tokens' asks for"],
+      ["a maximum with GET", { body: `{${maximum}}`, method: "GET" }, "'max_tokens' asks for"],
+      ["a model in a form", form(file, part("model", "small")), "limits the output of small"],
+      ["two models in a form", form(part("model", ""), part("model", "small")), "'model' is given twice"],
+      ["a model as a file", form(part("model", "small", '; filename="m"')), "must be a field"],
+      ["a maximum in a form", form(file, part("max_tokens", "100000")), "'max_tokens' asks for"],
+      ["a maximum inside a form", form(part("config[maxOutputTokens]", "9")), "'maxOutputTokens' asks for"],
+      ["a maximum in the JSON of a form", form(part("config", `{${maximum}}`)), "'max_tokens' asks for"],
+      ["a model in the JSON of a form", form(part("config", '{"model":"new-one"}')), "limits the output of new-one"],
+      ["a long field in a form", form(part("config", "x".repeat(70_000))), "'config' is too long to read"],
+      ["a form with a folded header", form(part("model", "x").replace("; name", ";\r\n name")), "in several ways"],
+      ["a form without an end", { ...form(), body: part("model", "x") }, "in several ways"],
+      ["lines of JSON", { body: `{"a":1}\n{${maximum}}\n` }, "not valid JSON in UTF-8"],
+      ["lines of JSON by their type", { body: `{${maximum}}`, type: "application/x-ndjson" }, "body of type"],
+      ["JSON as text", { body: `{${maximum}}`, type: "text/plain" }, "body of type 'text/plain'"],
+      ["JSON with a byte order mark", { body: `\ufeff{${maximum}}` }, "not valid JSON in UTF-8"],
+      ["JSON in UTF-16", { body: Buffer.from(`{${maximum}}`, "utf16le") }, "not valid JSON in UTF-8"],
+      [
+        "JSON that its type calls UTF-16",
+        { body: "{}", type: "application/json; charset=utf-16" },
+        "body of type 'application/json; charset=utf-16'",
+      ],
+      ["text in Latin-1", { body: Buffer.from('{"text":"é"}', "latin1") }, "not valid JSON in UTF-8"],
+      ["a web form", { body: "max_tokens=100000", type: "application/x-www-form-urlencoded" }, "body of type"],
+      [
+        "a web form with JSON in its type",
+        { body: "{}", type: "application/x-www-form-urlencoded; a=json" },
+        "body of type 'application/x-www-form-urlencoded; a=json'",
+      ],
+      ["other bytes", { body: Buffer.alloc(9, 1), type: "application/octet-stream", method: "PUT" }, "body of type"],
+      ["too many values", { body: `[${"0,".repeat(600_000)}0]` }, "too many values"],
+      ["a model in the path", { body: "{}", path: "/v1beta/models/small:generate" }, "limits the output of small"],
+      ["a model in the query", { path: "/v1/realtime?Model=x", method: "GET" }, "limits the output of x"],
+      ["a maximum in the query", { path: "/v1/x?maxOutputTokens=9", method: "GET" }, "'maxOutputTokens' asks for"],
+    ])("refuses %s, and passes it for other keys", async (_what, request, message) => {
+      const before = gateway.asked.length;
+      const answer = await sent(capped, request);
+      expect([answer.status, JSON.parse(answer.body.toString()).error.code]).toEqual([400, "invalid_request"]);
+      expect(answer.body.toString()).toContain(message);
+      expect(answer.body.toString()).toContain("an output cap applies to this key");
+      expect(gateway.asked.slice(before)).toEqual([]);
+      expect((await sent(open.key, request)).status).toBe(200);
+      const { body = "" } = request;
+      expect(gateway.asked.at(-1)?.body).toEqual(Buffer.from(body));
+    });
+
+    it.each<[what: string, request: Request]>([
+      ["JSON that asks for no output", { body: '{"name":"x","chunking":{"max_chunk_size_tokens":800}}' }],
+      ["a maximum of null", { body: '{"max_tokens":null}' }],
+      ["a text about a maximum", { body: '{"text":"max_tokens","list":["max_tokens"]}' }],
+      ["a form with a file", { ...form(part("purpose", "user_data"), file), path: "/v1/files" }],
+      ["a request without a body", { path: "/v1/files", method: "GET", type: "text/plain" }],
+      ["a deletion", { path: "/v1/files/f", method: "DELETE" }],
+    ])("passes %s", async (_what, request) => {
+      expect((await sent(capped, request)).status).toBe(200);
+    });
+
+    it("is the cap of FAREBOX_OUTPUT_CAP or of the team too", async () => {
+      const env = { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all", FAREBOX_OUTPUT_CAP: "10" };
+      await using all = await startProxy({ gatewayUrl: gateway.url, env });
+      const path = "/v1/messages";
+      expect((await ask({ url: all.url, key: all.key }, `{${mega},${maximum}}`, { path })).status).toBe(400);
+      await createTeam({ teams: open.serving.teams, clock: systemClock(), by: "test" }, { name: "t", outputCap: 10 });
+      const member = await open.addKey("member", { team: "t" });
+      expect((await sent(member, { body: `{${mega},${maximum}}` })).status).toBe(400);
+    });
+
+    it("is no reason to refuse what a list of models refuses or permits", async () => {
+      const narrow = await open.addKey("narrow", { models: ["small"] });
+      const refused = async (request: Request) => {
+        const answer = await sent(narrow, request);
+        return [answer.status, JSON.parse(answer.body.toString()).error.code];
+      };
+      expect((await sent(narrow, { body: `{${mega},"model":"small",${maximum}}` })).status).toBe(200);
+      expect((await sent(narrow, form(file, part("model", "small")))).status).toBe(200);
+      expect(await refused({ body: `{${mega},"model":"thinker"}` })).toEqual([403, "model_not_allowed"]);
+      expect(await refused(form(file, part("model", "thinker")))).toEqual([403, "model_not_allowed"]);
+      expect(await refused({ body: '{"model":"small","requests":[{"model":"other"}]}' })).toEqual([
+        403,
+        "model_not_allowed",
+      ]);
+      expect(await refused({ body: '{"model":"small"}', type: "text/plain" })).toEqual([400, "invalid_request"]);
+      expect(await refused({ body: '{"model":"small"}\n{"model":"thinker"}' })).toEqual([400, "invalid_request"]);
+      expect(await refused({ ...form(), body: part("model", "small") })).toEqual([400, "invalid_request"]);
+    });
   });
 
   it("is held for each choice", async () => {

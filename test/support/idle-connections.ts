@@ -5,7 +5,7 @@ import { createServer as createTlsServer, TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { BodyBytes } from "../../src/ports/exchange.ts";
 import { createGateway, type Engine } from "../../src/gateway/gateway.ts";
-import type { Gateway, GatewayRequest, StreamedBody } from "../../src/ports/gateway.ts";
+import type { Gateway, GatewayRequest } from "../../src/ports/gateway.ts";
 import { manualClock, type ManualClock } from "./manual-clock.ts";
 
 /** A gateway that resets an idle connection when the next request arrives, as if it had closed the connection silently. */
@@ -271,24 +271,5 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
         }
       },
     );
-
-    it("does not send a streamed body again", async () => {
-      await using own = await started();
-      await own.asks();
-      own.clock.advance(3_000);
-      own.gateway.closesAfterMs = 2_000;
-      let starts = 0;
-      const body: StreamedBody = {
-        length: 2,
-        start(sink) {
-          starts++;
-          sink.write(Buffer.from("{}"));
-          sink.end();
-        },
-        resume: () => undefined,
-      };
-      expect(await own.asks(1, { body })).toEqual(["reset_reused"]);
-      expect(starts).toBe(1);
-    });
   });
 }

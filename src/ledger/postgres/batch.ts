@@ -114,10 +114,6 @@ export interface PlannedBatch {
   readonly tasks: readonly number[];
   /** Amount that each claim needs: the amount of a hold, or the minimum of an extension. */
   readonly needed: readonly (bigint | null)[];
-  /**
-   * Ids of charges to which a hard budget might apply if a later part of the request (`isOpen`) named another model.
-   */
-  readonly limitsModels: ReadonlySet<string>;
   /** Windows of all holds. Each window is listed once. */
   readonly windows: readonly NamedWindow[];
   /**
@@ -156,7 +152,6 @@ class Plan {
   readonly #rows = { settles: [] as object[], claims: [] as object[], tasks: [] as object[] };
   readonly #places = { settles: [] as number[], claims: [] as number[], tasks: [] as number[] };
   readonly #needed: (bigint | null)[] = [];
-  readonly #limitsModels = new Set<string>();
   /** Latest instant of all claims; null while there are none. */
   #at: number | null = null;
 
@@ -210,7 +205,6 @@ class Plan {
       text,
       ...this.#places,
       needed: this.#needed,
-      limitsModels: this.#limitsModels,
       windows: this.#sets.windows(),
       refusedBy: (positions) => this.#refusedBy(new Set(positions)),
     };
@@ -247,7 +241,7 @@ class Plan {
 
   #hold([, id, values]: HoldCommand): object {
     const given = holdColumns.read(values);
-    const { admitted_at: at, hold, firstSlice, bounded, anyModel, isOpen } = given;
+    const { admitted_at: at, hold, firstSlice, bounded, anyModel } = given;
     this.#ids.push(id);
     this.#claimedAt(at);
     this.#addPrice(given.price_id, given.canonical);
@@ -255,7 +249,6 @@ class Plan {
     const windows = this.#budgets.windowsOf(caller, at);
     const amount = amountUnder(windows, hold, firstSlice);
     const isNotBounded = ((firstSlice ?? hold) === null || !bounded) && this.#budgets.hasHard(caller, anyModel);
-    if (isOpen && this.#budgets.hasHard(caller, true)) this.#limitsModels.add(id);
     // Opens no window for a hold that is not bounded: clients could open windows with made-up users, tags and models.
     const opened = isNotBounded ? [] : windows;
     this.#needed.push(amount);

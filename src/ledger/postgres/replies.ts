@@ -87,8 +87,7 @@ export function outcomesOf(
     invariant(claim !== undefined, "farebox_apply must answer each claim");
     if (claim[0] === "ok") placed.push(index);
     if (claim[0] === "short" && claim[1] && !isLast) return void again.push(index);
-    const limitsModels = plan.limitsModels.has(commands[index]?.[1] as string);
-    done(index, claimResultOf(claim, answer, plan.needed[n] ?? null, { budgets, limitsModels }));
+    done(index, claimResultOf(claim, answer, plan.needed[n] ?? null, budgets));
   });
   return { outcomes, again, placed };
 }
@@ -107,17 +106,17 @@ function claimResultOf(
   claim: ClaimAnswer,
   answer: AppliedBatch,
   needed: bigint | null,
-  { budgets, limitsModels }: { readonly budgets: KnownBudgets; readonly limitsModels: boolean },
+  budgets: KnownBudgets,
 ): Replies["hold"] | Replies["extend"] {
   switch (claim[0]) {
     case "ok":
-      return heldWith(claim, limitsModels);
+      return heldWith(claim);
     case "granted":
       return { ok: true, granted: BigInt(claim[1]) as PicoUsd };
     case "not_pending":
       return { ok: false, reason: "not_pending" };
     case "looked":
-      return claim[3] ? heldWith(claim, limitsModels) : { ok: false, reason: "not_bounded" };
+      return claim[3] ? heldWith(claim) : { ok: false, reason: "not_bounded" };
     case "short":
       return {
         ok: false,
@@ -127,12 +126,8 @@ function claimResultOf(
   }
 }
 
-function heldWith(
-  [, room, keyRoom]: Extract<ClaimAnswer, readonly ["ok" | "looked", ...unknown[]]>,
-  limitsModels: boolean,
-): Replies["hold"] {
-  const rooms = { room: amountOf(room), keyRoom: amountOf(keyRoom) };
-  return limitsModels ? { ok: true, ...rooms, limitsModels } : { ok: true, ...rooms };
+function heldWith([, room, keyRoom]: Extract<ClaimAnswer, readonly ["ok" | "looked", ...unknown[]]>): Replies["hold"] {
+  return { ok: true, room: amountOf(room), keyRoom: amountOf(keyRoom) };
 }
 
 /** Returns the worst shortage among the windows that refused a claim. Uses the sums of the windows at the refusal. */

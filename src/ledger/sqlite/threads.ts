@@ -294,7 +294,7 @@ export function unpackOutcomes(packed: PackedOutcomes): readonly Outcome[] {
 }
 
 function isHeld(reply: object): reply is Extract<HoldResult, { ok: true }> {
-  return "room" in reply && "ok" in reply && reply.ok === true && !("limitsModels" in reply);
+  return "room" in reply && "ok" in reply && reply.ok === true;
 }
 
 function isPosted(reply: object): reply is Extract<SettleResult, { ok: true }> {

@@ -10,7 +10,7 @@ import {
   type Shortage,
 } from "../../core/budget.ts";
 import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
-import { isCountedFor, subjectsMaxDefault, type Caller } from "../../core/scope.ts";
+import { isCountedFor, subjectsMaxDefault } from "../../core/scope.ts";
 import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -246,17 +246,10 @@ export class Writer {
   }
 
   #hold(command: HoldCommand): HoldResult {
-    const given = holdColumns.read(command[2]);
-    const caller = callerOfRow(given);
-    const result = this.#holdFor(caller, command);
-    return result.ok && given.isOpen && this.#windows.hasHard(caller, true)
-      ? { ...result, limitsModels: true }
-      : result;
-  }
-
-  #holdFor(caller: Caller, command: HoldCommand): HoldResult {
     const [, id, values] = command;
-    const { admitted_at: at, hold: wholeHold, bounded, anyModel, firstSlice } = holdColumns.read(values);
+    const given = holdColumns.read(values);
+    const caller = callerOfRow(given);
+    const { admitted_at: at, hold: wholeHold, bounded, anyModel, firstSlice } = given;
     // Refuses before it opens windows. Otherwise clients could open windows with made-up users, tags and models.
     if ((!bounded || (firstSlice ?? wholeHold) === null) && this.#windows.hasHard(caller, anyModel))
       return this.#charges.find(id) === undefined ? { ok: false, reason: "not_bounded" } : { ok: true, ...noRooms };

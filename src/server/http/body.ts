@@ -1,13 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock, Timer } from "../../ports/clock.ts";
-import {
-  BodyBytes,
-  type BodyOpening,
-  type BodyReceiver,
-  type BodyResult,
-  type OpenBody,
-} from "../../ports/exchange.ts";
+import { BodyBytes, type BodyResult } from "../../ports/exchange.ts";
 import type { Socket } from "node:net";
 
 /** Memory that the bodies of all requests share. */
@@ -136,81 +130,6 @@ function headRefusal({ headers }: IncomingMessage, limitBytes: number): Refusal 
     return { code: "unsupported_encoding", encoding };
   }
   return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
-}
-
-/** Memory for a body that is passed on while it arrives, in bytes: its first bytes and the bytes in transit. */
-const passingBytes = 128 * 1024;
-
-/**
- * Opens a body that is passed on while it arrives. Its memory does not grow with its size, and is released when the
- * request closes.
- */
-export function openBody(request: IncomingMessage, rules: BodyRules): BodyOpening | Promise<BodyOpening> {
-  const { limitBytes, memory } = rules;
-  const refusal = headRefusal(request, limitBytes);
-  if (refusal !== undefined) return { ok: false, refusal };
-  const body = new RequestBody(request, rules);
-  const share = Math.min(body.length ?? passingBytes, passingBytes);
-  const open = (isAcquired: boolean): BodyOpening => {
-    if (!isAcquired) return { ok: false, refusal: overloaded };
-    if (request.closed) memory.release(share);
-    else request.once("close", () => memory.release(share));
-    return { ok: true, body };
-  };
-  const acquiring = memory.acquire(share);
-  return typeof acquiring === "boolean" ? open(acquiring) : acquiring.then(open);
-}
-
-class RequestBody implements OpenBody {
-  readonly length: number | null;
-  readonly #request: IncomingMessage;
-  readonly #limitBytes: number;
-  readonly #clock: Clock;
-  #pace: BodyPace | undefined;
-  #bytes = 0;
-  #isDone = false;
-
-  constructor(request: IncomingMessage, { limitBytes, clock }: BodyRules) {
-    const stated = request.headers["content-length"];
-    // A request without a length and without chunks has no body (RFC 9112, 6.3).
-    this.length = stated !== undefined ? Number(stated) : request.headers["transfer-encoding"] === undefined ? 0 : null;
-    this.#request = request;
-    this.#limitBytes = limitBytes;
-    this.#clock = clock;
-  }
-
-  read(receiver: BodyReceiver): void {
-    const finish = (notify: () => void): void => {
-      if (this.#isDone) return;
-      this.#isDone = true;
-      this.#pace?.stop();
-      notify();
-    };
-    this.#pace = new BodyPace(this.#clock, () => finish(() => receiver.fail({ code: "request_timeout" })));
-    this.#request.on("data", (chunk: Buffer) => {
-      if (this.#isDone) return;
-      this.#bytes += chunk.length;
-      this.#pace?.received(chunk.length);
-      if (this.#bytes <= this.#limitBytes) receiver.chunk(chunk);
-      else finish(() => receiver.fail({ code: "request_too_large", limitBytes: this.#limitBytes }));
-    });
-    this.#request.on("end", () => finish(() => receiver.end()));
-    this.#request.on("error", () => finish(() => receiver.fail(null)));
-    this.#request.on("close", () => finish(() => receiver.fail(null)));
-    // The client may have disconnected while the memory was requested.
-    if (this.#request.destroyed) finish(() => receiver.fail(null));
-  }
-
-  pause(): void {
-    if (this.#isDone) return;
-    this.#pace?.pause();
-    this.#request.pause();
-  }
-
-  resume(): void {
-    this.#pace?.resume();
-    this.#request.resume();
-  }
 }
 
 const overloaded: Refusal = {

@@ -3,10 +3,10 @@ import type { IncomingMessage, ServerResponse, IncomingHttpHeaders } from "node:
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { RefusedEvent, RefusedRequest } from "../../ports/events.ts";
-import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
+import type { BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
 import type { RequestSpan } from "../../ports/tracing.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
-import { lingerAfterAnswer, openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
+import { lingerAfterAnswer, readBody, type BodyMemory, type BodyRules } from "./body.ts";
 import { isLoopbackAddress, isLoopbackHost } from "../../core/addresses.ts";
 
 /** Settings and effects that all exchanges of a server share. */
@@ -100,10 +100,6 @@ export class HttpExchange implements Exchange {
 
   readBody(limitBytes = Infinity): Promise<BodyResult> {
     return readBody(this.#request, this.#bodyRules(limitBytes));
-  }
-
-  openBody(): BodyOpening | Promise<BodyOpening> {
-    return openBody(this.#request, this.#bodyRules(Infinity));
   }
 
   #bodyRules(limitBytes: number): BodyRules {

@@ -4,7 +4,6 @@ import type { Clock } from "../../ports/clock.ts";
 import type { RefusedRequest } from "../../ports/events.ts";
 import {
   BodyBytes,
-  type BodyOpening,
   type BodyResult,
   type Exchange,
   type HeaderList,
@@ -188,10 +187,6 @@ export class RoutedExchange implements Exchange {
     // The worker releases the body's memory when the request is answered.
     const bytes = new BodyBytes([Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)]);
     return { ok: true, bytes, release: () => {} };
-  }
-
-  openBody(): BodyOpening {
-    throw new Error("the body of a routed request must be read whole");
   }
 
   onClientGone(listener: () => void): void {

@@ -4,7 +4,7 @@ import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
 import { baseOf } from "../findings.ts";
-import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
+import { inspectForm, type Form } from "../form.ts";
 import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
@@ -12,7 +12,6 @@ import {
   inspectBody,
   noParts,
   objectInFull,
-  tooManyNames,
   type ModelRequest,
   type ModelRequestResult,
   type PromptReader,
@@ -61,25 +60,28 @@ function charactersIn(bytes: Buffer): number {
   return characters;
 }
 
-function readTranscriptionForm(form: FormHead): ModelRequestResult {
-  const model = modelOf(form, transcriptionFields);
-  if (!model.ok) return model;
-  const findings = formFindings(form, transcriptionFields);
-  if (findings === undefined) return tooManyNames;
+const recording = "file";
+const media: ReadonlySet<string> = new Set([recording]);
+
+function readTranscriptionForm(given: Form | undefined): ModelRequestResult {
+  const inspected = inspectForm(given, transcriptionFields);
+  if (!inspected.ok) return inspected;
+  const { form, model, findings } = inspected;
   const request: ModelRequest = {
-    model: model.model,
-    stream: form.values.get("stream") === "true",
+    model,
+    stream: form.value("stream") === "true",
     wantsStreamUsage: true,
-    // The duration of the audio is not known before the whole file has passed. The catalogue may bound it; otherwise
-    // Farebox holds the model's whole context.
-    size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
-    unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
+    // The gateway may bill more seconds than the file has. The catalogue may bound them; otherwise Farebox holds the
+    // model's whole context.
+    size: { ...oneAnswer, audioParts: 1, textBytes: form.textBytes(media), unboundedFields: findings.context },
+    unboundedFields: findings.expensive,
     fields: findings,
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: uncounted,
     isUnseen: true,
     asksForText: asksForText(form),
-    modelDoubt: modelDoubtOf(form),
+    // The gateway could read another recording if the form had fields that Farebox does not know.
+    ...(findings.unknown.length === 0 && { soundSeconds: () => form.secondsOf(recording) }),
   };
   return { ok: true, request };
 }
@@ -89,9 +91,9 @@ const formatField = "response_format";
 const jsonFormats: ReadonlySet<string> = new Set(["json", "verbose_json", "diarized_json"]);
 
 /** Returns true unless all readers of the form see that it asks for JSON or events. */
-function asksForText({ names, values, isClear }: FormHead): boolean {
-  const formats = names.filter((name) => baseOf(name) === formatField);
-  return !isClear || !formats.every((name) => formats.length === 1 && jsonFormats.has(values.get(name) ?? ""));
+function asksForText(form: Form): boolean {
+  const formats = form.parts.filter(({ name }) => baseOf(name) === formatField);
+  return !formats.every(({ name }) => formats.length === 1 && jsonFormats.has(form.value(name) ?? ""));
 }
 
 /** Refuses a JSON body, because a transcription must be requested with a form. */
@@ -121,14 +123,7 @@ function usageOfRecording(body: JsonObject): Usage | undefined {
   return withSeconds(usage, { count: seconds > 0 ? seconds : undefined, contradicts: false });
 }
 
-const form: FormReader = {
-  fields: transcriptionFields,
-  sound: "file",
-  format: formatField,
-  read: readTranscriptionForm,
-};
-
-function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "form">, ending: string): Endpoint {
+function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "readForm">, ending: string): Endpoint {
   return {
     route,
     ...of,
@@ -143,12 +138,12 @@ export const audioEndpoints: readonly Endpoint[] = [
   audioAt("/v1/audio/speech", { fields: speechFields, readRequest: readSpeechRequest }, "speech.audio.done"),
   audioAt(
     "/v1/audio/transcriptions",
-    { fields: transcriptionFields, readRequest: refuseJson, form },
+    { fields: transcriptionFields, readRequest: refuseJson, readForm: readTranscriptionForm },
     "transcript.text.done",
   ),
   audioAt(
     "/v1/audio/translations",
-    { fields: transcriptionFields, readRequest: refuseJson, form },
+    { fields: transcriptionFields, readRequest: refuseJson, readForm: readTranscriptionForm },
     "transcript.text.done",
   ),
 ];

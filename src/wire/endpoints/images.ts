@@ -4,8 +4,8 @@ import { addUsage, laterUsage } from "../../core/several-usages.ts";
 import type { TokenClass, Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
-import type { Findings } from "../findings.ts";
-import { formFindings, modelDoubtOf, modelOf, type FormHead, type FormReader } from "../form.ts";
+import { baseOf, type Findings } from "../findings.ts";
+import { inspectForm, type Form } from "../form.ts";
 import {
   answerTerms,
   countsOutput,
@@ -23,7 +23,6 @@ import {
   inspectBody,
   noParts,
   parseBody,
-  tooManyNames,
   type ModelRequest,
   type ModelRequestResult,
   type PromptReader,
@@ -40,8 +39,9 @@ import {
   type Transcript,
 } from "../stream-output.ts";
 
-/** Largest number of images in an edit, including its mask. */
+/** Usual maximum of images in an edit, including its mask. A text in a form may name several. */
 const imagesMax = 17;
+const media: ReadonlySet<string> = new Set(["image", "mask"]);
 
 const prompt: PromptReader = {
   text(body) {
@@ -52,8 +52,7 @@ const prompt: PromptReader = {
 };
 
 /**
- * Reads a prompt that Farebox does not count as text. Instead, the number of bytes that have arrived is an upper bound
- * for its tokens.
+ * Reads a prompt that Farebox does not count as text. Instead, the number of bytes is an upper bound for its tokens.
  */
 export const uncounted: PromptReader = {
   text: () => ({ kind: "plain", texts: [], tokens: 0 }),
@@ -75,26 +74,23 @@ function readImageRequest(bytes: Buffer): ModelRequestResult {
   return requestOf({ model: body.model, stream: body["stream"] === true, pieces, prompt }, size, findings);
 }
 
-function readImageForm(form: FormHead): ModelRequestResult {
-  const model = modelOf(form, imageFields);
-  if (!model.ok) return model;
-  const n = form.values.get("n");
+function readImageForm(given: Form | undefined): ModelRequestResult {
+  const inspected = inspectForm(given, imageFields);
+  if (!inspected.ok) return inspected;
+  const { form, model, findings } = inspected;
+  const n = form.value("n");
   const pieces = choicesOf(n === undefined ? undefined : Number(n));
   if (pieces === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
-  const findings = formFindings(form, imageFields);
-  if (findings === undefined) return tooManyNames;
-  const size = { textBytes: form.bytes, imageParts: imagesMax };
-  const stream = form.values.get("stream") === "true";
-  const stated = { model: model.model, stream, pieces, prompt: uncounted, modelDoubt: modelDoubtOf(form) };
-  return requestOf(stated, size, findings, form.isClear);
+  const images = form.parts.filter(({ name }) => media.has(baseOf(name))).length;
+  const size = { textBytes: form.textBytes(media), imageParts: Math.max(images, imagesMax) };
+  const stream = form.value("stream") === "true";
+  return requestOf({ model, stream, pieces, prompt: uncounted }, size, findings);
 }
 
-/** Builds the request. `isClear` is false for a form that another reader could read differently. */
 function requestOf(
-  stated: Pick<ModelRequest, "model" | "stream" | "prompt" | "modelDoubt"> & { readonly pieces: number },
+  stated: Pick<ModelRequest, "model" | "stream" | "prompt"> & { readonly pieces: number },
   size: Pick<RequestSize, "textBytes" | "imageParts">,
   findings: Findings,
-  isClear = true,
 ): ModelRequestResult {
   return {
     ok: true,
@@ -102,7 +98,7 @@ function requestOf(
       ...stated,
       wantsStreamUsage: true,
       size: { ...noParts, ...size, choices: stated.pieces, outputLimit: null, unboundedFields: findings.context },
-      unboundedFields: isClear ? findings.expensive : [...findings.expensive, "form"],
+      unboundedFields: findings.expensive,
       fields: findings,
       classes: { prompt: ["input", "cached_input", "image_input"], completion },
       isUnseen: true,
@@ -138,12 +134,12 @@ function imageUsage(usage: Usage | undefined): Usage | undefined {
   return { ...usage, tokens: { ...usage.tokens, output: 0, image_output: usage.tokens.output } };
 }
 
-function imagesAt(route: string, form?: FormReader): Endpoint {
+function imagesAt(route: string, readForm?: Endpoint["readForm"]): Endpoint {
   return {
     route,
     fields: imageFields,
     readRequest: readImageRequest,
-    ...(form && { form }),
+    ...(readForm && { readForm }),
     answerReader: () => outlineReader(readImages),
     transcript: () =>
       mediaTranscript(
@@ -155,12 +151,10 @@ function imagesAt(route: string, form?: FormReader): Endpoint {
   };
 }
 
-const form: FormReader = { fields: imageFields, read: readImageForm };
-
 export const imageEndpoints: readonly Endpoint[] = [
   imagesAt("/v1/images/generations"),
-  imagesAt("/v1/images/edits", form),
-  imagesAt("/v1/images/variations", form),
+  imagesAt("/v1/images/edits", readImageForm),
+  imagesAt("/v1/images/variations", readImageForm),
 ];
 
 /**

@@ -1,13 +1,23 @@
+import { isUtf8 } from "node:buffer";
+import type { Refused } from "../../core/refusals.ts";
 import { laterUsage } from "../../core/several-usages.ts";
 import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
-import { Findings, RequestFields } from "../findings.ts";
-import { unnamedModel } from "../form.ts";
+import { equalFolded, Findings, RequestFields } from "../findings.ts";
+import { ambiguousPart, formFindings, unclearForm, type Form } from "../form.ts";
 import { answerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
-import { isObject, jsonMembers, objectOr, parseJson } from "../json.ts";
+import { isObject, jsonMembers, jsonSkeleton, membersNamed, objectOr, parseJson, repeatsMember } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import { ambiguousField, modelFault, noParts, objectInFull, type ModelRequest } from "../model-request.ts";
+import {
+  ambiguousField,
+  modelFault,
+  noParts,
+  parseBody,
+  unnamedModel,
+  type ModelRequest,
+  type ModelRequestResult,
+} from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { StreamOutput, StreamTranscript, type EventReader, type StreamAnswer } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
@@ -16,13 +26,14 @@ import { uncounted } from "./images.ts";
 
 /**
  * Endpoint for all other paths (`FAREBOX_PASSTHROUGH=all`). Their cost is unknown, so they have no price. The charge
- * records the model if the first bytes of the body name it, and the usage if the answer states it.
+ * records the model if the body names it, and the usage if the answer states it.
  */
 export const passthrough: Endpoint = {
   route: "/*path",
   fields: passthroughFields,
-  readRequest: (body) => ({ ok: true, request: requestOf(body) }),
-  isOpen: true,
+  readRequest: readBody,
+  readForm,
+  isUnknown: true,
   mayMakeTasks: true,
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
@@ -32,23 +43,99 @@ export const passthrough: Endpoint = {
 
 const fields = new RequestFields({ model: "priced" });
 
-/** Reads the request from the first bytes of its body, which may be the whole body. */
-function requestOf(body: Buffer): ModelRequest {
-  const members = objectInFull(body);
-  const { model, stream } = members;
+/** Types of bodies that every gateway reads as JSON. */
+const jsonType = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;\s*charset="?(?:utf-8|us-ascii)"?\s*)?$/i;
+/** Largest part of a body of another type that counts as text, in bytes. */
+const unreadBytesMax = 64 * 1024;
+
+/** Properties of a request that its body states. */
+interface Stated extends Pick<ModelRequest, "stream" | "unread"> {
+  readonly model: unknown;
+  readonly findings: Findings;
+  readonly textBytes: number;
+  /** Names outside JSON that may be output maximums. */
+  readonly names: readonly string[];
+  /** JSON texts whose members may be output maximums. */
+  readonly json: readonly Buffer[];
+}
+
+function nothing(): Stated {
+  return { model: null, stream: false, findings: new Findings(), textBytes: 0, names: [], json: [] };
+}
+
+function readBody(body: Buffer, contentType = ""): ModelRequestResult {
+  if (body.length === 0) return requestOf(nothing());
+  // A long text cannot name a model.
+  const skeleton = jsonSkeleton(body);
+  const value = skeleton && parseBody(skeleton);
+  const isJson = contentType === "" || jsonType.test(contentType);
+  const textBytes = isJson ? body.length : Math.min(body.length, unreadBytesMax);
+  const otherType = isJson ? undefined : `Farebox does not read a body of type '${contentType}'`;
+  if (skeleton === undefined || value === undefined || !isUtf8(body)) {
+    const fault = skeleton === undefined ? "the body has too many values" : "the body is not valid JSON in UTF-8";
+    return requestOf({ ...nothing(), textBytes, unread: otherType ?? fault });
+  }
+  const members = jsonMembers(skeleton);
+  const object = objectOr(value);
+  const findings = new Findings();
+  findings.user = userInBody(object);
+  for (const name in object) findings.field(name, object[name], passthroughFields.meaningOf(name));
+  const whole = { name: "", valueStart: 0, valueEnd: skeleton.length };
+  for (const { name, valueStart, valueEnd } of isObject(value) ? members : [whole])
+    if (passthroughFields.meaningOf(name) !== "free") nameModelsIn(skeleton.subarray(valueStart, valueEnd), findings);
   const ambiguous = ambiguousField(
-    jsonMembers(body).map(({ name }) => name),
+    members.map(({ name }) => name),
     fields,
   );
-  const findings = new Findings();
+  const repeats = repeatsMember(skeleton, value) ? "an object in the body has two members of the same name" : undefined;
+  return requestOf({
+    model: object["model"],
+    stream: object["stream"] === true,
+    findings,
+    textBytes,
+    names: [],
+    json: [skeleton],
+    unread: otherType ?? messageOf(ambiguous) ?? repeats,
+  });
+}
+
+function messageOf(refused: Refused | undefined): string | undefined {
+  return refused?.refusal.code === "invalid_request" ? refused.refusal.message : undefined;
+}
+
+/** Records the models that members named `model` state, at any depth of a JSON text. */
+function nameModelsIn(json: Buffer, findings: Findings): void {
+  for (const { valueStart, valueEnd } of membersNamed(json, (name) => equalFolded(name, "model"))) {
+    const model = parseJson(json.toString("utf8", valueStart, valueEnd));
+    if (typeof model === "string") findings.model(model);
+  }
+}
+
+function readForm(form: Form | undefined): ModelRequestResult {
+  if (form === undefined) return requestOf({ ...nothing(), textBytes: unreadBytesMax, unread: unclearForm });
+  const findings = formFindings(form, passthroughFields);
+  const json = form.texts.filter((value) => typeof parseBody(value) === "object");
+  for (const text of json) nameModelsIn(text, findings);
+  return requestOf({
+    model: form.value("model"),
+    stream: form.value("stream") === "true",
+    findings,
+    textBytes: form.textBytes(),
+    // Some readers take "config[max_tokens]" for a member.
+    names: form.parts.flatMap(({ name }) => name.split(/[[\].]/)),
+    json,
+    unread: messageOf(ambiguousPart(form, fields) ?? form.longField),
+  });
+}
+
+function requestOf({ model, stream, findings, textBytes, names, json, unread }: Stated): ModelRequestResult {
   if (typeof model === "string") findings.modelsIn("model", model);
-  findings.user = userInBody(members);
-  for (const name in members) findings.field(name, members[name], passthroughFields.meaningOf(name));
-  return {
+  const tooMuch = findings.isTooMuch ? "the body names too many models, or has too many texts" : undefined;
+  const request: ModelRequest = {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
-    stream: stream === true,
+    stream,
     wantsStreamUsage: true,
-    size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
+    size: { textBytes, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
     // Farebox does not know the fields of these paths, so it reports none as unknown. Models that fields name still
     // count.
@@ -57,8 +144,40 @@ function requestOf(body: Buffer): ModelRequest {
     prompt: uncounted,
     isUnseen: true,
     isUnpriced: true,
-    modelDoubt: ambiguous?.refusal,
+    unread: unread ?? tooMuch,
+    outputMember: () => names.find(isOutputMember) ?? json.map(outputMemberIn).find((name) => name !== undefined),
   };
+  return { ok: true, request };
+}
+
+/** Returns the first such member of a JSON text that is not null; undefined if there is none. */
+function outputMemberIn(json: Buffer): string | undefined {
+  for (const { name, valueStart, valueEnd } of membersNamed(json, isOutputMember))
+    if (json.toString("latin1", valueStart, valueEnd) !== "null") return name;
+  return undefined;
+}
+
+/** Output maximums with other names than `max…`, other names of models, and ids of stored requests, without spaces. */
+const outputMembers: ReadonlySet<string> = new Set(
+  [
+    "num predict",
+    "n predict",
+    "tokens to generate",
+    "model",
+    "model id",
+    "model name",
+    "input file id",
+    "assistant id",
+  ].map((name) => name.replaceAll(" ", "")),
+);
+
+/**
+ * Returns true for the name of an output maximum or a model in any spelling, such as `maxOutputTokens`, and for ids of
+ * stored requests, whose maximums Farebox does not see.
+ */
+export function isOutputMember(name: string): boolean {
+  const letters = name.toLowerCase().replaceAll(/[^a-z]/g, "");
+  return outputMembers.has(letters) || /^max(?!chunk).*(?:token|output|length|len$)/.test(letters);
 }
 
 function readAnswer(body: unknown): ModelAnswer | undefined {

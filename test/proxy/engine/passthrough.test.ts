@@ -57,6 +57,29 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     ]);
   });
 
+  it("records the model after a megabyte, in JSON and in a form", async () => {
+    const long = "x".repeat(1024 * 1024);
+    const form = `--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n${long}\r\n--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ngpt-4o\r\n--b--\r\n`;
+    for (const [text, type] of [
+      [JSON.stringify({ input: long, model: "gpt-4o" }), "application/json"],
+      [form, "multipart/form-data; boundary=b"],
+    ] as const) {
+      const answered = ask(proxy, text, { path: "/v1/moderations", headers: { "content-type": type } });
+      const { body, response } = await gateway.nextChat();
+      expect(body.toString()).toBe(text);
+      response.writeHead(200, { "content-type": "application/json" }).end("{}");
+      expect((await answered).status).toBe(200);
+      expect(await newCharges()).toMatchObject([{ model: "gpt-4o", cost: null }]);
+    }
+  });
+
+  it("refuses a body above FAREBOX_BODY_LIMIT", async () => {
+    const body = Buffer.alloc(33 * 1024 * 1024, "x");
+    const answer = await ask(proxy, body, { path: "/v1/files", headers: { "content-type": "text/plain" } });
+    expect([answer.status, errorCode(answer)]).toEqual([413, "request_too_large"]);
+    expect(await newCharges()).toEqual([]);
+  });
+
   it("forwards GET and HEAD without a body, and streams unchanged", async () => {
     for (const method of ["GET", "HEAD"]) {
       const answered = ask(proxy, undefined, { method, path: "/v1/files" });

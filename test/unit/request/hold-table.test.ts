@@ -16,7 +16,7 @@ import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Charging, HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
 import { holdRefusal, placeHold, budgetNamesOf, writeHold } from "../../../src/request/hold.ts";
 import type { Growth, Pricer, Quote, HoldPlan } from "../../../src/request/price.ts";
-import { sendBeforeFile, unnamedModel } from "../../../src/wire/form.ts";
+import { unnamedModel } from "../../../src/wire/model-request.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
 import { only } from "../../support/only.ts";
 
@@ -138,7 +138,6 @@ describe("a hold", () => {
         price: asked.model?.price?.version,
         room: pico(7),
         visibleRoom: pico(7),
-        limitsModels: false,
       },
       fitted: null,
     });
@@ -242,11 +241,6 @@ describe("a hold that fails for another reason than room", () => {
         param: null,
         message: "The cost of this path is not known, so a key under a hard budget cannot use it.",
       },
-    ],
-    [
-      "an upload that has not named its model yet",
-      quote({ request: request({ model: unnamedModel }) }),
-      sendBeforeFile("model"),
     ],
     [
       "fields without a bound, with the reason",

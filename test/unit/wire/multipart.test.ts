@@ -1,77 +1,73 @@
-import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { boundaryOf, FormScanner } from "../../../src/wire/multipart.ts";
-import { cutAt, cuts, everyByte } from "./streams.ts";
-import { runs } from "../../support/effort.ts";
-
-interface Scanned {
-  readonly parts: string[];
-  readonly fields: [string, string | null][];
-  isClear: boolean;
-}
-
-function scanned(chunks: readonly Buffer[], boundary = "b"): Scanned {
-  const all: Scanned = { parts: [], fields: [], isClear: true };
-  const scanner = new FormScanner(boundary, {
-    part: ({ name, isFile }) => void all.parts.push(isFile ? `${name} (file)` : name),
-    field: (name, value) => void all.fields.push([name, value]),
-    unclear: () => (all.isClear = false),
-  });
-  for (const chunk of chunks) scanner.push(chunk);
-  return all;
-}
+import { boundaryOf, formParts } from "../../../src/wire/multipart.ts";
 
 const field = (name: string, value: string) =>
   `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
 const file = (name: string, bytes: string) =>
   `--b\r\nContent-Disposition: form-data; name="${name}"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n${bytes}\r\n`;
 const end = "--b--\r\n";
+const partsOf = (text: string) =>
+  formParts(Buffer.from(text, "latin1"), "b")?.map(({ name, isFile, value }) => [name, isFile, value.toString()]);
 
-describe("a scanned form", () => {
-  it("has its fields and the names of all its parts, for any cuts", () => {
-    const value = fc
-      .oneof(fc.string(), fc.constantFrom("", "\r\n", "--b", "\r\n--", "\r\n--c", "a\r\n\r\nb", "-", "x".repeat(3000)))
-      .filter((text) => !`\r\n${text}`.includes("\r\n--b"));
-    const part = fc.tuple(fc.constantFrom("model", "n", "image[]"), value, fc.boolean());
-    fc.assert(
-      fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), cuts, (parts, places) => {
-        const bytes = Buffer.from(
-          parts.map(([name, text, isFile]) => (isFile ? file : field)(name, text)).join("") + end,
-        );
-        const expected = {
-          parts: parts.map(([name, , isFile]) => (isFile ? `${name} (file)` : name)),
-          fields: parts.filter(([, , isFile]) => !isFile).map(([name, text]) => [name, Buffer.from(text).toString()]),
-          isClear: true,
-        };
-        for (const chunks of [[bytes], everyByte(bytes), cutAt(bytes, places)])
-          expect(scanned(chunks)).toEqual(expected);
-      }),
-      { numRuns: runs(300) },
-    );
+describe("the parts of a form", () => {
+  it("have their names and values in their order", () => {
+    expect(partsOf(field("model", "a") + file("file", "\r\n--\r\n\r\n-b") + field("n", "") + end)).toEqual([
+      ["model", false, "a"],
+      ["file", true, "\r\n--\r\n\r\n-b"],
+      ["n", false, ""],
+    ]);
   });
 
   it.each([
+    ["without a line end at its end", field("model", "a") + end.trimEnd()],
+    ["with a length for each part", field("model", "a").replace("\r\n\r\n", "\r\nContent-Length: 1\r\n\r\n") + end],
+    [
+      "with a type and an encoding for each part",
+      `${field("model", "a").replace("\r\n\r\n", "\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n")}${end}`,
+    ],
+  ])("are read %s", (_what, text) => {
+    expect(partsOf(text)).toEqual([["model", false, "a"]]);
+  });
+
+  it.each(['"C:\\\\a.wav"', '"a \\"b\\".wav"', '"a;b=c.wav"', "\"ä.wav\"; filename*=UTF-8''%C3%A4.wav", "a.wav"])(
+    "are read with the file name %s",
+    (name) => {
+      expect(partsOf(file("file", "x").replace('"a.wav"', name) + end)).toEqual([["file", true, "x"]]);
+    },
+  );
+
+  it.each([
     ["a preamble", `hello\r\n${field("model", "a")}${end}`],
-    ["bare line feeds", field("model", "a").replaceAll("\r\n", "\n")],
-    ["a folded header", field("model", "a").replace("; name", ";\r\n name")],
-    ["two names", field("model", "a").replace('"model"', '"model"; name="n"')],
-    ["a name without quotes", field("model", "a").replace('"model"', "model")],
-    ["an escape in a name", field('mo\\"del', "a")],
+    ["a part after its end", `${field("model", "a")}${end}${field("model", "b")}${end}`],
+    ["no end", field("model", "a")],
+    [
+      "an end in the middle of a value",
+      `${field("model", "a")}--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n1`,
+    ],
+    ["bare line feeds", (field("model", "a") + end).replaceAll("\r\n", "\n")],
+    ["a folded header", field("model", "a").replace("; name", ";\r\n name") + end],
+    ["two names", field("model", "a").replace('"model"', '"model"; name="n"') + end],
+    ["a name after a file's name", file("file", "a").replace('"a.wav"', '"a.wav"; name="model"') + end],
+    ["a name without quotes", field("model", "a").replace('"model"', "model") + end],
+    ["an escape in a name", field('mo\\"del', "a") + end],
     [
       "two dispositions",
-      field("model", "a").replace("\r\n\r\n", '\r\ncontent-disposition: form-data; name="n"\r\n\r\n'),
+      field("model", "a").replace("\r\n\r\n", '\r\ncontent-disposition: form-data; name="n"\r\n\r\n') + end,
+    ],
+    [
+      "a value that some readers decode",
+      field("model", "gpt-4=\r\no").replace("\r\n\r\n", "\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n") +
+        end,
     ],
     ["no disposition", "--b\r\nContent-Type: a/b\r\n\r\nx\r\n--b--"],
     ["no headers", "--b\r\n\r\nx\r\n--b--"],
-    ["spaces after a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n")],
-    ["endless headers", `--b\r\nContent-Disposition: ${"x".repeat(20_000)}`],
-  ])("is unclear with %s", (_what, text) => {
-    expect(scanned([Buffer.from(text)]).isClear).toBe(false);
-    expect(scanned(everyByte(Buffer.from(text))).isClear).toBe(false);
-  });
-
-  it("has null for a value that is too long to be compared", () => {
-    expect(scanned([Buffer.from(field("model", "x".repeat(100_000)) + end)]).fields).toEqual([["model", null]]);
+    ["no empty line after a part's headers", '--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n--b--'],
+    ["spaces after a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n") + end],
+    ["a delimiter that continues", field("model", "a\r\n--bc") + end],
+    ["endless headers", `--b\r\nContent-Disposition: ${"x".repeat(20_000)}\r\n\r\n\r\n${end}`],
+    ["too many parts", field("n", "1").repeat(1001) + end],
+  ])("are not read from a form with %s", (_what, text) => {
+    expect(partsOf(text)).toBeUndefined();
   });
 });
 
@@ -79,6 +75,9 @@ describe("boundaryOf", () => {
   it.each([
     ["multipart/form-data; boundary=abc", "abc"],
     ['Multipart/Form-Data; boundary="a b"', "a b"],
+    ["multipart/form-data; charset=utf-8; boundary=abc", "abc"],
+    ['multipart/form-data; boundary=abc; charset="UTF-8"', "abc"],
+    ["multipart/form-data; boundary=abc; charset=utf-16", undefined],
     ["multipart/form-data", undefined],
     ["multipart/form-data; boundary=a; boundary=b", undefined],
     ["multipart/mixed; boundary=a", undefined],
