@@ -319,7 +319,7 @@ function send(
       ...(written === null ? [] : [[maximumHeaders[written.why], String(written.tokens)] as const]),
     ],
     wholeBytesMax: null,
-    mayNeedOtherKey: endpoint.isOpen === true,
+    mayNeedOtherKey: endpoint.isUnknown === true,
     beginning: usage ? probe?.first : probe?.second,
     inspect: (status, plain) => {
       const refused = usage && plain !== undefined ? probe?.refusal(status, plain) : undefined;

@@ -275,8 +275,7 @@ function uncappedOutput({ request, models }: Quote): Refusal | undefined {
   if (request.unread !== undefined) return notCapped(null, `${request.unread}, so it may ask for any output`);
   const named = models.find(({ name }) => name !== unnamedModel);
   if (named !== undefined) return modelNotCapped(named.name);
-  const member = request.outputMember?.();
-  return member === undefined ? undefined : memberNotCapped(member);
+  return request.outputMember === undefined ? undefined : memberNotCapped(request.outputMember);
 }
 
 function notCapped(param: string | null, why: string): Refusal {

@@ -284,7 +284,7 @@ export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean
     const mark = skipSpace(bytes, after);
     let next = after;
     if (bytes[mark] === colon) {
-      const name = parsedString(bytes.subarray(start, after));
+      const name = memberName(bytes.toString("utf8", start, after));
       if (isWanted(name)) {
         const valueStart = skipSpace(bytes, mark + 1);
         next = skipValue(bytes, valueStart);

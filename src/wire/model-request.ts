@@ -57,8 +57,8 @@ export interface ModelRequest {
    * Keys with an output cap, and keys that may use only certain models, are refused for it.
    */
   readonly unread?: string | undefined;
-  /** Returns the member that asks for output at a path without known fields; undefined if there is none. */
-  outputMember?(): string | undefined;
+  /** Member that asks for output at a path without known fields; absent if there is none. */
+  readonly outputMember?: string | undefined;
   /** Returns the largest number of seconds of an uploaded recording; undefined if its bytes do not bound them. */
   soundSeconds?(): Promise<number | undefined>;
   /**

@@ -145,7 +145,7 @@ function requestOf({ model, stream, findings, textBytes, names, json, unread }: 
     isUnseen: true,
     isUnpriced: true,
     unread: unread ?? tooMuch,
-    outputMember: () => names.find(isOutputMember) ?? json.map(outputMemberIn).find((name) => name !== undefined),
+    outputMember: names.find(isOutputMember) ?? json.map(outputMemberIn).find((name) => name !== undefined),
   };
   return { ok: true, request };
 }
