@@ -178,6 +178,7 @@ interface HoldTerms {
   readonly canonical: string | null;
   readonly bounded: boolean;
   readonly anyModel: boolean;
+  readonly isOwed: boolean;
   readonly firstSlice: PicoUsd | null;
   readonly sliceTokens: number | null;
 }
@@ -192,6 +193,7 @@ export const holdColumns = new ColumnList<typeof hold, HoldTerms>(hold, [
   "canonical",
   "bounded",
   "anyModel",
+  "isOwed",
   "firstSlice",
   "sliceTokens",
 ]);

@@ -130,6 +130,7 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     canonical: withCanonical ? (price?.canonical ?? null) : null,
     bounded: request.bounded,
     anyModel: request.anyModel === true,
+    isOwed: request.isOwed === true,
     firstSlice: request.firstSlice ?? null,
     sliceTokens: request.sliceTokens ?? null,
   });

@@ -22,7 +22,8 @@ import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts
 export interface Charging {
   /**
    * Inserts a pending charge and holds its amount in every window that applies to the caller, in one transaction.
-   * Refuses if a hard window cannot admit the amount. Creates a missing window with the sums of the charges in it.
+   * Refuses if a hard window cannot admit the amount, unless the amount is already owed (`isOwed`). Creates a missing
+   * window with the sums of the charges in it.
    */
   hold(request: HoldRequest): Promise<HoldResult>;
   /**
@@ -227,6 +228,11 @@ export interface HoldRequest {
    * budget on models refuses it.
    */
   readonly anyModel?: boolean;
+  /**
+   * True if the gateway already works on what the hold pays for. The hold is then written even above the limits of hard
+   * budgets, and without a bound.
+   */
+  readonly isOwed?: boolean;
   /** Number of earlier attempts that the client's SDK states, at most 1000; 0 for a first attempt. */
   readonly retry: number;
 }

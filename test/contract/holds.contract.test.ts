@@ -82,6 +82,34 @@ describe.each(everyLedger)("holds in the ledger: $name", (kind) => {
     expect((await sums(store))[0]).toMatchObject({ spent: usd("0.001"), held: 0n });
   });
 
+  it("writes a hold that is already owed above the limit, and admits others only once there is room again", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget(everyRequest, "total", "1"), noon);
+    await ledger.setBudget(budget(keyScope("k-alice"), "1d", "5"), noon);
+    const owed = { isOwed: true };
+    expect(await ledger.hold(holdOf("a", usd("0.60")))).toMatchObject({ ok: true, room: usd("0.40") });
+    const results = await Promise.all(["b", "c"].map((id) => ledger.hold(holdOf(id, usd("0.60"), owed))));
+    expect(results).toMatchObject([
+      { ok: true, room: 0n },
+      { ok: true, room: 0n },
+    ]);
+    expect(await ledger.hold(holdOf("b", usd("0.60"), owed))).toMatchObject({ ok: true });
+    expect(await ledger.hold(holdOf("d", null, owed))).toMatchObject({ ok: true, room: 0n });
+    expect(await ledger.hold(holdOf("e", usd("0.10"), { ...owed, bounded: false }))).toMatchObject({ ok: true });
+    for (const amount of ["0", "0.01"])
+      expect(await ledger.hold(holdOf("f", usd(amount)))).toMatchObject({ reason: "no_room" });
+    expect(await ledger.charge("b")).toMatchObject({ state: "pending", hold: usd("0.60") });
+    expect(await sums(store)).toEqual([
+      { id: "all/total", subject: "", spent: 0n, held: usd("1.90") },
+      { id: "key:k-alice/1d", subject: "", spent: 0n, held: usd("1.90") },
+    ]);
+    await ledger.post("a", assumed(usd("0.60")), endAt(noon));
+    for (const id of ["b", "c", "e"]) await ledger.void(id, "left", endAt(noon));
+    expect(await ledger.hold(holdOf("g", usd("0.40")))).toMatchObject({ ok: true, room: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
   it("refuses unbounded holds only under a hard budget", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -131,7 +131,9 @@ export class ModelLedger {
 
   #hold(request: HoldRequest, caller: Caller): HoldResult {
     const { id, at } = request;
+    const isOwed = request.isOwed === true;
     if (
+      !isOwed &&
       this.#hasHardBudget(caller, request.anyModel === true) &&
       (!request.bounded || (request.firstSlice ?? request.amount) === null)
     )
@@ -141,7 +143,7 @@ export class ModelLedger {
     const amount = amountToHold(windows, request.amount, request.firstSlice ?? null);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
     if (this.#state.charges.has(id)) return { ok: true, ...roomsOf(windows) };
-    const shortage = amount === null ? null : shortageAmong(windows, amount);
+    const shortage = amount === null || isOwed ? null : shortageAmong(windows, amount);
     if (shortage !== null) return { ok: false, reason: "no_room", shortage };
     this.#state.charges.set(id, pendingCharge(request, amount, windows, this.#run));
     return { ok: true, ...roomsOf(this.#open(caller, at)) };

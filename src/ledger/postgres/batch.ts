@@ -241,14 +241,15 @@ class Plan {
 
   #hold([, id, values]: HoldCommand): object {
     const given = holdColumns.read(values);
-    const { admitted_at: at, hold, firstSlice, bounded, anyModel } = given;
+    const { admitted_at: at, hold, firstSlice, bounded, anyModel, isOwed } = given;
     this.#ids.push(id);
     this.#claimedAt(at);
     this.#addPrice(given.price_id, given.canonical);
     const caller = callerOfRow(given);
     const windows = this.#budgets.windowsOf(caller, at);
     const amount = amountUnder(windows, hold, firstSlice);
-    const isNotBounded = ((firstSlice ?? hold) === null || !bounded) && this.#budgets.hasHard(caller, anyModel);
+    const isNotBounded =
+      !isOwed && ((firstSlice ?? hold) === null || !bounded) && this.#budgets.hasHard(caller, anyModel);
     // Opens no window for a hold that is not bounded: clients could open windows with made-up users, tags and models.
     const opened = isNotBounded ? [] : windows;
     this.#needed.push(amount);
@@ -258,6 +259,7 @@ class Plan {
       ...byName(holdColumns.names, storedHold(values, windows, amount)),
       set: this.#sets.position(opened, given.key, () => this.#budgets.calendar.dateOf(at)),
       amount: isNotBounded ? null : (amount ?? 0n).toString(),
+      ...(isOwed && { owed: true }),
     };
   }
 

@@ -318,7 +318,8 @@ $$;
 -- Decides claims one by one, using arrays only. Reads and writes no table.
 --
 -- A claim is a hold of `amounts` (null: returns the remaining amount only) or an extension, if `at_least` is not null. An
--- extension is granted as much of its amount as the windows have room for. Each claim counts in the items of its set. An item is
+-- extension is granted as much of its amount as the windows have room for. A hold that is already `owed` needs no room: it is
+-- granted in a lease that has room for it, and otherwise in the windows' rows, by the call that collects the leases. Each claim counts in the items of its set. An item is
 -- a window and a slot; slot 0 means no lease. `weightless` claims (extensions of a hold without an amount) change no sum.
 -- `by_lease`: holds may use slots, and slots may take slices.
 --
@@ -327,7 +328,7 @@ $$;
 -- windows without room and their gaps; and `again`: true if other leases have idle amounts. Then returns the changes by window,
 -- and by slot for the used slots.
 create function farebox_admit(
-  by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[], weightless boolean[],
+  by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[], weightless boolean[], owed boolean[],
   set_from integer[], set_to integer[], item_window integer[], item_slot integer[],
   wins bigint[], hard boolean[], gap bigint[], room bigint[], elsewhere bigint[], locked boolean[],
   idle bigint[], slot_spent bigint[], one_key boolean[],
@@ -383,7 +384,7 @@ begin
       if is_short and amount is null then
         exit;
       elsif s = 0 then
-        ways[i] := case when not hard[p] or amount <= room[p] then 'row' end;
+        ways[i] := case when not hard[p] or amount <= room[p] or owed[c] then 'row' end;
       elsif not hard[p] then
         ways[i] := 'lease';
       elsif amount <= idle[s] and amount <= gap[p] then
@@ -402,7 +403,7 @@ begin
       if ways[i] is null then
         is_short := true;
         short[c] := coalesce(short[c] || ',', '') || '[' || p || ',"' || gap[p] || '"]';
-        again[c] := again[c] or not locked[p] or elsewhere[p] > 0 or (s > 0 and idle[s] > 0);
+        again[c] := again[c] or owed[c] or not locked[p] or elsewhere[p] > 0 or (s > 0 and idle[s] > 0);
       end if;
     end loop;
 
@@ -739,6 +740,7 @@ declare
   one_key boolean[];
   known boolean[];
   weightless boolean[];
+  owed boolean[];
   at_ms bigint;
   is_raised boolean;
   sets integer[];
@@ -762,9 +764,10 @@ begin
     item_slot := array_fill(0, array[cardinality(item_window)]);
   end if;
   select array_agg(c.set order by c.n), array_agg(case when l.id is null or c.op = 'extend' then c.amount end order by c.n), array_agg(c.at_least order by c.n),
-    array_agg(l.id is not null order by c.n), array_agg(c.op = 'extend' and l.hold is null order by c.n)
-  into sets, amounts, at_least, known, weightless
-  from rows from (jsonb_to_recordset(claims) as (op text, id text, "set" integer, amount bigint, at_least bigint)) with ordinality c (op, id, "set", amount, at_least, n)
+    array_agg(l.id is not null order by c.n), array_agg(c.op = 'extend' and l.hold is null order by c.n),
+    array_agg(c.owed is true order by c.n)
+  into sets, amounts, at_least, known, weightless, owed
+  from rows from (jsonb_to_recordset(claims) as (op text, id text, "set" integer, amount bigint, at_least bigint, owed boolean)) with ordinality c (op, id, "set", amount, at_least, owed, n)
   left join unnest(locked) l on l.id = c.id;
   if at_least <> array_fill(null::bigint, array[cardinality(at_least)]) then
     select e.* into sets, set_from, set_to, item_window, item_slot, slot_window, slot_owner, wins
@@ -795,7 +798,7 @@ begin
   perform from budget_windows where seq = any(needed) order by seq for update;
   select * into f from farebox_figures(at_ms, wins, m, slot_window, idle);
   select * into a from farebox_admit(
-    by_lease, sharers, sets, amounts, at_least, weightless, set_from, set_to, item_window, item_slot,
+    by_lease, sharers, sets, amounts, at_least, weightless, owed, set_from, set_to, item_window, item_slot,
     wins, f.hard, f.gap, f.room, f.elsewhere, array(select win = any(needed) from unnest(wins) win), idle, slot_spent, one_key
   );
 

@@ -249,9 +249,9 @@ export class Writer {
     const [, id, values] = command;
     const given = holdColumns.read(values);
     const caller = callerOfRow(given);
-    const { admitted_at: at, hold: wholeHold, bounded, anyModel, firstSlice } = given;
+    const { admitted_at: at, hold: wholeHold, bounded, anyModel, firstSlice, isOwed } = given;
     // Refuses before it opens windows. Otherwise clients could open windows with made-up users, tags and models.
-    if ((!bounded || (firstSlice ?? wholeHold) === null) && this.#windows.hasHard(caller, anyModel))
+    if (!isOwed && (!bounded || (firstSlice ?? wholeHold) === null) && this.#windows.hasHard(caller, anyModel))
       return this.#charges.find(id) === undefined ? { ok: false, reason: "not_bounded" } : { ok: true, ...noRooms };
     const windows = this.#windows.open(caller, at);
     if (windows === null) return { ok: false, reason: "too_many_subjects" };
@@ -260,7 +260,7 @@ export class Writer {
       amount === null || (amount >= 0n && amount <= picoUsdMax),
       `the amount of a hold must be between 0 and ${picoUsdMax} pico-USD, not ${amount}`,
     );
-    const shortage = amount === null ? null : worstOf(windows, amount);
+    const shortage = amount === null || isOwed ? null : worstOf(windows, amount);
     if (shortage !== null)
       return this.#charges.find(id) === undefined ? this.#noRoom(shortage) : { ok: true, ...roomsOf(windows) };
     if (this.#charges.insert(command, caller, amount, this.#ownEpoch(at), windows))
