@@ -32,8 +32,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold without the check for room": [
     {
       file: writer,
-      from: "const shortage = amount === null ? null : worstOf(windows, amount);",
-      to: "const shortage = amount === null ? null : worstOf([], amount);",
+      from: "const shortage = amount === null || isOwed ? null : worstOf(windows, amount);",
+      to: "const shortage = amount === null || isOwed ? null : worstOf([], amount);",
     },
   ],
   "a hold that forgets its session": [
@@ -252,9 +252,9 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a task that its client learns of before it is stored": [
     {
-      file: "request/task-creation.ts",
-      from: "const bound = await bind(steps, exchange.id, covered, record);",
-      to: "void bind(steps, exchange.id, covered, record);\n  const bound = { ok: true } as BindResult;",
+      file: "request/task-ownership.ts",
+      from: "const claimed = await steps.claimTask(",
+      to: 'const claimed = "bound" as Claimed;\n    void steps.claimTask(',
     },
   ],
   "a key that is remembered beyond its revocation": [

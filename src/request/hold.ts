@@ -36,7 +36,7 @@ export interface FittedRequest {
 type Holding<Fitted = FittedRequest> = OrRefused<{ held: Held; fitted: Fitted | null }>;
 
 /** Request for which Farebox writes a hold. */
-interface RequestToHold {
+export interface RequestToHold {
   readonly id: string;
   readonly kind: HoldKind;
   readonly route: string;

@@ -11,13 +11,14 @@ import { readForm } from "../wire/form.ts";
 import { withMember } from "../wire/json.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { withHeadersAndQuery } from "../wire/headers.ts";
-import { hasModelList, mayUseModel, type Authenticated } from "./authenticate.ts";
+import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { billedAs, costHeaders } from "./billed.ts";
 import { GrowingHold } from "./growing-hold.ts";
 import { placeHold, type Held, type ShortageView } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
 import { meterResponse } from "./meter.ts";
 import {
+  endOf,
   notSent,
   pipeline,
   settle,
@@ -38,7 +39,7 @@ import {
   showsForeignTask,
 } from "./response.ts";
 import type { StreamMarks } from "./stream-marks.ts";
-import { taskMadeBy, type ClaimTask } from "./task-ownership.ts";
+import { bindTasks, tasksMadeBy } from "./task-ownership.ts";
 import { isAnswered, UsageProbe } from "./usage-probe.ts";
 import {
   additionsTo,
@@ -59,8 +60,6 @@ export interface RequestSteps extends PipelineSteps, WriteSteps, ShortageView {
   readonly ledger: Charging;
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
-  /** Binds a task that the gateway's answer names, for requests to paths that Farebox does not know. */
-  readonly claimTask: ClaimTask;
   readonly streamMarks: StreamMarks;
   /** Treatment of a request with unknown fields: hold the worst case, or refuse. */
   readonly unknownFields: "hold" | "refuse";
@@ -70,6 +69,7 @@ export interface RequestSteps extends PipelineSteps, WriteSteps, ShortageView {
 interface MeteredRequest extends Covered, Sending {
   readonly quote: Quote;
   readonly held: Held;
+  readonly sender: Sender;
   /** Body from the client. */
   readonly given: BodyBytes;
   /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
@@ -225,7 +225,19 @@ async function cover(
   const { stream } = sending.quote.request;
   return {
     ok: true,
-    covered: { ...sending, who, slot, held, stream, given: body, idempotency, headers, additions, growing: undefined },
+    covered: {
+      ...sending,
+      who,
+      slot,
+      held,
+      sender,
+      stream,
+      given: body,
+      idempotency,
+      headers,
+      additions,
+      growing: undefined,
+    },
   };
 }
 
@@ -412,32 +424,42 @@ function inspect(
         noSuchTask,
         status >= 300 ? { kind: "status", status } : { kind: "unknown", reason: foreignTask },
       );
-    return mayBind ? bindTask(steps, exchange, covered, plain) : null;
+    return mayBind ? bindMade(steps, exchange, covered, plain) : null;
   });
 }
 
-/** Binds a task that the answer names, before the client gets its id. */
-async function bindTask(
+/** Binds the tasks that the answer names, before the client gets their ids. */
+async function bindMade(
   steps: RequestSteps,
   exchange: Exchange,
-  { who, held, quote, body }: MeteredRequest,
+  { who, held, quote, body, sender }: MeteredRequest,
   plain: Buffer,
 ): Promise<Verdict | null> {
-  const made = taskMadeBy(plain, { target: decodeURIComponent(exchange.path) + exchange.query, body });
-  if (made === null) return null;
-  const { model } = quote.request;
-  switch (await steps.claimTask({ ...made, charge: held.id, key: who.caller.key, model })) {
+  const made = tasksMadeBy(plain, { target: decodeURIComponent(exchange.path) + exchange.query, body });
+  if (made.length === 0) return null;
+  const { isCharged, claimed } = await bindTasks(steps, made, {
+    charge: held.id,
+    route: held.route,
+    hold: quote.hold,
+    taskType: null,
+    quantity: null,
+    who,
+    quote,
+    sender,
+    end: () => endOf(exchange, steps.clock),
+  });
+  switch (claimed) {
     case "bound":
       return { ending: { kind: "task" }, show: unchangedAnswer };
     case "known":
       return null;
     case "foreign":
-      return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTask });
+      return withhold(exchange, noSuchTask, isCharged ? { kind: "task" } : { kind: "unknown", reason: foreignTask });
     case "unavailable":
       return withhold(
         exchange,
         { code: "ledger_unavailable", forwarded: true },
-        { kind: "unknown", reason: "task_not_recorded" },
+        isCharged ? { kind: "task" } : { kind: "unknown", reason: "task_not_recorded" },
       );
   }
 }

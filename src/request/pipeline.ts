@@ -14,6 +14,7 @@ import type { Forwarder, GatewayHeaders } from "./forward.ts";
 import { knownName } from "./price.ts";
 import type { Ending, Forwarded, ResponseEnding, UsageRefused, TaskOwner } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
+import type { ClaimTask } from "./task-ownership.ts";
 
 /** Dependencies of every request with a charge. */
 export interface PipelineSteps {
@@ -24,6 +25,9 @@ export interface PipelineSteps {
   readonly forwarder: Forwarder;
   readonly ledger: Charging;
   readonly taskOwner: TaskOwner;
+  /** Binds a task that the gateway's answer names to the charge that pays for it. */
+  readonly claimTask: ClaimTask;
+  readonly newId: () => string;
   readonly clock: Clock;
   readonly events: Events;
   readonly log: Log;

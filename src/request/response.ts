@@ -115,8 +115,6 @@ export type TaskOwner = (taskId: string) => Promise<string | undefined>;
 interface AnsweredCaller {
   readonly requestId: string;
   readonly key: string;
-  /** Task that needs no check here: the caller owns it, or its owner is checked when it is bound. */
-  readonly own?: string | undefined;
 }
 
 interface OwnerDeps {
@@ -125,8 +123,12 @@ interface OwnerDeps {
 }
 
 /** Returns true if the gateway's answer names a task of another key, so that it must not be passed on. */
-export function showsForeignTask(deps: OwnerDeps, answer: Buffer, to: AnsweredCaller): boolean | Promise<boolean> {
-  const named = tasksNamed(answer);
+export function showsForeignTask(
+  deps: OwnerDeps,
+  answer: Buffer | ReadonlySet<string>,
+  to: AnsweredCaller,
+): boolean | Promise<boolean> {
+  const named = Buffer.isBuffer(answer) ? tasksNamed(answer) : answer;
   return named.size > 0 && anyForeign(deps, named, to);
 }
 
@@ -134,11 +136,11 @@ export function showsForeignTask(deps: OwnerDeps, answer: Buffer, to: AnsweredCa
 async function anyForeign(
   { taskOwner, log }: OwnerDeps,
   named: ReadonlySet<string>,
-  { requestId, key, own }: AnsweredCaller,
+  { requestId, key }: AnsweredCaller,
 ): Promise<boolean> {
   try {
     for (const taskId of named) {
-      const owner = taskId === own ? key : await taskOwner(taskId);
+      const owner = await taskOwner(taskId);
       if (owner === undefined || owner === key) continue;
       log.warn(
         { request_id: requestId, task_id: taskId },

@@ -3,10 +3,10 @@ import { invalid, type Refusal } from "../core/refusals.ts";
 import { outcomeOfError, outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { finalStatusOf, type TaskFailure, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
-import type { BindResult } from "../ports/task-store.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
-import { readCreationError, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
+import { readCreatedTasks, readCreationError, type CreatedTask, type CreatedTasks } from "../wire/created-tasks.ts";
+import { tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
@@ -30,7 +30,7 @@ import {
   noSuchTask,
   showsForeignTask,
 } from "./response.ts";
-import { bindTask } from "./task-ownership.ts";
+import { asAccepted, bindTasks } from "./task-ownership.ts";
 import { knownName } from "./price.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
@@ -256,10 +256,8 @@ interface Sent extends Creation {
   readonly shown: AnswerChange;
 }
 
-type Created = TaskRecord & { readonly taskId: string };
-
 /**
- * Binds the created task before the client sees its id. If no task of this key was created, decides how the charge
+ * Binds the created tasks before the client sees their ids. If no task of this key was created, decides how the charge
  * ends.
  */
 async function inspect(
@@ -270,135 +268,107 @@ async function inspect(
   status: number,
   plain: Buffer | undefined,
 ): Promise<Verdict> {
+  if (plain === undefined) return judged(path, covered, status, plain);
   const { key } = covered.who.caller;
-  const record = status < 300 && plain !== undefined ? readTaskRecord(plain) : undefined;
-  const created = record !== undefined && record.taskId !== null ? { ...record, taskId: record.taskId } : undefined;
-  const isForeign =
-    plain !== undefined &&
-    (await showsForeignTask(steps, plain, { requestId: exchange.id, key, own: created?.taskId }));
-  if (plain !== undefined && created !== undefined)
-    return isForeign ? withholdForeign(exchange) : bindCreated(steps, exchange, covered, asAccepted(created), plain);
-  const outcome = outcomeWithoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);
-  if (isForeign) return withhold(exchange, noSuchTask, { kind: "judged", outcome });
+  const { tasks: made, by } = status < 300 ? createdIn(path, plain) : noneCreated;
+  const named = new Set([...tasksNamed(plain), ...made.map(({ taskId }) => taskId)]);
+  const isForeign = await showsForeignTask(steps, named, { requestId: exchange.id, key });
+  if (isForeign)
+    return made.length > 0
+      ? withholdForeign(exchange)
+      : withhold(exchange, noSuchTask, judged(path, covered, status, plain).ending);
+  const { mentioned } = covered.quote;
+  const isEchoed = ({ taskId }: CreatedTask) => by !== "task" && sends(exchange, covered, taskId);
+  const fresh = made.filter((task) => !mentioned.has(task.taskId) && !isEchoed(task));
+  const bound = await bindCreated(steps, exchange, covered, fresh);
+  if (bound !== "known") return bound;
+  const continued = made.find(({ taskId }) => mentioned.has(taskId));
+  if (continued !== undefined) {
+    const repeated = await bindCreated(steps, exchange, covered, [continued]);
+    if (repeated !== "known") return repeated;
+    // The request names the task, so the gateway may have continued it at an unknown cost.
+    return known(steps, covered, continued.taskId, { kind: "unknown", reason: "task_continued" });
+  }
+  const [first] = fresh;
+  if (first === undefined) return judged(path, covered, status, plain);
+  // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. An id in
+  // a member such as `id` may be that of something else, such as the account.
+  const outcome: Outcome =
+    by === "task" ? { kind: "notSent", reason: "task_known" } : { kind: "unknown", reason: "unreadable_answer" };
+  return known(steps, covered, first.taskId, outcome);
+}
+
+const noneCreated: CreatedTasks = { tasks: [], by: "task" };
+
+/** Returns the tasks that an answer names, unless it refuses the creation. A free path creates no task without its name. */
+function createdIn(path: CreationPath, plain: Buffer): CreatedTasks {
+  const created = readCreatedTasks(plain);
+  if (created.by !== "task" && (path.isFree || readCreationError(plain) !== undefined)) return noneCreated;
+  return { ...created, tasks: created.tasks.map(asAccepted) };
+}
+
+/** Returns true if the request contains an id, so that the answer may only repeat it. */
+function sends({ path, query }: Exchange, { body }: Creation, taskId: string): boolean {
+  return body.includes(taskId) || (path + query).includes(taskId);
+}
+
+/** Returns the verdict on an answer that names no task of this key. */
+function judged(path: CreationPath, covered: Sent, status: number, plain: Buffer | undefined): Verdict {
   const isFree = path.isFree && status < 300;
-  return {
-    show: covered.shown,
-    ending: { kind: "judged", outcome: isFree ? { kind: "notSent", reason: "free" } : outcome },
-  };
+  const outcome: Outcome = isFree
+    ? { kind: "notSent", reason: "free" }
+    : outcomeWithoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);
+  return { show: covered.shown, ending: { kind: "judged", outcome } };
 }
 
 function withholdForeign(exchange: Exchange): Verdict {
   return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTask });
 }
 
+/** Returns the verdict on an answer with a task that the key created before. */
+async function known(
+  { tasks, webhooks }: TaskSteps,
+  { shown }: Sent,
+  taskId: string,
+  outcome: Outcome,
+): Promise<Verdict> {
+  const charge = (await tasks.find(taskId))?.charge;
+  const shownOfKnown = charge === undefined ? unchangedAnswer : await webhooks.shownFor(charge);
+  return { show: (text) => shownOfKnown(shown(text)), ending: { kind: "judged", outcome } };
+}
+
+/** Binds created tasks. Returns `known` if earlier charges pay for all of them. */
 async function bindCreated(
   steps: TaskSteps,
   exchange: Exchange,
   covered: Sent,
-  record: Created,
-  plain: Buffer,
-): Promise<Verdict> {
-  const { taskId } = record;
-  const bound = await bind(steps, exchange.id, covered, record);
-  if (bound.ok) {
-    await bindFurther(steps, exchange, covered, tasksNamed(plain), taskId).catch((error: unknown) =>
-      steps.log.error({ request_id: exchange.id, err: error }, "further tasks of a creation could not be recorded"),
-    );
-    steps.wakePoller();
-    if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, taskId, record));
-    return { show: covered.shown, ending: { kind: "task" } };
+  created: readonly CreatedTask[],
+): Promise<Verdict | "known"> {
+  const { who, held, quote, sender } = covered;
+  const { isCharged, claimed } = await bindTasks(steps, created, {
+    charge: exchange.id,
+    route: held.route,
+    hold: quote.hold,
+    taskType: quote.request.taskType,
+    quantity: quote.quantity,
+    who,
+    quote,
+    sender,
+    end: () => endOf(exchange, steps.clock),
+  });
+  for (const record of isCharged ? created : [])
+    if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, record.taskId, record));
+  switch (claimed) {
+    case "bound":
+      return { show: covered.shown, ending: { kind: "task" } };
+    case "known":
+      return "known";
+    case "foreign":
+      return isCharged ? withhold(exchange, noSuchTask, { kind: "task" }) : withholdForeign(exchange);
+    case "unavailable":
+      // The charge is not settled here, because the task may have been bound nevertheless.
+      return withhold(exchange, { code: "ledger_unavailable", forwarded: true }, { kind: "task" });
   }
-  if (bound.reason !== "taken") {
-    steps.log.error(
-      { request_id: exchange.id, task_id: taskId, reason: bound.reason },
-      "a task could not be recorded; recovery posts its hold",
-    );
-    // The charge is not settled here, because the task may have been bound nevertheless.
-    return withhold(exchange, { code: "ledger_unavailable", forwarded: true }, { kind: "task" });
-  }
-  const known = await steps.tasks.find(taskId);
-  if (known?.key !== covered.who.caller.key) {
-    steps.log.warn(
-      { request_id: exchange.id, task_id: taskId },
-      "the gateway answered with a task of another key; the answer is not shown",
-    );
-    return withholdForeign(exchange);
-  }
-  // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. But if
-  // the request names the task, the gateway may have continued it at an unknown cost.
-  const shownOfKnown = await steps.webhooks.shownFor(known.charge);
-  const outcome: Outcome = covered.quote.mentioned.has(taskId)
-    ? { kind: "unknown", reason: "task_continued" }
-    : { kind: "notSent", reason: "task_known" };
-  return { show: (text) => shownOfKnown(covered.shown(text)), ending: { kind: "judged", outcome } };
-}
-
-/**
- * Returns the record of a new task. A "completed" record with neither an end time nor a consumption means that
- * the task was accepted, not completed.
- */
-function asAccepted<Record extends TaskRecord>(record: Record): Record {
-  return record.status === "completed" && record.endedAt === null && record.consumption === null
-    ? { ...record, status: "pending" }
-    : record;
-}
-
-/** Largest number of further tasks for which one creation is charged. */
-const furtherMax = 100;
-
-/**
- * Binds the other new tasks that an answer names, each to a charge of its own. If the budget does not allow the hold of
- * such a charge, the hold is 0, because the task runs anyway.
- */
-async function bindFurther(
-  steps: TaskSteps,
-  exchange: Exchange,
-  covered: Creation,
-  named: ReadonlySet<string>,
-  first: string,
-): Promise<void> {
-  for (const taskId of [...named]
-    .filter((id) => id !== first && !covered.quote.mentioned.has(id))
-    .slice(0, furtherMax)) {
-    if ((await steps.tasks.find(taskId)) !== undefined) continue;
-    const charge = steps.newId();
-    const { who, held, quote, sender } = covered;
-    const row = { id: charge, kind: "task", route: held.route, who, quote, sender, retry: 0 } as const;
-    const holding = await writeHold(steps.ledger, row, quote.hold);
-    if (!holding.ok) await writeHold(steps.ledger, row, noMoney, { bounded: true });
-    const pendingRecord = {
-      taskId,
-      status: "pending",
-      startedAt: null,
-      endedAt: null,
-      consumption: null,
-      isPrivatePool: false,
-      hasError: false,
-      errors: [],
-    } as const;
-    const bound = await bind(steps, charge, covered, pendingRecord);
-    if (bound.ok) continue;
-    // Another answer named the task first, and that answer's charge pays for the task.
-    if (bound.reason === "taken") {
-      await steps.ledger.void(charge, "task_known", endOf(exchange, steps.clock));
-      continue;
-    }
-    steps.log.error(
-      { request_id: exchange.id, task_id: taskId, reason: bound.reason },
-      "a further task of a creation could not be recorded; recovery posts its hold",
-    );
-  }
-}
-
-function bind(
-  steps: TaskSteps,
-  charge: string,
-  { who, quote }: Creation,
-  { taskId, status, startedAt }: Created,
-): Promise<BindResult> {
-  const { model, taskType } = quote.request;
-  const { key } = who.caller;
-  return bindTask(steps, { taskId, charge, key, model, taskType, status, startedAt, quantity: quote.quantity });
 }
 
 async function recordCreated({ tasks, tracker }: TaskSteps, taskId: string, record: TaskRecord): Promise<void> {

@@ -1,13 +1,20 @@
+import { picoUsdMax, type PicoUsd } from "../core/money.ts";
+import { deadlineOf, finalStatusOf, nextPollAt, type Task, type TaskRecord } from "../core/tasks.ts";
 import type { BodyBytes } from "../ports/exchange.ts";
-import { deadlineOf, nextPollAt, type Task } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { BindResult, TaskStore } from "../ports/task-store.ts";
-import { readTaskRecord } from "../wire/task.ts";
+import type { ChargeEnd, HoldResult } from "../ports/ledger.ts";
+import type { TaskStore } from "../ports/task-store.ts";
+import { isAccepted, readCreatedTasks, type CreatedTask } from "../wire/created-tasks.ts";
+import { mayNameTask } from "../wire/task.ts";
+import { writeHold, type RequestToHold } from "./hold.ts";
+import type { PipelineSteps } from "./pipeline.ts";
+import { settleCharge, type SettleParams } from "./settle.ts";
 
-/** Task that the answer of a forwarded path names, with the charge of its request. */
-export type TaskClaim = Pick<Task, "taskId" | "charge" | "key" | "model" | "startedAt"> & {
-  readonly isRunning: boolean;
-};
+/** Task that the gateway's answer names, with the charge that pays for it. */
+export type TaskClaim = Pick<
+  Task,
+  "taskId" | "charge" | "key" | "model" | "taskType" | "status" | "startedAt" | "quantity"
+>;
 
 /**
  * `bound`: the charge pays for the task, and is settled when the task ends. `known`: another charge of the same key
@@ -17,47 +24,159 @@ export type Claimed = "bound" | "known" | "foreign" | "unavailable";
 
 export type ClaimTask = (claim: TaskClaim) => Promise<Claimed>;
 
-interface BindDeps {
-  readonly tasks: Pick<TaskStore, "bind">;
+interface ClaimDeps {
+  readonly tasks: Pick<TaskStore, "bind" | "find">;
   readonly clock: Clock;
   /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
+  /** Wakes the poller, because the time of a task's next poll may have changed. */
+  readonly wakePoller: () => void;
 }
 
-/** Binds a task to the charge that pays for it, and sets the time of its first poll. */
-export function bindTask(
-  { tasks, clock, random }: BindDeps,
-  made: Omit<Parameters<TaskStore["bind"]>[0], "createdAt" | "deadlineAt" | "nextPollAt">,
-): Promise<BindResult> {
-  const createdAt = clock.now();
-  const task = { ...made, createdAt };
-  const deadlineAt = deadlineOf(task);
-  return tasks.bind({ ...task, deadlineAt, nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, random()) });
-}
-
-/** Returns a function that binds tasks that undocumented paths create. */
-export function createTaskClaims(
-  deps: BindDeps & { readonly tasks: Pick<TaskStore, "bind" | "find">; readonly wakePoller: () => void },
-): ClaimTask {
-  return async ({ isRunning, ...claim }) => {
-    const status = isRunning ? "running" : "pending";
-    const bound = await bindTask(deps, { ...claim, taskType: null, status, quantity: null });
-    if (bound.ok) deps.wakePoller();
+/** Returns a function that binds a task to the charge that pays for it, and sets the time of its first poll. */
+export function createTaskClaims({ tasks, clock, random, wakePoller }: ClaimDeps): ClaimTask {
+  return async (claim) => {
+    const createdAt = clock.now();
+    const task = { ...claim, createdAt };
+    const deadlineAt = deadlineOf(task);
+    const pollAt = nextPollAt({ createdAt, deadlineAt }, createdAt, random());
+    const bound = await tasks.bind({ ...task, deadlineAt, nextPollAt: pollAt });
+    if (bound.ok) wakePoller();
     if (bound.ok) return "bound";
     if (bound.reason !== "taken") return "unavailable";
-    return (await deps.tasks.find(claim.taskId))?.key === claim.key ? "known" : "foreign";
+    return (await tasks.find(claim.taskId))?.key === claim.key ? "known" : "foreign";
   };
 }
 
-/** Returns the new task if an answer is the record of one task that the request does not name; null otherwise. */
-export function taskMadeBy(
+/** Largest number of tasks of one answer that are bound. The others are charged together. */
+export const tasksBoundMax = 100;
+
+/** Request whose answer names tasks. */
+interface Making extends Pick<RequestToHold, "route" | "who" | "sender"> {
+  readonly quote: RequestToHold["quote"] & SettleParams["quote"];
+  /** Charge of the request. It pays for the first new task. */
+  readonly charge: string;
+  /** Hold of each task; null for a task without a price. */
+  readonly hold: PicoUsd | null;
+  readonly taskType: string | null;
+  readonly quantity: string | null;
+  readonly end: () => ChargeEnd;
+}
+
+interface Bound {
+  /** True if the charge of the request pays for one of the tasks. */
+  readonly isCharged: boolean;
+  /** Result for all tasks. `known`: an earlier charge of the same key pays for each of them. */
+  readonly claimed: Claimed;
+}
+
+type BindSteps = Pick<PipelineSteps, "claimTask" | "taskOwner" | "newId" | "ledger" | "events" | "log">;
+
+/**
+ * Binds the tasks that an answer names, before the client sees their ids. The charge of the request pays for the first
+ * new task. Each other new task gets a charge of its own with the same hold, tags and user, even above the limits of
+ * budgets, because the gateway already runs the task.
+ */
+export async function bindTasks(
+  steps: BindSteps,
+  made: readonly Pick<CreatedTask, "taskId" | "status" | "startedAt">[],
+  making: Making,
+): Promise<Bound> {
+  const { key } = making.who.caller;
+  const { model } = making.quote.request;
+  const { taskType, quantity } = making;
+  let isCharged = false;
+  const stop = async (claimed: Claimed, unpaid: number): Promise<Bound> => {
+    if (unpaid > 0) await chargeUnbound(steps, making, unpaid);
+    return { isCharged, claimed };
+  };
+  for (const [index, { taskId, status, startedAt }] of made.slice(0, tasksBoundMax).entries()) {
+    const later = made.length - index - 1;
+    const paying = isCharged ? await holdAnother(steps, making, taskId) : { ok: true as const, charge: making.charge };
+    if (!paying.ok && paying.claimed === "known") continue;
+    if (!paying.ok) return stop(paying.claimed, paying.claimed === "foreign" ? later : later + 1);
+    const { charge } = paying;
+    const claimed = await steps.claimTask({ taskId, charge, key, model, taskType, status, startedAt, quantity });
+    // Another answer named the task first, and that answer's charge pays for the task.
+    if (isCharged && (claimed === "known" || claimed === "foreign"))
+      await steps.ledger.void(charge, "task_known", making.end());
+    if (claimed === "bound") isCharged = true;
+    else if (claimed !== "known") {
+      const fields = { request_id: making.charge, task_id: taskId, claimed };
+      steps.log.error(fields, "a task of an answer could not be bound; the answer is not shown");
+      return stop(claimed, later);
+    }
+  }
+  return isCharged ? stop("bound", made.length - tasksBoundMax) : { isCharged, claimed: "known" };
+}
+
+type Paying =
+  | { readonly ok: true; readonly charge: string }
+  | { readonly ok: false; readonly claimed: Exclude<Claimed, "bound"> };
+
+/** Writes the hold of a further task, unless a charge already pays for the task. */
+async function holdAnother(steps: BindSteps, making: Making, taskId: string): Promise<Paying> {
+  const owner = await steps.taskOwner(taskId);
+  if (owner !== undefined) return { ok: false, claimed: owner === making.who.caller.key ? "known" : "foreign" };
+  const charge = steps.newId();
+  const held = await holdOwed(steps, making, charge, making.hold);
+  if (held.ok) return { ok: true, charge };
+  const fields = { request_id: making.charge, task_id: taskId, reason: held.reason };
+  steps.log.error(fields, "a task of an answer could not be charged; the answer is not shown");
+  return { ok: false, claimed: "unavailable" };
+}
+
+function holdOwed(
+  { ledger }: BindSteps,
+  { route, who, quote, sender }: Making,
+  id: string,
+  amount: PicoUsd | null,
+): Promise<HoldResult> {
+  return writeHold(ledger, { id, kind: "task", route, who, quote, sender, retry: 0 }, amount, { isOwed: true });
+}
+
+/** Charges the holds of tasks that could not be bound, or that are too many. */
+async function chargeUnbound(steps: BindSteps, making: Making, count: number): Promise<void> {
+  const { route, who, quote, charge } = making;
+  const all = (making.hold ?? 0n) * BigInt(count);
+  const hold = making.hold === null ? null : ((all > picoUsdMax ? picoUsdMax : all) as PicoUsd);
+  const id = steps.newId();
+  steps.log.error({ request_id: charge, tasks: count }, "tasks of an answer are not bound; their holds are charged");
+  if (!(await holdOwed(steps, making, id, hold)).ok) return;
+  const held = { id, route, hold, price: quote.model?.price?.version ?? null };
+  const outcome = { kind: "unknown", reason: "tasks_not_bound" } as const;
+  await settleCharge(steps, { held, quote, who, outcome, end: making.end() });
+}
+
+/** Largest answer of a passed path that is read although it has no member such as `task_id`, in bytes. */
+const smallBytesMax = 16_384;
+
+/**
+ * Returns the tasks that the answer to a request on a passed path names, except those that the request names. Reads
+ * only members that are surely ids of tasks, and leaves out tasks that have already ended: such an answer may be a list
+ * of older tasks.
+ */
+export function tasksMadeBy(
   answer: Buffer,
   request: { readonly target: string; readonly body: BodyBytes },
-): Pick<TaskClaim, "taskId" | "startedAt" | "isRunning"> | null {
+): readonly CreatedTask[] {
   // Avoids parsing most answers, because they name no task.
-  const record = answer.includes("task_id") ? readTaskRecord(answer) : undefined;
-  const taskId = record?.taskId ?? null;
-  if (record === undefined || taskId === null || request.target.includes(taskId) || request.body.whole.includes(taskId))
-    return null;
-  return { taskId, startedAt: record.startedAt, isRunning: record.status === "running" };
+  if (answer.length > smallBytesMax && !mayNameTask(answer)) return [];
+  const { tasks, by } = readCreatedTasks(answer);
+  if (tasks.length === 0 || by === "id" || (by === "text" && !(isAccepted(answer) && !answer.includes('"usage"'))))
+    return [];
+  return tasks
+    .map(asAccepted)
+    .filter((task) => tasks.length === 1 || finalStatusOf(task) === null)
+    .filter(({ taskId }) => !request.target.includes(taskId) && !request.body.whole.includes(taskId));
+}
+
+/**
+ * Returns the record of a new task. A "completed" record with neither an end time nor a consumption means that the task
+ * was accepted, not completed.
+ */
+export function asAccepted<Made extends TaskRecord>(record: Made): Made {
+  return record.status === "completed" && record.endedAt === null && record.consumption === null
+    ? { ...record, status: "pending" }
+    : record;
 }

@@ -3,6 +3,7 @@ import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
+import { readCreatedTasks } from "../wire/created-tasks.ts";
 import {
   isTaskId,
   readPolledRecord,
@@ -32,8 +33,6 @@ export interface TaskSteps extends PipelineSteps, TaskPriceDeps, ShortageView {
   readonly tracker: TaskTracker;
   readonly webhooks: TaskWebhooks;
   readonly admitTask: AdmitTask;
-  readonly random: () => number;
-  readonly newId: () => string;
   /** Wakes the poller, because the time of a task's next poll may have changed. */
   readonly wakePoller: () => void;
 }
@@ -174,12 +173,20 @@ async function passAnswer(
       if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
         return withhold(exchange, noSuchTask, withoutCharge);
       const shown = await Promise.all(tasks.map(({ charge }) => steps.webhooks.shownFor(charge)));
-      record = status < 300 && plain !== undefined ? readTaskRecord(plain) : undefined;
+      record = status < 300 && plain !== undefined ? recordAmong(tasks, plain) : undefined;
       return { ending: withoutCharge, show: (text) => shown.reduce((bytes, show) => show(bytes), text) };
     },
   });
   const task = tasks.find(({ taskId }) => taskId === record?.taskId);
   return task && record && { task, record };
+}
+
+/** Returns the record in an answer. If the answer has no `task_id`, a member such as `id` may name one of the tasks. */
+function recordAmong(tasks: readonly Task[], plain: Buffer): TaskRecord | undefined {
+  const record = readTaskRecord(plain);
+  if (record === undefined || record.taskId !== null) return record;
+  const { tasks: named } = readCreatedTasks(plain);
+  return named.find(({ taskId }) => tasks.some((task) => task.taskId === taskId)) ?? record;
 }
 
 /** Returns a handler that forwards requests for a list of tasks. The answer has only the tasks of the client's key. */

@@ -1,3 +1,4 @@
+import { randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import type { Route, Work } from "./http/http-app.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -19,9 +20,7 @@ import { passthrough } from "../wire/endpoints/passthrough.ts";
 
 /** Dependencies of the request path, in the primary or in a worker. */
 interface StepDeps
-  extends
-    Omit<PipelineSteps, "gatewayHeaders" | "forwarder" | "background">,
-    Pick<RequestSteps, "tokens" | "claimTask"> {
+  extends Omit<PipelineSteps, "gatewayHeaders" | "forwarder" | "background" | "newId">, Pick<RequestSteps, "tokens"> {
   readonly keys: Pick<KeyStore, "findById">;
   readonly gateway: Gateway;
   readonly mask: Mask;
@@ -57,6 +56,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
     ownView: settings.access.ownView,
     gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
     forwarder,
+    newId: randomUUIDv7,
     outputCap: settings.output.cap,
     streamUsage: settings.stream.usage,
     usageRefusals: createUsageRefusals(clock),

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUIDv7 } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import { callbackPath } from "../core/task-routes.ts";
 import type { Task } from "../core/tasks.ts";
@@ -40,7 +40,8 @@ export function buildTaskRoutes(
   settings: Settings,
   parts: PipelineSteps &
     ShortageView &
-    Pick<TaskSteps, "catalogue" | "mask" | "random" | "wakePoller"> & {
+    Pick<TaskSteps, "catalogue" | "mask" | "wakePoller"> & {
+      readonly random: () => number;
       readonly store: Store;
       readonly gateway: Gateway;
       readonly account: Account;
@@ -50,9 +51,8 @@ export function buildTaskRoutes(
       readonly limits: ForwardLimits;
     },
 ): TaskRoutes {
-  const { store, catalogue, account, clock } = parts;
+  const { store, catalogue, account, clock, newId } = parts;
   const { tasks, callbacks, outbox } = store;
-  const newId = randomUUIDv7;
   const records = new RecordFetcher(parts);
   const steps: TaskSteps = {
     ...parts,
@@ -67,7 +67,6 @@ export function buildTaskRoutes(
       newToken: () => randomBytes(32).toString("hex"),
     }),
     admitTask: createCeilingGate({ mode: settings.tasks.ceilings, account, tasks, clock }),
-    newId,
   };
   const poll = pollTask(records, steps.tracker);
   const callback = taskCallback({ ...parts, callbacks, outbox, tasks, newId, poll });

@@ -23,8 +23,7 @@ export function readExplicitError(answer: unknown): StatedError | undefined {
 }
 
 function errorIn(answer: unknown, isError: (found: Evidence, root: JsonObject) => boolean): StatedError | undefined {
-  // Some providers send an error as a list with one object.
-  const root: unknown = Array.isArray(answer) && answer.length === 1 ? answer[0] : answer;
+  const root = rootOf(answer);
   if (!isObject(root)) return undefined;
   const found = new Evidence();
   found.envelope(root);
@@ -32,6 +31,11 @@ function errorIn(answer: unknown, isError: (found: Evidence, root: JsonObject) =
   const error = statedError(found.texts, found.codes);
   const mayRefuseKey = error.kind === "refused" && (error.status === null || keyStatuses.has(error.status));
   return mayRefuseKey && found.refusesKey ? { ...error, refusesKey: true } : error;
+}
+
+/** Returns the answer, or its only item: some providers send an error as a list with one object. */
+function rootOf(answer: unknown): unknown {
+  return Array.isArray(answer) && answer.length === 1 ? answer[0] : answer;
 }
 
 /** Returns the error for its texts and codes. Words of a timeout decide before a code does. */
@@ -82,7 +86,8 @@ const roles: ReadonlyMap<string, Role> = new Map(
   ).flatMap(([role, names]) => names.split(" ").map((name) => [folded(name), role] as const)),
 );
 
-function folded(name: string): string {
+/** Returns a name as `roleOf` compares it. */
+export function folded(name: string): string {
   return name.toLowerCase().replace(/[_-]/g, "");
 }
 
@@ -202,6 +207,48 @@ function statesOther(object: JsonObject, depth = 0): boolean {
     return listOr(value)
       .concat(value)
       .some((each) => typeof each === "string" || (isObject(each) && statesOther(each, depth + 1)));
+  });
+}
+
+/** Names of values next to an error that are no result: times, hints for another try, and what the client asked for. */
+const accompanying: ReadonlySet<string> = new Set(
+  (
+    "ts created created_at updated_at retry_after elapsed took latency latency_ms duration duration_ms " +
+    "model task_type choices candidates"
+  )
+    .split(" ")
+    .map(folded),
+);
+
+/**
+ * Returns true if an answer that states an error contains nothing but the error: codes, texts, and what accompanies
+ * every answer, such as times and the id of the request. 0 and true count as absent.
+ */
+export function hasOnlyError(answer: unknown): boolean {
+  return Object.entries(objectOr(rootOf(answer))).every(([name, value]) => {
+    const role = roleOf(name);
+    if (role === "data") return !hasData(value);
+    if (role === "envelope") return !isObject(value) || hasOnlyError(value);
+    return role !== undefined || isAbsent(value) || value === 0 || value === true || mayAccompany(name);
+  });
+}
+
+function mayAccompany(name: string): boolean {
+  return labelName.test(folded(name)) || accompanying.has(folded(name));
+}
+
+/** Words of a message that a request was accepted, and words that deny it, also in Chinese. */
+const acceptedWords =
+  /\b(?:success|successful|successfully|succeeded|accepted|submitted|created|queued|queueing|enqueued|in (?:the )?queue|queue position|started|processing|pending|waiting)\b|成功|排队|已提交|已接受|处理中/i;
+const deniedWords =
+  /\b(?:not?|nor|never|cannot|can't|unable|without|fail\w*|error\w*|invalid|insufficient|denied|reject\w*|refused|refuses|exceed\w*|limit\w*|full|too many|missing|required?|must|sensitive|ban\w*|block\w*|forbid\w*|unauthorized|expired?|unsupported|unavailable)\b|n't\b|失败|错误|不|已满|无|违规|敏感|未|超/i;
+
+/** Returns true if a message in the envelope says that the request was accepted: "Submit success", "In queue". */
+export function saysAccepted(answer: unknown): boolean {
+  return Object.entries(objectOr(rootOf(answer))).some(([name, value]) => {
+    const role = roleOf(name);
+    if (role === "envelope") return saysAccepted(value);
+    return role === "text" && typeof value === "string" && acceptedWords.test(value) && !deniedWords.test(value);
   });
 }
 

@@ -1,6 +1,5 @@
 import { namePattern } from "../core/keys.ts";
 import { plainDecimal } from "../core/money.ts";
-import type { StatedError } from "../core/settlement.ts";
 import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
 import {
   isObject,
@@ -13,7 +12,7 @@ import {
   type JsonObject,
 } from "./json.ts";
 import { equalFolded } from "./findings.ts";
-import { isAbsent, meansSuccess, readStatedError, statedError } from "./stated-error.ts";
+import { folded, isAbsent, meansSuccess, readStatedError } from "./stated-error.ts";
 
 /**
  * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Returns undefined for any other
@@ -24,7 +23,11 @@ import { isAbsent, meansSuccess, readStatedError, statedError } from "./stated-e
 export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   const root = parseExactly(text.toString());
   if (!isObject(root) || root instanceof Digits) return undefined;
-  const data = isObject(root["data"]) ? root["data"] : root;
+  return recordIn(isObject(root["data"]) ? root["data"] : root);
+}
+
+/** Reads a parsed record without its envelope. Numbers are `Digits`. */
+export function recordIn(data: JsonObject): TaskRecord {
   const info = objectOr(data["task_info"]);
   const result = objectOr(data["task_result"]);
   const meta = objectOr(data["meta"]);
@@ -43,18 +46,36 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
 
 /**
  * Reads the answer to a poll. Returns undefined if it is no record: if it names no task and its envelope states an
- * error. Such an answer says nothing about the task, which may still run.
+ * error, or if its error is that the gateway does not know the task. Such an answer says nothing about the task, which may
+ * still run, or may have another id than the one that the creation's answer seemed to name.
  */
 export function readPolledRecord(text: Buffer): TaskRecord | undefined {
   const record = readTaskRecord(text);
-  if (record === undefined || record.taskId !== null) return record;
+  if (record === undefined || record.errors.some(saysUnknownTask)) return undefined;
+  if (record.taskId !== null) return record;
   const { data: _, ...envelope } = objectOr(parseJson(text.toString()));
   return readStatedError(envelope, true) === undefined ? record : undefined;
 }
 
-/** Members of an answer that may contain the record of a task, or a list of records. */
-const recordMembers = ["data", "task", "task_info", "task_result", "tasks", "items", "list", "records", "results"];
-const taskIdMember = Buffer.from('"task_id"');
+const unknownTask =
+  /\b(?:no such|unknown) task\b|\btask(?:[ _-]?id)?:?(?: ["']?[\w.:-]+["']?)?:? (?:is |was |could |does |do |has )?(?:not (?:be(?:en)? )?found|not exist|unknown|no longer exists?)|\btask doesn't exist|任务不存在/i;
+
+/** Returns true if an error says that the gateway does not know the task. Another task may be the one to continue. */
+function saysUnknownTask(text: string): boolean {
+  return unknownTask.test(text) && !/origin|parent|source|previous|reference/i.test(text);
+}
+
+/** Members of an answer that may contain the record of a task, or a list of records. Their names are folded. */
+export const recordMembers: ReadonlySet<string> = new Set(
+  (
+    "data task task_info task_result tasks items list records results result response body " +
+    "job jobs prediction predictions generation generations"
+  )
+    .split(" ")
+    .map(folded),
+);
+const taskIdNames: ReadonlySet<string> = new Set(["task_id", "task_ids"].map(folded));
+const quotedTask = Buffer.from('"task');
 const escapedLetter = Buffer.from("\\u00");
 const noTasks: ReadonlySet<string> = new Set();
 /** Largest depth at which records are searched. */
@@ -66,37 +87,33 @@ const recordDepthMax = 8;
  */
 export function tasksNamed(text: Buffer): ReadonlySet<string> {
   // Avoids parsing most answers, because they name no task.
-  if (!text.includes(taskIdMember) && !hasEscapedTaskId(text)) return noTasks;
+  if (!mayNameTask(text)) return noTasks;
   const named = new Set<string>();
   const collect = (value: unknown, depth: number): void => {
     if (depth > recordDepthMax) return;
     for (const item of listOr(value)) collect(item, depth + 1);
     if (!isObject(value)) return;
-    const id = idOf(value["task_id"]);
-    if (id !== null) named.add(id);
-    for (const member of recordMembers) collect(value[member], depth + 1);
+    for (const [name, each] of Object.entries(value)) {
+      if (isTaskIdName(name)) for (const id of listOr(each).concat(each).map(idOf)) if (id !== null) named.add(id);
+      if (recordMembers.has(folded(name))) collect(each, depth + 1);
+    }
   };
   collect(parseExactly(text.toString()), 0);
   return named;
 }
 
-/** Returns true if a letter of `task_id` may be escaped. A search of the bytes does not find an escaped name. */
-function hasEscapedTaskId(text: Buffer): boolean {
-  return text.includes(escapedLetter) && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
+/** Returns true for `task_id`, `taskId`, `task_ids` and the like. */
+function isTaskIdName(name: string): boolean {
+  return taskIdNames.has(folded(name));
 }
 
-/**
- * Reads the error in an answer to a creation, such as `{"code":10001,"data":null}`; undefined for any other answer. An
- * answer that names a task, or a consumption above 0, is no error. The record of a failed task without an id is one.
- */
-export function readCreationError(text: Buffer): StatedError | undefined {
-  if (tasksNamed(text).size > 0) return undefined;
-  const record = readTaskRecord(text);
-  if (record?.consumption != null && record.consumption.units !== "0") return undefined;
-  const hasFailed = record?.status === "failed" || record?.status === "cancelled";
-  return (
-    readStatedError(parseJson(text.toString()), hasFailed) ?? (hasFailed ? statedError(record.errors, []) : undefined)
-  );
+/** Returns true if an answer may contain a member with a name such as `task_id`, whose letters may be escaped. */
+export function mayNameTask(text: Buffer): boolean {
+  for (let at = text.indexOf(quotedTask); at !== -1; at = text.indexOf(quotedTask, at + quotedTask.length)) {
+    const from = at + quotedTask.length;
+    if (/^[_-]?ids?"/i.test(text.toString("latin1", from, from + 5))) return true;
+  }
+  return text.includes(escapedLetter) && /\\u00(?:5f|[46]9|6[14b]|44|7[34])/i.test(text.toString("latin1"));
 }
 
 /**
@@ -130,7 +147,7 @@ export function isTaskId(text: string): boolean {
   return taskIdPattern.test(text) && !/[/\\?#%]/.test(text) && !/^\.{1,2}$/.test(text);
 }
 
-function idOf(value: unknown): string | null {
+export function idOf(value: unknown): string | null {
   const text = value instanceof Digits ? value.text : value;
   return typeof text === "string" && isTaskId(text) ? text : null;
 }
@@ -139,6 +156,9 @@ const statusWords: Readonly<Record<string, TaskStatus>> = {
   pending: "pending",
   staged: "pending",
   queued: "pending",
+  in_queue: "pending",
+  enqueued: "pending",
+  accepted: "pending",
   submitted: "pending",
   created: "pending",
   waiting: "pending",
@@ -236,7 +256,7 @@ function statesCode(code: unknown): boolean {
 }
 
 /** JSON number with its digits as written. */
-class Digits {
+export class Digits {
   readonly text: string;
 
   constructor(text: string) {
@@ -248,7 +268,7 @@ class Digits {
  * Parses JSON and keeps the digits of numbers, because money must never be a float. Returns undefined if the text is
  * not JSON.
  */
-function parseExactly(text: string): unknown {
+export function parseExactly(text: string): unknown {
   const keepDigits = (_name: string, value: unknown, context?: { readonly source?: string }) =>
     typeof value === "number" ? new Digits(context?.source ?? String(value)) : value;
   try {
@@ -284,7 +304,7 @@ function kept(value: Buffer, own: ReadonlySet<string>, depth: number): string | 
   }
   if (value[0] !== "{".charCodeAt(0)) return undefined;
   const members = jsonMembers(value);
-  if (members.some(({ name }) => equalFolded(name, "task_id")))
+  if (members.some(({ name }) => equalFolded(name, "task_id") || isTaskIdName(name)))
     return isOwn(value, own) ? value.toString("utf8") : undefined;
   const shown = members.flatMap(({ name, valueStart, valueEnd }) => {
     const text = envelopeNames.has(name) && depth < 2 ? plainText(value.subarray(valueStart, valueEnd)) : undefined;

@@ -11,10 +11,11 @@ import { runReport } from "../../src/reporting/report.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { size } from "../support/effort.ts";
-import { manualClock, type ManualClock } from "../support/manual-clock.ts";
+import { manualClock } from "../support/manual-clock.ts";
 import { priceFolder, videoTaskPrices } from "../support/price-files.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { createTask, requestTask } from "../support/task-client.ts";
+import { advanceUntilSettled, untilHolds } from "../support/task-polls.ts";
 import { record } from "../support/task-records.ts";
 import { stillClock } from "../support/still-clock.ts";
 
@@ -245,7 +246,7 @@ describe("a task", () => {
     expect(cancelled.status).toBe(200);
     await home.proxy.serving.settled();
     home.says("cancelled");
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "task_cancelled" });
     await expectClean(home);
   });
@@ -279,7 +280,7 @@ describe("a completed task without a stated consumption", () => {
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", settledAt: null });
     expect(await home.proxy.serving.tasks.runningTasks()).toEqual([]);
     const asked = home.gateway.asked.length;
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     expect(clock.now() - before).toBeGreaterThanOrEqual(consumptionWaitMs);
     expect(home.gateway.asked.length - asked).toBeGreaterThanOrEqual(5);
     expect(await home.proxy.onlyCharge()).toMatchObject({
@@ -301,7 +302,7 @@ describe("a completed task without a stated consumption", () => {
     await home.poll();
     await home.proxy.serving.settled();
     home.says("completed", llm(1_000_000));
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ cost: usd("0.10"), source: "reported", doubts: [] });
   });
 
@@ -321,7 +322,7 @@ describe("a completed task without a stated consumption", () => {
     await home.poll();
     await home.proxy.serving.settled();
     home.fails(404);
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({
       cost: usd("0.50"),
       source: "assumed",
@@ -336,7 +337,7 @@ describe("a completed task without a stated consumption", () => {
     await home.create();
     home.says("completed");
     await home.poll();
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     const total = async () => {
       await home.proxy.serving.settled();
       return (await home.proxy.serving.ledger.windows(clock.now()))[0]?.spent;
@@ -383,9 +384,9 @@ describe("a task in flight", () => {
     await using home = await world({ clock });
     await home.create();
     clock.advance(4_000);
-    await until(() => home.gateway.asked.length >= 2);
+    await untilHolds(() => home.gateway.asked.length >= 2);
     home.says("completed", llm(5_000_000));
-    await advanceUntilSettled(home, clock);
+    await advanceUntilSettled(home.proxy, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", cost: usd("0.50"), source: "reported" });
     const polls = home.gateway.asked.length;
     clock.advance(3_600_000);
@@ -424,7 +425,7 @@ describe("a task in flight", () => {
       await home.poll();
       await home.proxy.serving.settled();
       const before = clock.now();
-      await advanceUntilSettled(home, clock, limitMs / 6);
+      await advanceUntilSettled(home.proxy, clock, { strideMs: limitMs / 6 });
       expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
       expect(home.gateway.asked.length).toBeGreaterThan(5);
       expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
@@ -492,33 +493,10 @@ describe("a task in flight", () => {
     if (!started.ok) throw new Error(started.problems.join());
     await using serving = started.serving;
     expect(serving.recovered).toBe(0);
-    await until(async () => (await serving.tasks.running()) === 0);
+    await untilHolds(async () => (await serving.tasks.running()) === 0);
     const { charges } = await serving.ledger.charges({ limit: 9 });
     expect(charges).toMatchObject([{ state: "posted", cost: usd("0.10"), formula: "task" }]);
     expect((await serving.ledger.windows(Date.now()))[0]).toMatchObject({ spent: usd("0.10"), held: 0n });
     expect((await serving.ledger.verify()).differences).toEqual([]);
   });
 });
-
-/** Yields to the event loop until a condition holds; the work that is waited for is already under way. */
-async function until(holds: () => Promise<boolean> | boolean, turn: () => void = () => undefined): Promise<void> {
-  while (!(await holds())) {
-    for (let turns = 0; turns < 5; turns += 1) {
-      turn();
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  }
-}
-
-/** Advances the clock poll by poll until the task is settled; a settlement waits for some milliseconds. */
-async function advanceUntilSettled({ proxy }: World, clock: ManualClock, strideMs = 0): Promise<void> {
-  for (;;) {
-    const task = await proxy.serving.tasks.find("t-1");
-    if (task === undefined || task.nextPollAt === null) return;
-    clock.advance(Math.max(task.nextPollAt - clock.now(), 2_000, strideMs));
-    await until(
-      async () => (await proxy.serving.tasks.find("t-1"))?.seenAt !== task.seenAt,
-      () => clock.advance(10),
-    );
-  }
-}

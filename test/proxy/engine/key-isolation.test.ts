@@ -171,7 +171,7 @@ describe("an answer that shows a task of another key", () => {
     [
       "that task's record in a list",
       { body: `{"data":[{"task_id":"t-1","output":"secret"}]}` },
-      { state: "posted", source: "assumed", reason: "unreadable_answer" },
+      { state: "posted", source: "assumed", reason: "task_of_another_key" },
     ],
   ])("gives a 404 to the creation of a task: %s", async (_what, answer, charge) => {
     let number = 0;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { isTaskId, readCreationError, readPolledRecord, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
+import { readCreatedTasks, readCreationError } from "../../../src/wire/created-tasks.ts";
+import { isTaskId, readPolledRecord, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
@@ -173,6 +174,39 @@ describe("a creation's answer with a success status", () => {
   });
 });
 
+describe("the tasks that a creation's answer names", () => {
+  it.each<[string, string, string]>([
+    ['{"id":"r-1","data":{"task_id":"t-1","id":7},"request_id":"q"}', "task", "t-1"],
+    ['{"data":{"id":"t-1"},"id":"r-1"}', "id", "t-1"],
+    ['{"task_id":"t-1","data":[{"id":"track-1"},{"id":"track-2"}]}', "task", "t-1"],
+    ['{"task_id":"t-1","output":[{"task_id":"t-9"}],"input":{"task_id":"t-8"},"origin_task_id":"t-7"}', "task", "t-1"],
+    ['{"task":"txt2img","id":"t-1"}', "id", "t-1"],
+    ['{"task":{"id":"t-1"},"id":"r-1"}', "task", "t-1"],
+    ['{"jobs":[{"uuid":"t-1"},{"uuid":"t-2"}]}', "task", "t-1 t-2"],
+    ['{"result":"0f9c1b1e-6f8c-4a53-8f0e-0d2e7a1c9b11"}', "text", "0f9c1b1e-6f8c-4a53-8f0e-0d2e7a1c9b11"],
+    ['{"result":171081604985}', "text", "171081604985"],
+    ['{"request_id":"q","status":"queued"}', "id", "q"],
+    ['{"TaskID":"t-1"}', "task", "t-1"],
+    // Words, numbers, times and addresses are no ids.
+    ['{"result":"queued"}', "task", ""],
+    ['{"data":12.5}', "task", ""],
+    ['{"data":"2026-11-20T12:00:00Z"}', "task", ""],
+    ['{"result":"https://a/b-1.png"}', "task", ""],
+    ['{"id":1.5,"data":true}', "task", ""],
+    ['{"request_id":"q","message":"accepted"}', "task", ""],
+    ['{"task_id":"a/b"}', "task", ""],
+    ["7", "task", ""],
+    ["<html>", "task", ""],
+  ])("are read from %s by a %s: %s", (text, by, ids) => {
+    const { tasks, by: found } = readCreatedTasks(Buffer.from(text));
+    expect([found, tasks.map(({ taskId }) => taskId).join(" ")]).toEqual([by, ids]);
+  });
+
+  it("are read from an answer of any depth", () => {
+    expect(readCreatedTasks(Buffer.from(`${"[".repeat(5_000)}${"]".repeat(5_000)}`)).tasks).toEqual([]);
+  });
+});
+
 describe("the answer to a poll", () => {
   it.each([
     ['{"code":500,"data":null}', "no record"],
@@ -187,6 +221,12 @@ describe("the answer to a poll", () => {
     ['{"code":200,"data":{"status":"failed"}}', "failed"],
     ['{"status":"running"}', "running"],
     ['{"code":200,"data":null}', "unknown"],
+    // The gateway does not know the task, so it says nothing about it.
+    ['{"data":{"status":"failed","error":{"message":"task not found"}}}', "no record"],
+    ['{"task_id":"t","status":"failed","error":{"message":"Task t-1 does not exist"}}', "no record"],
+    ['{"task_id":"t","status":"failed","error":"no such task"}', "no record"],
+    ['{"task_id":"t","status":"failed","error":{"message":"task failed: the image was not found"}}', "failed"],
+    ['{"task_id":"t","status":"failed","error":{"message":"origin task not found"}}', "failed"],
   ])("%s has the status: %s", (text, expected) => {
     expect(readPolledRecord(Buffer.from(text))?.status ?? "no record").toBe(expected);
   });

@@ -1,0 +1,32 @@
+import type { ManualClock } from "./manual-clock.ts";
+import type { RunningProxy } from "./running-proxy.ts";
+
+/** Yields to the event loop until a condition holds; the work that is waited for is already under way. */
+export async function untilHolds(
+  holds: () => Promise<boolean> | boolean,
+  turn: () => void = () => undefined,
+): Promise<void> {
+  while (!(await holds())) {
+    for (let turns = 0; turns < 5; turns += 1) {
+      turn();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+/** Advances the clock poll by poll until a task is settled; a settlement waits for some milliseconds. */
+export async function advanceUntilSettled(
+  { serving }: RunningProxy,
+  clock: ManualClock,
+  { taskId = "t-1", strideMs = 0 }: { readonly taskId?: string; readonly strideMs?: number } = {},
+): Promise<void> {
+  for (;;) {
+    const task = await serving.tasks.find(taskId);
+    if (task === undefined || task.nextPollAt === null) return;
+    clock.advance(Math.max(task.nextPollAt - clock.now(), 2_000, strideMs));
+    await untilHolds(
+      async () => (await serving.tasks.find(taskId))?.seenAt !== task.seenAt,
+      () => clock.advance(10),
+    );
+  }
+}
