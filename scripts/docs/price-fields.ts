@@ -88,11 +88,17 @@ const plainTypes: Readonly<Record<string, string>> = {
   null: "null",
 };
 
+/** Returns the plural of a member's type. */
+function listed(member: Schema): string {
+  const [{ type } = member] = variantsOf(member);
+  return type === "string" ? "texts" : type === "integer" ? "numbers" : "blocks";
+}
+
 function typeOf({ type = "", anyOf, enum: values, items, additionalProperties: members }: Schema): string {
   if (anyOf !== undefined) return [...new Set(anyOf.map(typeOf))].join(" or ");
   if (typeof type !== "string") return type.map((each) => typeOf({ type: each })).join(" or ");
   if (values !== undefined) return values.map(code).join(", ");
   if (items !== undefined) return `list of ${items.type === "string" ? "texts" : "blocks"}`;
   if (type !== "object") return plainTypes[type] ?? type;
-  return members ? `${members.type === "string" ? "texts" : "blocks"} by name` : "block";
+  return members ? `${listed(members)} by name` : "block";
 }

@@ -10,6 +10,7 @@ import { resolveModel, type ModelStatement } from "./resolve.ts";
 import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";
 import type { StatedModel, StatedTraits } from "./schema.ts";
+import type { TaskTimeLimits } from "../core/tasks.ts";
 import type { FileLocation, ModelHistory } from "../ports/catalogue.ts";
 
 /** Text of a price file, and the file's name in fault messages. */
@@ -70,12 +71,12 @@ export function buildCatalogue(
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
   const entries = resolved.map(({ entry }) => entry);
-  const taskUnits = taskUnitsOf(read);
-  const digest = digestOf(entries, fallback?.entry ?? null, { taskUnits, routes });
+  const common = { taskUnits: taskUnitsOf(read), taskTimeLimits: taskTimeLimitsOf(read), routes };
+  const digest = digestOf(entries, fallback?.entry ?? null, common);
   let origins: Origins | null = null;
   return {
     ok: true,
-    catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, taskUnits, routes, digest }),
+    catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, ...common, digest }),
     // Computed on demand, because finding the positions of values takes ten times as long as reading the values.
     get origins() {
       origins ??= originsOf(fallback === null ? resolved : [...resolved, fallback], groups);
@@ -258,11 +259,23 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
   return units;
 }
 
+/** Returns the time limits of task families in milliseconds. A null removes the limit of an earlier file. */
+function taskTimeLimitsOf(layers: readonly (readonly ReadFile[])[]): TaskTimeLimits {
+  const limits = new Map<string, number>();
+  eachFile(layers, (file) => {
+    for (const [family, minutes] of Object.entries(file.value.task_minutes ?? {})) {
+      if (minutes === null) limits.delete(family);
+      else limits.set(family, minutes * 60_000);
+    }
+  });
+  return limits;
+}
+
 /** Returns a digest that depends only on the catalogue's content, not on its division into files. */
 function digestOf(
   entries: readonly ModelHistory[],
   fallback: ModelHistory | null,
-  { taskUnits, routes }: Pick<CatalogueData, "taskUnits" | "routes">,
+  { taskUnits, taskTimeLimits, routes }: Pick<CatalogueData, "taskUnits" | "taskTimeLimits" | "routes">,
 ): string {
   const all = [...entries, ...(fallback === null ? [] : [fallback])];
   const models = all.map((entry) => ({
@@ -279,7 +292,8 @@ function digestOf(
   models.sort((a, b) => (a.id < b.id ? -1 : 1));
   const units = [...taskUnits].map(([type, count]) => [type, count.toString()]).sort();
   const paths = routes.toSorted((a, b) => (`${a.method} ${a.path}` < `${b.method} ${b.path}` ? -1 : 1));
-  return contentId(JSON.stringify({ models, units, classes: tokenClasses, routes: paths }));
+  const limits = [...taskTimeLimits].sort();
+  return contentId(JSON.stringify({ models, units, limits, classes: tokenClasses, routes: paths }));
 }
 
 function eachFile(layers: readonly (readonly ReadFile[])[], visit: (file: ReadFile, layer: number) => void): void {

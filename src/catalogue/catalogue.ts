@@ -1,6 +1,7 @@
 import { LRUCache } from "lru-cache";
 import { anyTaskType } from "../core/price.ts";
 import { matchRoute, type TaskRoute } from "../core/task-routes.ts";
+import type { TaskTimeLimits } from "../core/tasks.ts";
 import type { Catalogue, CatalogueModel, CatalogueTask, ModelHistory, TaskQuantity } from "../ports/catalogue.ts";
 
 /** A catalogue together with its data. */
@@ -17,6 +18,7 @@ export interface CatalogueData {
   readonly fallback: ModelHistory | null;
   /** Units of consumption for one USD, by the `usage.type` of a task. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
+  readonly taskTimeLimits: TaskTimeLimits;
   readonly routes: readonly TaskRoute[];
   /** Digest of the content: equal for catalogues with equal content. */
   readonly digest: string;
@@ -28,7 +30,7 @@ export interface CatalogueData {
 const revisionsMax = 1000;
 
 export function catalogueOf(data: CatalogueData): LoadedCatalogue {
-  const { entries, byName, fallback, taskUnits, routes, digest } = data;
+  const { entries, byName, fallback, taskUnits, taskTimeLimits, routes, digest } = data;
   const revisions = new LRUCache<string, ModelHistory>({ max: revisionsMax });
 
   const revisionOf = (name: string): ModelHistory | undefined => {
@@ -44,6 +46,7 @@ export function catalogueOf(data: CatalogueData): LoadedCatalogue {
   return {
     digest,
     taskUnits,
+    taskTimeLimits,
     data,
     find(model, at) {
       const entry = named(model) ?? fallback;

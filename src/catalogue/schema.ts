@@ -361,6 +361,12 @@ const route = block({
     .describe("Names of the keys that may use the route; by default all."),
 });
 
+const taskMinutesWords = "a whole number of minutes without quotes, at most 1440, or null for no limit";
+const taskMinutes = z
+  .int({ error: taskMinutesWords })
+  .min(1, { error: taskMinutesWords })
+  .max(1440, { error: taskMinutesWords });
+
 export const priceFileSchema = block({
   groups: named(
     label,
@@ -378,6 +384,15 @@ export const priceFileSchema = block({
   )
     .optional()
     .describe("Units of consumption that are worth one USD, by the `usage.type` of a task."),
+  task_minutes: named(
+    /^[a-z0-9]{1,62}$/,
+    "one word of lower-case letters and digits, such as suno",
+    taskMinutes.nullable(),
+  )
+    .optional()
+    .describe(
+      "Minutes after which a running task counts as failed, by a word in the name of its model or type; null removes the limit of an earlier file.",
+    ),
   routes: named(routeKey, routeKeyWords, route.nullable())
     .optional()
     .describe(

@@ -84,15 +84,11 @@ export interface Task {
   readonly quantity: string | null;
 }
 
-/** Longest run time of a task family. A task that runs longer counts as failed. */
-interface TimeLimit {
-  /** Matches the name of the model or of the task type. */
-  readonly family: RegExp;
-  readonly limitMs: number;
-}
-
-/** Task families with a documented time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
-const timeLimits: readonly TimeLimit[] = [{ family: /suno|music|udio/i, limitMs: 15 * 60_000 }];
+/**
+ * Longest run times of task families in milliseconds, as the price files state them. A task that runs longer counts as
+ * failed. A family is a word in lower case in the name of a task's model or type.
+ */
+export type TaskTimeLimits = ReadonlyMap<string, number>;
 
 /** Time for which the poller polls a completed task that states no consumption, in milliseconds. */
 export const consumptionWaitMs = 10 * 60_000;
@@ -108,18 +104,34 @@ export const generalLimitMs = 24 * 3_600_000;
 /** Time that the gateway may need to report a task that it stopped at the time limit, in milliseconds. */
 const limitGraceMs = 60_000;
 
-function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): number | null {
-  const names = `${model} ${taskType ?? ""}`;
-  return timeLimits.find(({ family }) => family.test(names))?.limitMs ?? null;
+/** Returns the words of a name in lower case: "suno", "v4" for "SunoV4" and for "suno-v4". */
+function wordsOf(name: string): string[] {
+  return name
+    .replace(/([\p{Ll}\p{N}])(\p{Lu})|(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1$3 $2$4")
+    .toLowerCase()
+    .split(/[^\p{L}\p{N}]+/u);
+}
+
+/**
+ * Returns the time limit of a task's family, the longest one if the task is of several families; null without a limit.
+ */
+export function timeLimitOf(limits: TaskTimeLimits, { model, taskType }: TaskNames): number | null {
+  const words = new Set([model, ...(taskType === null ? [] : [taskType])].flatMap(wordsOf));
+  let longest: number | null = null;
+  for (const [family, limitMs] of limits) if (words.has(family)) longest = Math.max(longest ?? 0, limitMs);
+  return longest;
 }
 
 /**
  * Returns the time at which Farebox stops waiting for a task: one minute after the task reaches its family's time
  * limit, counted from its start, but at the latest the general limit after its creation.
  */
-export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">): number {
+export function deadlineOf(
+  limits: TaskTimeLimits,
+  task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
+): number {
   const general = task.createdAt + generalLimitMs;
-  const limitMs = timeLimitOf(task);
+  const limitMs = timeLimitOf(limits, task);
   if (task.startedAt === null || limitMs === null) return general;
   // A start time before the creation time comes from a different clock.
   return Math.min(general, Math.max(task.startedAt, task.createdAt) + limitMs + limitGraceMs);
@@ -130,14 +142,15 @@ export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" |
  * without an end time counts as failed from its deadline until the general limit.
  */
 export function isPastTimeLimit(
+  limits: TaskTimeLimits,
   task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
   endedAt: number | null,
   now: number,
 ): boolean {
-  const limitMs = timeLimitOf(task);
+  const limitMs = timeLimitOf(limits, task);
   if (limitMs === null || task.startedAt === null) return false;
   if (endedAt !== null) return endedAt - task.startedAt > limitMs;
-  return now >= deadlineOf(task) && now < task.createdAt + generalLimitMs;
+  return now >= deadlineOf(limits, task) && now < task.createdAt + generalLimitMs;
 }
 
 const pollPauseMs = { least: 3_000, most: 60_000 } as const;

@@ -3,6 +3,7 @@ import type { ImageRule, PromptForm } from "../core/prompt-text.ts";
 import type { PinnedPrice } from "../core/price.ts";
 import type { StreamKind } from "../core/slices.ts";
 import type { RouteMatch } from "../core/task-routes.ts";
+import type { TaskTimeLimits } from "../core/tasks.ts";
 import type { Permille, TokenClass, Unit } from "../core/usage.ts";
 
 /** The public tokenizers that Farebox can count with. */
@@ -114,6 +115,7 @@ export interface Catalogue {
   route(method: string, path: string): RouteMatch | undefined;
   /** Units of task consumption per USD, by type of usage. Consumption of types not listed here has no USD value. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
+  readonly taskTimeLimits: TaskTimeLimits;
   /** Returns all models in catalogue order, with their prices in force at the instant. */
   list(at: number): readonly CatalogueModel[];
   /**

@@ -1,6 +1,7 @@
 import { picoUsdMax, type PicoUsd } from "../core/money.ts";
 import { deadlineOf, finalStatusOf, nextPollAt, type Task, type TaskRecord } from "../core/tasks.ts";
 import type { BodyBytes } from "../ports/exchange.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ChargeEnd, HoldResult } from "../ports/ledger.ts";
 import type { TaskStore } from "../ports/task-store.ts";
@@ -27,6 +28,7 @@ export type ClaimTask = (claim: TaskClaim) => Promise<Claimed>;
 interface ClaimDeps {
   readonly tasks: Pick<TaskStore, "bind" | "find">;
   readonly clock: Clock;
+  readonly catalogue: () => Pick<Catalogue, "taskTimeLimits">;
   /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
   /** Wakes the poller, because the time of a task's next poll may have changed. */
@@ -34,11 +36,11 @@ interface ClaimDeps {
 }
 
 /** Returns a function that binds a task to the charge that pays for it, and sets the time of its first poll. */
-export function createTaskClaims({ tasks, clock, random, wakePoller }: ClaimDeps): ClaimTask {
+export function createTaskClaims({ tasks, clock, catalogue, random, wakePoller }: ClaimDeps): ClaimTask {
   return async (claim) => {
     const createdAt = clock.now();
     const task = { ...claim, createdAt };
-    const deadlineAt = deadlineOf(task);
+    const deadlineAt = deadlineOf(catalogue().taskTimeLimits, task);
     const pollAt = nextPollAt({ createdAt, deadlineAt }, createdAt, random());
     const bound = await tasks.bind({ ...task, deadlineAt, nextPollAt: pollAt });
     if (bound.ok) wakePoller();

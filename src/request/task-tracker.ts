@@ -15,6 +15,7 @@ import {
   type FinalStatus,
   type Task,
   type TaskRecord,
+  type TaskTimeLimits,
 } from "../core/tasks.ts";
 import {
   lacksConsumption,
@@ -76,7 +77,8 @@ export class TaskTracker {
       return;
     }
     const { consumption, isPrivatePool } = record;
-    const status = stateOf(task, record, by, clock.now());
+    const limits = this.#deps.catalogue().taskTimeLimits;
+    const status = stateOf(task, record, { by, now: clock.now(), limits });
     const isLate = status === "failed" && finalStatusOf(record) !== "failed";
     const outcome =
       status === null
@@ -90,7 +92,7 @@ export class TaskTracker {
       return outcome === null || isKnown ? undefined : this.#correct(task, outcome);
     }
     if (status !== null && outcome !== null) return this.#end(task, status, outcome, { record, by });
-    const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
+    const deadlineAt = deadlineOf(limits, { ...task, startedAt: record.startedAt ?? task.startedAt });
     if (by === "poller" && clock.now() >= deadlineAt)
       return this.#end(task, "failed", { kind: "expired", consumption }, { record, by });
     return this.#note(task, record, by);
@@ -165,7 +167,8 @@ export class TaskTracker {
     if (by === "client" && !isNew && now - task.seenAt < observationEveryMs) return;
     const confirmUntil = awaitsConsumption(task) ? task.deadlineAt : now + consumptionWaitMs;
     const isDone = status === "completed";
-    const deadlineAt = isDone ? confirmUntil : deadlineOf({ ...task, startedAt });
+    const limits = this.#deps.catalogue().taskTimeLimits;
+    const deadlineAt = isDone ? confirmUntil : deadlineOf(limits, { ...task, startedAt });
     const pollingSince = isDone ? confirmUntil - consumptionWaitMs : task.createdAt;
     const next =
       by === "client"
@@ -211,16 +214,22 @@ export class TaskTracker {
 
 /**
  * Returns the final status of a task by its record; null while the task runs. A task that ran longer than its family's
- * time limit has failed.
+ * time limit has failed. The limits do not apply to a settled task, because they may have changed since its settlement.
  */
-function stateOf(task: Task, record: TaskRecord, by: RecordSource, now: number): FinalStatus | null {
+function stateOf(
+  task: Task,
+  record: TaskRecord,
+  { by, now, limits }: { readonly by: RecordSource; readonly now: number; readonly limits: TaskTimeLimits },
+): FinalStatus | null {
   const status = finalStatusOf(record);
+  if (task.settledAt !== null) return status;
   const ran = { ...task, startedAt: record.startedAt ?? task.startedAt };
   if (status === "completed") {
-    const isLate = record.consumption !== null && record.endedAt !== null && isPastTimeLimit(ran, record.endedAt, now);
+    const isLate =
+      record.consumption !== null && record.endedAt !== null && isPastTimeLimit(limits, ran, record.endedAt, now);
     return isLate ? "failed" : status;
   }
-  return status === null && by === "poller" && isPastTimeLimit(ran, null, now) ? "failed" : status;
+  return status === null && by === "poller" && isPastTimeLimit(limits, ran, null, now) ? "failed" : status;
 }
 
 /** Returns the end of a task's charge. Its status is 200, because the creation of the task succeeded. */

@@ -106,7 +106,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
   const { tasks: wakePoller, queued: wakeDelivery } = fleet.did;
-  const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
+  const claimTask = createTaskClaims({ tasks: store.tasks, clock, catalogue, random, wakePoller });
   const shared = { limiter, balanceGuard, taskOwner, claimTask };
   const { steps, forwarder, limits } = buildSteps(settings, {
     ...deps,

@@ -292,7 +292,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ["exceededCeiling: family === null → false", "exceededCeiling: limit !== null → true"],
     },
     { why: "Neither text names a family.", mutants: ['familyOf: "" → "Stryker was here!"'] },
-    { why: "Neither text names a family.", mutants: ['timeLimitOf: "" → "Stryker was here!"'] },
   ],
   "core/reconciliation.ts": [
     {

@@ -12,10 +12,10 @@ import { systemClock } from "../../src/platform/clock.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { size } from "../support/effort.ts";
 import { manualClock } from "../support/manual-clock.ts";
-import { priceFolder, videoTaskPrices } from "../support/price-files.ts";
+import { priceFolder, replaceFile, videoTaskPrices } from "../support/price-files.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
 import { createTask, requestTask } from "../support/task-client.ts";
-import { advanceUntilSettled, untilHolds } from "../support/task-polls.ts";
+import { advanceUntilSettled, advanceWhile, untilHolds } from "../support/task-polls.ts";
 import { record } from "../support/task-records.ts";
 import { stillClock } from "../support/still-clock.ts";
 
@@ -477,6 +477,68 @@ describe("a task in flight", () => {
     await home.poll();
     expect(await home.proxy.onlyCharge()).toMatchObject(charge);
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject(task);
+    await expectClean(home);
+  });
+
+  const limited = (limits: string) => `task_minutes: { ${limits} }
+provider: family
+models:
+  studio-video: { tasks: { "*": [{ from: 2026-01-01, source: "list", official: "0.50", gateway: "0.50" }] } }
+  kling: { tasks: { "*": [{ from: 2026-01-01, source: "list", official: "0.50", gateway: "0.50" }] } }
+  chirp-v4: { tasks: { "*": [{ from: 2026-01-01, source: "list", official: "0.50", gateway: "0.50" }] } }
+`;
+  const ranUnmeasured = { ...ran(20), usage: { type: "llm", frozen: 0, consume: 0 } };
+
+  it.each<[string, string, string, object]>([
+    ["studio-video", "video", "chirp: 15", { state: "posted", source: "assumed", cost: usd("0.50") }],
+    ["kling", "text_to_audio", "chirp: 15", { state: "posted", source: "assumed", cost: usd("0.50") }],
+    ["kling", "musical_video", "chirp: 15", { state: "posted", source: "assumed", cost: usd("0.50") }],
+    ["kling", "generate_music", "music: null", { state: "posted", source: "assumed", cost: usd("0.50") }],
+    ["chirp-v4", "song", "chirp: 20", { state: "posted", source: "assumed", cost: usd("0.50") }],
+    ["chirp-v4", "song", "chirp: 19", { state: "voided", reason: "task_time_limit" }],
+    ["kling", "generate_music", "chirp: 15", { state: "voided", reason: "task_time_limit" }],
+  ])("of %s/%s that completed after 20 minutes, with the limits { %s }", async (model, type, limits, charge) => {
+    using own = priceFolder(limited(limits));
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock, env: { FAREBOX_PRICING: own.path } });
+    await home.create({}, { model, task_type: type });
+    home.says("completed", ranUnmeasured);
+    await home.poll();
+    await advanceUntilSettled(home.proxy, clock, { strideMs: 60_000 });
+    expect(await home.proxy.onlyCharge()).toMatchObject(charge);
+    await expectClean(home);
+  });
+
+  it("is settled by the limits in force then, which later changes do not change", async () => {
+    using own = priceFolder(limited("chirp: 20"));
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock, env: { FAREBOX_PRICING: own.path } });
+    const { serving } = home.proxy;
+    const limitTo = async (limits: string) => {
+      await replaceFile(own.path, "prices.yaml", limited(limits));
+      await advanceWhile(serving.reloadPrices(), clock);
+    };
+    await home.create({}, { model: "chirp-v4", task_type: "song" });
+    home.says("processing", { started_at: new Date(clock.now()).toISOString() });
+    await home.poll();
+    await serving.settled();
+    const stored = (await serving.tasks.find("t-1"))?.deadlineAt ?? 0;
+    expect(stored - clock.now()).toBe(21 * 60_000);
+    await limitTo("chirp: null");
+    clock.advance(30 * 60_000);
+    await untilHolds(
+      async () => ((await serving.tasks.find("t-1"))?.deadlineAt ?? 0) > stored,
+      () => clock.advance(10),
+    );
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending" });
+    home.says("completed", ranUnmeasured);
+    await advanceUntilSettled(home.proxy, clock, { strideMs: 60_000 });
+    const posted = { state: "posted", source: "assumed", cost: usd("0.50") };
+    expect(await home.proxy.onlyCharge()).toMatchObject(posted);
+    await limitTo("chirp: 15");
+    await home.poll();
+    await advanceWhile(serving.settled(), clock);
+    expect(await home.proxy.onlyCharge()).toMatchObject(posted);
     await expectClean(home);
   });
 

@@ -25,8 +25,22 @@ export async function advanceUntilSettled(
     if (task === undefined || task.nextPollAt === null) return;
     clock.advance(Math.max(task.nextPollAt - clock.now(), 2_000, strideMs));
     await untilHolds(
-      async () => (await serving.tasks.find(taskId))?.seenAt !== task.seenAt,
+      async () => {
+        const now = await serving.tasks.find(taskId);
+        return now?.seenAt !== task.seenAt || now.nextPollAt === null;
+      },
       () => clock.advance(10),
     );
   }
+}
+
+/** Advances the clock until work that waits for it is done. */
+export async function advanceWhile(work: Promise<unknown>, clock: ManualClock): Promise<void> {
+  let isDone = false;
+  const done = work.finally(() => (isDone = true));
+  await untilHolds(
+    () => isDone,
+    () => clock.advance(1),
+  );
+  await done;
 }

@@ -497,6 +497,7 @@ it("doctor judges the clock, workers, write-ahead log, disk, holds and prices at
     findTask: () => undefined,
     route: () => undefined,
     taskUnits: new Map(),
+    taskTimeLimits: new Map(),
     list: () => [],
     histories: () => [],
     digest: "",

@@ -76,9 +76,24 @@ describe("a fault in a price file", () => {
       'a.yaml:7:5: unknown field "tokeniser"; did you mean "tokenizer"?',
     ],
     [
+      "a time limit of tasks in seconds",
+      changed("provider: example", "provider: example\ntask_minutes: { suno: 7200 }"),
+      'a.yaml:4:23: "suno": write a whole number of minutes without quotes, at most 1440, or null for no limit',
+    ],
+    [
+      "a time limit of tasks as a text",
+      changed("provider: example", 'provider: example\ntask_minutes: { suno: "15" }'),
+      'a.yaml:4:23: "suno": write a whole number of minutes without quotes, at most 1440, or null for no limit',
+    ],
+    [
+      "a time limit of a name with several words",
+      changed("provider: example", "provider: example\ntask_minutes: { Music-U: 15 }"),
+      'a.yaml:4:17: "Music-U" is not a valid name; write one word of lower-case letters and digits, such as suno',
+    ],
+    [
       "an unknown field without a similar name",
       changed("provider: example", "provider: example\nzzz: 1"),
-      'a.yaml:4:1: unknown field "zzz"; valid names are groups, task_units, routes, default, provider, defaults, models',
+      'a.yaml:4:1: unknown field "zzz"; valid names are groups, task_units, task_minutes, routes, default, provider, defaults, models',
     ],
     [
       "an unknown group",

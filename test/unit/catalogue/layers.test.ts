@@ -72,6 +72,17 @@ describe("a user's layer", () => {
     ]);
   });
 
+  it("adds, replaces and removes time limits of task families, which change the digest", () => {
+    const base = { ...shipped, "g.yaml": "task_minutes: { suno: 15, udio: 15, music: 15 }" };
+    const catalogue = catalogueOf(base, { "mine.yaml": "task_minutes: { udio: 30, music: null, chirp: 1440 }" });
+    expect([...catalogue.taskTimeLimits]).toEqual([
+      ["suno", 900_000],
+      ["udio", 1_800_000],
+      ["chirp", 86_400_000],
+    ]);
+    expect(catalogueOf(base).digest).not.toBe(catalogue.digest);
+  });
+
   it("adds task units and a ceiling price for unknown models", () => {
     const mine = `task_units: { quota: "500000" }
 default:

@@ -211,6 +211,17 @@ describe("the shipped prices", () => {
     expect(catalogue.taskUnits).toEqual(new Map([["llm", 10_000_000n]]));
   });
 
+  it("state the time limit of music", () => {
+    const limit = 15 * 60_000;
+    expect(catalogue.taskTimeLimits).toEqual(
+      new Map([
+        ["suno", limit],
+        ["udio", limit],
+        ["music", limit],
+      ]),
+    );
+  });
+
   it("come with a current schema for editors", () => {
     const stored = readFileSync(new URL("schema.json", pricing), "utf8");
     expect(stored, "write priceFileJsonSchema() to pricing/schema.json").toBe(priceFileJsonSchema());

@@ -224,17 +224,22 @@ describe("a plain decimal", () => {
   });
 });
 
+const musicLimits = new Map([
+  ["suno", 900_000],
+  ["music", 900_000],
+]);
+
 describe("the times of a task", () => {
   const task = { model: "kling", taskType: "video", createdAt: 1_000_000, startedAt: null };
 
   it("set the deadline of music to 16 minutes after its start, and of other tasks to a day", () => {
-    expect(deadlineOf(task)).toBe(1_000_000 + generalLimitMs);
-    expect(deadlineOf({ ...task, startedAt: 1_500_000 })).toBe(1_000_000 + generalLimitMs);
+    expect(deadlineOf(musicLimits, task)).toBe(1_000_000 + generalLimitMs);
+    expect(deadlineOf(musicLimits, { ...task, startedAt: 1_500_000 })).toBe(1_000_000 + generalLimitMs);
     for (const music of [{ model: "suno" }, { model: "x", taskType: "generate_music" }, { model: "Music-U" }]) {
-      expect(deadlineOf({ ...task, ...music })).toBe(1_000_000 + generalLimitMs);
-      expect(deadlineOf({ ...task, ...music, startedAt: 1_500_000 })).toBe(1_500_000 + 16 * 60_000);
+      expect(deadlineOf(musicLimits, { ...task, ...music })).toBe(1_000_000 + generalLimitMs);
+      expect(deadlineOf(musicLimits, { ...task, ...music, startedAt: 1_500_000 })).toBe(1_500_000 + 16 * 60_000);
       // A start before the creation comes from another clock.
-      expect(deadlineOf({ ...task, ...music, startedAt: 5 })).toBe(1_000_000 + 16 * 60_000);
+      expect(deadlineOf(musicLimits, { ...task, ...music, startedAt: 5 })).toBe(1_000_000 + 16 * 60_000);
     }
   });
 

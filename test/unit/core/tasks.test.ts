@@ -12,6 +12,7 @@ import {
   pollPauseMsMax,
   observationEveryMs,
   taskStatuses,
+  timeLimitOf,
   type TaskRecord,
 } from "../../../src/core/tasks.ts";
 
@@ -59,6 +60,44 @@ describe("a task", () => {
   });
 });
 
+const limits = new Map([
+  ["suno", 15 * 60_000],
+  ["udio", 15 * 60_000],
+  ["music", 15 * 60_000],
+  ["long", 60 * 60_000],
+]);
+
+describe("the time limit of a task", () => {
+  it.each<[string, string | null, number | null]>([
+    ["suno", null, 15],
+    ["Suno-v4", null, 15],
+    ["sunoV5", null, 15],
+    ["vendor/suno_v4.5", null, 15],
+    ["MUSICGen", null, 15],
+    ["x", "generate_music", 15],
+    ["x", "generateMusic", 15],
+    ["x", "text to music", 15],
+    ["chirp:udio", "x", 15],
+    // The longest limit of several families.
+    ["suno-long", null, 60],
+    ["suno", "long", 60],
+    // Words that only contain a family's name.
+    ["studio-video", null, null],
+    ["kling", "text_to_audio", null],
+    ["Studio", "audio", null],
+    ["musical-ly", null, null],
+    ["sunoco", "audios", null],
+    ["mu sic", "su-no", null],
+    ["\u0430udio", "\u00e9suno", null],
+    ["", "", null],
+    ["kling", null, null],
+    ["-".repeat(1_000_000), null, null],
+  ])("of the model %s and the type %s is %s minutes", (model, taskType, minutes) => {
+    expect(timeLimitOf(limits, { model, taskType })).toBe(minutes === null ? null : minutes * 60_000);
+    expect(timeLimitOf(new Map(), { model, taskType })).toBeNull();
+  });
+});
+
 describe("a task's deadline", () => {
   const task = { model: "kling", taskType: null, createdAt: 1000, startedAt: null };
   const general = 1000 + 86_400_000;
@@ -74,7 +113,7 @@ describe("a task's deadline", () => {
     [{ model: "suno", startedAt: 86_400_000 }, general],
     [{ model: "su", taskType: "no", startedAt: 5000 }, general],
   ])("for %j is at %i", (changes, deadline) => {
-    expect(deadlineOf({ ...task, ...changes })).toBe(deadline);
+    expect(deadlineOf(limits, { ...task, ...changes })).toBe(deadline);
   });
 });
 
@@ -97,7 +136,7 @@ describe("a music task", () => {
     ["has no limit in another family", { model: "kling" }, 5001 + limit, 5000 + limit + grace, false],
     ["has no limit in another family while it runs", { model: "kling" }, null, created + day - 1, false],
   ])("%s", (_, changes, endedAt, now, expected) => {
-    expect(isPastTimeLimit({ ...task, ...changes }, endedAt, now)).toBe(expected);
+    expect(isPastTimeLimit(limits, { ...task, ...changes }, endedAt, now)).toBe(expected);
   });
 });
 

@@ -100,6 +100,7 @@ export function catalogueOf(models: readonly CatalogueModel[], otherwise?: Catal
     findTask: () => undefined,
     route: () => undefined,
     taskUnits: new Map(),
+    taskTimeLimits: new Map(),
     list: () => models,
     histories: () => [],
     digest: "",
