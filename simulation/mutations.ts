@@ -60,8 +60,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a check for room outside the transaction": [
     {
       file: writer,
-      from: "const shortage = amount === null ? null : worstOf(windows, amount);",
-      to: "const shortage = amount === null ? null : worstOf([], amount);",
+      from: "const shortage = amount === null || isOwed ? null : worstOf(windows, amount);",
+      to: "const shortage = amount === null || isOwed ? null : worstOf([], amount);",
     },
     {
       file: "ledger/queued-store.ts",

@@ -476,7 +476,7 @@ describe("a worker that dies", () => {
     let made = 0;
     await using gateway = await answeringGateway(({ method, path }) =>
       method === "POST"
-        ? { body: JSON.stringify({ task_id: `t-${++made}`, status: "success", message: "" }) }
+        ? { body: JSON.stringify([1, 2].map(() => ({ task_id: `t-${++made}`, status: "success" }))) }
         : { body: JSON.stringify({ code: 200, data: { task_id: path.split("/").at(-1), status: "processing" } }) },
     );
     await using scene = await startScene({ gatewayUrl: gateway.url, env: { FAREBOX_PASSTHROUGH: "all" } });
@@ -489,7 +489,8 @@ describe("a worker that dies", () => {
     const dying = workerPid(serve, 1);
     process.kill(dying, "SIGKILL");
     await until(() => workerPid(serve, 1) !== dying);
-    const ids = paths.map((_, index) => `t-${index + 1}`);
+    // Each answer names two tasks.
+    const ids = [...paths, ...paths].map((_, index) => `t-${index + 1}`);
     expect(statuses(await Promise.all(ids.map((id) => at(alice, `/api/v1/task/${id}`, "GET"))))).toEqual({
       200: ids.length,
     });
@@ -499,7 +500,7 @@ describe("a worker that dies", () => {
     expect(
       statuses(await Promise.all(["/mj/v2/imagine/", "/MJ/v2/imagine"].map((path) => at(alice, path, "POST")))),
     ).toEqual({ 404: 2 });
-    expect(rowsOf(database).map(({ state }) => state)).toEqual(paths.map(() => "pending"));
+    expect(rowsOf(database).map(({ state }) => state)).toEqual(ids.map(() => "pending"));
   });
 
   it("has its holds posted at once and is replaced while the other continues; no worker outlives the primary", async () => {
