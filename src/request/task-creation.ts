@@ -30,7 +30,7 @@ import {
   noSuchTask,
   showsForeignTask,
 } from "./response.ts";
-import { asAccepted, bindTasks } from "./task-ownership.ts";
+import { asAccepted, bindTasks, tasksBoundMax } from "./task-ownership.ts";
 import { knownName } from "./price.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
@@ -278,8 +278,9 @@ async function inspect(
       ? withholdForeign(exchange)
       : withhold(exchange, noSuchTask, judged(path, covered, status, plain).ending);
   const { mentioned } = covered.quote;
-  const isEchoed = ({ taskId }: CreatedTask) => by !== "task" && sends(exchange, covered, taskId);
-  const fresh = made.filter((task) => !mentioned.has(task.taskId) && !isEchoed(task));
+  const isEchoed = ({ taskId }: CreatedTask, index: number) =>
+    by !== "task" && index < tasksBoundMax && sends(exchange, covered, taskId);
+  const fresh = made.filter((task, index) => !mentioned.has(task.taskId) && !isEchoed(task, index));
   const bound = await bindCreated(steps, exchange, covered, fresh);
   if (bound !== "known") return bound;
   const continued = made.find(({ taskId }) => mentioned.has(taskId));

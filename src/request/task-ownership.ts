@@ -170,7 +170,11 @@ export function tasksMadeBy(
   return tasks
     .map(asAccepted)
     .filter((task) => tasks.length === 1 || finalStatusOf(task) === null)
-    .filter(({ taskId }) => !request.target.includes(taskId) && !request.body.whole.includes(taskId));
+    .filter(
+      // More tasks than are bound are not searched for, because that would take long.
+      ({ taskId }, index) =>
+        index >= tasksBoundMax || !(request.target.includes(taskId) || request.body.whole.includes(taskId)),
+    );
 }
 
 /**
