@@ -5,7 +5,7 @@ import { accountFault } from "../wire/account.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
 import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
 import { refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
-import { readCreationError } from "../wire/task.ts";
+import { readCreationError } from "../wire/created-tasks.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { KeyWatch } from "./gateway-key.ts";
 import type { WholeFailure } from "./gateway-failure.ts";

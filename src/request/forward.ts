@@ -8,9 +8,17 @@ import type { AnswerTerms } from "../wire/model-answer.ts";
 import type { StatedError } from "../core/settlement.ts";
 import { readEventError } from "../wire/error-answer.ts";
 import { errorBytesMax, refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
-import { readCreationError } from "../wire/task.ts";
+import { readCreationError } from "../wire/created-tasks.ts";
 import { isAlone } from "../wire/usage-refusal.ts";
-import { answerHeaders, isPlain, forwardableHeaders, traceHeaders } from "../wire/headers.ts";
+import {
+  answerHeaders,
+  isJsonType,
+  isPlain,
+  forwardableHeaders,
+  sentContentType,
+  traceHeaders,
+  type BodyForm,
+} from "../wire/headers.ts";
 import { FormReader } from "../wire/answer-form.ts";
 import { formOf } from "../wire/sse.ts";
 import { Beginning, type BeginningRules } from "./beginning.ts";
@@ -70,10 +78,6 @@ export interface ForwardLimits {
   readonly silenceMs: number;
   /** Longest time for a whole answer, in milliseconds. */
   readonly wholeMs: number;
-}
-
-function isJson(contentType: string | undefined): boolean {
-  return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
 interface ForwarderDeps {
@@ -319,7 +323,7 @@ class Forwarding implements GatewayReceiver {
       stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
     const isMedia =
-      !isWhole && endpoint.answersMedia === true && head.status < 300 && !isJson(head.header("content-type"));
+      !isWhole && endpoint.answersMedia === true && head.status < 300 && !isJsonType(head.header("content-type"));
     if (isStream) this.#mode = new StreamedResponse(deps, this.#params);
     else if (isMedia || (!isWhole && this.#params.exchange.method === "HEAD"))
       this.#mode = new PassthroughResponse(deps);
@@ -563,8 +567,11 @@ function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
   };
 }
 
-/** Returns the headers to send to the gateway for a caller's request, without the gateway's credential. */
-export type GatewayHeaders = (exchange: Exchange, caller: Caller) => Record<string, string>;
+/**
+ * Returns the headers to send to the gateway for a caller's request, without the gateway's credential. `form`: how
+ * Farebox has read the body.
+ */
+export type GatewayHeaders = (exchange: Exchange, caller: Caller, form: BodyForm) => Record<string, string>;
 
 /**
  * Creates the function that returns gateway headers. It replaces each idempotency key with an HMAC-SHA-256 of the
@@ -573,12 +580,14 @@ export type GatewayHeaders = (exchange: Exchange, caller: Caller) => Record<stri
  */
 export function createGatewayHeaders(gatewayKey: string): GatewayHeaders {
   const secret = Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", "idempotency v1", 32));
-  return (exchange, { key }) => {
+  return (exchange, { key }, form) => {
     // Neither a key's id nor a header's value can contain the separator.
     const idempotencyKey = (value: string) => createHmac("sha256", secret).update(`${key}\0${value}`).digest("hex");
     const headers = forwardableHeaders(exchange.headers(), idempotencyKey);
     // Asks for answers without compression, because Farebox reads them. A gateway may compress them nevertheless.
     headers["accept-encoding"] = "identity";
+    const contentType = sentContentType(exchange.header("content-type"), form);
+    if (contentType !== undefined) headers["content-type"] = contentType;
     if (exchange.span !== null) {
       for (const name of traceHeaders) delete headers[name];
       Object.assign(headers, exchange.span.headers);

@@ -10,7 +10,7 @@ import type { Endpoint } from "../wire/endpoint.ts";
 import { readForm } from "../wire/form.ts";
 import { withMember } from "../wire/json.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
-import { withHeadersAndQuery } from "../wire/headers.ts";
+import { withHeadersAndQuery, type BodyForm } from "../wire/headers.ts";
 import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { billedAs, costHeaders } from "./billed.ts";
 import { GrowingHold } from "./growing-hold.ts";
@@ -98,6 +98,20 @@ export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler
 
 type HeldBody = Extract<BodyResult, { ok: true }>;
 
+/** Returns the reader of a body that is a form; undefined for any other body. */
+function formReaderOf({ readForm }: Endpoint, contentType: string, body: BodyBytes): Endpoint["readForm"] {
+  return readForm !== undefined && body.length > 0 && /^multipart\//i.test(contentType) ? readForm : undefined;
+}
+
+/** Returns how Farebox reads the body of a request. A body on an unknown path keeps its type if it has one. */
+function bodyFormOf(exchange: Exchange, endpoint: Endpoint, { unread }: ModelRequest, body: BodyBytes): BodyForm {
+  const contentType = exchange.header("content-type");
+  if (formReaderOf(endpoint, contentType ?? "", body) !== undefined) return "form";
+  const keepsType =
+    endpoint.isUnknown === true && (contentType !== undefined || unread !== undefined || body.length === 0);
+  return keepsType ? "unread" : "json";
+}
+
 /**
  * Largest body in several pieces that is copied into shared memory to be read, in bytes. The pieces of a larger body
  * are joined.
@@ -119,8 +133,8 @@ export function readTogether<T>(body: BodyBytes, read: (bytes: Buffer) => T): T 
 }
 
 function readBody(endpoint: Endpoint, body: BodyBytes, contentType: string): ModelRequestResult {
-  if (endpoint.readForm !== undefined && body.length > 0 && /^multipart\//i.test(contentType))
-    return endpoint.readForm(readForm(body.whole, contentType));
+  const ofForm = formReaderOf(endpoint, contentType, body);
+  if (ofForm !== undefined) return ofForm(readForm(body.whole, contentType));
   return readTogether(body, (bytes) => endpoint.readRequest(bytes, contentType));
 }
 
@@ -188,7 +202,8 @@ async function cover(
   quote: Quote,
   body: BodyBytes,
 ): Promise<Covering> {
-  const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
+  const form = bodyFormOf(exchange, endpoint, quote.request, body);
+  const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller, form);
   const received: Sending = { quote, body, written: null };
   const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
   const limiting = limited instanceof Promise ? await limited : limited;

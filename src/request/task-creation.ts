@@ -213,12 +213,6 @@ async function hold(
   return holdRefusal(steps, held, { model: request.model, isPriced: model?.price != null, fields }, who.caller);
 }
 
-/**
- * Content types of forms. Farebox reads a body of such a type as JSON, and sends it with the content type of JSON.
- * Otherwise the gateway could read the body as a form and find other fields.
- */
-const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
-
 /** Writes Farebox's webhook into a creation, and sends it. */
 async function forward(
   steps: TaskSteps,
@@ -235,14 +229,14 @@ async function forward(
     return notSent(prepared.refusal.code);
   }
   const { body, shown } = prepared;
-  const headers = steps.gatewayHeaders(exchange, covered.who.caller);
-  const isForm = !path.isFree && formType.test(headers["content-type"] ?? "");
+  const isSent = exchange.method !== "GET";
+  const form = path.isFree || body.length === 0 ? "unread" : "json";
   const { ending, overheadMs } = await steps.forwarder.forward({
     ...heldForInspection,
     exchange,
     path: exchange.path + exchange.query,
-    headers: isForm ? { ...headers, "content-type": "application/json" } : headers,
-    body: exchange.method === "GET" ? undefined : new BodyBytes([body]),
+    headers: steps.gatewayHeaders(exchange, covered.who.caller, isSent ? form : "none"),
+    body: isSent ? new BodyBytes([body]) : undefined,
     inspect: (status, plain) => inspect(steps, path, exchange, { ...covered, shown }, status, plain),
   });
   if (ending.kind === "usageRefused")

@@ -167,7 +167,7 @@ async function passAnswer(
     ...heldForInspection,
     exchange,
     path: asked.path + exchange.query,
-    headers: steps.gatewayHeaders(exchange, { key, team: null }),
+    headers: steps.gatewayHeaders(exchange, { key, team: null }, asked.body === undefined ? "none" : "json"),
     body: asked.body && new BodyBytes([asked.body]),
     async inspect(status, plain) {
       if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
@@ -197,7 +197,7 @@ export function listTasks(steps: TaskSteps, route: string): Handler {
       ...heldForInspection,
       exchange,
       path: exchange.path + exchange.query,
-      headers: steps.gatewayHeaders(exchange, caller),
+      headers: steps.gatewayHeaders(exchange, caller, "none"),
       body: undefined,
       async inspect(status, plain) {
         const isFailure = status >= 300 && plain !== undefined;

@@ -11,6 +11,7 @@ import {
 import { freeParameters, headerValues } from "./field-table.ts";
 import { Findings, mergeFindings, namesIn } from "./findings.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { boundaryOf, formType } from "./multipart.ts";
 import type { ModelRequest } from "./model-request.ts";
 import { invalid, type OrRefused } from "../core/refusals.ts";
 import {
@@ -35,7 +36,6 @@ export const traceHeaders = ["traceparent", "tracestate"] as const;
 const requestNames = new Set<string>([
   "accept",
   "accept-language",
-  "content-type",
   "idempotency-key",
   "user-agent",
   "x-client-request-id",
@@ -43,14 +43,36 @@ const requestNames = new Set<string>([
 ]);
 const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 
+/**
+ * How Farebox reads the body of a request. `unread`: Farebox forwards a body that it cannot read as JSON. `none`: no
+ * body is sent.
+ */
+export type BodyForm = "json" | "form" | "unread" | "none";
+
+/**
+ * Returns the content type for the gateway, so that the gateway reads a body in the same form as Farebox. Another form
+ * could name another model. A form whose boundary Farebox cannot read keeps its type.
+ */
+export function sentContentType(given: string | undefined, form: BodyForm): string | undefined {
+  if (form === "json") return "application/json";
+  if (form === "none") return undefined;
+  const boundary = form === "form" && given !== undefined ? boundaryOf(given) : undefined;
+  return boundary === undefined ? given : formType(boundary);
+}
+
+/** Returns true for a content type of JSON. */
+export function isJsonType(contentType: string | undefined): boolean {
+  return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
+}
+
 /** Returns true if a gateway may read a header with this name as an idempotency key. */
 export function isIdempotencyHeader(name: string): boolean {
   return name.includes("idempoten");
 }
 
 /**
- * Returns the client's headers that may reach the gateway, never credentials, cookies or forwarding headers.
- * `idempotencyKey` replaces the client's value, because all keys of Farebox share one account at the gateway.
+ * Returns the client's headers that may reach the gateway, never credentials, cookies, forwarding headers or headers
+ * about the body. `idempotencyKey` replaces the client's value, because all keys of Farebox share one account at the gateway.
  */
 export function forwardableHeaders(
   headers: Iterable<readonly [string, string]>,

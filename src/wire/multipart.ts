@@ -12,18 +12,21 @@ const lineEnd = Buffer.from("\r\n");
 const headersEnd = Buffer.from("\r\n\r\n");
 const disposition =
   /^form-data; *name="([^"\\\r\n]*)"((?:; *filename(?:\*=[^;"\s]+|=(?:"(?:[^"\\\r\n]|\\.)*"|[^;"\s]+)))*)$/i;
-/** Encodings that leave a value as it is. Some readers decode the others. */
-const plainEncoding = /^(?:7bit|8bit|binary)$/i;
+const usualType =
+  /^multipart\/form-data(?:[ \t]*;[ \t]*charset="?utf-8"?)?[ \t]*;[ \t]*boundary=("?)([\w'()+\-./:=?]{1,70})\1(?:[ \t]*;[ \t]*charset="?utf-8"?)?[ \t]*$/i;
 
 /**
- * Returns the boundary in the content type of a multipart form; undefined if it is missing or has an unusual syntax.
+ * Returns the boundary in the content type of a multipart form; undefined if it is missing or has an unusual syntax, in
+ * which another reader could find another boundary.
  */
 export function boundaryOf(contentType: string): string | undefined {
-  const [, quoted, bare] =
-    /^multipart\/form-data(?:\s*;\s*charset="?utf-8"?)?\s*;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"]{1,70}))(?:\s*;\s*charset="?utf-8"?)?\s*$/i.exec(
-      contentType,
-    ) ?? [];
-  return quoted ?? bare;
+  const [, , boundary] = usualType.exec(contentType) ?? [];
+  return boundary;
+}
+
+/** Returns the content type of a form with a boundary that `boundaryOf` has read. */
+export function formType(boundary: string): string {
+  return `multipart/form-data; boundary=${/^[\w'+\-.]+$/.test(boundary) ? boundary : `"${boundary}"`}`;
 }
 
 /**
@@ -59,13 +62,19 @@ function isEnd(rest: Buffer): boolean {
   return rest.length === 0 || rest.equals(lineEnd);
 }
 
-/** Reads the headers of a part; undefined if they have an unusual syntax or name no field. */
+/** Headers of a part that tell a reader to decode its value. Farebox reads values as they are, in UTF-8. */
+const encodedPart =
+  /^content-transfer-encoding:(?! *(?:7bit|8bit|binary) *$)|^content-type:.*charset(?! *= *"?(?:utf-8|us-ascii|iso-8859-\d{1,2}|windows-125\d)"? *(?:;|$))/i;
+
+/**
+ * Reads the headers of a part; undefined if they have an unusual syntax, name no field, or state an encoding of its
+ * value.
+ */
 function partOf(text: string): Omit<FormPart, "value"> | undefined {
   let part: Omit<FormPart, "value"> | undefined;
   for (const line of text.split("\r\n")) {
     const [, name = "", value = ""] = /^([A-Za-z-]+): *(.*)$/.exec(line) ?? [];
-    if (name === "" || line.includes("\n")) return undefined;
-    if (name.toLowerCase() === "content-transfer-encoding" && !plainEncoding.test(value.trimEnd())) return undefined;
+    if (name === "" || line.includes("\n") || encodedPart.test(line)) return undefined;
     if (name.toLowerCase() !== "content-disposition") continue;
     const [, field, file] = disposition.exec(value.trimEnd()) ?? [];
     if (part !== undefined || field === undefined) return undefined;

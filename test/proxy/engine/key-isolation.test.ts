@@ -95,9 +95,14 @@ describe("an idempotency key", () => {
   });
 
   it("is replaced by a value that depends on the gateway key, so that clients cannot compute it", () => {
-    const exchange = { span: null, headers: () => [["idempotency-key", "k"]] } as unknown as Exchange;
+    const exchange = {
+      span: null,
+      header: () => undefined,
+      headers: () => [["idempotency-key", "k"]],
+    } as unknown as Exchange;
     const [one, other] = ["a", "b"].map(
-      (gatewayKey) => createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null })["idempotency-key"],
+      (gatewayKey) =>
+        createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null }, "none")["idempotency-key"],
     );
     expect(one).not.toBe(other);
   });

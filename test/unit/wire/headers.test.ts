@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerHeaders, forwardableHeaders, readTags } from "../../../src/wire/headers.ts";
+import { answerHeaders, forwardableHeaders, readTags, sentContentType } from "../../../src/wire/headers.ts";
 
 // cspell:ignore tracestate
 
@@ -8,7 +8,6 @@ describe("forwardableHeaders", () => {
     const kept = {
       accept: "*/*",
       "accept-language": "de",
-      "content-type": "application/json",
       traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
       tracestate: "vendor=1",
       "user-agent": "x",
@@ -38,6 +37,17 @@ describe("forwardableHeaders", () => {
       referer: "r",
       connection: "keep-alive",
       te: "trailers",
+      // These would make a gateway read the body in another way. Farebox sets the content type itself.
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+      "content-language": "de",
+      "content-disposition": 'form-data; name="model"',
+      "content-transfer-encoding": "base64",
+      "x-http-method-override": "PUT",
+      "x-http-method": "PUT",
+      "x-method-override": "PUT",
+      "x-original-url": "/v1/other",
+      "x-rewrite-url": "/v1/other",
       "transfer-encoding": "chunked",
       "content-length": "5",
       "accept-encoding": "gzip",
@@ -64,6 +74,40 @@ describe("forwardableHeaders", () => {
       "x-stainless-idempotency-key": "<2>",
       "openai-idempotency-token": "<3>",
     });
+  });
+});
+
+describe("sentContentType", () => {
+  const typesOfOthers = [
+    undefined,
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "application/json; charset=utf-16",
+    "application/json; charset=utf-7",
+    "multipart/form-data; boundary=b",
+    "application/yaml",
+    "application/json, text/plain",
+  ];
+
+  it("is JSON for every body that Farebox reads as JSON", () => {
+    for (const given of typesOfOthers) expect(sentContentType(given, "json")).toBe("application/json");
+  });
+
+  it("is absent without a body, and unchanged for a body that Farebox does not read", () => {
+    for (const given of typesOfOthers) {
+      expect(sentContentType(given, "none")).toBeUndefined();
+      expect(sentContentType(given, "unread")).toBe(given);
+    }
+  });
+
+  it.each([
+    ["multipart/form-data; boundary=abc", "multipart/form-data; boundary=abc"],
+    ['Multipart/Form-Data ;\tBoundary="abc"', "multipart/form-data; boundary=abc"],
+    ['multipart/form-data; boundary="a=b:c?"', 'multipart/form-data; boundary="a=b:c?"'],
+    ["multipart/form-data; boundary=a=b", 'multipart/form-data; boundary="a=b"'],
+    ["multipart/form-data; boundary=a; boundary=b", "multipart/form-data; boundary=a; boundary=b"],
+  ])("of the form %s is %s", (given, sent) => {
+    expect(sentContentType(given, "form")).toBe(sent);
   });
 });
 

@@ -8,6 +8,8 @@ const file = (name: string, bytes: string) =>
 const end = "--b--\r\n";
 const partsOf = (text: string) =>
   formParts(Buffer.from(text, "latin1"), "b")?.map(({ name, isFile, value }) => [name, isFile, value.toString()]);
+/** Returns a form whose field has another header. */
+const encoded = (header: string) => field("model", "a").replace("\r\n\r\n", `\r\n${header}\r\n\r\n`) + end;
 
 describe("the parts of a form", () => {
   it("have their names and values in their order", () => {
@@ -64,22 +66,57 @@ describe("the parts of a form", () => {
     ["no empty line after a part's headers", '--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n--b--'],
     ["spaces after a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n") + end],
     ["a delimiter that continues", field("model", "a\r\n--bc") + end],
+    ["a value in base64", encoded("Content-Transfer-Encoding: base64")],
+    ["a value in quoted-printable", encoded("content-transfer-encoding:Quoted-Printable")],
+    ["a value in UTF-16", encoded("Content-Type: text/plain; charset=UTF-16")],
+    ["a value in UTF-7", encoded('Content-Type: text/plain; charset="utf-8"; charset=utf-7')],
+    ["an encoded charset", encoded("Content-Type: text/plain; charset*=utf-8''utf-7")],
     ["endless headers", `--b\r\nContent-Disposition: ${"x".repeat(20_000)}\r\n\r\n\r\n${end}`],
     ["too many parts", field("n", "1").repeat(1001) + end],
   ])("are not read from a form with %s", (_what, text) => {
     expect(partsOf(text)).toBeUndefined();
+  });
+
+  it.each([
+    "Content-Type: text/plain; charset=utf-8",
+    'Content-Type: text/plain; charset="US-ASCII"; format=flowed',
+    "Content-Type: text/plain; charset=ISO-8859-1",
+    "Content-Transfer-Encoding: 8bit",
+    "Content-Transfer-Encoding: binary",
+    "Content-Length: 1",
+  ])("are read with the header %s", (header) => {
+    expect(partsOf(encoded(header))).toEqual([["model", false, "a"]]);
   });
 });
 
 describe("boundaryOf", () => {
   it.each([
     ["multipart/form-data; boundary=abc", "abc"],
-    ['Multipart/Form-Data; boundary="a b"', "a b"],
     ["multipart/form-data; charset=utf-8; boundary=abc", "abc"],
     ['multipart/form-data; boundary=abc; charset="UTF-8"', "abc"],
     ["multipart/form-data; boundary=abc; charset=utf-16", undefined],
+    ['Multipart/Form-Data; boundary="a=b"', "a=b"],
+    ["multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW", "----WebKitFormBoundary7MA4YWxkTrZu0gW"],
     ["multipart/form-data", undefined],
+    // In each of these, another reader could find another boundary.
     ["multipart/form-data; boundary=a; boundary=b", undefined],
+    ["multipart/form-data; boundary=a; BOUNDARY=b", undefined],
+    ["multipart/form-data; boundary=a, multipart/form-data; boundary=b", undefined],
+    ["multipart/form-data; boundary=a,b", undefined],
+    ["multipart/form-data; charset=utf-16; boundary=a", undefined],
+    ["multipart/form-data; boundary*=utf-8''a", undefined],
+    ["multipart/form-data; boundary*0=a; boundary*1=b", undefined],
+    ["multipart/form-data; (boundary=a) boundary=b", undefined],
+    ["multipart/form-data; boundary=a (comment)", undefined],
+    ['multipart/form-data; boundary="a b"', undefined],
+    ['multipart/form-data; boundary="a;b"', undefined],
+    ['multipart/form-data; boundary="a\\b"', undefined],
+    ['multipart/form-data; boundary="a', undefined],
+    ['multipart/form-data; boundary=a"', undefined],
+    ['multipart/form-data; boundary=""', undefined],
+    ["multipart/form-data; boundary=ä", undefined],
+    [`multipart/form-data; boundary=${"a".repeat(71)}`, undefined],
+    ["multipart/form-data;\u00a0boundary=a", undefined],
     ["multipart/mixed; boundary=a", undefined],
   ])("for %s returns %s", (type, boundary) => {
     expect(boundaryOf(type)).toBe(boundary);
