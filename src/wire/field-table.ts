@@ -1,4 +1,5 @@
 import { RequestFields, type Expensive, type FieldMeaning } from "./findings.ts";
+import type { Places } from "./json.ts";
 
 /**
  * Lists all request fields that Farebox knows, for all endpoints, with their meanings. The tables of headers and query
@@ -29,7 +30,7 @@ const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
 });
 
 /** Members of `cache_control`, which marks a part of the prompt for a cache. */
-export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
+const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
 const cacheTtl = expensive("a cache that is kept for longer may cost more", { unless: ["30m"] });
 const cacheBreakpoint = members({ mode: "free", ttl: cacheTtl });
 const cacheOptions = members({ ...free("mode comparison_response_id prewarm"), ttl: cacheTtl });
@@ -55,6 +56,17 @@ const routing: Fields = {
   cache_control: cacheControl,
   ...free("timeout transforms session_id trace usage debug cache_salt request_id safety_identifier user"),
 };
+
+/** Schemas of functions. */
+const schemas: Places = new Map([
+  [
+    "tools",
+    new Map<string, Places | "free">([
+      ["parameters", "free"],
+      ["function", new Map([["parameters", "free"]])],
+    ]),
+  ],
+]);
 
 /** Fields that control sampling and display. They add no text. */
 const sampling = free(`
@@ -83,7 +95,7 @@ export const chatFields = new RequestFields({
   ),
   best_of: expensive("every choice is billed, but only the best is shown", { inUsage: true }),
   web_search_options: expensive("each search has a fee"),
-});
+}).repeatingIn(schemas);
 
 /** Members of a message in a chat. */
 export const messageMembers = new RequestFields({
@@ -158,7 +170,7 @@ export const responsesFields = new RequestFields({
   // Content that the gateway has stored becomes a part of the prompt.
   ...context("conversation previous_response_id context_management"),
   prompt: expensive("a stored prompt can contain hosted tools", { inUsage: true }),
-});
+}).repeatingIn(schemas);
 
 /** Data that an answer may include in addition to its text. None of it is billed. */
 export const includedData: ReadonlySet<unknown> = new Set([
@@ -171,6 +183,9 @@ export const includedData: ReadonlySet<unknown> = new Set([
   "web_search_call.action.sources",
   "web_search_call.results",
 ]);
+
+/** Members of a tool, or of its function, that mark it for a cache. */
+export const toolMarks = new RequestFields({ cache_control: cacheControl });
 
 /** Machine on which commands run. Only the client's machine has no extra cost. */
 const environment = members({

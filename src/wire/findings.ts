@@ -1,5 +1,6 @@
 import { mergeDoubts, noDoubts, type Doubt } from "../core/usage.ts";
-import { isObject, listOr, objectOr, parseJson, skipString } from "./json.ts";
+import { isObject, listOr, objectOr, parseJson, skipString, type Places } from "./json.ts";
+import { invalid, type Refused } from "../core/refusals.ts";
 import type { Kinds } from "./field-table.ts";
 
 /**
@@ -39,11 +40,28 @@ export interface Members {
 export class RequestFields {
   readonly #meanings: ReadonlyMap<string, FieldMeaning>;
   readonly #notFreeByFolded: ReadonlyMap<string, string>;
+  /** Lengths of the names that are not free. Names that are equal without letter case have the same length. */
+  readonly #lengths: ReadonlySet<number>;
+  #repeatable: Places;
 
   constructor(meanings: Readonly<Record<string, FieldMeaning>>) {
     this.#meanings = new Map(Object.entries(meanings));
     const notFree = [...this.#meanings].filter(([, meaning]) => meaning !== "free");
     this.#notFreeByFolded = new Map(notFree.map(([name]) => [fold(name), name]));
+    this.#lengths = new Set(notFree.map(([name]) => name.length));
+    const freeFields = [...this.#meanings].filter(([, meaning]) => meaning === "free");
+    this.#repeatable = new Map(freeFields.map(([name]) => [name, "free"]));
+  }
+
+  /** Places in a request whose members may be repeated: the free fields, and the places of `repeatingIn`. */
+  get repeatable(): Places {
+    return this.#repeatable;
+  }
+
+  /** Permits repeated members at further places. Returns the same table. */
+  repeatingIn(places: Places): this {
+    this.#repeatable = new Map([...places, ...this.#repeatable]);
+    return this;
   }
 
   /** Returns every field with its meaning. */
@@ -68,7 +86,7 @@ export class RequestFields {
   pricedFieldFor(name: string): string | undefined {
     const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
-    return this.#notFreeByFolded.get(fold(name));
+    return this.#lengths.has(name.length) ? this.#notFreeByFolded.get(fold(name)) : undefined;
   }
 
   /** Returns true if a form may have several parts of this name. */
@@ -90,7 +108,9 @@ export function baseOf(part: string): string {
 
 /** Returns true if a case-insensitive reader would mistake another member of the object for `name`. */
 export function hasVariantOf(name: string, members: object): boolean {
-  return Object.keys(members).some((member) => member !== name && fold(member) === name);
+  for (const member in members)
+    if (member.length === name.length && member !== name && fold(member) === name) return true;
+  return false;
 }
 
 /** Returns true if a case-insensitive reader would read both texts as the same name. */
@@ -140,6 +160,8 @@ export class Findings implements FieldFindings {
   readonly unknown: string[] = [];
   why: string | null = null;
   user: string | null = null;
+  /** Refusal of a member whose name is written in another letter case; undefined if there is none. */
+  fault: Refused | undefined;
   /** True if a part of the prompt is written to a cache for an hour. */
   cachesForHour = false;
   readonly #models = new Set<string>();
@@ -197,7 +219,9 @@ export class Findings implements FieldFindings {
   /** Records the members of an object, with their meanings in `fields`. `otherwise`: meaning of all other members. */
   members(path: string, object: object, fields: RequestFields, otherwise?: FieldMeaning): void {
     for (const name in object) {
-      const meaning = fields.meaningOf(name) ?? otherwise;
+      const known = fields.meaningOf(name);
+      const meaning = known ?? otherwise;
+      if (known === undefined) this.#checkCase(path, name, fields.pricedFieldFor(name));
       if (meaning === "free") continue;
       const value = (object as Record<string, unknown>)[name];
       if (value !== null) this.field(`${path}.${name}`, value, meaning);
@@ -280,6 +304,13 @@ export class Findings implements FieldFindings {
     if (!text.includes(",")) return path === "model" ? undefined : this.model(text);
     for (const name of text.split(",")) this.model(name);
     this.tooExpensive(path, "each of several models may answer");
+  }
+
+  /** Records a member that a case-insensitive reader would read as the member `priced`. */
+  #checkCase(path: string, name: string, priced: string | undefined): void {
+    if (priced === undefined || this.fault !== undefined) return;
+    const field = `${path}.${priced}`;
+    this.fault = invalid(field, `'${path}.${name}' must be written '${field}'`);
   }
 
   #namesModels(path: string, value: unknown, depth = 0): void {

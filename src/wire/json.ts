@@ -136,11 +136,67 @@ function membersIn(value: unknown): number {
   const open = [value];
   while (open.length > 0) {
     const next = open.pop();
-    if (typeof next !== "object" || next === null) continue;
-    if (!Array.isArray(next)) count += Object.keys(next).length;
-    for (const inner of Object.values(next)) if (typeof inner === "object") open.push(inner);
+    if (Array.isArray(next)) {
+      for (const inner of next) if (typeof inner === "object") open.push(inner);
+    } else if (isObject(next)) {
+      for (const name in next) {
+        count++;
+        const inner = next[name];
+        if (typeof inner === "object") open.push(inner);
+      }
+    }
   }
   return count;
+}
+
+/** Places in a JSON value by the names of the members that lead to them. Lists add no name. */
+export type Places = ReadonlyMap<string, Places | "free">;
+
+export const noPlaces: Places = new Map();
+
+/**
+ * Returns the path of the first member whose name its object has given before: "reasoning.mode". Returns undefined if
+ * there is none. Members at a `free` place, and members in their values, may be repeated.
+ */
+export function repeatedMember(json: Buffer, places: Places): string | undefined {
+  /** Objects and lists around the current position. Lists have no names. */
+  const open: { readonly names: Set<string> | undefined; name: string; places: Places }[] = [];
+  let inner = places;
+  for (let at = 0; at < json.length;) {
+    const byte = json[at];
+    const around = open.at(-1);
+    if (byte === openBrace || byte === openBracket) {
+      open.push({ names: byte === openBrace ? new Set() : undefined, name: "", places: inner });
+    } else if (byte === closeBrace || byte === closeBracket) {
+      open.pop();
+      inner = open.at(-1)?.places ?? places;
+    }
+    if (byte !== quote) {
+      at++;
+      continue;
+    }
+    const end = skipString(json, at);
+    const mark = skipSpace(json, end);
+    if (around?.names === undefined || json[mark] !== colon) {
+      at = end;
+      continue;
+    }
+    around.name = memberName(json.toString("utf8", at, end));
+    const place = around.places.get(around.name) ?? noPlaces;
+    at = skipSpace(json, mark + 1);
+    if (place === "free") {
+      at = skipValue(json, at);
+      continue;
+    }
+    if (around.names.has(around.name)) return pathOf(open.map(({ name }) => name));
+    around.names.add(around.name);
+    inner = place;
+  }
+  return undefined;
+}
+
+function pathOf(names: readonly string[]): string {
+  return storedText(names.filter((name) => name !== "").join("."));
 }
 
 /** Returns the offset of the first byte at or after `from` that is not white space. */

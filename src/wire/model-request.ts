@@ -11,7 +11,9 @@ import {
   lengthInFull,
   listOr,
   objectOr,
+  noPlaces,
   parseJson,
+  repeatedMember,
   repeatsMember,
   textOr,
   type JsonMember,
@@ -25,7 +27,7 @@ import {
   type FieldFindings,
   type RequestFields,
 } from "./findings.ts";
-import { cacheControl, clientTools } from "./field-table.ts";
+import { clientTools, toolMarks } from "./field-table.ts";
 import { userInBody } from "./headers.ts";
 
 /** Properties of a request that decide its price and how Farebox forwards it. */
@@ -111,6 +113,8 @@ interface InspectedObject {
   readonly body: JsonObject;
   readonly skeleton: Buffer;
   readonly members: readonly JsonMember[];
+  /** True if a member is repeated at a place where it may be. */
+  readonly repeats: boolean;
 }
 
 /** Inspects a JSON body. Refuses a body that the gateway might read differently. */
@@ -126,14 +130,22 @@ export function inspectObject(bytes: Buffer, fields: RequestFields): OrRefused<I
     members.map(({ name }) => name),
     fields,
   );
-  return ambiguous ?? { ok: true, body, skeleton, members };
+  if (ambiguous !== undefined) return ambiguous;
+  const repeats = repeatsMember(skeleton, body);
+  const repeated = repeats ? repeatedMember(skeleton, fields.repeatable) : undefined;
+  return repeated === undefined ? { ok: true, body, skeleton, members, repeats } : givenTwice(repeated);
+}
+
+/** Returns the refusal of a member that is given twice. JSON parsers differ on which of the two counts. */
+export function givenTwice(path: string): Refused {
+  return invalid(path, `'${path}' is given twice`);
 }
 
 /** Inspects a request that names a model. */
 export function inspectBody(bytes: Buffer, fields: RequestFields): OrRefused<InspectedBody> {
   const inspected = inspectObject(bytes, fields);
   if (!inspected.ok) return inspected;
-  const { body, skeleton, members } = inspected;
+  const { body, skeleton, members, repeats } = inspected;
   const fault = modelFault(body["model"]);
   if (fault !== undefined) return fault;
   const findings = new Findings();
@@ -141,23 +153,28 @@ export function inspectBody(bytes: Buffer, fields: RequestFields): OrRefused<Ins
   findings.user = userInBody(body);
   for (const member of members) {
     const { name, valueStart, valueEnd } = member;
-    if (nestedFields.has(name) && repeatsMember(skeleton.subarray(valueStart, valueEnd), body[name]))
-      return invalid(name, `'${name}' contains an object with two members of the same name`);
     const meaning = fields.meaningOf(name);
+    if (repeats && meaning !== "free") recordRepeated(name, skeleton.subarray(valueStart, valueEnd), findings);
     if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
     findings.field(name, body[name], meaning);
     // Searches the bytes, because JSON parsers differ on which of two members with the same name counts.
     if (meaning === undefined || mayNameModels(meaning))
       findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
+  if (findings.fault !== undefined) return findings.fault;
   return findings.isTooMuch ? tooManyNames : { ok: true, body: body as InspectedBody["body"], findings };
 }
 
 /**
- * Fields whose objects decide the price. Such an object must not have two members of the same name, because JSON
- * parsers differ on which member counts.
+ * Records a repeated member in a free part of a field as an unknown field, because Farebox and the gateway may read
+ * different texts there.
  */
-const nestedFields: ReadonlySet<string> = new Set(["messages", "input", "tools", "prediction"]);
+function recordRepeated(name: string, value: Buffer, findings: Findings): void {
+  const repeated = repeatedMember(value, noPlaces);
+  if (repeated === undefined) return;
+  findings.unknownField(`${name}.${repeated}`, null);
+  findings.mentionInBytes(value);
+}
 
 /** Refusal of a request that names too many models, or has too many texts in unknown fields. */
 export const tooManyNames = invalid(
@@ -181,7 +198,7 @@ export function ambiguousField(names: readonly string[], fields: RequestFields):
     const priced = fields.pricedFieldFor(name);
     if (priced === undefined) continue;
     if (priced !== name) return invalid(priced, `'${name}' must be written '${priced}'`);
-    if (seen.has(name)) return invalid(name, `'${name}' is given twice`);
+    if (seen.has(name)) return givenTwice(name);
     seen.add(name);
   }
   return undefined;
@@ -293,9 +310,7 @@ export function unboundedFields(tools: readonly ListedTool[], findings: Findings
   for (const { tool, members } of tools) {
     if (members === undefined) findings.mentionIn(tool);
     else if (members !== "text") findings.members("tools", tool, members);
-    for (const { cache_control } of [tool, objectOr(tool["function"])]) {
-      if (cache_control != null) findings.field("tools.cache_control", cache_control, cacheControl);
-    }
+    for (const marked of [tool, objectOr(tool["function"])]) findings.members("tools", marked, toolMarks, "free");
   }
   return findings.expensive;
 }

@@ -245,16 +245,28 @@ describe("an unknown field", () => {
     },
   );
 
-  it("is checked in its raw bytes, so that a duplicate member cannot hide a model", async () => {
-    for (const twice of [
-      '"wonder":{"a":"o1-pro","a":"x"}',
-      '"wonder":"o1-pro","wonder":"x"',
-      '"wonder":"o1-pro","wonder":null',
-    ]) {
-      const body = JSON.stringify(chat()).replace(/^\{/, `{${twice},`);
-      expect(await refusalOf(await send(narrow, body))).toMatchObject({ code: "model_not_allowed" });
-    }
-  });
+  it.each([...requests])(
+    "at %s cannot be hidden by a member that is given twice, with any key and at any depth",
+    async (path, body) => {
+      for (const twice of [
+        '"wonder":{"a":"o1-pro","a":"x"}',
+        '"wonder":"o1-pro","wonder":"x"',
+        '"wonder":"o1-pro","won\\u0064er":null',
+        '"wonder":[{"b":[[{"a":"o1-pro","a":"x"}]]}]',
+        '"fallbacks":[{"model":"o1-pro","model":"gpt-4o"}]',
+        '"reasoning":{"mode":"pro","mode":"standard"}',
+        '"cache_control":{"ttl":"1h","ttl":"5m"}',
+        '"prompt_cache_options":{"ttl":"24h","ttl":"30m"}',
+      ]) {
+        const text = JSON.stringify(body).replace(/^\{/, `{${twice},`);
+        for (const key of [narrow, budgeted, proxy.key]) {
+          const { code, message } = await refusalOf(await send(key, text, { path }));
+          expect([twice, code]).toEqual([twice, "invalid_request"]);
+          expect(message).toContain("is given twice");
+        }
+      }
+    },
+  );
 
   it("that names a model holds that model's price under a hard budget", async () => {
     // Full context of o1-pro, 200,000 tokens, and its maximum output.

@@ -126,6 +126,8 @@ describe("a task creation", () => {
     ["a body that is not JSON", "{", 400, "invalid_json"],
     ["no model", '{"input":{}}', 400, "invalid_request"],
     ["a duplicate model", '{"model":"a","model":"b"}', 400, "invalid_request"],
+    ["a duplicate member of its input", '{"model":"a","input":{"duration":5,"duration":9}}', 400, "invalid_request"],
+    ["a duplicate webhook", '{"model":"a","config":{"webhook_config":{"x":1,"x":2}}}', 400, "invalid_request"],
     ["a priced field in another letter case", '{"model":"a","Input":{}}', 400, "invalid_request"],
     ["a task type that is not a string", '{"model":"a","task_type":7}', 400, "invalid_request"],
   ])("with %s is refused at no cost", async (_what, body, status, code) => {

@@ -89,6 +89,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   const parts = readParts(body["messages"], findings);
   const tools = listedTools(body["tools"], "tools", clientTools);
   const unbounded = unboundedFields(tools, findings);
+  if (findings.fault !== undefined) return findings.fault;
   return {
     ok: true,
     request: {

@@ -7,10 +7,20 @@ import { passthroughFields } from "../field-table.ts";
 import { equalFolded, Findings, RequestFields } from "../findings.ts";
 import { ambiguousPart, formFindings, unclearForm, type Form } from "../form.ts";
 import { answerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
-import { isObject, jsonMembers, jsonSkeleton, membersNamed, objectOr, parseJson, repeatsMember } from "../json.ts";
+import {
+  isObject,
+  jsonMembers,
+  jsonSkeleton,
+  membersNamed,
+  objectOr,
+  parseJson,
+  repeatedMember,
+  repeatsMember,
+} from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import {
   ambiguousField,
+  givenTwice,
   modelFault,
   noParts,
   parseBody,
@@ -87,7 +97,8 @@ function readBody(body: Buffer, contentType = ""): ModelRequestResult {
     members.map(({ name }) => name),
     fields,
   );
-  const repeats = repeatsMember(skeleton, value) ? "an object in the body has two members of the same name" : undefined;
+  const repeats = repeatsMember(skeleton, value);
+  const repeated = repeats ? repeatedMember(skeleton, passthroughFields.repeatable) : undefined;
   return requestOf({
     model: object["model"],
     stream: object["stream"] === true,
@@ -95,7 +106,7 @@ function readBody(body: Buffer, contentType = ""): ModelRequestResult {
     textBytes,
     names: [],
     json: [skeleton],
-    unread: otherType ?? messageOf(ambiguous) ?? repeats,
+    unread: otherType ?? messageOf(ambiguous ?? (repeated === undefined ? undefined : givenTwice(repeated))),
   });
 }
 

@@ -90,6 +90,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
     ),
   ];
   const unbounded = unboundedFields(tools, findings);
+  if (findings.fault !== undefined) return findings.fault;
   for (const name of listOr(body["include"])) if (!includedData.has(name)) findings.unknownField("include", name);
   return {
     ok: true,

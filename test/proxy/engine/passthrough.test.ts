@@ -140,6 +140,18 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
       '{"model":"gpt-4o","Model":"o3"}',
       "'Model' must be written 'model'",
     ],
+    [
+      "a second model in a list of models",
+      "/v1/messages",
+      '{"model":"gpt-4o","fallbacks":[{"model":"o3","model":"gpt-4o"}]}',
+      "'fallbacks.model' is given twice",
+    ],
+    [
+      "a second member of an unknown field",
+      "/v1/messages",
+      '{"model":"gpt-4o","wonder":{"a":["o3"],"a":[]}}',
+      "'wonder.a' is given twice",
+    ],
     ["only a model in another letter case", "/v1/moderations", '{"MODEL":"gpt-4o"}', "'MODEL' must be written 'model'"],
     [
       "a model in the path",

@@ -68,6 +68,74 @@ const answers = [
   '{"text":"hello","usage":{"type":"duration","seconds":12}}',
 ];
 
+/** A valid request of each JSON endpoint, with objects in it. */
+const bases: ReadonlyMap<string, object> = new Map<string, object>([
+  [
+    "/v1/chat/completions",
+    {
+      model: "gpt-4o",
+      messages: [
+        { role: "user", content: [{ type: "text", text: "x", cache_control: { type: "ephemeral", ttl: "5m" } }] },
+      ],
+      tools: [{ type: "function", function: { name: "f", parameters: { type: "object", properties: { a: {} } } } }],
+      stream_options: { include_usage: true },
+      metadata: { a: { b: "c" } },
+    },
+  ],
+  [
+    "/v1/responses",
+    {
+      model: "gpt-4o",
+      input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "x" }] }],
+      tools: [{ type: "function", name: "f", parameters: { type: "object", properties: { a: {} } } }],
+      text: { format: { type: "text" } },
+    },
+  ],
+  ["/v1/completions", { model: "gpt-4o", prompt: "x", logit_bias: { a: 1 } }],
+  ["/v1/embeddings", { model: "text-embedding-3-small", input: ["a"], user: "u" }],
+  ["/v1/images/generations", { model: "gpt-image-1", prompt: "x", style: { a: 1 } }],
+  ["/v1/audio/speech", { model: "tts-1", input: "x", voice: { id: "v" } }],
+]);
+/** Fields whose objects decide the price or name models. */
+const nestedFields = [
+  "reasoning",
+  "cache_control",
+  "prompt_cache_options",
+  "extra_body",
+  "provider",
+  "fallbacks",
+  "metadata",
+];
+
+interface ObjectAt {
+  readonly path: readonly string[];
+  readonly object: object;
+}
+
+/** Returns every object in a value, with the names that lead to it. */
+function objectsIn(value: unknown, path: readonly string[] = []): ObjectAt[] {
+  if (typeof value !== "object" || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item) => objectsIn(item, path));
+  const inner = Object.entries(value).flatMap(([name, item]) => objectsIn(item, [...path, name]));
+  return [{ path, object: value }, ...inner];
+}
+
+/** Returns the JSON of a value in which one object gives a member twice, the second time with another value. */
+function withTwin(value: unknown, target: object, twin: string, isEscaped: boolean): string {
+  if (Array.isArray(value)) return `[${value.map((item) => withTwin(item, target, twin, isEscaped)).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).map(
+    ([name, item]) => `${JSON.stringify(name)}:${withTwin(item, target, twin, isEscaped)}`,
+  );
+  if (value === target) members.push(`${isEscaped ? escapedName(twin) : JSON.stringify(twin)} : "twin"`);
+  return `{${members.join(",")}}`;
+}
+
+function escapedName(name: string): string {
+  const units = Array.from({ length: name.length }, (_, index) => name.charCodeAt(index).toString(16).padStart(4, "0"));
+  return `"${units.map((unit) => `\\u${unit}`).join("")}"`;
+}
+
 describe("arbitrary bytes", () => {
   it(
     "of a stream are read as the same events however they are split",
@@ -140,6 +208,36 @@ describe("arbitrary bytes", () => {
       });
     },
     3 * timeoutMs,
+  );
+
+  it.each(endpoints.filter(({ route }) => bases.has(route)).map((endpoint) => [endpoint.route, endpoint] as const))(
+    "of a request to %s with a member that is given twice outside free fields are refused",
+    (route, { fields, readRequest }) => {
+      const base = bases.get(route) ?? {};
+      const nested = fc.tuple(
+        fc.constantFrom("wonder", ...nestedFields),
+        fc.jsonValue(),
+        fc.nat(),
+        fc.nat(),
+        fc.boolean(),
+      );
+      check(nested, ([field, value, object, member, isEscaped]) => {
+        const body = { [field]: value, ...base };
+        const objects = objectsIn(body);
+        const target = objects[object % objects.length];
+        const names = Object.keys(target?.object ?? {});
+        const name = names[member % names.length];
+        if (target === undefined || name === undefined) return;
+        const [top = name, ...path] = target.path;
+        const isFree =
+          fields.meaningOf(top) === "free" ||
+          (top === "tools" && [...path, name].some((each) => each === "parameters"));
+        const read = readRequest(Buffer.from(withTwin(body, target.object, name, isEscaped)));
+        if (!isFree) expect(read).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
+        else if (readRequest(Buffer.from(JSON.stringify(body))).ok) expect(read.ok).toBe(true);
+      });
+    },
+    timeoutMs,
   );
 
   it(

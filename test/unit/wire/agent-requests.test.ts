@@ -132,7 +132,6 @@ describe("tools that run at the client", () => {
     [{ ...namespace(fn), server_url: "https://x" }, "tools.server_url"],
     [{ type: "apply_patch", environment: { type: "container_auto" } }, "tools.environment"],
     [{ type: "shell", environment: { type: "local", container_id: "c" } }, "tools.environment.container_id"],
-    [{ type: "shell", environment: { type: "local", Type: "container_auto" } }, "tools.environment.Type"],
     [{ ...search, fallbacks: ["o1-pro"] }, "tools.fallbacks"],
   ])("hold the whole context for an unknown member of %j", (tool, field) => {
     expect(response({ tools: [tool] })).toMatchObject({
@@ -298,20 +297,145 @@ describe("parts of a chat that Anthropic's clients send back", () => {
   });
 });
 
-describe("a member that is given twice", () => {
-  it.each<[string, string, string]>([
-    ["/v1/responses", "tools", `{"model":"m","input":"x","tools":[{"type":"web_search","type":"function"}]}`],
-    ["/v1/responses", "tools", `{"model":"m","input":"x","tools":[{"ty\\u0070e":"web_search","type" : "function"}]}`],
-    ["/v1/responses", "input", `{"model":"m","input":[{"role":"user","content":"${"x".repeat(2000)}","content":"y"}]}`],
-    ["/v1/responses", "input", `{"model":"m","input":[{"type":"item_reference","id":"i","type":"message"}]}`],
-    ["/v1/chat/completions", "messages", `{"model":"m","messages":[{"content":[{"type":"video_url","type":"text"}]}]}`],
+/** Members with a repeated name at any depth, with the path to it. */
+const nested: readonly (readonly [path: string, members: string])[] = [
+  ["reasoning.mode", `"reasoning":{"mode":"pro","mode":"standard"}`],
+  ["reasoning.mode", `"reasoning":{"mode":"pro","m\\u006fde":"standard"}`],
+  ["cache_control.ttl", `"cache_control":{"type":"ephemeral","ttl":"1h","ttl":"5m"}`],
+  ["prompt_cache_options.ttl", `"prompt_cache_options":{"ttl":"24h","ttl":"30m"}`],
+  ["extra_body.google.x", `"extra_body":{"google":{"x":1,"x":2}}`],
+  ["fallbacks.model", `"fallbacks":[{"model":"o1-pro","model":"gpt-4o"}]`],
+  ["tools.function.name", `"tools":[{"type":"function","function":{"name":"f","name":"g"}}]`],
+  ["tools.cache_control.ttl", `"tools":[{"type":"function","cache_control":{"ttl":"1h","ttl":"5m"}}]`],
+  ["wonder", `"wonder":1,"wonder":2`],
+  ["wonder.a.b", `"wonder":{"a":[[{"b":1,"b":2}]]}`],
+  ["wonder.__proto__", `"wonder":{"__proto__":1,"__proto__":2}`],
+];
+
+function withMembers(route: string, members: string): string {
+  const text = route === "/v1/responses" ? `"input":"x"` : `"messages":[{"role":"user","content":"x"}]`;
+  return `{"model":"m",${text},${members}}`;
+}
+
+describe("a member in another letter case", () => {
+  it.each<[route: string, path: string, written: string, members: string]>([
+    ["/v1/responses", "reasoning.mode", "reasoning.Mode", `"reasoning":{"Mode":"pro"}`],
+    ["/v1/responses", "reasoning.mode", "reasoning.MODE", `"reasoning":{"mode":"standard","M\\u004fDE":"pro"}`],
+    ["/v1/chat/completions", "cache_control.ttl", "cache_control.TTL", `"cache_control":{"TTL":"1h"}`],
     [
       "/v1/chat/completions",
-      "prediction",
+      "prompt_cache_options.ttl",
+      "prompt_cache_options.Ttl",
+      `"prompt_cache_options":{"Ttl":"24h"}`,
+    ],
+    [
+      "/v1/chat/completions",
+      "tools.cache_control",
+      "tools.Cache_Control",
+      `"tools":[{"type":"function","function":{"name":"f"},"Cache_Control":{"ttl":"1h"}}]`,
+    ],
+    [
+      "/v1/chat/completions",
+      "tools.cache_control",
+      "tools.cache_CONTROL",
+      `"tools":[{"type":"function","function":{"name":"f","cache_CONTROL":{"ttl":"1h"}}}]`,
+    ],
+    [
+      "/v1/responses",
+      "tools.environment.type",
+      "tools.environment.Type",
+      `"tools":[{"type":"shell","environment":{"type":"local","Type":"container_auto"}}]`,
+    ],
+    ["/v1/responses", "extra_body.google", "extra_body.Google", `"extra_body":{"Google":{}}`],
+  ])("is rejected by %s in '%s'", (route, param, written, members) => {
+    const message = `'${written}' must be written '${param}'`;
+    expect(read(route, withMembers(route, members))).toEqual({
+      ok: false,
+      refusal: { code: "invalid_request", param, message },
+    });
+  });
+
+  it("is rejected in messages and their parts", () => {
+    const body = (message: string) => `{"model":"m","messages":[{"role":"user",${message}}]}`;
+    for (const [message, param] of [
+      [`"content":"x","Cache_control":{"ttl":"1h"}`, "messages.cache_control"],
+      [`"content":[{"type":"text","text":"x","CACHE_CONTROL":{"ttl":"1h"}}]`, "messages.content.cache_control"],
+      [`"content":[{"type":"text","text":"x","cache_control":{"Ttl":"1h"}}]`, "messages.content.cache_control.ttl"],
+    ] as const)
+      expect(read("/v1/chat/completions", body(message))).toMatchObject({ ok: false, refusal: { param } });
+    expect(
+      read("/v1/responses", `{"model":"m","input":[{"content":[{"type":"input_image","File_Id":"f"}]}]}`),
+    ).toMatchObject({ ok: false, refusal: { param: "input.content.file_id" } });
+  });
+});
+
+describe("a member that is given twice", () => {
+  it.each<[string, string, string]>([
+    ["/v1/responses", "tools.type", `{"model":"m","input":"x","tools":[{"type":"web_search","type":"function"}]}`],
+    [
+      "/v1/responses",
+      "tools.type",
+      `{"model":"m","input":"x","tools":[{"ty\\u0070e":"web_search","type" : "function"}]}`,
+    ],
+    [
+      "/v1/responses",
+      "input.content",
+      `{"model":"m","input":[{"role":"user","content":"${"x".repeat(2000)}","content":"y"}]}`,
+    ],
+    ["/v1/responses", "input.type", `{"model":"m","input":[{"type":"item_reference","id":"i","type":"message"}]}`],
+    [
+      "/v1/chat/completions",
+      "messages.content.type",
+      `{"model":"m","messages":[{"content":[{"type":"video_url","type":"text"}]}]}`,
+    ],
+    [
+      "/v1/chat/completions",
+      "prediction.content",
       `{"model":"m","messages":[{"content":"x"}],"prediction":{"content":"x","content":[{"type":"file"}]}}`,
     ],
+    ...(["/v1/responses", "/v1/chat/completions"] as const).flatMap((route) =>
+      nested.map(([param, members]): [string, string, string] => [route, param, withMembers(route, members)]),
+    ),
+    [
+      "/v1/chat/completions",
+      "stream_options.include_usage",
+      withMembers("/v1/chat/completions", `"stream_options":{"include_usage":true,"include_usage":false}`),
+    ],
+    ["/v1/completions", "wonder.a", `{"model":"m","prompt":"x","wonder":[{"b":[{"a":1}]},{"a":1,"a":2}]}`],
+    ["/v1/embeddings", "provider.order", `{"model":"m","input":"x","provider":{"order":["a"],"order":["b"]}}`],
+    ["/v1/images/generations", "wonder", `{"model":"m","prompt":"x","wonder":1,"wonder":1}`],
+    ["/v1/audio/speech", "cache_control.ttl", `{"model":"m","input":"x","cache_control":{"ttl":"5m","ttl":"1h"}}`],
   ])("is rejected by %s in '%s'", (route, param, body) => {
     expect(read(route, body)).toMatchObject({ ok: false, refusal: { code: "invalid_request", param } });
+  });
+
+  it("may be anywhere in a free field", () => {
+    for (const route of ["/v1/responses", "/v1/chat/completions"] as const)
+      for (const members of [
+        `"metadata":{"a":"1","a":"2"}`,
+        `"user":"a","user":"b"`,
+        `"temperature":1,"temperature":1`,
+        `"text":{"format":{"a":1,"a":2}}`,
+        `"response_format":{"type":"json_schema","json_schema":{"schema":{"a":1,"a":2}}}`,
+      ].filter((text) => !text.startsWith(route === "/v1/responses" ? `"resp` : `"text`)))
+        expect(accepted(route, withMembers(route, members)), members).toMatchObject({ fields: { unknown: [] } });
+  });
+
+  it("in the schema of a function counts as an unknown field, because readers differ on its text", () => {
+    const schema = `{"type":"object","properties":{"a":{"type":"string","type":"number","enum":["o1-pro"]}}}`;
+    for (const [route, tool, path] of [
+      ["/v1/responses", `{"type":"function","name":"f","parameters":${schema}}`, "tools.parameters.properties.a.type"],
+      [
+        "/v1/chat/completions",
+        `{"type":"function","function":{"name":"f","parameters":${schema}}}`,
+        "tools.function.parameters.properties.a.type",
+      ],
+    ] as const) {
+      const { fields, size } = accepted(route, withMembers(route, `"tools":[${tool}]`));
+      expect(fields).toMatchObject({ unknown: [path], doubts: ["unknown_field"] });
+      expect(fields.mentions).toContain("o1-pro");
+      expect(size.unboundedFields).toEqual([path]);
+    }
   });
 
   it("is not found in a text that looks like it", () => {

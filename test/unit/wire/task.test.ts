@@ -238,6 +238,11 @@ function known(word: string) {
   return read;
 }
 
+/** Returns the refusal of a body with a member that is given twice. */
+function twice(path: string, members: string): [string, string, string][] {
+  return [[`{"model":"m",${members}}`, path, `'${path}' is given twice`]];
+}
+
 describe("a task's creation", () => {
   const stated = (input: string, field = "duration") => {
     const read = readTaskRequest(Buffer.from(`{"model":"m","input":${input}}`));
@@ -255,7 +260,6 @@ describe("a task's creation", () => {
     ['{"duration":-5}', "unclear"],
     ['{"duration":0}', "unclear"],
     ['{"duration":true}', "unclear"],
-    ['{"duration":5,"duration":9}', "unclear"],
     ['{"Duration":9}', "unclear"],
     ['{"duration":{"a":5}}', "unclear"],
     ['[{"duration":5},{"duration":9}]', "5,9"],
@@ -287,7 +291,13 @@ describe("a task's creation", () => {
       "service_mode",
       "'\u017fervice_mode' must be written 'service_mode'",
     ],
-    ['{"model":"m","config":{"service_mode":"a","service_mode":"b"}}', "service_mode", "'service_mode' is given twice"],
+    ...twice("config.service_mode", '"config":{"service_mode":"a","service_mode":"b"}'),
+    ...twice("input.duration", '"input":{"duration":5,"duration":9}'),
+    ...twice("input.fps", '"input":[{"fps":5},{"fps":5,"f\\u0070s":9}]'),
+    ...twice("input.camera.mode", '"input":{"camera":{"mode":"std","mode":"pro"}}'),
+    ...twice("config.webhook_config", '"config":{"webhook_config":{},"webhook_config":{}}'),
+    ...twice("config.webhook_config.endpoint", '"config":{"webhook_config":{"endpoint":"a","endpoint":"b"}}'),
+    ...twice("wonder", '"wonder":1,"wonder":2'),
   ])("refuses %s", (body, param, message) => {
     expect(readTaskRequest(Buffer.from(body))).toEqual({
       ok: false,
