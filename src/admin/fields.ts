@@ -8,7 +8,7 @@ import {
   namePattern,
   sessionTag,
   tagsMax,
-  tagValueBytesMax,
+  tagValueCharsMax,
   userPattern,
 } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
@@ -82,7 +82,7 @@ export const warnPercentSchema = z
   .nullable()
   .default(null);
 
-const valueShape = `values of 1 to ${tagValueBytesMax} bytes without a comma`;
+const valueShape = `values of 1 to ${tagValueCharsMax} characters without a comma`;
 
 export const labelsShape = `at most ${labelsMax} names (a-z, 0-9, dot, underscore and dash) with ${valueShape}`;
 

@@ -5,7 +5,7 @@ import {
   runSessionsMax,
   sessionTag,
   tagsMax,
-  tagValueBytesMax,
+  tagValueCharsMax,
   type Key,
 } from "../core/keys.ts";
 import { parseUsd } from "../core/money.ts";
@@ -22,7 +22,7 @@ export interface RunSessionTools {
   readonly random?: (count: number) => Uint8Array;
 }
 
-const tagWords = `must have at most ${tagsMax - 1} names of up to 63 characters (a-z, 0-9, '.', '_' and '-'), other than ${sessionTag}, with values of 1 to ${tagValueBytesMax} bytes without a comma`;
+const tagWords = `must have at most ${tagsMax - 1} names of up to 63 characters (a-z, 0-9, '.', '_' and '-'), other than ${sessionTag}, with values of 1 to ${tagValueCharsMax} characters without a comma`;
 const secondsMax = runSessionMsMax / 1000;
 const lifetimeWords = `must be a whole number from 1 to ${secondsMax}`;
 

@@ -8,7 +8,7 @@ import {
   type Scope,
 } from "../core/scope.ts";
 import { nearest } from "../core/fault.ts";
-import { isTagValue, namePattern, tagValueBytesMax, userPattern, type UserMode } from "../core/keys.ts";
+import { isTagValue, namePattern, tagValueCharsMax, userPattern, type UserMode } from "../core/keys.ts";
 import { isHashedUser, plainUser, userAsStored, type StoredUser } from "../wire/headers.ts";
 import { patternPattern } from "./fields.ts";
 import { failure, type Failure } from "./result.ts";
@@ -47,7 +47,7 @@ function valueFault({ dimension, value }: Condition): string | null {
   if (dimension === "user") return userPattern.test(value) ? null : "must name a user with at most 128 characters";
   return isTagValue(value)
     ? null
-    : `must name a ${dimension} with a value of at most ${tagValueBytesMax} bytes, without commas or spaces at its ends`;
+    : `must name a ${dimension} with a value of at most ${tagValueCharsMax} characters, without commas or spaces at its ends`;
 }
 
 /**

@@ -207,22 +207,15 @@ export type AdminFailure = (typeof adminFailures)[number];
 /** Largest number of tags on a request. */
 export const tagsMax = 8;
 
-/** Longest tag value, in bytes of UTF-8. */
-export const tagValueBytesMax = 128;
+/** Longest value of a tag or a label, in characters (Unicode code points). */
+export const tagValueCharsMax = 128;
+
+/** Characters of a tag's value: no comma, and no control characters. */
+const tagValuePattern = new RegExp(`^[^,\\p{Cc}\\p{Cs}]{1,${tagValueCharsMax}}$`, "u");
 
 /** Returns true if a text is a valid value of a tag or a label. It has no comma, which separates tags in a header. */
 export function isTagValue(text: string): boolean {
-  return text.trim() === text && /^[^,\p{Cc}\p{Cs}]+$/u.test(text) && bytesOf(text) <= tagValueBytesMax;
-}
-
-/** Returns the length of a text in bytes of UTF-8. */
-function bytesOf(text: string): number {
-  let bytes = 0;
-  for (const character of text) {
-    const code = character.codePointAt(0) ?? 0;
-    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-  }
-  return bytes;
+  return text.trim() === text && tagValuePattern.test(text);
 }
 
 /** Returns true if a text is a valid tag name. The rule is the same as for names of keys and teams. */

@@ -16,6 +16,7 @@ import {
   isPlain,
   forwardableHeaders,
   sentContentType,
+  textOfHeader,
   traceHeaders,
   type BodyForm,
 } from "../wire/headers.ts";
@@ -486,7 +487,8 @@ class Forwarding implements GatewayReceiver {
   #forwarded(ending: ResponseEnding): Forwarded {
     this.#noteKey(ending);
     const { startedAt } = this.#params.exchange;
-    const requestId = this.#head?.header("x-request-id");
+    const stated = this.#head?.header("x-request-id");
+    const requestId = stated === undefined ? undefined : textOfHeader(stated);
     return {
       ending,
       // The credential must not be stored, so the terms are masked too.

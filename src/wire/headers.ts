@@ -20,7 +20,7 @@ import {
   runSessionOf,
   sessionTag,
   tagsMax,
-  tagValueBytesMax,
+  tagValueCharsMax,
   type RunSession,
   type Values,
   userPattern,
@@ -296,8 +296,11 @@ export function readRetry(header: string | undefined): number {
 
 type TagsResult = OrRefused<{ tags: Values }>;
 
-/** Returns the text of a header in UTF-8 or Latin-1. Node.js reads all headers as Latin-1. */
-function textOfHeader(header: string): string {
+/**
+ * Returns the text of a header's value: UTF-8 if its bytes are valid UTF-8, otherwise Latin-1. Node.js reads all headers
+ * as Latin-1. Texts are not normalized.
+ */
+export function textOfHeader(header: string): string {
   const bytes = Buffer.from(header, "latin1");
   return isUtf8(bytes) ? bytes.toString("utf8") : header;
 }
@@ -306,7 +309,8 @@ function textOfHeader(header: string): string {
 export function readTags(header: string | undefined): TagsResult {
   if (header === undefined || header.trim() === "") return { ok: true, tags: {} };
   const tags = new Map<string, string>();
-  for (const piece of textOfHeader(header).split(",")) {
+  // Splits first, so that a value in Latin-1 does not change how the others are read.
+  for (const piece of header.split(",").map(textOfHeader)) {
     const equals = piece.indexOf("=");
     const name = piece.slice(0, equals === -1 ? undefined : equals).trim();
     const value = equals === -1 ? "" : piece.slice(equals + 1).trim();
@@ -365,7 +369,7 @@ function withPinned(tags: Values, pinned: Values, by: "key" | "session"): TagsRe
 function malformed(): TagsResult {
   return invalid(
     null,
-    `x-farebox-tag must have at most ${tagsMax} 'name=value' pairs, separated by commas, with each name once; names have up to 63 characters of a-z, 0-9, '.', '_' and '-'; values have 1 to ${tagValueBytesMax} bytes, no commas and no control characters`,
+    `x-farebox-tag must have at most ${tagsMax} 'name=value' pairs, separated by commas, with each name once; names have up to 63 characters of a-z, 0-9, '.', '_' and '-'; values have 1 to ${tagValueCharsMax} characters, no commas and no control characters`,
   );
 }
 

@@ -10,6 +10,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { tempFolder } from "../support/ledger-fixtures.ts";
 import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { scriptedGateway, usage } from "../support/scripted-gateway.ts";
@@ -37,7 +41,12 @@ beforeEach(async () => {
   billedBefore = proxy.sandbox.ledger.length;
 });
 
-function clientWith(options: { apiKey?: string; baseURL?: string; maxRetries?: number }): OpenAI {
+function clientWith(options: {
+  apiKey?: string;
+  baseURL?: string;
+  maxRetries?: number;
+  defaultHeaders?: Record<string, string>;
+}): OpenAI {
   return new OpenAI({
     apiKey: proxy.key,
     baseURL: `${proxy.url}/v1`,
@@ -95,6 +104,19 @@ describe("the openai client", () => {
     expect(response.headers.get("x-farebox-request-id")).toBe(charge.id);
     expect(response.headers.get("x-request-id")).toBe(charge.gatewayRequestId);
     expect(Number(response.headers.get("x-farebox-cost-usd"))).toBe(Number(charge.cost) / 1e12);
+  });
+
+  it("sends a tag in UTF-8 with the code of the documentation", async () => {
+    using folder = tempFolder();
+    const document = readFileSync(new URL("../../docs/clients.md", import.meta.url), "utf8");
+    const code = /^const inHeader = .*$/m.exec(document)?.[0] ?? "";
+    const file = join(folder.path, "in-header.mjs");
+    writeFileSync(file, `export ${code}`);
+    const { inHeader } = (await import(pathToFileURL(file).href)) as { inHeader(text: string): string };
+    expect(document).toContain('defaultHeaders: { "x-farebox-tag": inHeader("feature=検索") }');
+    const defaultHeaders = { "x-farebox-tag": inHeader("feature=検索"), "x-farebox-user": inHeader("山田") };
+    await clientWith({ defaultHeaders }).chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 5 });
+    await chargeAsBilled({ tags: { feature: "検索" }, user: "山田" });
   });
 
   it("reads a stream for which it did not request usage, and which is charged as reported", async () => {

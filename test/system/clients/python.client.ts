@@ -65,6 +65,11 @@ describe("openai for Python", () => {
     allAsBilled(await proxy.seen(), routes);
   });
 
+  it("sends a tag in UTF-8", async () => {
+    expect((await sdk("tagged")).text).toMatch(/\w+/);
+    expect((await proxy.seen()).charges).toMatchObject([{ tags: { feature: "検索" } }]);
+  });
+
   it("receives speech", async () => {
     expect((await sdk("speech")).text).toBe("True");
     expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/audio/speech", source: "counted" }]);

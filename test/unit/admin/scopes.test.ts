@@ -60,8 +60,8 @@ it.each([
   ["team:Red", 'scope "team:Red" contains "Red", which is not a valid team name'],
   ["model:a,b", 'contains "a,b", which is not a model name or a pattern such as gpt-4o*'],
   [`user:${"x".repeat(129)}`, "must name a user with at most 128 characters"],
-  [`tag:feature=${"é".repeat(65)}`, "must name a tag with a value of at most 128 bytes"],
-  ["label:env=a,b", "must name a label with a value of at most 128 bytes, without commas"],
+  [`tag:feature=${"é".repeat(129)}`, "must name a tag with a value of at most 128 characters"],
+  ["label:env=a,b", "must name a label with a value of at most 128 characters, without commas"],
   [
     "user:jane%40x.com",
     'scope "user:jane%40x.com" contains "%40"; write %20 for a space, %25 for a percent sign, and other characters as they are',

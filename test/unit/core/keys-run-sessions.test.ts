@@ -17,7 +17,7 @@ import {
   settingsAdmin,
   stateOfSession,
   tagsMax,
-  tagValueBytesMax,
+  tagValueCharsMax,
   validDigests,
   type Key,
   type RunSession,
@@ -72,7 +72,7 @@ it("a tag name has the form of a key name", () => {
   const names = ["a", "7", "app", "a.b_c-d", "a".repeat(63)];
   const others = ["", "A", "-a", ".a", "a b", "ä", "a".repeat(64), "a=b", " a"];
   expect([...names, ...others].filter(isTagName)).toEqual(names);
-  expect([tagsMax, tagValueBytesMax]).toEqual([8, 128]);
+  expect([tagsMax, tagValueCharsMax]).toEqual([8, 128]);
 });
 
 it("a session id is run_ and 1 to 40 lowercase letters or digits", () => {

@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { answerHeaders, forwardableHeaders, readTags, sentContentType } from "../../../src/wire/headers.ts";
+import {
+  answerHeaders,
+  forwardableHeaders,
+  readTags,
+  readUserHeader,
+  sentContentType,
+} from "../../../src/wire/headers.ts";
 
 // cspell:ignore tracestate
 
@@ -181,6 +187,28 @@ describe("answerHeaders", () => {
   });
 });
 
+/** Returns a text as Node reads it from a header in UTF-8. */
+const utf8 = (text: string) => Buffer.from(text).toString("latin1");
+
+describe("readUserHeader", () => {
+  it.each<[string, string]>([
+    [utf8("検索 太郎"), "検索 太郎"],
+    [utf8("🦊".repeat(128)), "🦊".repeat(128)],
+    ["Zo\u00eb", "Zoë"],
+    [utf8("Zoë, Ana"), "Zoë, Ana"],
+    ["\u00c1\u00a1", "Á¡"],
+  ])("reads %j", (header, user) => {
+    expect(readUserHeader(header)).toEqual({ ok: true, user });
+  });
+
+  it.each([utf8("検".repeat(129)), utf8("a\u0085"), utf8("\u009b"), "\u0085", "\u00ed\u00a0\u0080"])(
+    "refuses %j",
+    (header) => {
+      expect(readUserHeader(header)).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
+    },
+  );
+});
+
 describe("readTags", () => {
   it.each<[string | undefined, object]>([
     [undefined, {}],
@@ -196,6 +224,18 @@ describe("readTags", () => {
       Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`t${index}`, "v"])),
     ],
     [`a=${"x".repeat(128)}`, { a: "x".repeat(128) }],
+    [utf8("feature=検索"), { feature: "検索" }],
+    [utf8(`a=${"検".repeat(128)}`), { a: "検".repeat(128) }],
+    [utf8(`a=${"🦊".repeat(128)}`), { a: "🦊".repeat(128) }],
+    // Two spellings of the same letter are different values.
+    [utf8("a=e\u0301, b=\u00e9"), { a: "e\u0301", b: "\u00e9" }],
+    // A value that is not valid UTF-8 is Latin-1: cut, overlong, a surrogate, above U+10FFFF, a lone byte.
+    ["a=\u00e6\u00a4", { a: "æ¤" }],
+    ["a=\u00c1\u00a1", { a: "Á¡" }],
+    ["a=\u00ed\u00a1\u00a1", { a: "í¡¡" }],
+    ["a=\u00f5\u00a1\u00a1\u00a1", { a: "õ¡¡¡" }],
+    ["a=\u00bf", { a: "¿" }],
+    [`a=Zo\u00eb, ${utf8("b=検索")}`, { a: "Zoë", b: "検索" }],
   ])("reads %j", (header, tags) => {
     expect(readTags(header)).toEqual({ ok: true, tags });
   });
@@ -212,6 +252,14 @@ describe("readTags", () => {
     "a=b,a=c",
     "a=b\tc",
     "a=b\u0085c",
+    // Control characters in UTF-8, and continuation bytes that are control characters in Latin-1.
+    utf8("a=b\u0085c"),
+    utf8("a=\u009b31m"),
+    "a=\u0080",
+    "a=\u00c0\u0085",
+    "a=\u00ed\u00a0\u0080",
+    utf8(`a=${"検".repeat(129)}`),
+    utf8("検=a"),
     `${"x".repeat(64)}=b`,
     `a=${"x".repeat(129)}`,
     Array.from({ length: 9 }, (_, index) => `t${index}=v`).join(","),

@@ -39,6 +39,14 @@ def response_stream(client):
     return text, usage(counted.input_tokens, counted.output_tokens)
 
 
+def tagged(client):
+    def tag(request):
+        request.headers.update({"x-farebox-tag": "feature=検索".encode()})
+
+    http_client = openai.DefaultHttpxClient(event_hooks={"request": [tag]})
+    return chat(client.with_options(http_client=http_client))
+
+
 def embeddings(client):
     made = client.embeddings.create(model="text-embedding-3-small", input=["one", "two"])
     return str([len(one.embedding) for one in made.data]), usage(made.usage.prompt_tokens, 0)
