@@ -1,7 +1,9 @@
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { answeringGateway, type AnsweringGateway, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, errorCode, type Body, type WireOptions } from "../../support/wire-client.ts";
+import { ask, errorCode, readToEnd, type Body, type WireOptions } from "../../support/wire-client.ts";
 
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
@@ -136,6 +138,25 @@ describe("a form", () => {
     const asked = await received(body, { path, headers: { "content-type": given } }, narrow);
     expect(asked.headers["content-type"]).toBe(sent);
     expect(asked.body.toString()).toBe(body);
+  });
+
+  it("with two content types reaches the gateway with the one that Farebox has read", async () => {
+    const types = ["multipart/form-data; boundary=b", "multipart/form-data; boundary=c"];
+    const request = httpRequest(proxy.url + path, {
+      method: "POST",
+      agent: false,
+      headers: [
+        "host",
+        new URL(proxy.url).host,
+        "authorization",
+        `Bearer ${narrow}`,
+        ...types.flatMap((type) => ["content-type", type]),
+      ],
+    });
+    request.end(body);
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    expect((await readToEnd(response)).status).toBe(200);
+    expect(gateway.asked.at(-1)?.headers["content-type"]).toBe(types[0]);
   });
 
   it.each([
