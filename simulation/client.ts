@@ -29,6 +29,7 @@ export class SimulatedExchange implements Exchange {
   readonly query = "";
   readonly isLocal = true;
   readonly remoteAddress = "127.0.0.1";
+  readonly hasLargeRemainder = false;
   readonly #deps: ExchangeDeps;
   readonly #headers: ReadonlyMap<string, string>;
   readonly #pieces: Buffer[] = [];

@@ -122,6 +122,14 @@ export function lacksHourRate({ tiers }: PriceVersion): boolean {
   );
 }
 
+/** Returns true if a request or task may cost nothing under the price. A price of the prompt always has some effect. */
+export function mayBeFree({ tiers, serviceTiers = {}, perRequest, task, minimum }: PriceVersion): boolean {
+  if (task !== undefined) return task.charged === 0n;
+  if (minimum.usd > 0n) return false;
+  if (perRequest !== null) return perRequest.charged === 0n;
+  return [tiers, ...Object.values(serviceTiers)].flat().some(({ charged }) => charged.input === 0n);
+}
+
 /** Returns the tier for a prompt of this size. */
 export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];

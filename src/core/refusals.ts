@@ -27,8 +27,16 @@ export type Refusal =
   /** `session`: the request has a browser session, which may write only from the dashboard page. */
   | { readonly code: "cross_site"; readonly origin: string | null; readonly session?: true }
   | { readonly code: "not_found"; readonly message: string }
-  /** `setting`: null if the limit is fixed; absent if `FAREBOX_BODY_LIMIT` states it. */
-  | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
+  /**
+   * `setting`: null if the limit is fixed; absent if `FAREBOX_BODY_LIMIT` states it. `isDecoded`: true if the body is
+   * too large only after it is decoded.
+   */
+  | {
+      readonly code: "request_too_large";
+      readonly limitBytes: number;
+      readonly setting?: null;
+      readonly isDecoded?: true;
+    }
   | { readonly code: "request_timeout" }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "websocket_unsupported" }
@@ -87,6 +95,8 @@ interface BudgetExceeded extends BudgetRefusal {
   readonly code: "budget_exceeded";
   /** True if the refusal ends a running stream whose budget cannot pay for more output. */
   readonly running?: boolean;
+  /** True if the body was not read, so that the cost of the request is not known. */
+  readonly beforeBody?: true;
 }
 
 interface BudgetHeld extends BudgetRefusal {

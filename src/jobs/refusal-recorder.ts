@@ -370,7 +370,7 @@ function identityOf(refusal: Refusal, { key, route, model }: RefusedRequest, min
 }
 
 function neededOf(refusal: Refusal): PicoUsd | null {
-  if (!("shortage" in refusal)) return null;
+  if (!("shortage" in refusal) || ("beforeBody" in refusal && refusal.beforeBody === true)) return null;
   const { needed } = refusal.shortage;
   return needed > amountMax ? amountMax : needed;
 }

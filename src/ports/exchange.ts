@@ -53,10 +53,12 @@ export interface Exchange {
   readonly isLocal: boolean;
   /** Remote address of the connection; "" after it has closed. */
   readonly remoteAddress: string;
+  /** True if the body has not arrived completely, and its rest may be large. */
+  readonly hasLargeRemainder: boolean;
 
   /**
-   * Reads the whole body once. `limitBytes`: size limit of this path, below the general limit. In the result, `refusal`
-   * is null if the client disconnected.
+   * Reads the whole body once, decoded. `limitBytes`: size limit of this path, below the general limit. The body's memory
+   * counts for the key of `recordAs`. In the result, `refusal` is null if the client disconnected.
    */
   readBody(limitBytes?: number): Promise<BodyResult>;
 

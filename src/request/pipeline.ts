@@ -9,6 +9,7 @@ import type { Log } from "../ports/log.ts";
 import type { Tracing } from "../ports/tracing.ts";
 import { readRetry, type StoredUser } from "../wire/headers.ts";
 import { readSender, type Authenticate, type Authenticated, type Sender, recordRefusals } from "./authenticate.ts";
+import type { FindExhausted } from "./exhausted.ts";
 import { type BalanceGuard, enter, type Limiter, type Slot } from "./limits.ts";
 import type { Forwarder, GatewayHeaders } from "./forward.ts";
 import { knownName } from "./price.ts";
@@ -20,6 +21,7 @@ import type { ClaimTask } from "./task-ownership.ts";
 export interface PipelineSteps {
   readonly authenticate: Authenticate;
   readonly limiter: Pick<Limiter, "enter">;
+  readonly findExhausted: FindExhausted;
   readonly balanceGuard: BalanceGuard;
   readonly gatewayHeaders: GatewayHeaders;
   readonly forwarder: Forwarder;
@@ -79,6 +81,8 @@ export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
   /** Name of the route in charges and metrics. */
   readonly route: string;
+  /** True if requests of this kind may cost nothing; false if missing. */
+  readonly isFree?: boolean;
   /** Reads the body once. The refusal is null if the client has left. */
   readBody(
     exchange: Exchange,
@@ -132,6 +136,10 @@ export function pipeline<Body extends { release(): void }, Request, Quote extend
     let body: Body | undefined;
     let settled: Promise<ChargePosted | null> | undefined;
     try {
+      if (exchange.hasLargeRemainder) {
+        const exhausted = await steps.findExhausted(exchange, who, kind.isFree ?? false);
+        if (exhausted !== null) return refuse(exchange, exhausted);
+      }
       const bodyResult = await kind.readBody(exchange);
       if (!bodyResult.ok) return bodyResult.refusal === null ? notForwarded : refuse(exchange, bodyResult.refusal);
       body = bodyResult.body;

@@ -90,6 +90,7 @@ interface Creation extends Covered {
 export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreation): Handler {
   return pipeline<HeldBody, Asked, Quote, Creation>(steps, {
     route: path.route,
+    isFree: path.isFree,
     async readBody(exchange) {
       const body = await exchange.readBody();
       return body.ok ? { ok: true, body: { bytes: body.bytes.whole, release: body.release } } : body;

@@ -2,7 +2,7 @@ import type { RequestListener, Server as HttpServer } from "node:http";
 import type { Settings } from "../config/settings.ts";
 import { isLoopbackHost } from "../core/addresses.ts";
 import type { OrProblem } from "../core/fault.ts";
-import { BodyAllowance, type BodyMemory } from "./http/body.ts";
+import { BodyAllowance, type BodyPool } from "./http/body-memory.ts";
 import { createHttpApp, type HttpAppOptions, createHttpServer, type Work } from "./http/http-app.ts";
 import { hostName } from "./http/exchange.ts";
 import type { ProcessMetric } from "./metrics/process-metrics.ts";
@@ -35,7 +35,7 @@ export interface HttpFrontDeps extends Pick<HttpAppOptions, "routes" | "events" 
   /** Work that a shutdown must wait for. */
   readonly work: Work;
   /** Memory for bodies. By default, this process may use all memory that the settings allow. */
-  readonly bodyMemory?: BodyMemory;
+  readonly bodyMemory?: BodyPool;
   /** Ends all running calls to the gateway. Each of them is settled. */
   readonly stopForwarding: () => void;
   /** Gateway whose connections are closed at the end. */
@@ -75,7 +75,7 @@ export function buildHttpFront(
     publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
     corsOrigins: settings.corsOrigins,
     bodyBytesMax: settings.bodyBytesMax,
-    bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
+    bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax, clock),
     running: work.add,
   });
   const server = createHttpServer(app, { onRefusal: (refusal) => events.refused({ refusal, request: null }) });

@@ -115,6 +115,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
     keyWatch,
     authenticate,
     ledger,
+    windowsOf: (caller, at) => ledger.windowsOf(caller, at),
     keys,
     mask,
   });

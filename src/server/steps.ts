@@ -4,6 +4,7 @@ import type { Route, Work } from "./http/http-app.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/key-store.ts";
+import type { BudgetStore } from "../ports/ledger.ts";
 import { createForwarder, type Forwarder, type ForwardLimits, createGatewayHeaders } from "../request/forward.ts";
 import type { KeyWatch } from "../request/gateway-key.ts";
 import type { Mask } from "../request/response.ts";
@@ -12,7 +13,8 @@ import { listModels, showModel } from "../request/models.ts";
 import { isPassed, passAllThrough } from "../request/passthrough.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
 import { createPricer } from "../request/price.ts";
-import { budgetNamesOf } from "../request/hold.ts";
+import { createExhaustedCheck } from "../request/exhausted.ts";
+import { budgetNamesOf, type ShortageView } from "../request/hold.ts";
 import { createUsageRefusals } from "../request/usage-probe.ts";
 import { createStreamMarks } from "../request/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
@@ -20,8 +22,12 @@ import { passthrough } from "../wire/endpoints/passthrough.ts";
 
 /** Dependencies of the request path, in the primary or in a worker. */
 interface StepDeps
-  extends Omit<PipelineSteps, "gatewayHeaders" | "forwarder" | "background" | "newId">, Pick<RequestSteps, "tokens"> {
+  extends
+    Omit<PipelineSteps, "gatewayHeaders" | "forwarder" | "background" | "newId" | "findExhausted">,
+    Pick<RequestSteps, "tokens"> {
   readonly keys: Pick<KeyStore, "findById">;
+  /** Returns the windows of the budgets that apply to a caller. */
+  readonly windowsOf: BudgetStore["windowsOf"];
   readonly gateway: Gateway;
   readonly mask: Mask;
   readonly keyWatch: KeyWatch;
@@ -42,8 +48,14 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   const background = work.add;
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
   const forwarder = createForwarder({ ...parts, limits });
+  const view: ShortageView = {
+    budgetNames: (window) => budgetNamesOf(window, keys),
+    ownView: settings.access.ownView,
+  };
   const steps: RequestSteps = {
     ...parts,
+    ...view,
+    findExhausted: createExhaustedCheck({ ...parts, ...view }),
     pricer: createPricer({
       catalogue: parts.catalogue,
       tokens: parts.tokens,
@@ -52,8 +64,6 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
       toolCalls: settings.pricing.toolCalls,
       fitTokensMin: settings.output.fitTokensMin,
     }),
-    budgetNames: (window) => budgetNamesOf(window, keys),
-    ownView: settings.access.ownView,
     gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
     forwarder,
     newId: randomUUIDv7,

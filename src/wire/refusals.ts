@@ -110,7 +110,7 @@ function errorParams(refusal: Refusal): ErrorParams {
     case "invalid_api_key":
       return { status: 401, message: refusal.message };
     case "budget_exceeded":
-      return withAffordable(budgetExceeded(refusal, refusal.running ?? false), refusal);
+      return withAffordable(budgetExceeded(refusal), refusal);
     case "budget_held":
       return withAffordable(budgetHeld(refusal), refusal);
     case "model_not_allowed":
@@ -137,14 +137,14 @@ function errorParams(refusal: Refusal): ErrorParams {
     case "request_too_large":
       return {
         status: 413,
-        message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
+        message: `The request body is larger ${refusal.isDecoded === true ? "when it is decoded " : ""}than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
       };
     case "request_timeout":
       return { status: 408, message: "The request did not arrive in time." };
     case "unsupported_encoding":
       return {
         status: 415,
-        message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.`,
+        message: `The request body may have one of the encodings gzip, deflate, br and zstd; content-encoding was '${refusal.encoding}'.`,
       };
     case "websocket_unsupported":
       // After this status, clients that try a WebSocket first, such as Codex, immediately continue over HTTP.
@@ -315,8 +315,8 @@ function unspent({ window }: Shortage): string {
   return formatUsd(larger(noMoney, subtract(limitOf(window), window.spent)));
 }
 
-function budgetExceeded(refusal: BudgetRefusal, running: boolean): ErrorParams {
-  const { shortage, showsAmounts } = refusal;
+function budgetExceeded(refusal: Extract<Refusal, { code: "budget_exceeded" }>): ErrorParams {
+  const { shortage, showsAmounts, running = false, beforeBody = false } = refusal;
   const { spent, held, end } = shortage.window;
   const needed = `${formatUsd(shortage.needed)} USD`;
   const stateOfStream = showsAmounts
@@ -325,8 +325,10 @@ function budgetExceeded(refusal: BudgetRefusal, running: boolean): ErrorParams {
   const stateOfRequest = showsAmounts
     ? `has ${unspent(shortage)} USD left, and this request can cost up to ${needed}`
     : `cannot pay for this request, which can cost up to ${needed}`;
-  const message = `${nameOfBudget(refusal)} ${running ? stateOfStream : stateOfRequest}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
-  return { status: 402, message, metadata: figures(refusal), headers: [["x-should-retry", "false"]] };
+  const state = beforeBody ? "has nothing left" : running ? stateOfStream : stateOfRequest;
+  const message = `${nameOfBudget(refusal)} ${state}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
+  const metadata = beforeBody ? { ...figures(refusal), needed_usd: null } : figures(refusal);
+  return { status: 402, message, metadata, headers: [["x-should-retry", "false"]] };
 }
 
 function budgetHeld(refusal: BudgetRefusal): ErrorParams {

@@ -169,7 +169,7 @@ describe("refusals", () => {
       ["alice  /v1/chat/completions  request_too_large  ", () => post(chats, text({ user: "x".repeat(3000) }))],
       [
         "alice  /v1/chat/completions  unsupported_encoding  ",
-        () => post(chats, text(), proxy.key, { "content-encoding": "br" }),
+        () => post(chats, text(), proxy.key, { "content-encoding": "compress" }),
       ],
       [
         "alice  /v1/chat/completions  invalid_request  ",

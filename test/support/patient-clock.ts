@@ -4,6 +4,8 @@ import { systemClock } from "../../src/platform/clock.ts";
 /** System clock of which some timers run only when the test calls `runOut`. */
 export interface PatientClock extends Clock {
   runOut(): void;
+  /** Number of timers that wait for `runOut`. */
+  readonly waiting: number;
 }
 
 /**
@@ -20,6 +22,9 @@ export function patientClock(heldMs = 2_000): PatientClock {
       const timer = () => callback();
       held.add(timer);
       return { cancel: () => void held.delete(timer) };
+    },
+    get waiting() {
+      return held.size;
     },
     runOut() {
       const all = [...held];

@@ -1,60 +1,35 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusals.ts";
-import type { Clock, Timer } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/clock.ts";
 import { BodyBytes, type BodyResult } from "../../ports/exchange.ts";
+import { decodeWhole, isDecodable, isPlain } from "../../wire/headers.ts";
 import type { Socket } from "node:net";
-
-/** Memory that the bodies of all requests share. */
-export interface BodyMemory {
-  /**
-   * Acquires this number of bytes and returns true, or acquires nothing and returns false. Returns a promise if another
-   * process must be asked.
-   */
-  acquire(bytes: number): boolean | Promise<boolean>;
-  release(bytes: number): void;
-}
-
-/** Memory of a fixed size, counted in this process. */
-export class BodyAllowance implements BodyMemory {
-  readonly #bytesMax: number;
-  #bytes = 0;
-
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-  }
-
-  acquire(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#bytesMax) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  release(bytes: number): void {
-    this.#bytes -= bytes;
-  }
-}
+import type { BodyMemory } from "./body-memory.ts";
+import { BodyPace } from "./body-pace.ts";
 
 /** Limits for reading a body. */
 export interface BodyRules {
   /** Largest body of one request, in bytes. */
   readonly limitBytes: number;
-  /** Memory for the bodies of all requests. */
+  /** Memory of this body. */
   readonly memory: BodyMemory;
   readonly clock: Clock;
 }
 
 /**
  * Reads the whole body of a request, within the limit of one request and the memory for all. Refuses a body that
- * arrives too slowly.
+ * arrives too slowly. Decodes a body with a content encoding.
  */
 export function readBody(request: IncomingMessage, rules: BodyRules): Promise<BodyResult> {
-  const { limitBytes, memory } = rules;
-  const refusal = headRefusal(request, limitBytes);
-  if (refusal !== undefined) return refused(refusal);
-  const stated = Number(request.headers["content-length"] ?? 0);
-  const read = (isAcquired: boolean) => (isAcquired ? readAll(request, stated, rules) : refused(overloaded));
-  const acquiring = memory.acquire(stated);
-  return typeof acquiring === "boolean" ? read(acquiring) : acquiring.then(read);
+  const encoding = request.headers["content-encoding"];
+  const isEncoded = encoding !== undefined && !isPlain(encoding);
+  if (isEncoded && !isDecodable(encoding)) return refused({ code: "unsupported_encoding", encoding });
+  if (statedLength(request) > rules.limitBytes)
+    return refused({ code: "request_too_large", limitBytes: rules.limitBytes });
+  if (!isEncoded) return readAll(request, rules, false);
+  return readAll(request, rules, true).then((read) =>
+    read.ok && read.bytes.length > 0 ? decodeInTurn(read.bytes, encoding, rules) : read,
+  );
 }
 
 /**
@@ -67,69 +42,126 @@ function inFewPieces(pieces: readonly Buffer[], size: number): readonly Buffer[]
   return pieces.length > 1 && pieces.length * pieceBytesMin > size ? [Buffer.concat(pieces, size)] : pieces;
 }
 
-/** Reads the body. The memory for its stated size is already acquired. */
-function readAll(
-  request: IncomingMessage,
-  stated: number,
-  { limitBytes, memory, clock }: BodyRules,
-): Promise<BodyResult> {
-  return new Promise((resolve) => {
+/**
+ * Largest number of bytes that a body acquires ahead of its arrival. It acquires at most as many as have arrived, and
+ * never more than its stated length, so that a body that is stated but not sent occupies nothing.
+ */
+const aheadBytesMax = 1024 ** 2;
+
+/** Reads the body as it was sent. `isEncoded`: true if it must be decoded, so that it is not complete yet. */
+function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRules, isEncoded: boolean) {
+  const stated = statedLength(request);
+  return new Promise<BodyResult>((resolve) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    let acquired = stated;
     let isDone = false;
     const finish = (result: BodyResult): void => {
       if (isDone) return;
       isDone = true;
       pace?.stop();
-      if (!result.ok) memory.release(acquired);
+      if (!result.ok) memory.release();
       resolve(result);
     };
+    const fail = (refusal: Refusal | null): void => finish({ ok: false, refusal });
     // Most bodies arrive completely with the head, so they need no pace check.
     const hasArrived = request.complete || (stated > 0 && request.readableLength >= stated);
-    const pace = hasArrived
-      ? undefined
-      : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
-    const grow = (bytes: number, isAcquired: boolean): void => {
-      if (!isAcquired) return finish({ ok: false, refusal: overloaded });
-      if (isDone) memory.release(bytes);
-      else acquired += bytes;
-    };
+    const pace = hasArrived ? undefined : new BodyPace(clock, () => fail({ code: "request_timeout" }), stated);
+    if (!hasArrived || isEncoded)
+      memory.arrives(() => {
+        fail(tooMuchOfOneKey);
+        // An encoded body may have been read, and wait to be decoded.
+        memory.release();
+      });
     request.on("data", (chunk: Buffer) => {
       if (isDone) return;
       size += chunk.length;
       pace?.received(chunk.length);
-      if (size > limitBytes) return finish({ ok: false, refusal: { code: "request_too_large", limitBytes } });
+      if (size > limitBytes) return fail({ code: "request_too_large", limitBytes });
       chunks.push(chunk);
-      const more = size - acquired;
-      if (more <= 0) return;
-      const acquiring = memory.acquire(more);
-      if (typeof acquiring === "boolean") return grow(more, acquiring);
+      if (size <= memory.bytes) return;
+      const ahead = Math.min(size, aheadBytesMax, (stated > 0 ? stated : limitBytes) - size);
+      const acquiring = memory.acquire(size - memory.bytes, ahead);
+      if (acquiring === true) return;
+      if (acquiring === false) return fail(overloaded);
       pace?.pause();
       request.pause();
       void acquiring.then((isAcquired) => {
-        grow(more, isAcquired);
+        if (!isAcquired) fail(overloaded);
         if (!isDone) pace?.resume();
         request.resume();
       });
     });
-    request.on("end", () =>
-      finish({ ok: true, bytes: new BodyBytes(inFewPieces(chunks, size)), release: () => memory.release(acquired) }),
-    );
-    request.on("error", () => finish({ ok: false, refusal: null }));
-    request.on("close", () => finish({ ok: false, refusal: null }));
-    // The client may have disconnected while the memory was requested.
-    if (request.destroyed) finish({ ok: false, refusal: null });
+    request.on("end", () => {
+      if (isDone) return;
+      if (!isEncoded) memory.arrived(size);
+      const pieces = isEncoded ? chunks : inFewPieces(chunks, size);
+      finish({ ok: true, bytes: new BodyBytes(pieces), release: () => memory.release() });
+    });
+    request.on("error", () => fail(null));
+    request.on("close", () => fail(null));
+    // The client may have disconnected before.
+    if (request.destroyed) fail(null);
   });
 }
 
-/** Returns the refusal of a body that its headers already rule out; undefined if the body can be read. */
-function headRefusal({ headers }: IncomingMessage, limitBytes: number): Refusal | undefined {
-  const encoding = headers["content-encoding"];
-  if (encoding !== undefined && encoding !== "" && encoding.toLowerCase() !== "identity") {
-    return { code: "unsupported_encoding", encoding };
-  }
-  return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
+function statedLength({ headers }: IncomingMessage): number {
+  return Number(headers["content-length"] ?? 0);
+}
+
+/** Decodings in progress, by the owner of the body. */
+const decodings = new Map<string | null, Promise<unknown>>();
+
+/**
+ * Decodes a body. The bodies of a key are decoded one after another, because a few kilobytes can decode to a very large
+ * body, and a decoder needs up to 8 MB itself.
+ */
+function decodeInTurn(bytes: BodyBytes, encoding: string, rules: BodyRules): Promise<BodyResult> {
+  const { owner } = rules.memory;
+  const result = (decodings.get(owner) ?? Promise.resolve()).then(() => decodeBody(bytes, encoding, rules));
+  decodings.set(owner, result);
+  const forget = (): void => {
+    if (decodings.get(owner) === result) decodings.delete(owner);
+  };
+  void result.then(forget, forget);
+  return result;
+}
+
+/**
+ * Decodes a body. Until it is decoded, it occupies the bytes of both forms, but at most as many as the limit of a body.
+ */
+async function decodeBody(body: BodyBytes, encoding: string, { limitBytes, memory }: BodyRules): Promise<BodyResult> {
+  // The body was refused while it waited for its turn.
+  if (memory.bytes < body.length) return refused(tooMuchOfOneKey);
+  let refusal: Refusal | undefined;
+  const stop = (because: Refusal): false => {
+    refusal ??= because;
+    memory.release();
+    return false;
+  };
+  memory.arrives(() => stop(tooMuchOfOneKey));
+  const pieces: Buffer[] = [];
+  let size = 0;
+  const keep = (piece: Buffer, isAcquired: boolean): boolean => {
+    if (refusal !== undefined) return false;
+    if (!isAcquired) return stop(overloaded);
+    pieces.push(piece);
+    return true;
+  };
+  const ended = await decodeWhole(body.whole, encoding, (piece) => {
+    if (refusal !== undefined) return false;
+    size += piece.length;
+    if (size > limitBytes) return stop({ code: "request_too_large", limitBytes, isDecoded: true });
+    const missing = Math.min(body.length + size, limitBytes) - memory.bytes;
+    if (missing <= 0) return keep(piece, true);
+    const acquiring = memory.acquire(missing, Math.min(size, aheadBytesMax, limitBytes - size));
+    return typeof acquiring === "boolean"
+      ? keep(piece, acquiring)
+      : acquiring.then((isAcquired) => keep(piece, isAcquired));
+  });
+  if (ended === "broken") stop(undecodable(encoding));
+  if (refusal !== undefined) return { ok: false, refusal };
+  memory.arrived(size);
+  return { ok: true, bytes: new BodyBytes(inFewPieces(pieces, size)), release: () => memory.release() };
 }
 
 const overloaded: Refusal = {
@@ -137,61 +169,19 @@ const overloaded: Refusal = {
   message: "The memory for request bodies (FAREBOX_BODY_MEMORY) is full; try again later.",
 };
 
-async function refused(refusal: Refusal): Promise<BodyResult> {
-  return { ok: false, refusal };
+const tooMuchOfOneKey: Refusal = {
+  code: "overloaded",
+  message:
+    "The memory for request bodies is full, and the bodies of this key use more than a quarter of FAREBOX_BODY_MEMORY; send fewer large bodies at the same time, or try again later.",
+};
+
+function undecodable(encoding: string): Refusal {
+  const message = `The request body could not be decoded; content-encoding was '${encoding}'. Send it whole and in this encoding, or without content-encoding.`;
+  return { code: "invalid_request", param: null, message };
 }
 
-/**
- * Smallest number of bytes of a body that must arrive in each period. Even a phone on a bad connection sends a hundred
- * times as much.
- */
-export const bodyPace = { ms: 60_000, bytes: 1024 } as const;
-
-/**
- * Watches the pace of a body while it is read. Calls `onTooSlow` if the body arrives too slowly; otherwise such a body
- * could keep its memory and connection for an hour. Periods with a pause do not count, because Farebox did not read
- * then.
- */
-export class BodyPace {
-  readonly #clock: Clock;
-  readonly #onTooSlow: () => void;
-  #bytes = 0;
-  #paused = false;
-  /** True if Farebox paused reading during the current period. */
-  #wasPaused = false;
-  #timer: Timer;
-
-  constructor(clock: Clock, onTooSlow: () => void) {
-    this.#clock = clock;
-    this.#onTooSlow = onTooSlow;
-    this.#timer = this.#start();
-  }
-
-  received(bytes: number): void {
-    this.#bytes += bytes;
-  }
-
-  pause(): void {
-    this.#paused = true;
-    this.#wasPaused = true;
-  }
-
-  resume(): void {
-    this.#paused = false;
-  }
-
-  stop(): void {
-    this.#timer.cancel();
-  }
-
-  #start(): Timer {
-    return this.#clock.after(bodyPace.ms, () => {
-      if (!this.#wasPaused && this.#bytes < bodyPace.bytes) return this.#onTooSlow();
-      this.#bytes = 0;
-      this.#wasPaused = this.#paused;
-      this.#timer = this.#start();
-    });
-  }
+async function refused(refusal: Refusal): Promise<BodyResult> {
+  return { ok: false, refusal };
 }
 
 /**

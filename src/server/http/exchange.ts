@@ -6,14 +6,15 @@ import type { RefusedEvent, RefusedRequest } from "../../ports/events.ts";
 import type { BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
 import type { RequestSpan } from "../../ports/tracing.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
-import { lingerAfterAnswer, readBody, type BodyMemory, type BodyRules } from "./body.ts";
+import { lingerAfterAnswer, readBody, type BodyRules } from "./body.ts";
+import type { BodyPool } from "./body-memory.ts";
 import { isLoopbackAddress, isLoopbackHost } from "../../core/addresses.ts";
 
 /** Settings and effects that all exchanges of a server share. */
 export interface ExchangeDeps {
   readonly bodyBytesMax: number;
   /** Memory for the bodies of all requests. */
-  readonly bodyMemory: BodyMemory;
+  readonly bodyMemory: BodyPool;
   readonly clock: Clock;
   /** Called for each refusal, to count it in the metrics. */
   readonly onRefusal: (event: RefusedEvent) => void;
@@ -72,6 +73,9 @@ export class HttpExchange implements Exchange {
   get clientGone(): boolean {
     return this.#clientGone;
   }
+  get hasLargeRemainder(): boolean {
+    return hasLargeRemainder(this.#request);
+  }
 
   header(name: string): string | undefined {
     // Node keeps only the first of repeated values of some headers. For these two, all values matter.
@@ -103,8 +107,9 @@ export class HttpExchange implements Exchange {
   }
 
   #bodyRules(limitBytes: number): BodyRules {
-    const { bodyBytesMax, bodyMemory: memory, clock } = this.#deps;
-    return { limitBytes: Math.min(limitBytes, bodyBytesMax), memory, clock };
+    const { bodyBytesMax, bodyMemory, clock } = this.#deps;
+    const owner = this.recordAs === null ? null : (this.recordAs.key?.id ?? "");
+    return { limitBytes: Math.min(limitBytes, bodyBytesMax), memory: bodyMemory.open(owner), clock };
   }
 
   onClientGone(listener: () => void): void {

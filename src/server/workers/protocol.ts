@@ -1,6 +1,8 @@
 import type { CatalogueData } from "../../catalogue/catalogue.ts";
+import type { BudgetWindow } from "../../core/budget.ts";
 import type { Key, RunSession, Team } from "../../core/keys.ts";
 import type { Refusal } from "../../core/refusals.ts";
+import type { Caller } from "../../core/scope.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
 import type { Events, RefusedRequest } from "../../ports/events.ts";
 import type { BodyResult, HeaderList, Summary } from "../../ports/exchange.ts";
@@ -38,6 +40,9 @@ export interface PrimaryCalls {
   session(id: string): RunSession | undefined;
   sessionSecret(given: null): string;
 
+  /** Returns the windows of the budgets that apply to a caller. */
+  windowsOf(given: { readonly caller: Caller; readonly at: number }): readonly BudgetWindow[];
+
   /** Acquires a slot of the limits. `id` is the worker's own number for the slot. */
   enter(given: {
     readonly id: number;
@@ -59,10 +64,16 @@ export interface PrimaryCalls {
   taskOwner(taskId: string): string | undefined;
   claimTask(claim: TaskClaim): Claimed;
   /**
-   * Acquires memory for bodies. Returns the number of acquired bytes: `wanted`, `needed`, or 0 if there is not enough.
+   * Acquires memory. Returns the number of acquired bytes: from `bytes` to `bytes` and `ahead`, or 0 if there is not
+   * enough. `body`: the body for which it is; null for the memory that the small bodies of the worker share.
    */
-  acquire(given: { readonly needed: number; readonly wanted: number }): number;
+  acquire(given: { readonly body: NumberedBody | null; readonly bytes: number; readonly ahead: number }): number;
+  /** Releases memory that small bodies shared. */
   release(bytes: number): void;
+  /** Reports that a body has arrived. It keeps only `bytes`. */
+  bodyArrived(given: { readonly id: number; readonly bytes: number }): void;
+  /** Releases all memory of a body. */
+  releaseBody(id: number): void;
 
   event(given: EventCall): void;
   /** Answers a request to a path that the primary serves. */
@@ -80,12 +91,27 @@ export interface WorkerCalls {
   drain(given: null): void;
   /** Ends all requests at once. Returns when they are settled. */
   cutOff(given: null): void;
-  /** Returns the body of a routed request. The worker keeps the body's memory until the request is answered. */
-  readBody(given: { readonly id: string; readonly limitBytes: number | null }): RoutedBody;
+  /**
+   * Returns the body of a routed request. The worker keeps the body's memory until the request is answered. The memory
+   * counts for the key of `recordAs`.
+   */
+  readBody(given: {
+    readonly id: string;
+    readonly limitBytes: number | null;
+    readonly recordAs: RefusedRequest | null;
+  }): RoutedBody;
+  /** Refuses a body that is still arriving, because other keys need its memory. */
+  refuseBody(id: number): void;
   /** Sends the next part of a routed answer. Returns when the client accepts more, or has disconnected. */
   sendPart(given: { readonly id: string; readonly head: RoutedHead | null; readonly bytes: Uint8Array }): void;
   /** Returns the worker's metrics, after all earlier events have been sent. */
   metrics(given: null): readonly ProcessMetric[];
+}
+
+/** Body for which a worker acquires memory in the name of its owner. `id`: the worker's own number for the body. */
+export interface NumberedBody {
+  readonly id: number;
+  readonly owner: string;
 }
 
 export interface Start {
@@ -141,6 +167,7 @@ export interface RoutedRequest {
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly isLocal: boolean;
   readonly remoteAddress: string;
+  readonly hasLargeRemainder: boolean;
 }
 
 export type RoutedBody =

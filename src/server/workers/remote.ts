@@ -8,7 +8,8 @@ import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import type { Command } from "../../ledger/commands.ts";
 import { QueuedCharges, type Answer, type CommandSink } from "../../ledger/queue.ts";
-import type { BodyMemory } from "../http/body.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { BodyMemory, BodyPool } from "../http/body-memory.ts";
 
 const unlimitedEntry: Entry = { ok: true, slot: unlimited };
 
@@ -103,24 +104,47 @@ export function remoteKeys(link: PrimaryLink): {
   };
 }
 
-/** Largest spare memory that a worker acquires in addition to what a body needs, in bytes. */
+/** Largest spare memory of a worker, in bytes. */
 const spareBytesMax = 1024 ** 2;
 /** Divisor that limits spare memory: the spare memory of all workers is at most an eighth of the whole memory. */
 const spareShare = 8;
+/** Largest body that uses shared memory while it arrives, in bytes. */
+const smallBytesMax = 64 * 1024;
 
 /**
- * A worker's share of the memory for bodies. The worker acquires memory from the primary, and releases what it does not
- * use. All workers together never have more than the whole memory.
+ * Memory for the bodies of a worker. Small bodies, and bodies that arrived with their head, share memory that the
+ * worker acquires from the primary in large parts, so that most requests need no call. For every other body, the worker
+ * acquires memory in the name of its owner, and the primary may refuse the body while it arrives. All workers together
+ * never have more than the whole memory.
  */
-export class WorkerBodyMemory implements BodyMemory {
+export class WorkerBodyPool implements BodyPool {
   readonly #link: PrimaryLink;
   readonly #spareBytes: number;
   #acquired = 0;
   #used = 0;
+  /** Shared memory of bodies that are still arriving. Spare memory limits it, because no one can refuse them. */
+  #arriving = 0;
+  #lastId = 0;
+  readonly #bodies = new Map<number, WorkerBody>();
 
-  constructor(link: PrimaryLink, { bytesMax, workers }: { readonly bytesMax: number; readonly workers: number }) {
+  constructor(
+    link: PrimaryLink,
+    { bodyMemoryBytesMax, bodyBytesMax }: Pick<Settings["listen"], "bodyMemoryBytesMax" | "bodyBytesMax">,
+    workers: number,
+  ) {
     this.#link = link;
-    this.#spareBytes = Math.min(spareBytesMax, Math.floor(bytesMax / (spareShare * workers)));
+    // A worker may keep half of its spare memory in addition. Even then, the largest body must fit into the rest.
+    const most = Math.min(bodyMemoryBytesMax / spareShare, (bodyMemoryBytesMax - bodyBytesMax) / 1.5);
+    this.#spareBytes = Math.min(spareBytesMax, Math.floor(most / workers));
+  }
+
+  open(owner: string | null): BodyMemory {
+    return new WorkerBody(this, owner);
+  }
+
+  /** Refuses a body because the primary needs its memory. */
+  refuse(id: number): void {
+    this.#bodies.get(id)?.refuse();
   }
 
   acquire(bytes: number): boolean | Promise<boolean> {
@@ -129,21 +153,132 @@ export class WorkerBodyMemory implements BodyMemory {
     return true;
   }
 
+  /** Returns true if an arriving body is small enough to share memory. */
+  mayShare(bytes: number, acquired: number): boolean {
+    return acquired + bytes <= smallBytesMax && this.#arriving + bytes <= this.#spareBytes;
+  }
+
+  /** Adds to the shared memory of arriving bodies, or subtracts from it. */
+  countArriving(bytes: number): void {
+    this.#arriving += bytes;
+  }
+
   release(bytes: number): void {
     this.#used -= bytes;
     const surplus = this.#acquired - this.#used - this.#spareBytes;
-    // The worker may keep half of the spare memory in addition, so that most small bodies need no call.
     if (surplus <= this.#spareBytes / 2) return;
     this.#acquired -= surplus;
     this.#link.notify("release", surplus);
   }
 
+  /** Acquires memory in the name of a body's owner. Resolves to the number of bytes. */
+  acquireFor(body: WorkerBody, owner: string, bytes: number, ahead: number): Promise<number> {
+    if (body.id === null) {
+      body.id = ++this.#lastId;
+      this.#bodies.set(body.id, body);
+    }
+    return this.#link.ask("acquire", { body: { id: body.id, owner }, bytes, ahead });
+  }
+
+  reportArrived(id: number, bytes: number): void {
+    this.#link.notify("bodyArrived", { id, bytes });
+  }
+
+  releaseBody(id: number): void {
+    this.#bodies.delete(id);
+    this.#link.notify("releaseBody", id);
+  }
+
   async #acquireMore(bytes: number): Promise<boolean> {
-    const acquired = await this.#link.ask("acquire", { needed: bytes, wanted: bytes + this.#spareBytes });
-    this.#acquired += acquired;
+    this.#acquired += await this.#link.ask("acquire", { body: null, bytes, ahead: this.#spareBytes });
     // Even if the primary had no memory left, this worker may have freed some during the call.
     if (this.#used + bytes > this.#acquired) return false;
     this.#used += bytes;
     return true;
+  }
+}
+
+class WorkerBody implements BodyMemory {
+  readonly owner: string | null;
+  readonly #pool: WorkerBodyPool;
+  /** Number of this body in calls to the primary; null if it has only shared memory. */
+  id: number | null = null;
+  /** Bytes of shared memory. */
+  #shared = 0;
+  /** Bytes that were acquired in the name of the owner. */
+  #own = 0;
+  #onRefused: (() => void) | null = null;
+  #isReleased = false;
+
+  constructor(pool: WorkerBodyPool, owner: string | null) {
+    this.#pool = pool;
+    this.owner = owner;
+  }
+
+  get bytes(): number {
+    return this.#shared + this.#own;
+  }
+
+  acquire(bytes: number, ahead = 0): boolean | Promise<boolean> {
+    if (!this.#isArriving || (this.id === null && this.#pool.mayShare(bytes, this.#shared))) return this.#share(bytes);
+    return this.#pool.acquireFor(this, this.owner ?? "", bytes, ahead).then((acquired) => {
+      if (this.#isReleased) return false;
+      this.#own += acquired;
+      return acquired > 0;
+    });
+  }
+
+  release(bytes?: number): void {
+    if (bytes !== undefined) return this.#releaseShared(bytes);
+    this.#isReleased = true;
+    this.#releaseShared(this.#shared);
+    this.#onRefused = null;
+    this.#own = 0;
+    if (this.id !== null) this.#pool.releaseBody(this.id);
+    this.id = null;
+  }
+
+  arrives(onRefused: () => void): void {
+    if (!this.#isArriving && this.owner !== null) this.#pool.countArriving(this.#shared);
+    this.#onRefused = onRefused;
+  }
+
+  arrived(bytes: number): void {
+    if (this.#isArriving) this.#pool.countArriving(-this.#shared);
+    this.#onRefused = null;
+    this.#releaseShared(Math.max(0, this.#shared - bytes));
+    this.#own = Math.min(this.#own, bytes - this.#shared);
+    if (this.id !== null) this.#pool.reportArrived(this.id, this.#own);
+  }
+
+  /** Refuses the body, unless it has arrived meanwhile. */
+  refuse(): void {
+    this.#onRefused?.();
+  }
+
+  /** True while the primary may refuse the body. */
+  get #isArriving(): boolean {
+    return this.owner !== null && this.#onRefused !== null;
+  }
+
+  #share(bytes: number): boolean | Promise<boolean> {
+    const isArriving = this.#isArriving;
+    if (isArriving) this.#pool.countArriving(bytes);
+    const keep = (isAcquired: boolean): boolean => {
+      const keeps = isAcquired && !this.#isReleased;
+      if (keeps) this.#shared += bytes;
+      else if (isArriving) this.#pool.countArriving(-bytes);
+      if (isAcquired && !keeps) this.#pool.release(bytes);
+      return keeps;
+    };
+    const acquiring = this.#pool.acquire(bytes);
+    return typeof acquiring === "boolean" ? keep(acquiring) : acquiring.then(keep);
+  }
+
+  #releaseShared(bytes: number): void {
+    if (bytes === 0) return;
+    this.#shared -= bytes;
+    if (this.#isArriving) this.#pool.countArriving(-bytes);
+    this.#pool.release(bytes);
   }
 }

@@ -58,9 +58,10 @@ export class RoutedRequests {
     };
   }
 
-  async readBody(id: string, limitBytes: number | null): Promise<RoutedBody> {
+  async readBody({ id, limitBytes, recordAs }: Parameters<WorkerCalls["readBody"]>[0]): Promise<RoutedBody> {
     const open = this.#exchanges.get(id);
     if (open === undefined) return { ok: false, refusal: null };
+    open.exchange.recordAs = recordAs;
     const body = await open.exchange.readBody(limitBytes ?? undefined);
     if (!body.ok) return body;
     open.release = body.release;
@@ -83,7 +84,7 @@ export class RoutedRequests {
 }
 
 function requestOf(route: number, exchange: Exchange, clock: Clock): RoutedRequest {
-  const { id, method, path, query, isLocal, remoteAddress } = exchange;
+  const { id, method, path, query, isLocal, remoteAddress, hasLargeRemainder } = exchange;
   const headers = [...exchange.headers()].map(([name]) => [name, exchange.header(name) ?? ""] as const);
   return {
     route,
@@ -95,6 +96,7 @@ function requestOf(route: number, exchange: Exchange, clock: Clock): RoutedReque
     headers,
     isLocal,
     remoteAddress,
+    hasLargeRemainder,
   };
 }
 
@@ -125,7 +127,7 @@ type HandlerAnswer = Exclude<Without<"summary" | "replaced" | "head", RoutedAnsw
 
 /** Calls of the primary to the worker that has the client's connection. Neither call rejects. */
 interface WorkerSide {
-  readBody(limitBytes: number | null): Promise<RoutedBody>;
+  readBody(limitBytes: number | null, recordAs: RefusedRequest | null): Promise<RoutedBody>;
   sendPart(head: RoutedHead | null, bytes: Uint8Array): Promise<void>;
 }
 
@@ -138,6 +140,7 @@ export class RoutedExchange implements Exchange {
   readonly query: string;
   readonly isLocal: boolean;
   readonly remoteAddress: string;
+  readonly hasLargeRemainder: boolean;
   recordAs: RefusedRequest | null = null;
   span: RequestSpan | null = null;
   readonly #headers: ReadonlyMap<string, string>;
@@ -161,6 +164,7 @@ export class RoutedExchange implements Exchange {
     this.query = request.query;
     this.isLocal = request.isLocal;
     this.remoteAddress = request.remoteAddress;
+    this.hasLargeRemainder = request.hasLargeRemainder;
     this.#headers = new Map(request.headers);
     this.#worker = worker;
   }
@@ -181,7 +185,7 @@ export class RoutedExchange implements Exchange {
   }
 
   async readBody(limitBytes?: number): Promise<BodyResult> {
-    const body = await this.#worker.readBody(limitBytes ?? null);
+    const body = await this.#worker.readBody(limitBytes ?? null, this.recordAs);
     if (!body.ok) return body;
     const { buffer, byteOffset, byteLength } = body.bytes;
     // The worker releases the body's memory when the request is answered.

@@ -1,6 +1,6 @@
 import type { LoadedCatalogue } from "../../catalogue/catalogue.ts";
 import { messageOf } from "../../core/fault.ts";
-import type { BodyMemory } from "../http/body.ts";
+import type { BodyMemory, BodyPool } from "../http/body-memory.ts";
 import type { Slot } from "../../request/limits.ts";
 import { holdColumns } from "../../ledger/charge-columns.ts";
 import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
@@ -11,6 +11,7 @@ import type { Handlers } from "./link.ts";
 import { RoutedExchange } from "./routed-requests.ts";
 import type {
   EventCall,
+  NumberedBody,
   PrimaryCalls,
   RequestCommand,
   RoutedAnswer,
@@ -23,11 +24,11 @@ export interface WorkerHandlerDeps extends Pick<
   HttpFrontDeps,
   "routes" | "events" | "clock" | "work" | "isLedgerWritable"
 > {
-  readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions">;
+  readonly store: Pick<QueuedStore, "commands" | "ledger" | "keys" | "teams" | "sessions">;
   readonly shared: BuiltRoutes["shared"];
   /** Subtracts the requests and streams that ended with their worker process from the active ones. */
   readonly lost: (requests: number, streams: number) => void;
-  readonly bodyMemory: BodyMemory;
+  readonly bodyMemory: BodyPool;
   readonly catalogue: () => LoadedCatalogue;
   /** Resolves when every worker has applied the changes up to now, at the latest after a second. */
   readonly changesApplied: () => Promise<void>;
@@ -51,12 +52,16 @@ export class WorkerHandler {
   /** Commands that are not written yet. */
   readonly #writing = new Set<Promise<unknown>>();
   readonly #running = { requests: 0, streams: 0 };
-  #acquiredBytes = 0;
+  /** Memory that the worker's small bodies share. */
+  readonly #sharedMemory: BodyMemory;
+  /** Memory of the worker's other bodies, by its number for them. */
+  readonly #bodies = new Map<number, BodyMemory>();
   #isClosed = false;
 
   constructor(deps: WorkerHandlerDeps, link: WorkerLink) {
     this.#deps = deps;
     this.#link = link;
+    this.#sharedMemory = deps.bodyMemory.open(null);
     const { shared, store } = deps;
     const { keys, teams, sessions } = store;
     this.handlers = {
@@ -66,6 +71,7 @@ export class WorkerHandler {
       team: (name) => teams.find(name),
       session: (id) => sessions.find(id),
       sessionSecret: () => sessions.secret(),
+      windowsOf: ({ caller, at }) => store.ledger.windowsOf(caller, at),
       enter: ({ id, who }) => this.#enter(id, who),
       reserve: ({ id, tokens }) =>
         this.#reserve(
@@ -90,8 +96,13 @@ export class WorkerHandler {
         if (claimed === "bound") this.#holds.delete(claim.charge);
         return claimed;
       },
-      acquire: ({ needed, wanted }) => this.#acquire(needed, wanted),
-      release: (bytes) => this.#release(bytes),
+      acquire: (given) => this.#acquire(given),
+      release: (bytes) => this.#sharedMemory.release(bytes),
+      bodyArrived: ({ id, bytes }) => this.#bodies.get(id)?.arrived(bytes),
+      releaseBody: (id) => {
+        this.#bodies.get(id)?.release();
+        this.#bodies.delete(id);
+      },
       event: (event) => this.#event(event),
       answer: (request) => this.#answer(request),
       clientGone: (id) => this.#exchanges.get(id)?.clientLeft(),
@@ -108,7 +119,8 @@ export class WorkerHandler {
     this.#deps.lost(requests, streams);
     for (const exchange of this.#exchanges.values()) exchange.clientLeft();
     for (const { slot } of this.#slots.values()) slot.leave();
-    this.#deps.bodyMemory.release(this.#acquiredBytes);
+    for (const memory of [this.#sharedMemory, ...this.#bodies.values()]) memory.release();
+    this.#bodies.clear();
     // Wait for the commands that the worker sent: a settlement among them has the true amount.
     await Promise.allSettled(this.#writing);
     const holds = [...this.#holds.values()];
@@ -210,20 +222,23 @@ export class WorkerHandler {
     if (!held.isReserved) this.#slots.delete(id);
   }
 
-  async #acquire(needed: number, wanted: number): Promise<number> {
-    const { bodyMemory } = this.#deps;
-    for (const bytes of [wanted, needed]) {
-      if (!(await bodyMemory.acquire(bytes))) continue;
-      this.#acquiredBytes += bytes;
-      if (this.#isClosed) this.#release(bytes);
-      return bytes;
-    }
-    return 0;
+  async #acquire({ body, bytes, ahead }: Parameters<PrimaryCalls["acquire"]>[0]): Promise<number> {
+    if (this.#isClosed) return 0;
+    const memory = body === null ? this.#sharedMemory : this.#memoryOf(body);
+    const before = memory.bytes;
+    const acquiring = memory.acquire(bytes, ahead);
+    if (typeof acquiring === "boolean") return acquiring ? memory.bytes - before : 0;
+    // What was waited for has no bytes ahead.
+    return (await acquiring) ? bytes : 0;
   }
 
-  #release(bytes: number): void {
-    this.#acquiredBytes -= bytes;
-    this.#deps.bodyMemory.release(bytes);
+  #memoryOf({ id, owner }: NumberedBody): BodyMemory {
+    const known = this.#bodies.get(id);
+    if (known !== undefined) return known;
+    const memory = this.#deps.bodyMemory.open(owner);
+    memory.arrives(() => this.#link.notify("refuseBody", id));
+    this.#bodies.set(id, memory);
+    return memory;
   }
 
   #event([name, given]: EventCall): void {
@@ -241,8 +256,8 @@ export class WorkerHandler {
     if (route === undefined) throw new Error(`there is no route ${request.route}`);
     const { id } = request;
     const exchange: RoutedExchange = new RoutedExchange(request, clock, {
-      readBody: (limitBytes) =>
-        this.#link.ask("readBody", { id, limitBytes }).catch(() => ({ ok: false, refusal: null }) as const),
+      readBody: (limitBytes, recordAs) =>
+        this.#link.ask("readBody", { id, limitBytes, recordAs }).catch(() => ({ ok: false, refusal: null }) as const),
       sendPart: (head, bytes) => this.#link.ask("sendPart", { id, head, bytes }).catch(() => exchange.clientLeft()),
     });
     this.#exchanges.set(id, exchange);

@@ -1,7 +1,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { createServer, type Socket } from "node:net";
 import type { Settings } from "../../config/settings.ts";
-import { BodyAllowance } from "../http/body.ts";
+import { BodyAllowance } from "../http/body-memory.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
@@ -24,7 +24,7 @@ import type { Start, WorkerCalls, WorkerLink } from "./protocol.ts";
 
 export interface WorkerPoolDeps
   extends Omit<HttpFrontDeps, "bodyMemory">, Omit<WorkerHandlerDeps, "bodyMemory" | "changesApplied" | "routes"> {
-  readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions" | "changes">;
+  readonly store: Pick<QueuedStore, "commands" | "ledger" | "keys" | "teams" | "sessions" | "changes">;
   /** Calls the listener when the prices change. */
   readonly onPrices: (listener: () => void) => void;
 }
@@ -116,7 +116,7 @@ class WorkerPool implements Front {
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#size = workerCount(settings);
-    this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax);
+    this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax, deps.clock);
     const args = [moduleAddress(new URL("./process.ts", import.meta.url))];
     cluster.setupPrimary({ exec: processEntry, args, serialization: "advanced" });
     this.#unlisten = deps.store.changes.onChange(() => this.#spreadChange());

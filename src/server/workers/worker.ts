@@ -23,7 +23,7 @@ import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.t
 import { routedPath } from "../tasks.ts";
 import { openTracing } from "../tracing.ts";
 import { readStoredUsers } from "../../wire/headers.ts";
-import { createRemoteLedger, createRemoteLimiter, remoteKeys, WorkerBodyMemory } from "./remote.ts";
+import { createRemoteLedger, createRemoteLimiter, remoteKeys, WorkerBodyPool } from "./remote.ts";
 import { Link } from "./link.ts";
 import { RoutedRequests, routeName } from "./routed-requests.ts";
 import { unpackSettings } from "./settings.ts";
@@ -91,8 +91,10 @@ async function openFront(start: Start, deps: FrontDeps): Promise<WorkerFront> {
   const { routes: own, gateway, forwarder, tracing } = await openSteps(settings, { ...deps, clock, log, events, work });
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
   const routed = new RoutedRequests(link, clock);
+  const bodyMemory = new WorkerBodyPool(link, settings.listen, start.workers);
   link.handle({
-    readBody: ({ id, limitBytes }) => routed.readBody(id, limitBytes),
+    readBody: (given) => routed.readBody(given),
+    refuseBody: (id) => bodyMemory.refuse(id),
     sendPart: (part) => routed.sendPart(part),
   });
   const { server, ...ending } = buildHttpFront(settings, {
@@ -105,7 +107,7 @@ async function openFront(start: Start, deps: FrontDeps): Promise<WorkerFront> {
     clock,
     work,
     gateway,
-    bodyMemory: new WorkerBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
+    bodyMemory,
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
   });
@@ -144,6 +146,7 @@ async function openSteps(settings: Settings, { link, changes, prices, ...deps }:
     limiter: createRemoteLimiter(link),
     balanceGuard: settings.balance.floor === null ? () => null : () => link.ask("belowFloor", null),
     ledger: createRemoteLedger(link),
+    windowsOf: (caller, at) => link.ask("windowsOf", { caller, at }),
     taskOwner: (taskId) => link.ask("taskOwner", taskId),
     claimTask: (claim) => link.ask("claimTask", claim),
     keys: remote.keys,

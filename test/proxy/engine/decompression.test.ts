@@ -232,15 +232,14 @@ describe("a compressed request body", () => {
     ...Object.values(endpoints),
     ...Object.values(unpriced).filter(({ method }) => method !== "GET"),
     { path: `/v1/farebox/callbacks/${"0".repeat(64)}` },
-  ])("is refused unread at $path", async ({ path, type = json }) => {
+  ])("that expands too far is refused at $path", async ({ path, type = json }) => {
     for (const encoding of ["gzip", "br", "zstd", "deflate", "gzip, gzip"]) {
-      const answer = await ask(proxy, bombs[encoding]?.subarray(0, 4096), {
+      const answer = await ask(proxy, bombs[encoding], {
         path,
         headers: { "content-type": type, "content-encoding": encoding },
       });
       // An unknown callback is not found, compressed or not.
-      expect([415, 404]).toContain(answer.status);
-      expect(["unsupported_encoding", "not_found"]).toContain(errorCode(answer));
+      expect(["request_too_large", "unsupported_encoding", "not_found"]).toContain(errorCode(answer));
     }
     expect(await newCharges()).toEqual([]);
   });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { bodyPace } from "../../../src/server/http/body.ts";
+import { bodyPace } from "../../../src/server/http/body-pace.ts";
 import { expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";

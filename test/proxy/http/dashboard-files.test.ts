@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { dashboardRoutes } from "../../../src/server/http/dashboard/files.ts";
-import { BodyAllowance } from "../../../src/server/http/body.ts";
+import { BodyAllowance } from "../../../src/server/http/body-memory.ts";
 import { createHttpApp, createHttpServer } from "../../../src/server/http/http-app.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
@@ -42,7 +42,7 @@ beforeAll(async () => {
       publicHost: null,
       corsOrigins: ["https://allowed.example.com"],
       bodyBytesMax: 1000,
-      bodyMemory: new BodyAllowance(1000),
+      bodyMemory: new BodyAllowance(1000, clock),
       running: () => undefined,
     }),
   );

@@ -394,9 +394,12 @@ describe("request bodies", () => {
     expect(seen?.headers["transfer-encoding"]).toBeUndefined();
   });
 
-  it.each(["gzip", "br", "GZIP", "gzip, identity", "constructor"])("encoded with %s are refused", async (encoding) => {
-    expectRefusal(await post(chat, bearer, `Content-Encoding: ${encoding}`), 415, "unsupported_encoding");
-  });
+  it.each(["compress", "gzip, br", "gzip, identity", "constructor"])(
+    "encoded with %s are refused",
+    async (encoding) => {
+      expectRefusal(await post(chat, bearer, `Content-Encoding: ${encoding}`), 415, "unsupported_encoding");
+    },
+  );
 
   it("encoded with identity are accepted", async () => {
     expect(await post(chat, bearer, "Content-Encoding: identity")).toMatchObject({ status: 200 });

@@ -75,7 +75,7 @@ describe("a client that writes its whole body before it reads", () => {
       "415",
       "POST /v1/chat/completions",
       "key",
-      [json, "Content-Encoding: gzip"],
+      [json, "Content-Encoding: compress"],
       "",
       false,
       415,

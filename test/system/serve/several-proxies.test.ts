@@ -19,6 +19,7 @@ import { startPostgres } from "../../support/postgres.ts";
 import { withClient } from "../../support/postgres-client.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
+import { head, RawClient } from "../../support/raw-client.ts";
 import { until } from "../../support/until.ts";
 
 /** Each request costs a cent, held and billed: the minimum of its model. */
@@ -538,6 +539,24 @@ describe.concurrent("the command proxies end", () => {
     );
   });
 });
+
+it("refuses a large body under a budget with nothing left before it is read", () =>
+  withScene(async (scene) => {
+    const { url } = await scene.serve();
+    const begin = async (limit: string, sent = "") => {
+      await scene.budget(limit);
+      using client = new RawClient(url);
+      const lines = [`Authorization: Bearer ${scene.key}`, `Content-Length: ${sent.length || 30e6}`];
+      const answer = await client.send(head(url, "POST /v1/chat/completions", ...lines), sent).answer();
+      return { status: answer.status, metadata: JSON.parse(answer.body).error?.metadata };
+    };
+    const body = JSON.stringify({ model, messages: [{ role: "user", content: "x" }], max_tokens: 5 });
+    const none = await begin("0");
+    expect(none).toMatchObject({ status: 402, metadata: { scope: "key:alice", needed_usd: null } });
+    const little = await begin("0.000000000001", body.padEnd(100_000, " "));
+    expect(little).toMatchObject({ status: 402, metadata: { needed_usd: "0.01" } });
+    expect((await begin("5", body.padEnd(100_000, " "))).status).toBe(200);
+  }));
 
 it("proxies refuse requests while the database is away, and settle those in flight when it is back", async () => {
   // Its own server, because the test stops it.

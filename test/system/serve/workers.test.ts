@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { zstdCompressSync } from "node:zlib";
 import Database from "better-sqlite3";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -420,30 +421,65 @@ describe("a proxy with two workers", () => {
     expect(await read("HEAD")).toMatchObject({ status: 200, text: "" });
   });
 
-  it("shares the memory for bodies, and returns what a worker no longer uses", async () => {
-    // For a key that both workers know, the worker requests memory as soon as the head arrives.
-    const key = await scene.addKey("large");
-    await askBothWorkers(scene, key);
-    const large = JSON.stringify(body()) + " ".repeat(560_000);
-    using first = new RawClient(scene.serve.url);
-    first.send(
-      head(
-        scene.serve.url,
-        "POST /v1/chat/completions",
-        `Authorization: Bearer ${key}`,
-        `Content-Length: ${large.length}`,
-        "Expect: 100-continue",
-      ),
-    );
-    expect(await first.answer()).toMatchObject({ status: 100 });
-    // Workers' messages are answered in order, so the memory has been granted after this.
-    await askBothWorkers(scene, key);
-    const refused = await Promise.all(Array.from({ length: 4 }, () => ask({ url: scene.serve.url, key }, large)));
-    expect(statuses(refused)).toEqual({ 503: 4 });
-    expect(statuses(await Promise.all([chat(scene, key), chat(scene, key)]))).toEqual({ 200: 2 });
-    expect(await first.send(large).answer()).toMatchObject({ status: 200 });
-    for (let number = 0; number < 2; number++)
-      await until(async () => (await ask({ url: scene.serve.url, key }, large)).status === 200);
+  /** Begins a request whose body has 560 kB, on a new connection that either worker may accept. */
+  const begin = (key: string, sent: string, path = "/v1/chat/completions") => {
+    const client = new RawClient(scene.serve.url);
+    const lines = [`Authorization: Bearer ${key}`, "Content-Length: 560000"];
+    return client.send(head(scene.serve.url, `POST ${path}`, ...lines), sent);
+  };
+  const large = (bytes: number) => JSON.stringify(body()).padEnd(bytes, " ");
+
+  it("shares the memory for bodies: what a key states occupies none, and what it sends makes room for others", async () => {
+    const [poor, other] = [await scene.addKey("poor"), await scene.addKey("neighbor")];
+    const askOther = (bytes: number) => ask({ url: scene.serve.url, key: other }, large(bytes));
+    await using owned = new AsyncDisposableStack();
+    for (let number = 0; number < 8; number++) owned.use(begin(poor, "{"));
+    for (let number = 0; number < 4; number++) expect((await askOther(560_000)).status).toBe(200);
+
+    const clients = [0, 1].map(() => owned.use(begin(poor, large(560_000).slice(0, 250_000))));
+    const answers = clients.map((client) => client.answer().then((answer) => ({ client, answer })));
+    let refused: Awaited<(typeof answers)[number]> | null = null;
+    void Promise.race(answers).then((first) => (refused = first));
+    // Until the proxy has read both, there is room.
+    await until(async () => {
+      expect((await askOther(300_000)).status).toBe(200);
+      return refused !== null;
+    }, "a body of the key is refused");
+    const { answer } = await Promise.race(answers);
+    expect(answer.status).toBe(503);
+    expect(answer.body).toContain("more than a quarter of FAREBOX_BODY_MEMORY");
+    for (const client of clients) client.send(large(560_000).slice(250_000));
+    expect((await Promise.all(answers)).map((each) => each.answer.status).sort()).toEqual([200, 503]);
+    await until(async () => (await askOther(590_000)).status === 200, "all memory is free again");
+  });
+
+  it("refuses a large body under a budget with nothing left before it is read, at both and in the primary", async () => {
+    const key = await scene.addKey("exhausted");
+    await scene.budget("key:exhausted", "0");
+    for (const path of ["/v1/chat/completions", "/v1/chat/completions", "/v1/chat/completions", "/api/v1/task"]) {
+      using client = begin(key, "", path);
+      const answer = await client.answer();
+      expect([answer.status, answer.headers["x-farebox-error"]]).toEqual([402, ["budget_exceeded"]]);
+      expect(JSON.parse(answer.body)).toMatchObject({ error: { metadata: { needed_usd: null } } });
+    }
+  });
+
+  it("decodes bodies, also those that the primary reads", async () => {
+    const key = await scene.addKey("encoder");
+    const target = { url: scene.serve.url, key };
+    const headers = { "content-encoding": "zstd" };
+    const task = JSON.stringify({ model: "unheard-of", input: { prompt: "x" } });
+    for (let number = 0; number < 4; number++) {
+      expect((await ask(target, zstdCompressSync(large(500_000)), { headers })).status).toBe(200);
+      expect((await ask(target, zstdCompressSync(Buffer.alloc(1_000_000)), { headers })).status).toBe(413);
+      const plain = await ask(target, task, { path: "/api/v1/task" });
+      const encoded = await ask(target, zstdCompressSync(task), { headers, path: "/api/v1/task" });
+      expect([encoded.status, encoded.headers["x-farebox-error"]]).toEqual([
+        plain.status,
+        plain.headers["x-farebox-error"],
+      ]);
+      expect((await ask(target, "plain", { headers, path: "/api/v1/task" })).status).toBe(400);
+    }
   });
 });
 

@@ -101,7 +101,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
     status: 426,
     headers: { upgrade: "HTTP/1.1", connection: "upgrade, close" },
   },
-  unsupported_encoding: { refusal: { code: "unsupported_encoding", encoding: "gzip" }, status: 415 },
+  unsupported_encoding: { refusal: { code: "unsupported_encoding", encoding: "compress" }, status: 415 },
   unknown_host: { refusal: { code: "unknown_host", host: 'a"b' }, status: 421 },
   rate_limit_exceeded: {
     refusal: {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { BodyPace, bodyPace } from "../../../../src/server/http/body.ts";
+import { BodyPace, bodyPace } from "../../../../src/server/http/body-pace.ts";
 import { manualClock } from "../../../support/manual-clock.ts";
 
 /** Creates a pace with a manual clock. */
-function watched() {
+function watched(stated = 0) {
   const clock = manualClock();
   let isAbandoned = false;
-  const pace = new BodyPace(clock, () => (isAbandoned = true));
+  const pace = new BodyPace(clock, () => (isAbandoned = true), stated);
   /** Lets one period pass, in which the given bytes arrive. */
   const passPeriod = (bytes: number) => {
     pace.received(bytes);
@@ -17,14 +17,26 @@ function watched() {
 }
 
 describe("a body that is being read", () => {
-  it("is read for any time as long as its bytes keep arriving", () => {
+  it("may take twenty minutes, however long it is", () => {
+    for (const stated of [20_480, 1_000_000, 32 * 1024 ** 2]) {
+      const part = Math.ceil(stated / bodyPace.parts);
+      const { passPeriod } = watched(stated);
+      for (let minute = 0; minute < bodyPace.parts; minute++) expect(passPeriod(part)).toBe(false);
+      expect(watched(stated).passPeriod(part - 1)).toBe(true);
+    }
+  });
+
+  it("of no stated length must grow by a twentieth in each period", () => {
     const { passPeriod } = watched();
-    for (let minute = 0; minute < 120; minute++) expect(passPeriod(bodyPace.bytes)).toBe(false);
+    expect(passPeriod(bodyPace.bytes)).toBe(false);
+    expect(passPeriod(1_000_000)).toBe(false);
+    expect(passPeriod(50_052)).toBe(false);
+    expect(passPeriod(52_000)).toBe(true);
   });
 
   it("is abandoned if it is too slow in one period", () => {
     const { passPeriod } = watched();
-    expect(passPeriod(1_000_000)).toBe(false);
+    expect(passPeriod(bodyPace.bytes)).toBe(false);
     expect(passPeriod(bodyPace.bytes - 1)).toBe(true);
   });
 

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { connect, type AddressInfo, type Socket } from "node:net";
 import { expect, it } from "vitest";
+import { BodyAllowance } from "../../../../src/server/http/body-memory.ts";
 import { HttpExchange } from "../../../../src/server/http/exchange.ts";
 import { systemClock } from "../../../../src/platform/clock.ts";
 
@@ -18,7 +19,7 @@ async function open(
   response.sendDate = false;
   const deps = {
     bodyBytesMax: 1_000_000,
-    bodyMemory: { acquire: () => true, release: () => undefined },
+    bodyMemory: new BodyAllowance(1_000_000, systemClock()),
     clock: systemClock(),
     onRefusal: () => undefined,
   };

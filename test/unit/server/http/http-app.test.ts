@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { RequestListener, Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { BodyAllowance } from "../../../../src/server/http/body.ts";
+import { BodyAllowance } from "../../../../src/server/http/body-memory.ts";
 import { answerCsv } from "../../../../src/server/http/admin/csv.ts";
 import { createHttpApp, type Route, createHttpServer } from "../../../../src/server/http/http-app.ts";
 import { healthz } from "../../../../src/server/http/operations.ts";
@@ -74,7 +74,7 @@ const start = (routes: readonly Route[] = standardRoutes) =>
       publicHost: "farebox.example",
       corsOrigins: [],
       bodyBytesMax: 1000,
-      bodyMemory: new BodyAllowance(1000),
+      bodyMemory: new BodyAllowance(1000, systemClock()),
       running: ignored,
     }),
   );
