@@ -114,18 +114,18 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
   request_too_large: {
     refusal: { code: "request_too_large", limitBytes: 1 },
-    meaning: "The body is larger than `FAREBOX_BODY_LIMIT`.",
+    meaning: "The body is larger than `FAREBOX_BODY_LIMIT`, before or after it is decoded.",
     advice: "Send less, or raise the setting ([larger files](endpoints.md#uploads)).",
   },
   request_timeout: {
     refusal: { code: "request_timeout" },
-    meaning: "Less than 1 kB of the body arrived within a minute.",
+    meaning: "Less than 1 kB, or less than a twentieth of the body, arrived within a minute.",
     advice: "Check the network and any proxy in front of Farebox.",
   },
   unsupported_encoding: {
     refusal: { code: "unsupported_encoding", encoding: "gzip" },
-    meaning: "The body is compressed.",
-    advice: "Send it without `content-encoding`.",
+    meaning: "The body has an encoding other than `zstd`, `gzip`, `deflate` and `br`, or several.",
+    advice: "Send it with one of these encodings, or without `content-encoding`.",
   },
   websocket_unsupported: {
     refusal: { code: "websocket_unsupported" },
@@ -194,7 +194,8 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   },
   overloaded: {
     refusal: { code: "overloaded", message },
-    meaning: "Bodies in memory reach `FAREBOX_BODY_MEMORY`, or Farebox is shutting down.",
+    meaning:
+      "Bodies in memory reached `FAREBOX_BODY_MEMORY` for 5 s, or the key used more than a quarter of it while other keys waited, or Farebox is shutting down.",
     advice: "Retry; raise the setting if it happens under normal load.",
   },
   internal_error: {

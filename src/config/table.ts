@@ -179,13 +179,13 @@ export const settingsTable = {
   body_limit: {
     kind: bytes("1kb", "1gb"),
     default: "32mb",
-    meaning: "largest body of a request, such as an uploaded file; a larger one gets 413",
+    meaning: "largest body of a request, such as an uploaded file, also after it is decoded; a larger one gets 413",
     page: "endpoints.md#uploads",
   },
   body_memory: {
     kind: bytes("1kb", "64gb"),
     default: "256mb",
-    meaning: "memory for all request bodies together; requests beyond it get 503",
+    meaning: "memory for all request bodies together; requests beyond it wait 5 s, then get 503",
   },
   gateway_timeout: {
     kind: duration("1s"),
