@@ -226,7 +226,7 @@ describe("an output cap", () => {
       ["other models", { body: '{"models":["small"]}' }, "limits the output of small"],
       ["a model in another letter case", { body: '{"Model":"small"}' }, "'Model' must be written 'model'"],
       ["two models", { body: '{"model":"","model":"small"}' }, "'model' is given twice"],
-      ["two members inside", { body: '{"a":{"b":1,"b":2}}' }, "two members of the same name"],
+      ["two members inside", { body: '{"a":{"b":1,"b":2}}' }, "'a.b' is given twice"],
       ["a model in input", { body: '{"input":{"model":"new-one"}}' }, "'model' asks for"],
       ["a model that is no text", { body: '{"model":{"id":"new-one"}}' }, "'model' asks for"],
       ["the id of a model", { body: '{"modelId":"new-one"}' }, "'modelId' asks for"],

@@ -89,6 +89,24 @@ describe("an encoded body", () => {
     }
   });
 
+  it("of a form costs and is forwarded as if it were not encoded", async () => {
+    const form = new FormData();
+    form.set("file", new Blob(["RIFF"]), "a.wav");
+    form.set("model", "whisper-1");
+    const encoded = new Response(form);
+    const type = encoded.headers.get("content-type") ?? expect.fail();
+    const plain = Buffer.from(await encoded.arrayBuffer());
+    const path = "/v1/audio/transcriptions";
+    expect((await post(path, plain, { "content-type": type })).status).toBe(200);
+    const expected = await lastCharge();
+    for (const [encoding, encode] of Object.entries(encoders)) {
+      const headers = { "content-type": type, "content-encoding": encoding };
+      expect((await post(path, encode(plain), headers)).status, encoding).toBe(200);
+      expect(gateway.asked.at(-1)?.body.equals(plain), encoding).toBe(true);
+      expect(await lastCharge(), encoding).toEqual(expected);
+    }
+  });
+
   it.each([["zstd"], ["gzip"], ["br"], ["deflate"]])(
     "with %s is read whole up to the limit of a body",
     async (name) => {
