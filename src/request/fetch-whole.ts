@@ -5,7 +5,7 @@ import { accountFault } from "../wire/account.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
 import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
 import { refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
-import { readCreationError } from "../wire/created-tasks.ts";
+import { readEnvelopeError } from "../wire/created-tasks.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { KeyWatch } from "./gateway-key.ts";
 import type { WholeFailure } from "./gateway-failure.ts";
@@ -120,7 +120,7 @@ export class RecordFetcher {
     if (!answer.ok) return undefined;
     const { status } = answer.head;
     const plain = await plainBody(answer, status < 300 ? decodedBytesMax : recordBytesMax);
-    const error = status < 300 && plain !== undefined ? readCreationError(plain) : undefined;
+    const error = status < 300 && plain !== undefined ? readEnvelopeError(plain) : undefined;
     if (error === undefined ? refusesKey(status, plain, true) : statesKeyRefusal(error, true)) keyWatch.saw(true);
     else if (status < 300 && error === undefined) keyWatch.saw(false);
     return status < 300 ? plain : undefined;

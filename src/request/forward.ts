@@ -8,7 +8,7 @@ import type { AnswerTerms } from "../wire/model-answer.ts";
 import type { StatedError } from "../core/settlement.ts";
 import { readEventError } from "../wire/error-answer.ts";
 import { errorBytesMax, refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
-import { readCreationError } from "../wire/created-tasks.ts";
+import { readEnvelopeError } from "../wire/created-tasks.ts";
 import { isAlone } from "../wire/usage-refusal.ts";
 import {
   answerHeaders,
@@ -239,7 +239,7 @@ class Forwarding implements GatewayReceiver {
     const { status } = this.#head ?? { status: 0 };
     // Only `inspect` reads an answer about tasks, so its error is not known yet.
     const isTaskAnswer = status < 300 && this.#params.wholeBytesMax !== null && plain.length <= errorBytesMax;
-    const error = known ?? (isTaskAnswer ? readCreationError(plain) : undefined);
+    const error = known ?? (isTaskAnswer ? readEnvelopeError(plain) : undefined);
     this.#statesError = error !== undefined;
     const isRefused =
       error === undefined

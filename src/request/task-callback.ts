@@ -11,7 +11,7 @@ import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 import { SlidingWindow } from "./sliding-window.ts";
-import { authenticate, isEvent, relay, type Authentic } from "./task-webhooks.ts";
+import { authenticate, isCallbackOf, isEvent, relay, type Authentic } from "./task-webhooks.ts";
 
 /** Largest callback payload, in bytes. The limit is large because a record may contain an image. */
 const bodyBytesMax = 4 * 1024 * 1024;
@@ -98,12 +98,11 @@ async function accept(
 ): Promise<Summary> {
   if (!isUtf8(payload) || !isEvent(payload))
     return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
-  const task = await deps.tasks.ofCharge(found.charge);
+  const first = await deps.tasks.ofCharge(found.charge);
   const named = readTaskRecord(payload)?.taskId ?? null;
-  if (
-    (task !== undefined && named !== null && named !== task.taskId) ||
-    (await showsOther(deps, found.charge, payload))
-  ) {
+  // The answer to the creation may have named several tasks, all with this callback.
+  const task = first === undefined || named === null || named === first.taskId ? first : await deps.tasks.find(named);
+  if ((first !== undefined && task === undefined) || (await showsOther(deps, found, payload))) {
     return refuse(exchange, {
       code: "invalid_request",
       param: "data.task_id",
@@ -121,12 +120,12 @@ async function accept(
 }
 
 /**
- * Returns true if a payload names a task that another charge pays for. The callback's own task may not be bound yet.
+ * Returns true if a payload names a task of another creation. The callback's own tasks may not be bound yet.
  */
-async function showsOther({ tasks }: TaskCallbackDeps, charge: string, payload: Buffer): Promise<boolean> {
+async function showsOther(deps: TaskCallbackDeps, found: Authentic, payload: Buffer): Promise<boolean> {
   for (const taskId of tasksNamed(payload)) {
-    const known = await tasks.find(taskId);
-    if (known !== undefined && known.charge !== charge) return true;
+    const known = await deps.tasks.find(taskId);
+    if (known !== undefined && !(await isCallbackOf(deps, found, known.charge))) return true;
   }
   return false;
 }

@@ -30,7 +30,7 @@ import {
   noSuchTask,
   showsForeignTask,
 } from "./response.ts";
-import { asAccepted, bindTasks, tasksBoundMax } from "./task-ownership.ts";
+import { asAccepted, bindTasks } from "./task-ownership.ts";
 import { knownName } from "./price.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
@@ -273,12 +273,17 @@ async function inspect(
       ? withholdForeign(exchange)
       : withhold(exchange, noSuchTask, judged(path, covered, status, plain).ending);
   const { mentioned } = covered.quote;
-  const isEchoed = ({ taskId }: CreatedTask, index: number) =>
-    by !== "task" && index < tasksBoundMax && sends(exchange, covered, taskId);
-  const fresh = made.filter((task, index) => !mentioned.has(task.taskId) && !isEchoed(task, index));
+  const continuing = made.filter(({ taskId }) => mentioned.has(taskId));
+  const [continued] = continuing;
+  // Only one id may be that of an older task or a repetition of the request. A request that guesses the ids of several
+  // new tasks must not make them free.
+  const isOld = (task: CreatedTask) =>
+    continuing.length === 1
+      ? task === continued
+      : by !== "task" && made.length === 1 && sends(exchange, covered, task.taskId);
+  const fresh = made.filter((task) => !isOld(task));
   const bound = await bindCreated(steps, exchange, covered, fresh);
   if (bound !== "known") return bound;
-  const continued = made.find(({ taskId }) => mentioned.has(taskId));
   if (continued !== undefined) {
     const repeated = await bindCreated(steps, exchange, covered, [continued]);
     if (repeated !== "known") return repeated;
@@ -289,8 +294,10 @@ async function inspect(
   if (first === undefined) return judged(path, covered, status, plain);
   // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. An id in
   // a member such as `id` may be that of something else, such as the account.
-  const outcome: Outcome =
-    by === "task" ? { kind: "notSent", reason: "task_known" } : { kind: "unknown", reason: "unreadable_answer" };
+  const isRepeat = by === "task" && fresh.every(({ isPlainId }) => isPlainId !== true);
+  const outcome: Outcome = isRepeat
+    ? { kind: "notSent", reason: "task_known" }
+    : { kind: "unknown", reason: "unreadable_answer" };
   return known(steps, covered, first.taskId, outcome);
 }
 
@@ -351,6 +358,7 @@ async function bindCreated(
     quote,
     sender,
     end: () => endOf(exchange, steps.clock),
+    prepare: (charge) => steps.webhooks.shareCallback(exchange.id, charge),
   });
   for (const record of isCharged ? created : [])
     if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, record.taskId, record));

@@ -63,6 +63,8 @@ interface Making extends Pick<RequestToHold, "route" | "who" | "sender"> {
   readonly taskType: string | null;
   readonly quantity: string | null;
   readonly end: () => ChargeEnd;
+  /** Prepares the charge of a further task. Returns false if it could not be prepared. */
+  readonly prepare?: (charge: string) => Promise<boolean>;
 }
 
 interface Bound {
@@ -121,9 +123,10 @@ async function holdAnother(steps: BindSteps, making: Making, taskId: string): Pr
   const owner = await steps.taskOwner(taskId);
   if (owner !== undefined) return { ok: false, claimed: owner === making.who.caller.key ? "known" : "foreign" };
   const charge = steps.newId();
-  const held = await holdOwed(steps, making, charge, making.hold);
-  if (held.ok) return { ok: true, charge };
-  const fields = { request_id: making.charge, task_id: taskId, reason: held.reason };
+  const isPrepared = (await making.prepare?.(charge)) ?? true;
+  const held = isPrepared ? await holdOwed(steps, making, charge, making.hold) : null;
+  if (held?.ok === true) return { ok: true, charge };
+  const fields = { request_id: making.charge, task_id: taskId, reason: held?.reason ?? "unavailable" };
   steps.log.error(fields, "a task of an answer could not be charged; the answer is not shown");
   return { ok: false, claimed: "unavailable" };
 }

@@ -25,6 +25,11 @@ export interface TaskWebhooks {
   read(body: Buffer): Promise<WebhookConfigResult>;
   /** Stores a new callback token, and returns the body with Farebox's own webhook in it. */
   addCallback(body: Buffer, charge: string, theirs: WebhookConfig): Promise<CallbackAdded>;
+  /**
+   * Stores the callback of a charge for another task of the same creation too, so that answers about that task are
+   * changed in the same way. Returns false if it could not be written.
+   */
+  shareCallback(from: string, to: string): Promise<boolean>;
   /** Returns the change that shows the client its own webhook in answers about the task of a charge. */
   shownFor(charge: string): Promise<AnswerChange>;
 }
@@ -75,6 +80,15 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
       return { ok: true, body: withWebhookConfig(body, ours), shown: (bytes) => withWebhookShown(bytes, ours, theirs) };
     },
 
+    async shareCallback(from, to) {
+      const callback = await callbacks.byCharge(from);
+      const opened = callback && seal.open(callback.sealed, purposeOf(from));
+      if (opened === undefined) return true;
+      // The gateway calls only the first charge's token, so this one is never used.
+      const digest = digestOf(deps.newToken());
+      return callbacks.put({ charge: to, digest, sealed: seal.close(opened, purposeOf(to)), createdAt: clock.now() });
+    },
+
     async shownFor(charge) {
       const callback = await callbacks.byCharge(charge);
       if (callback === undefined) return unchangedAnswer;
@@ -106,6 +120,7 @@ function digestOf(token: string): string {
 /** Callback whose token and secret are valid. */
 export interface Authentic {
   readonly charge: string;
+  readonly ours: WebhookConfig;
   /** Webhook of the client. Its endpoint is "" if there is none. */
   readonly theirs: WebhookConfig;
   readonly shown: AnswerChange;
@@ -134,8 +149,19 @@ export async function authenticate(
   const { ours, theirs } = opened;
   const isKnown = timingSafeEqual(Buffer.from(digestOf(secret ?? "")), Buffer.from(digestOf(ours.secret)));
   return isKnown
-    ? { charge: callback.charge, theirs, shown: (bytes) => withWebhookShown(bytes, ours, theirs) }
+    ? { charge: callback.charge, ours, theirs, shown: (bytes) => withWebhookShown(bytes, ours, theirs) }
     : undefined;
+}
+
+/** Returns true if a callback is that of a charge, or of the creation for which the charge was made (`shareCallback`). */
+export async function isCallbackOf(
+  { callbacks, seal }: Pick<TaskWebhookDeps, "callbacks" | "seal">,
+  found: Authentic,
+  charge: string,
+): Promise<boolean> {
+  if (charge === found.charge) return true;
+  const callback = await callbacks.byCharge(charge);
+  return callback !== undefined && openCallback(seal, callback)?.ours.secret === found.ours.secret;
 }
 
 /** Sealed payload that is delivered to a client, with the client's webhook. */

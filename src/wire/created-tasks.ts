@@ -1,10 +1,14 @@
 import type { StatedError } from "../core/settlement.ts";
 import type { TaskRecord } from "../core/tasks.ts";
-import { isObject, listOr, parseJson, type JsonObject } from "./json.ts";
+import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { folded, hasOnlyError, readStatedError, saysAccepted, statedError } from "./stated-error.ts";
 import { Digits, idOf, parseExactly, readTaskRecord, recordIn, recordMembers } from "./task.ts";
 
-export type CreatedTask = TaskRecord & { readonly taskId: string };
+export interface CreatedTask extends TaskRecord {
+  readonly taskId: string;
+  /** True if a member such as `id`, in a record that is named after tasks, has the id. It may be that of a kind of task. */
+  readonly isPlainId?: true;
+}
 
 /** Tasks that the answer to a creation names. */
 export interface CreatedTasks {
@@ -23,6 +27,8 @@ const noTasks: CreatedTasks = { tasks: [], by: "task" };
 const jobIdName = /^(?:task|job|generation|prediction)(?:uu)?ids?$/;
 const idName =
   /^(?:u?u?id|ids|(?:video|image|audio|music|song|clip|render|inference|execution|operation|process)(?:uu)?ids?)$/;
+/** Names that decide which of several ids in a record is that of the task. */
+const mainNames: ReadonlySet<string> = new Set(["task_id", "id"].map(folded));
 const requestIdName = "requestid";
 /** Members in which any `id` is the id of a task. */
 const jobMembers: ReadonlySet<string> = new Set(
@@ -68,18 +74,34 @@ function tasksIn(value: unknown, depth: number): Found {
     return id !== null && looksLikeId(id) ? { ...nothing, texts: [pending(id)] } : nothing;
   }
   const record = recordIn(value);
-  const named = (isName: (name: string) => boolean) =>
-    Object.entries(value).flatMap(([name, each]) => (isName(folded(name)) ? idsOf(each, record) : []));
+  const named = (names: RegExp) => idsNamed(value, names, record);
   const members = Object.entries(value).flatMap(([name, each]) => {
     const member = folded(name);
     if (typeof each === "object" && jobMembers.has(member)) return [asJobs(each, depth)];
+    if (member === "output" && isPlainObject(each)) return [{ ...nothing, tasks: tasksIn(each, depth + 1).tasks }];
     const mayBeId = textMembers.has(member) || (typeof each === "object" && !(each instanceof Digits));
     return mayBeId && recordMembers.has(member) ? [tasksIn(each, depth + 1)] : [];
   });
-  const tasks = [...named((name) => jobIdName.test(name)), ...members.flatMap((inner) => inner.tasks)];
+  const tasks = [...named(jobIdName), ...members.flatMap((inner) => inner.tasks)];
   const texts = members.flatMap((inner) => inner.texts);
   const inner = members.flatMap(({ ids }) => ids);
-  return { tasks, texts, ids: inner.length > 0 ? inner : named((name) => idName.test(name)) };
+  return { tasks, texts, ids: inner.length > 0 ? inner : named(idName) };
+}
+
+/**
+ * Returns the ids in the members of a record with such names. Two members with one id each, such as `task_id` and
+ * `job_id`, name the same task. `task_id` or `id` is then its id, and otherwise the first.
+ */
+function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly CreatedTask[] {
+  const members = Object.entries(record)
+    .map(([name, value]) => ({ name: folded(name), value }))
+    .filter(({ name }) => names.test(name));
+  const found = members.flatMap(({ name, value }) =>
+    Array.isArray(value) ? [] : idsOf(value, read).map((task) => ({ name, task })),
+  );
+  const one = found.find(({ name }) => mainNames.has(name)) ?? found[0];
+  const lists = members.flatMap(({ value }) => (Array.isArray(value) ? idsOf(value) : []));
+  return one === undefined ? lists : [one.task, ...lists];
 }
 
 /** Returns the ids in the records of a list. A record that names its task otherwise than its neighbors names one too. */
@@ -93,8 +115,8 @@ function inList(items: readonly Found[]): Found {
 /** Returns the ids in a record or list that is named after tasks. All of them are ids of tasks. */
 function asJobs(value: unknown, depth: number): Found {
   const { tasks, texts, ids } = tasksIn(value, depth + 1);
-  const inner = [tasks, ids, texts].find((each) => each.length > 0) ?? [];
-  return { ...nothing, tasks: [...idsOf(listOr(value)), ...inner] };
+  const plain = (ids.length > 0 ? ids : texts).map((task) => ({ ...task, isPlainId: true as const }));
+  return { ...nothing, tasks: [...idsOf(listOr(value)), ...(tasks.length > 0 ? tasks : plain)] };
 }
 
 /** Returns the tasks whose ids a member contains: an id, or a list of ids. */
@@ -147,4 +169,16 @@ export function readCreationError(text: Buffer): StatedError | undefined {
   const error = readStatedError(answer, hasFailed) ?? (hasFailed ? statedError(record.errors, []) : undefined);
   if (error === undefined || error.status !== null) return error;
   return tasks.length === 0 && (hasFailed || hasOnlyError(answer)) && !saysAccepted(answer) ? error : undefined;
+}
+
+/**
+ * Reads the error in the envelope of an answer about a task; undefined for the record of a task, whose error says only
+ * why the task failed.
+ */
+export function readEnvelopeError(text: Buffer): StatedError | undefined {
+  const error = readCreationError(text);
+  if (error === undefined || (readTaskRecord(text)?.status ?? "unknown") === "unknown") return error;
+  const { data, ...envelope } = objectOr(parseJson(text.toString()));
+  if (isObject(data)) return readStatedError(envelope, true);
+  return readCreatedTasks(text).tasks.length === 0 ? error : undefined;
 }

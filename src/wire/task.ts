@@ -117,9 +117,10 @@ export function mayNameTask(text: Buffer): boolean {
 }
 
 /**
- * Matches `task_id`, `origin_task_id`, `task_ids` and similar names, including spellings that lenient readers accept.
+ * Matches `task_id`, `origin_task_id`, `task_ids`, `job_id` and similar names, including spellings that lenient readers
+ * accept.
  */
-const taskMember = /task[_-]?ids?$/i;
+const taskMember = /(?:task|job|generation|prediction)[_-]?(?:uu)?ids?$/i;
 
 /**
  * Returns the ids of the tasks that a request names: in members of its body at any depth, in its query, and in `more`.

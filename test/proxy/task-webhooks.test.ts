@@ -292,6 +292,40 @@ describe("a callback", () => {
     expect(received.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
   });
 
+  it("is delivered for every task of an answer that names several, whose records show the client's webhook", async () => {
+    await using receiver = await startReceiver();
+    let given: Webhook = { endpoint: "", secret: "" };
+    const row = (taskId: string) => ({ task_id: taskId, status: "pending", config: { webhook_config: given } });
+    await using gateway = await answeringGateway(({ method, path, body }) => {
+      if (method === "GET") return { body: recordOf(path.split("/").at(-1) ?? "", "completed", given, 1_000_000) };
+      given = (JSON.parse(body.toString()) as { config: { webhook_config: Webhook } }).config.webhook_config;
+      return { body: JSON.stringify({ data: ["t-1", "t-2", "t-3"].map(row) }) };
+    });
+    await using proxy = await startProxy({
+      clock: stillClock(),
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1" },
+    });
+    const created = await (await createTask(proxy, withWebhook(receiver.url))).text();
+    const ids = ["t-1", "t-2", "t-3"];
+    for (const id of ids.toReversed())
+      expect((await callBack(proxy, given, recordOf(id, "completed", given, 1_000_000))).status).toBe(200);
+    expect((await callBack(proxy, given, recordOf("t-4", "completed", given))).status).toBe(400);
+    const received = await receiver.waitFor(ids.length);
+    expect(received.map(({ body }) => (JSON.parse(body) as { data: { task_id: string } }).data.task_id).sort()).toEqual(
+      ids,
+    );
+    const shown = [created, ...received.map(({ body }) => body)];
+    for (const id of ids) shown.push(await (await requestTask(proxy, id)).text());
+    for (const text of shown) {
+      expect(text).toContain(receiver.url);
+      expect(text).not.toContain(given.secret);
+      expect(text).not.toContain(given.endpoint);
+    }
+    await proxy.serving.settled();
+    expect((await proxy.charges()).map(({ state }) => state)).toEqual(["posted", "posted", "posted"]);
+  });
+
   it("is delivered once if it is repeated, and endless repetition is limited", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);

@@ -167,6 +167,17 @@ describe("an answer to a creation that names several tasks", () => {
     await home.verify();
   });
 
+  it.each<[string, string, object, readonly string[]]>([
+    ["prompt", '{"data":[{"id":1001},{"id":1002}]}', { prompt: "1001 1002 1003" }, ["1001", "1002"]],
+    ["fields for tasks", '{"task_ids":[1001,1002]}', { origin_task_ids: ["1001", "1002"] }, ["1001", "1002"]],
+    ["fields for jobs", '[{"job_id":"j-1"},{"job_id":"j-2"}]', { job_ids: ["j-1", "j-2", "j-3"] }, ["j-1", "j-2"]],
+  ])("binds each also if the request guessed their ids in its %s", async (_where, answer, input, ids) => {
+    await using home = await startWith(answer);
+    await createTask(home.proxy, { input });
+    expect((await home.proxy.charges()).map(({ state }) => state)).toEqual(ids.map(() => "pending"));
+    for (const id of ids) expect(await home.proxy.serving.tasks.find(id)).toBeDefined();
+  });
+
   it.each([
     ["first", '[{"task_id":"t-1"},{"task_id":"t-2"}]'],
     ["last", '{"data":[{"id":"t-2"},{"id":"t-1"}]}'],
@@ -289,6 +300,36 @@ describe("an answer to a creation that states no refusal", () => {
   });
 
   it.each([
+    ['{"job_id":"j-1","task_id":"t-1"}', "t-1"],
+    ['{"data":{"uuid":"u-1","id":"i-1"}}', "i-1"],
+    ['{"video_id":"v-1","audio_id":"a-1","status":"queued"}', "v-1"],
+    ['{"output":{"task_id":"o-1","task_status":"PENDING"},"request_id":"r-1"}', "o-1"],
+  ])("binds one task if one record has several ids, or if the record is in output: %s", async (answer, id) => {
+    await using home = await startWith(answer);
+    await createTask(home.proxy);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending", hold: usd("0.30") });
+    expect(await home.proxy.serving.tasks.find(id)).toBeDefined();
+  });
+
+  it.each(["task_id", "generation_id", "jobId", "prediction_uuid"])(
+    "charges a request that continues its task by %s, and only the task's owner may continue it",
+    async (name) => {
+      await using home = await startWith(JSON.stringify({ [name]: "t-1" }));
+      const { proxy, gateway } = home;
+      await createTask(proxy);
+      await createTask(proxy, { input: { [`origin_${name}`]: "t-1" } });
+      expect((await proxy.charges()).map(({ state, reason, cost }) => [state, reason, cost])).toEqual([
+        ["pending", null, null],
+        ["posted", "task_continued", usd("0.30")],
+      ]);
+      const bob = await proxy.addKey("bob");
+      const created = gateway.asked.length;
+      expect((await createTask(proxy, { input: { [name]: "t-1" } }, bob)).status).toBe(404);
+      expect(gateway.asked).toHaveLength(created);
+    },
+  );
+
+  it.each([
     '{"code":1,"description":"Submit success"}',
     '{"code":22,"description":"In queue"}',
     '{"code":10000,"message":"accepted"}',
@@ -344,8 +385,12 @@ describe("an answer to a creation that states no refusal", () => {
     expect(await proxy.onlyCharge()).toMatchObject(charge);
   });
 
-  it("keeps the hold of each request if a member such as id is the same in all answers, or repeats the request", async () => {
-    await using home = await startWith('{"code":200,"message":"success","data":{"id":"account-1"}}');
+  it.each([
+    '{"code":200,"message":"success","data":{"id":"account-1"}}',
+    '{"task":{"id":"account-1","name":"text to video"}}',
+    '{"jobs":[{"uuid":"account-1"}]}',
+  ])("keeps the hold of each request if a member such as id is the same in all answers: %s", async (answer) => {
+    await using home = await startWith(answer);
     const { proxy } = home;
     await createTask(proxy);
     await createTask(proxy);

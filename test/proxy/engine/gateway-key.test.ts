@@ -269,11 +269,14 @@ describe("a task", () => {
     expect(logged()).toEqual([refusedLine, acceptedLine, refusedLine]);
   });
 
-  it("that failed at a provider with 401 has its record shown", async () => {
+  it.each([
+    '{"code":200,"data":{"task_id":"t-1","status":"failed","error":{"code":401,"message":"invalid api key"}},"message":"success"}',
+    '{"code":200,"data":{"status":"failed","error":{"code":401,"message":"unauthorized"}},"message":"success"}',
+    '{"id":"t-1","status":"FAILURE","error":{"code":401,"message":"invalid api key"}}',
+    '{"uuid":"t-1","status":"error","error_code":401}',
+  ])("that failed at a provider with 401 has its record shown: %s", async (failed) => {
     answer = json(200, created);
     await call("POST", "/api/v1/task");
-    const failed =
-      '{"code":200,"data":{"task_id":"t-1","status":"failed","error":{"code":401,"message":"invalid api key"}},"message":"success"}';
     answer = json(200, failed);
     const got = await call("GET");
     expect([got.status, got.body.toString()]).toEqual([200, failed]);
@@ -306,6 +309,9 @@ describe("a task", () => {
     answer = json(200, created);
     await records.fetch("/api/v1/task/t-1");
     expect(keys).toEqual([true, false]);
+    answer = json(200, '{"id":"t-1","status":"FAILURE","error":{"code":401,"message":"invalid api key"}}');
+    await records.fetch("/api/v1/task/t-1");
+    expect(keys.filter((isRefused) => isRefused)).toEqual([true]);
   });
 });
 
