@@ -226,12 +226,16 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * True if a 401 can only mean the key of this proxy. A gateway also refuses a wrong organization or project, which
-   * the client names, with 401.
+   * True if a 401 can only mean the key of this proxy. A gateway also refuses with 401 a wrong organization or project
+   * that the client names, or a key in the query.
    */
   get #isSureOfKey(): boolean {
-    const { mayNeedOtherKey, headers } = this.#params;
-    return mayNeedOtherKey !== true && !clientsIdentity.some((name) => headers[name] !== undefined);
+    const { mayNeedOtherKey, headers, exchange } = this.#params;
+    return (
+      mayNeedOtherKey !== true &&
+      !clientsIdentity.some((name) => headers[name] !== undefined) &&
+      !identityInQuery.test(exchange.query)
+    );
   }
 
   /** Returns the ending of an answer that refuses the key of this proxy; null for any other answer. */
@@ -503,6 +507,8 @@ class Forwarding implements GatewayReceiver {
 
 /** Headers of a client that name its organization or project at the gateway. */
 const clientsIdentity = ["openai-organization", "openai-project"] as const;
+/** Matches a query that may name a key, an organization or a project, also with escapes. */
+const identityInQuery = /key|token|auth|org|project|%/i;
 
 /** Longest time that an answer is held while the gateway refuses the key, in milliseconds since the request was sent. */
 const keyErrorHeldMs = 2_000;

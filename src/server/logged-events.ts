@@ -1,5 +1,6 @@
 import type { Reload } from "../catalogue/watched-prices.ts";
 import type { PriceReloads } from "./metrics/job-metrics.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import type { StoreEvent } from "../ledger/queue.ts";
@@ -32,14 +33,26 @@ export function logReload(
   }
 }
 
+/**
+ * Largest number of changes that are logged in an hour. A gateway that passes on the errors of several providers may
+ * refuse the key for one model only.
+ */
+const keyChangesMax = 10;
+const hourMs = 3_600_000;
+
 /** Returns an event handler that logs one line when the gateway begins to refuse the key, and one when it accepts it. */
-export function keyLog(log: Log): Pick<Events, "gatewayKey"> {
+export function keyLog(log: Log, clock: Pick<Clock, "monotonic">): Pick<Events, "gatewayKey"> {
   let wasRefused = false;
+  let changes = { since: clock.monotonic(), count: 0 };
   return {
     gatewayKey({ isRefused }) {
       // Several workers may report the same change.
       if (isRefused === wasRefused) return;
       wasRefused = isRefused;
+      const now = clock.monotonic();
+      if (now - changes.since >= hourMs) changes = { since: now, count: 0 };
+      changes.count += 1;
+      if (changes.count > keyChangesMax) return;
       if (isRefused) log.error({}, "the gateway refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY");
       else log.info({}, "the gateway accepts the key of this proxy again");
     },

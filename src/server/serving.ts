@@ -125,7 +125,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const alerts = owned.use(startAlerting(settings, jobDeps, drift));
   const recorder = owned.use(startRefusalRecorder({ refusals: store.refusals, clock, log }));
   const watch = new GatewayWatch(clock);
-  const events = combineEvents(metrics.events, spanLog(log), keyLog(log), watch.events, {
+  const events = combineEvents(metrics.events, spanLog(log), keyLog(log, clock), watch.events, {
     posted: fleet.did.posted,
     refused(event) {
       alerts.refused(event.refusal);

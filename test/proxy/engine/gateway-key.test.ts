@@ -177,10 +177,23 @@ describe("an answer that refuses the key of this proxy", () => {
     expect(log.lines.find(({ message: text }) => text === refusedLine)).toMatchObject({ level: "error", fields: {} });
   });
 
+  it("is logged at most ten times an hour if the gateway refuses the key only for some requests", async () => {
+    for (let request = 0; request < 14; request++) {
+      answer = request % 2 === 0 ? json(401, "") : json(200, done);
+      await ask(proxy, chat);
+    }
+    expect(logged()).toHaveLength(10);
+  });
+
   it("says nothing of the key if the client named an organization or a project", async () => {
     answer = json(401, '{"error":{"message":"No such organization: org-x","code":"invalid_organization"}}');
-    for (const name of ["openai-organization", "openai-project"]) {
-      const got = await ask(proxy, chat, { headers: { [name]: "org-x" } });
+    for (const options of [
+      { headers: { "openai-organization": "org-x" } },
+      { headers: { "openai-project": "org-x" } },
+      { path: "/v1/chat/completions?organization=org-x" },
+      { path: "/v1/chat/completions?k%65y=sk-x" },
+    ]) {
+      const got = await ask(proxy, chat, options);
       expect([got.status, JSON.parse(got.body.toString()).error.code]).toEqual([401, "invalid_organization"]);
     }
     expect(logged()).toEqual([]);
