@@ -156,8 +156,8 @@ export function isAccepted(text: Buffer): boolean {
 /**
  * Reads the error in an answer to a creation, such as `{"code":10001,"data":null}`; undefined for any other answer. An
  * answer is an error only if it contains nothing else: no id that may be that of a task, no consumption above 0, no
- * message that the task was accepted. If it states an HTTP error status, only the name of a task and a consumption count.
- * The record of a failed task without an id is an error.
+ * message that the task was accepted. If it states an HTTP error status, only the name of a task and a consumption count;
+ * from 500 also any id of a running task, which the gateway may have created before it failed. The record of a failed task without an id is an error.
  */
 export function readCreationError(text: Buffer): StatedError | undefined {
   const { tasks, by } = readCreatedTasks(text);
@@ -167,7 +167,9 @@ export function readCreationError(text: Buffer): StatedError | undefined {
   const hasFailed = record?.status === "failed" || record?.status === "cancelled";
   const answer = parseJson(text.toString());
   const error = readStatedError(answer, hasFailed) ?? (hasFailed ? statedError(record.errors, []) : undefined);
-  if (error === undefined || error.status !== null) return error;
+  if (error === undefined) return undefined;
+  const mayRun = tasks.some(({ status }) => status === "pending" || status === "running");
+  if (error.status !== null) return error.status >= 500 && mayRun ? undefined : error;
   return tasks.length === 0 && (hasFailed || hasOnlyError(answer)) && !saysAccepted(answer) ? error : undefined;
 }
 

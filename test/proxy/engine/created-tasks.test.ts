@@ -274,6 +274,8 @@ describe("an answer to a creation that states no refusal", () => {
     ['{"prediction":{"id":"0a1b-7"}}', "0a1b-7"],
     ['{"request_id":"0a1b-7","status":"IN_QUEUE","queue_position":0}', "0a1b-7"],
     ['{"request_id":"r-1","output":{"task_status":"PENDING"},"id":"0a1b-7"}', "0a1b-7"],
+    ['{"code":500,"message":"internal","data":{"id":"0a1b-7","status":"queued"}}', "0a1b-7"],
+    ['{"code":503,"message":"the callback failed","result":"0a1b-7"}', "0a1b-7"],
   ])("binds the task to the key: %s", async (answer, id) => {
     const clock = manualClock(Date.UTC(2026, 10, 20));
     // The gateway does not know the task by the path of polls.
@@ -365,6 +367,8 @@ describe("an answer to a creation that states no refusal", () => {
       "gateway_error",
     ],
     ['{"code":403,"data":{"id":7},"message":"no plan"}', "gateway_403"],
+    ['{"code":403,"data":{"id":"0a1b-7","status":"queued"},"message":"no plan"}', "gateway_403"],
+    ['{"code":500,"id":"request-1","message":"internal"}', "gateway_500"],
     ['{"id":"0a1b-7","status":"failed","error":"NSFW content"}', "task_failed"],
   ])("but a refusal voids it: %s", async (answer, reason) => {
     await using home = await startWith(answer);
