@@ -224,11 +224,12 @@ const accompanying: ReadonlySet<string> = new Set(
  * Returns true if an answer that states an error contains nothing but the error: codes, texts, and what accompanies
  * every answer, such as times and the id of the request. 0 and true count as absent.
  */
-export function hasOnlyError(answer: unknown): boolean {
+export function hasOnlyError(answer: unknown, depth = 0): boolean {
+  if (depth > depthMax) return false;
   return Object.entries(objectOr(rootOf(answer))).every(([name, value]) => {
     const role = roleOf(name);
     if (role === "data") return !hasData(value);
-    if (role === "envelope") return !isObject(value) || hasOnlyError(value);
+    if (role === "envelope") return !isObject(value) || hasOnlyError(value, depth + 1);
     return role !== undefined || isAbsent(value) || value === 0 || value === true || mayAccompany(name);
   });
 }
@@ -244,10 +245,11 @@ const deniedWords =
   /\b(?:not?|nor|never|cannot|can't|unable|without|fail\w*|error\w*|invalid|insufficient|denied|reject\w*|refused|refuses|exceed\w*|limit\w*|full|too many|missing|required?|must|sensitive|ban\w*|block\w*|forbid\w*|unauthorized|expired?|unsupported|unavailable)\b|n't\b|失败|错误|不|已满|无|违规|敏感|未|超/i;
 
 /** Returns true if a message in the envelope says that the request was accepted: "Submit success", "In queue". */
-export function saysAccepted(answer: unknown): boolean {
+export function saysAccepted(answer: unknown, depth = 0): boolean {
+  if (depth > depthMax) return false;
   return Object.entries(objectOr(rootOf(answer))).some(([name, value]) => {
     const role = roleOf(name);
-    if (role === "envelope") return saysAccepted(value);
+    if (role === "envelope") return saysAccepted(value, depth + 1);
     return role === "text" && typeof value === "string" && acceptedWords.test(value) && !deniedWords.test(value);
   });
 }

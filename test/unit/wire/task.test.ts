@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readCreatedTasks, readCreationError } from "../../../src/wire/created-tasks.ts";
+import { isAccepted, readCreatedTasks, readCreationError } from "../../../src/wire/created-tasks.ts";
 import { isTaskId, readPolledRecord, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
@@ -187,6 +187,13 @@ describe("the tasks that a creation's answer names", () => {
     ['{"result":171081604985}', "text", "171081604985"],
     ['{"request_id":"q","status":"queued"}', "id", "q"],
     ['{"TaskID":"t-1"}', "task", "t-1"],
+    // Two ids in one record are of one task.
+    ['{"job_id":"j-1","task_id":"t-1","generation_id":"g-1"}', "task", "t-1"],
+    ['{"jobId":"j-1","generation_id":"g-1"}', "task", "j-1"],
+    ['{"job_id":"j-1","task_ids":["t-1","t-2"]}', "task", "j-1 t-1 t-2"],
+    ['{"video_id":"v-1","id":"t-1"}', "id", "t-1"],
+    ['{"output":{"task_id":"t-1","id":"o-1"},"id":"r-1"}', "task", "t-1"],
+    ['{"output":{"id":"o-1"},"id":"t-1"}', "id", "t-1"],
     // Words, numbers, times and addresses are no ids.
     ['{"result":"queued"}', "task", ""],
     ['{"data":12.5}', "task", ""],
@@ -204,6 +211,8 @@ describe("the tasks that a creation's answer names", () => {
 
   it("are read from an answer of any depth", () => {
     expect(readCreatedTasks(Buffer.from(`${"[".repeat(5_000)}${"]".repeat(5_000)}`)).tasks).toEqual([]);
+    const deep = Buffer.from(`${'{"code":7,"response":'.repeat(20_000)}{}${"}".repeat(20_000)}`);
+    expect([readCreationError(deep), isAccepted(deep)]).toEqual([undefined, false]);
   });
 });
 
