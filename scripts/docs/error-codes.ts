@@ -164,7 +164,7 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
     refusal: { code: "gateway_key_refused" },
     meaning:
       "The gateway refuses the key of this proxy ([which answers mean this](gateways.md#the-gateways-key)). The client's own key is right.",
-    advice: "The operator must check `FAREBOX_GATEWAY_API_KEY` (`farebox doctor`). Not retried by SDKs.",
+    advice: "The operator must check `FAREBOX_GATEWAY_API_KEY` (`farebox doctor`).",
   },
   gateway_redirect: {
     refusal: { code: "gateway_redirect" },

@@ -2,6 +2,7 @@
 import { nearest } from "../../core/fault.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import { callbackPath, canonicalSegments, isBelow } from "../../core/task-routes.ts";
+import { isPassed } from "../../request/passthrough.ts";
 import { passthrough } from "../../wire/endpoints/passthrough.ts";
 import type { Route } from "./http-app.ts";
 
@@ -105,7 +106,8 @@ export function createPathExplainer(routes: readonly Route[]): PathExplainer {
         return meant(inWords(inner, method), advice ?? `${endOfBaseUrl}, without other segments before it.`);
       const [near] = nearest(`/${segments.join("/")}`, whole);
       if (near !== undefined) return meant(near);
-      if (!families.has(family))
+      // Farebox's own paths are never forwarded.
+      if (family === "" || !families.has(family) || !isPassed(method, target))
         return `${none}. ${advice ?? `${endOfBaseUrl}; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`}`;
     }
     return passesOthers

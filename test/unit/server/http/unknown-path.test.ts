@@ -20,6 +20,9 @@ const routes: readonly Route[] = [
   { method: "delete", path: "/api/v1/task/:task_id", handler },
   { method: "post", path: `${callbackPath}/:token`, handler },
   { method: "get", path: "/admin/v1/keys", handler },
+  { method: "get", path: "/v1/farebox/me", handler },
+  { method: "get", path: "/dashboard", handler },
+  { method: "get", path: "/dashboard/", handler },
   { method: "get", path: "/healthz", handler },
   { method: "all", path: "/*routed", handler, accepts: () => false },
 ];
@@ -125,12 +128,13 @@ describe("a path of another interface", () => {
 });
 
 describe("any other path", () => {
-  it.each(["/nothing", "/", "*", "/v1", "", "/admin/v1/key", `${callbackPath}/token`])(
-    "%j gets the usual paths",
+  it.each(["/nothing", "/", "*", "/v1", "", "/admin/v1/key", "/v1/farebox/usage", `${callbackPath}/token`])(
+    "%j gets the usual paths, also if the settings forward other paths",
     (target) => {
-      expect(messageOf(target)).toBe(
-        `There is no path '${target}'. The base URL of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`,
-      );
+      for (const paths of [off, all])
+        expect(messageOf(target, "GET", paths)).toBe(
+          `There is no path '${target}'. The base URL of a client ends with /v1; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`,
+        );
     },
   );
 
