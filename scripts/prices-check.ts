@@ -47,7 +47,7 @@ async function check(given: readonly string[]): Promise<number> {
 
 async function textOf(source: string): Promise<{ readonly text: string } | string> {
   if (/^https?:/.test(source)) {
-    const { outbound, problems } = readOutbound(process.env);
+    const { outbound, problems } = readOutbound(process.env, [new URL(source)]);
     if (problems.length > 0) return problems.join("; ");
     const fetched = await fetchText(source, { outbound });
     return fetched.ok ? fetched : fetched.problem;

@@ -97,12 +97,12 @@ type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] }
 
 /** Reads the tables from files and addresses, in the given order. */
 async function readSources({ readFile, env }: Tools, sources: readonly string[]): Promise<Sources> {
-  const { outbound, problems } = readOutbound(env);
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
         return refusal(`"${source}" is not a valid address; write one such as https://example.com/data.json`);
+      const { outbound, problems } = readOutbound(env, [new URL(source)]);
       if (problems.length > 0) return refusal(problems);
       const fetched = await fetchText(source, { outbound });
       if (!fetched.ok) return refusal(fetched.problem, 1);

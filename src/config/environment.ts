@@ -3,7 +3,10 @@ import type { Environment, ReadFile } from "./sources.ts";
 
 /** Returns the process's environment. Farebox reads the environment only here. */
 export function processEnvironment(): Environment {
-  return { ...process.env };
+  const env = { ...process.env };
+  // Farebox chooses proxies itself. Under NODE_USE_ENV_PROXY, Node would send even its calls to this machine to a proxy.
+  if (env["NODE_USE_ENV_PROXY"] !== undefined) process.env["no_proxy"] = "*";
+  return env;
 }
 
 /** Reads a settings file, or a file that contains a secret. `code` names the reason for a failure. */

@@ -14,7 +14,7 @@ import {
   type ReadFile,
   type Source,
 } from "./sources.ts";
-import { noOutbound, readOutbound } from "./outbound.ts";
+import { anyReceiver, readOutbound } from "./outbound.ts";
 import { readTracing } from "./tracing.ts";
 import { settingNames, settingOf, variableOf, type SettingName, type SettingValues } from "./table.ts";
 
@@ -62,9 +62,7 @@ export function loadSettings(request: LoadRequest): LoadResult {
   const { tracing, problems: tracingProblems } =
     request.uses === "all" ? readTracing(request.env) : { tracing: null, problems: [] };
   problems.push(...tracingProblems);
-  const { outbound, problems: outboundProblems } = outboundUsers.some((name) => used.has(name))
-    ? readOutbound(request.env)
-    : { outbound: noOutbound, problems: [] };
+  const { outbound, problems: outboundProblems } = readOutbound(request.env, targetsOf(values));
   problems.push(...outboundProblems);
   if (problems.length > 0) return { ok: false, problems };
 
@@ -77,8 +75,15 @@ export function loadSettings(request: LoadRequest): LoadResult {
   return { ok: true, settings: { ...nested(values), tracing, outbound }, inForce, file: file.path };
 }
 
-/** Settings of commands that connect to other machines, possibly through a proxy. */
-const outboundUsers: readonly SettingName[] = ["gateway_url", "alert_webhook"];
+/** Returns the addresses to which a command with these settings connects. Settings with a problem have no value. */
+function targetsOf({ gateway_url: gateway, alert_webhook: alerts, public_url: own }: Partial<SettingValues>): URL[] {
+  return [
+    ...(gateway ? [new URL(gateway.origin)] : []),
+    ...(alerts ? [new URL(alerts.reveal())] : []),
+    // With the webhook relay, clients choose further addresses.
+    ...(own ? [anyReceiver] : []),
+  ];
+}
 
 interface Found {
   readonly name: SettingName;

@@ -95,16 +95,15 @@ function isExempt(exemption: Exemption, host: string, port: number): boolean {
 }
 
 /**
- * Reads a list of hosts without a proxy, separated by commas or spaces: a domain (which includes its subdomains), an IP
- * address, a range of addresses, each also with a port, or `*` for every host. Returns undefined if an entry is anything
- * else.
+ * Reads a list of hosts without a proxy, separated by commas, semicolons or spaces: a domain (which includes its
+ * subdomains), an IP address, a range of addresses, each also with a port, or `*` for every host. The list is also read by
+ * other programs, so an entry in a form that only they know exempts nothing.
  */
-export function parseExemptions(text: string): readonly Exemption[] | undefined {
-  const read = text
-    .split(/[\s,]+/)
-    .filter((entry) => entry !== "")
-    .map(parseExemption);
-  return read.every((exemption) => exemption !== undefined) ? read : undefined;
+export function parseExemptions(text: string): readonly Exemption[] {
+  return text
+    .split(/[\s,;]+/)
+    .map(parseExemption)
+    .filter((exemption) => exemption !== undefined);
 }
 
 function parseExemption(entry: string): Exemption | undefined {
@@ -121,10 +120,14 @@ function parseExemption(entry: string): Exemption | undefined {
   return { kind: "domain", domain: url.hostname.replace(/\.$/, ""), port };
 }
 
-/** Reads an address, a range such as "10.0.0.0/8", or the start of an IPv4 address such as "10.*". */
+/**
+ * Reads an address, a range such as "10.0.0.0/8", or the start of an IPv4 address: "10.*", "10.*.*.*", "10." or
+ * "169.254/16".
+ */
 function rangeIn(text: string): AddressRange | undefined {
-  const [start] = /^(?:\d{1,3}\.){1,3}(?=\*$)/.exec(text) ?? [];
+  const [, start, bits] = /^(\d{1,3}(?:\.\d{1,3}){0,2})(?:\/(\d{1,2})|\.|(?:\.\*)+)$/.exec(text) ?? [];
   if (start === undefined) return readRange(text);
-  const bytes = start.split(".").length - 1;
-  return readRange(`${start}${Array.from({ length: 4 - bytes }, () => "0").join(".")}/${bytes * 8}`);
+  const bytes = start.split(".");
+  const address = [...bytes, "0", "0", "0"].slice(0, 4).join(".");
+  return readRange(`${address}/${bits ?? bytes.length * 8}`);
 }

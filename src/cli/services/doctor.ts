@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { availableParallelism } from "node:os";
 import { ledgerFile } from "../../config/database.ts";
-import { proxyChoice } from "../../config/outbound.ts";
+import { anyReceiver, proxyChoice } from "../../config/outbound.ts";
 import { loadSettings, type LoadResult } from "../../config/load.ts";
 import type { Settings } from "../../config/settings.ts";
 import { environmentSource, fileSource, type Environment, type Flags, type ReadFile } from "../../config/sources.ts";
@@ -337,9 +337,6 @@ function judgeTaskWebhooks({ listen, outbound }: Settings): Check[] {
   const exception = outbound.noProxy === null ? "" : "; NO_PROXY exempts hosts";
   return [ok("task webhooks", `they are sent${wayTo(anyReceiver, { outbound })}${exception}`)];
 }
-
-/** Stands for every receiver that NO_PROXY does not name. */
-const anyReceiver = new URL("https://receiver.invalid");
 
 /** Checks the permissions of the files that the settings name. */
 function examineFiles(input: DoctorInput): Findings {

@@ -5,9 +5,10 @@ import { beginSession, type NewSession } from "../../admin/run-sessions.ts";
 import type { Tools } from "../tools.ts";
 import { fail, note, type Io } from "../io.ts";
 import { shownDatabase } from "../../config/database.ts";
+import { exempting } from "../../config/outbound.ts";
 import { keyVariable } from "../../config/sources.ts";
 import type { Settings } from "../../config/settings.ts";
-import { localUrl } from "../../core/addresses.ts";
+import { hostOf, localUrl } from "../../core/addresses.ts";
 import { operatingSystemUser } from "../../core/audit.ts";
 import { messageOf } from "../../core/fault.ts";
 import { stateOf, type Key } from "../../core/keys.ts";
@@ -251,8 +252,8 @@ interface Running {
 }
 
 /**
- * Runs the command until it exits. Its environment has the proxy's address and the session's credential, but no
- * FAREBOX_ variable.
+ * Runs the command until it exits. Its environment has Farebox's address, which no proxy of the network can reach, and the
+ * session's credential, but no FAREBOX_ variable.
  */
 function runProgram(words: readonly string[], { url, session, env, signals, io }: Running): Promise<number> {
   const [program = "", ...args] = words;
@@ -271,6 +272,7 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
         stdio: "inherit",
         env: {
           ...Object.fromEntries(inherited),
+          ...exempting(hostOf(new URL(url)), env),
           OPENAI_BASE_URL: `${url}/v1`,
           OPENAI_API_KEY: session.credential,
         },

@@ -113,6 +113,20 @@ describe("farebox run", () => {
     expect(await at.json("verify")).toMatchObject({ differences: [] });
   });
 
+  it("reaches Farebox directly, as does its command, if a proxy of the network is set", async () => {
+    await using at = await setUp();
+    await using serve = await startServe({ database: at.database, gateway: at.sandbox });
+    const { port } = new URL(serve.url);
+    // Node itself then uses the proxy, which does not exist.
+    const network = { HTTP_PROXY: "http://127.0.0.1:1", NO_PROXY: ".corp.example", NODE_USE_ENV_PROXY: "1" };
+    const command = ["--", ...node(`${chat()} console.log(answer.status, process.env.NO_PROXY, process.env.no_proxy)`)];
+    for (const env of [{ FAREBOX_KEY: at.key }, { FAREBOX_DATABASE: at.database }])
+      expect(await runFarebox(["run", ...command], { env: { ...env, ...network, FAREBOX_PORT: port } })).toMatchObject({
+        code: 0,
+        stdout: "200 .corp.example,127.0.0.1 .corp.example,127.0.0.1\n",
+      });
+  });
+
   it("uses a running proxy, with access to the ledger or only with a key", async () => {
     await using at = await setUp();
     await using serve = await startServe({ database: at.database, gateway: at.sandbox });

@@ -63,7 +63,7 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
   });
   afterEach(() => outbound[Symbol.asyncDispose]());
 
-  const chooseFor = (env: Record<string, string>) => proxyChoice(readOutbound(env).outbound);
+  const chooseFor = (env: Record<string, string>) => proxyChoice(readOutbound(env, []).outbound);
   const servername = () => asked.map(({ socket }) => (socket as TLSSocket & { servername?: string }).servername);
 
   describe("with a private authority in NODE_EXTRA_CA_CERTS", () => {
@@ -243,7 +243,7 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
     });
 
     it("carries price tables, and is exempted by NO_PROXY", async () => {
-      const { outbound: via } = readOutbound({ HTTPS_PROXY: outbound.url, HTTP_PROXY: "http://127.0.0.1:1" });
+      const { outbound: via } = readOutbound({ HTTPS_PROXY: outbound.url, HTTP_PROXY: "http://127.0.0.1:1" }, []);
       expect(await fetchText("https://gateway.test/prices.json", { outbound: via })).toEqual({
         ok: true,
         text: completion,
@@ -257,7 +257,7 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
           "https://gateway.test/prices.json cannot be downloaded: " +
           `the proxy 127.0.0.1:${outbound.port} needs a user name and password (407)`,
       });
-      const { outbound: exempt } = readOutbound({ HTTPS_PROXY: outbound.url, NO_PROXY: ".test" });
+      const { outbound: exempt } = readOutbound({ HTTPS_PROXY: outbound.url, NO_PROXY: ".test" }, []);
       expect(await fetchText("https://gateway.test/prices.json", { outbound: exempt })).toMatchObject({
         problem: expect.stringMatching(/ENOTFOUND|EAI_AGAIN/),
       });

@@ -47,11 +47,7 @@ describe("the address of a proxy", () => {
 
 describe("the choice of a proxy", () => {
   const [https, http] = [proxyOf("secure.corp:1"), proxyOf("plain.corp:2")];
-  const choose = (noProxy = "") => {
-    const exemptions = parseExemptions(noProxy);
-    if (exemptions === undefined) throw new Error(`not a list: ${noProxy}`);
-    return chooseProxy({ https, http, exemptions });
-  };
+  const choose = (noProxy = "") => chooseProxy({ https, http, exemptions: parseExemptions(noProxy) });
 
   it("depends on the scheme", () => {
     expect(choose()(new URL("https://gateway.example"))).toBe(https);
@@ -102,6 +98,14 @@ describe("the choice of a proxy", () => {
     ["10.0.0.0/8", "https://10.255.0.1"],
     ["10.*", "https://10.255.0.1"],
     ["192.168.1.*", "https://192.168.1.77"],
+    ["172.16.*.*", "https://172.16.3.4"],
+    ["192.168.", "https://192.168.7.7"],
+    // As macOS and other tools write it.
+    ["*.local, 169.254/16", "https://169.254.3.4"],
+    ["10/8", "https://10.1.2.3"],
+    ["localhost;gateway.example", "https://gateway.example"],
+    // Entries that Farebox cannot read do not affect others.
+    ["<local>,http://x,10.0.0.0/40,a*b,gateway.example", "https://gateway.example"],
     ["fd00::1", "https://[fd00::1]"],
     ["[fd00::1]:8443", "https://[fd00::1]:8443"],
     ["fd00::/8", "https://[fd12::1]"],
@@ -120,6 +124,8 @@ describe("the choice of a proxy", () => {
     ["10.0.0.0/8", "https://10.example"],
     ["192.168.1.*", "https://192.168.10.7"],
     ["fd00::1", "https://[fd00::2]"],
+    ["169.254/16", "https://169.25.4.1"],
+    ["10.", "https://100.1.2.3"],
   ])("%s does not exempt %s", (noProxy, url) => {
     expect(choose(noProxy)(new URL(url))).toBe(https);
   });
@@ -133,7 +139,9 @@ describe("the choice of a proxy", () => {
     "user@host",
     "a*b",
     "fd00::/129",
-  ])("%s is no list of hosts", (text) => {
-    expect(parseExemptions(text)).toBeUndefined();
+    "10.1/33",
+    "<local>",
+  ])("%s exempts nothing", (text) => {
+    expect(parseExemptions(text)).toEqual([]);
   });
 });
