@@ -78,7 +78,11 @@ export function openTunnel(
       socket.destroy();
       return settle(new ProxyFailed(`${place} ${refusalOf(statusCode, credentials !== null)}`));
     }
-    if (head.length > 0) socket.unshift(head);
+    // A host of http or https sends nothing first, and nothing that a proxy adds may be read as the host's answer.
+    if (head.length > 0) {
+      socket.destroy();
+      return settle(new ProxyFailed(`${place} sent data after its answer (${statusCode})`));
+    }
     // As with direct connections, so that no router forgets a connection while a model thinks.
     socket.setKeepAlive(true, keepAliveMs);
     settle(null, socket);

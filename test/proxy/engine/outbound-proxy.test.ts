@@ -134,6 +134,8 @@ describe("a gateway behind a proxy of the network", () => {
     ["403 Forbidden", "refused or could not make the connection (403)"],
     ["502 Bad Gateway", "refused or could not make the connection (502)"],
     ["100 Continue", "refused or could not make the connection (100)"],
+    // An engine would take the text for the gateway's answer, or connect again and again.
+    ["200 OK\r\ncontent-length: 7\r\n\r\nwelcome", "sent data after its answer (200)"],
   ])("is not reached, and nothing is charged, if the proxy answers %s", async (refusal, says) => {
     outbound.refusal = refusal;
     const farebox = await start();
@@ -148,6 +150,7 @@ describe("a gateway behind a proxy of the network", () => {
       });
     }
     expect((await farebox.charges()).map(({ state }) => state)).toEqual(["voided", "voided"]);
+    expect(outbound.targets).toHaveLength(2);
   });
 
   it("is not reached without the right password, which appears in no answer", async () => {
