@@ -145,7 +145,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
     if (account.head.status !== 404) return judgeKey(account, accountFault);
     return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
   };
-  const way = wayTo(new URL(baseUrl), settings);
+  const way = wayTo(new URL(baseUrl), settings, ", ");
   const checks = answer.ok
     ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms${way}`), await examineKey(answer)]
     : [
@@ -165,14 +165,14 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
 }
 
 /**
- * Returns the end of a sentence about a connection: through which proxy it is made, or that NO_PROXY exempts its host. ""
- * if there is no proxy for it.
+ * Returns the end of a sentence about a connection, after `before`: through which proxy it is made, or that NO_PROXY
+ * exempts its host. "" if there is no proxy for it.
  */
-function wayTo(url: URL, { outbound }: Pick<Settings, "outbound">): string {
+function wayTo(url: URL, { outbound }: Pick<Settings, "outbound">, before = " "): string {
   const proxy = proxyChoice(outbound)(url);
-  if (proxy !== null) return `, via ${shownProxy(proxy)}`;
+  if (proxy !== null) return `${before}via ${shownProxy(proxy)}`;
   const isExempt = proxyChoice({ ...outbound, noProxy: null })(url) !== null;
-  return isExempt ? ", directly (NO_PROXY exempts it)" : "";
+  return isExempt ? `${before}directly (NO_PROXY exempts it)` : "";
 }
 
 /** Warns if a proxy can read the gateway key, because the gateway gets plain http through it. */
@@ -301,10 +301,12 @@ async function examineWebhook(settings: Settings, clock: Clock): Promise<Finding
   const way = wayTo(new URL(webhook.reveal()), settings);
   if (problem === null)
     return ok(name, `the receiver can be reached${way}; alerts are ${secret === null ? "not signed" : "signed"}`);
+  // The proxy gets only checked addresses, so Farebox resolves the name itself.
+  const resolves = /^(?:ENOTFOUND|EAI_AGAIN)$/.test(problem) ? "this machine's DNS" : "the network and firewalls";
   return warning(
     name,
     `the receiver cannot be reached${way}: ${problem}`,
-    "check FAREBOX_ALERT_WEBHOOK, the network and firewalls; an alert is retried for a day",
+    `check FAREBOX_ALERT_WEBHOOK, and ${resolves}; an alert is retried for a day`,
   );
 }
 
@@ -334,8 +336,10 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
 /** States the proxy for webhooks of tasks. The receivers are unknown until clients name them. */
 function judgeTaskWebhooks({ listen, outbound }: Settings): Check[] {
   if (listen.publicUrl === null || outbound.https === null) return [];
-  const exception = outbound.noProxy === null ? "" : "; NO_PROXY exempts hosts";
-  return [ok("task webhooks", `they are sent${wayTo(anyReceiver, { outbound })}${exception}`)];
+  const proxy = proxyChoice(outbound)(anyReceiver);
+  const exception = outbound.noProxy === null ? "" : ", except to hosts in NO_PROXY";
+  const way = proxy === null ? "directly (NO_PROXY exempts all hosts)" : `via ${shownProxy(proxy)}${exception}`;
+  return [ok("task webhooks", `they are sent ${way}`)];
 }
 
 /** Checks the permissions of the files that the settings name. */

@@ -198,12 +198,12 @@ describe("doctor and the proxies of the network", () => {
       {
         status: "warning",
         message:
-          `the receiver cannot be reached, via ${shown}: ` +
+          `the receiver cannot be reached via ${shown}: ` +
           `the proxy ${shown} does not accept the user name and password (407)`,
       },
     ]);
     expect(of("task webhooks")).toMatchObject([
-      { status: "ok", message: `they are sent, via ${shown}; NO_PROXY exempts hosts` },
+      { status: "ok", message: `they are sent via ${shown}, except to hosts in NO_PROXY` },
     ]);
     expect(outbound.targets).toEqual(["gateway.test:80", "93.184.216.34:443"]);
     expect(stdout).not.toMatch(/hunter2|wrong|s3cret/);
@@ -219,7 +219,10 @@ describe("doctor and the proxies of the network", () => {
     h.env = { ...h.env, FAREBOX_GATEWAY_URL: there.url };
     const own = await doctor();
     expect(own.of("gateway")[0]?.message).toMatch(/ answers in \d+ ms$/);
-    for (const { of } of [exempt, own]) expect(of("gateway proxy")).toEqual([]);
+    h.env = { ...h.env, HTTPS_PROXY: outbound.url, NO_PROXY: "*", FAREBOX_PUBLIC_URL: "https://farebox.example" };
+    const all = await doctor();
+    expect(all.of("task webhooks")).toMatchObject([{ message: "they are sent directly (NO_PROXY exempts all hosts)" }]);
+    for (const { of } of [exempt, own, all]) expect(of("gateway proxy")).toEqual([]);
     expect(outbound.targets).toEqual([]);
   });
 
@@ -227,8 +230,18 @@ describe("doctor and the proxies of the network", () => {
     await using outbound = await connectProxy();
     outbound.refusal = "403 Forbidden";
     h.env = { ...h.env, FAREBOX_GATEWAY_URL: "https://gateway.test", FAREBOX_GATEWAY_API_KEY: "sk" };
-    h.env = { ...h.env, HTTPS_PROXY: outbound.url };
-    expect((await doctor()).of("gateway")).toMatchObject([
+    h.env = { ...h.env, HTTPS_PROXY: outbound.url, FAREBOX_ALERT_WEBHOOK: "https://hooks.invalid/s3cret" };
+    const { of } = await doctor();
+    // The proxy gets only checked addresses, so Farebox resolves the name itself.
+    expect(of("alert webhook")).toMatchObject([
+      {
+        message: expect.stringMatching(
+          `^the receiver cannot be reached via ${outbound.host}:\\d+: (ENOTFOUND|EAI_AGAIN)$`,
+        ),
+        advice: "check FAREBOX_ALERT_WEBHOOK, and this machine's DNS; an alert is retried for a day",
+      },
+    ]);
+    expect(of("gateway")).toMatchObject([
       {
         status: "failed",
         message:
