@@ -73,19 +73,19 @@ export function createPathExplainer(routes: readonly Route[]): PathExplainer {
   const whole = known.map(({ path }) => path).filter((path) => !path.includes("{"));
   const families = new Set(known.map(({ segments }) => segments[1]));
   const passesOthers = routes.some(({ path }) => path === passthrough.route);
-  const misspelled = (method: string, target: string): Refusal => ({
+  const notFound = (method: string, target: string, isRouted: boolean): Refusal => ({
     code: "not_found",
-    message: explain(method, target.slice(0, comparedMax)),
+    message: explain(method, target.slice(0, comparedMax), isRouted),
   });
   return {
-    misspelled,
+    misspelled: (method, target) => notFound(method, target, false),
     unanswered(method, path) {
       const exact = pathOf(known, path.split("/").slice(1));
-      return exact === undefined ? misspelled(method, path) : { code: "method_not_allowed", allow: exact.methods };
+      return exact === undefined ? notFound(method, path, true) : { code: "method_not_allowed", allow: exact.methods };
     },
   };
 
-  function explain(method: string, target: string): string {
+  function explain(method: string, target: string, isRouted: boolean): string {
     const advice = mistakes.find(([mistake]) => mistake.test(target))?.[1];
     const none = `There is no path '${shown(target)}'`;
     const meant = (path: string, why = advice) =>
@@ -106,9 +106,9 @@ export function createPathExplainer(routes: readonly Route[]): PathExplainer {
         return meant(inWords(inner, method), advice ?? `${endOfBaseUrl}, without other segments before it.`);
       const [near] = nearest(`/${segments.join("/")}`, whole);
       if (near !== undefined) return meant(near);
-      // Farebox's own paths are never forwarded.
+      // Farebox's own paths are never forwarded. A mistake in a path that was routed is not the cause if no path is near.
       if (family === "" || !families.has(family) || !isPassed(method, target))
-        return `${none}. ${advice ?? `${endOfBaseUrl}; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`}`;
+        return `${none}. ${(isRouted ? undefined : advice) ?? `${endOfBaseUrl}; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`}`;
     }
     return passesOthers
       ? meant(`/v1/${shown(plain.join("/"))}`)

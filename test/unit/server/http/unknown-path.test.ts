@@ -138,6 +138,13 @@ describe("any other path", () => {
     },
   );
 
+  it.each(["/nothing/", "/admin/", "/Nothing", "/nothing/%41"])("%j is not blamed on its spelling", (target) => {
+    expect(off.unanswered("GET", target)).toEqual({
+      code: "not_found",
+      message: expect.stringContaining(`There is no path '${target}'. The base URL of a client ends with /v1;`),
+    });
+  });
+
   it("is repeated up to 100 visible characters", () => {
     expect(messageOf(`/${"x".repeat(100_000)}`)).toContain(`'/${"x".repeat(99)}…'.`);
     expect(messageOf("/\x1b[31m\n\0é\u202e")).toContain("'/?[31m????'.");
