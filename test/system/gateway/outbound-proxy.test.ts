@@ -1,3 +1,4 @@
+// @module-tag races
 import dns from "node:dns";
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:https";

@@ -1,3 +1,4 @@
+// @module-tag races
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { answeringGateway, type Answering, type AnsweringGateway } from "../../support/answering-gateway.ts";
