@@ -23,12 +23,34 @@ describe("the parts of a form", () => {
   it.each([
     ["without a line end at its end", field("model", "a") + end.trimEnd()],
     ["with a length for each part", field("model", "a").replace("\r\n\r\n", "\r\nContent-Length: 1\r\n\r\n") + end],
+    // axios 1.7
+    ["with an empty line after its end", `${field("model", "a")}${end}\r\n`],
+    // Older programs for .NET
+    ["with a line end before its start", `\r\n${field("model", "a")}${end}`],
+    // .NET
+    ["without quotes", field("model", "a").replace('"model"', "model") + end],
+    ["with other headers", field("model", "a").replace("\r\n\r\n", "\r\nContent-MD5:\tx\r\nX-Part-1: 1\r\n\r\n") + end],
     [
       "with a type and an encoding for each part",
       `${field("model", "a").replace("\r\n\r\n", "\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n")}${end}`,
     ],
   ])("are read %s", (_what, text) => {
     expect(partsOf(text)).toEqual([["model", false, "a"]]);
+  });
+
+  it.each([
+    "form-data; name=file; filename=a.wav; filename*=utf-8''a.wav",
+    // Jersey
+    'form-data; filename="name=x;a.wav"; modification-date="Sat, 28 Nov 2026 10:00:00 GMT"; size=123; name="file"',
+    'Form-Data;Name="file";FileName="a.wav"',
+  ])("are read with the disposition %s", (disposition) => {
+    const form = file("file", "x").replace('form-data; name="file"; filename="a.wav"', disposition) + end;
+    expect(partsOf(form)).toEqual([["file", true, "x"]]);
+  });
+
+  it("are read from files with any charset, because only fields have texts", () => {
+    const form = file("file", "x").replace("audio/wav", "audio/wav; charset=binary") + end;
+    expect(partsOf(form)).toEqual([["file", true, "x"]]);
   });
 
   it.each(['"C:\\\\a.wav"', '"a \\"b\\".wav"', '"a;b=c.wav"', "\"ä.wav\"; filename*=UTF-8''%C3%A4.wav", "a.wav"])(
@@ -50,7 +72,17 @@ describe("the parts of a form", () => {
     ["a folded header", field("model", "a").replace("; name", ";\r\n name") + end],
     ["two names", field("model", "a").replace('"model"', '"model"; name="n"') + end],
     ["a name after a file's name", file("file", "a").replace('"a.wav"', '"a.wav"; name="model"') + end],
-    ["a name without quotes", field("model", "a").replace('"model"', "model") + end],
+    ["a list's name without quotes", field("model", "a").replace('"model"', "model[]") + end],
+    ["a name that some readers decode", field("=?utf-8?B?bW9kZWw=?=", "a") + end],
+    ["a name in RFC 2231", field("model", "a").replace('name="model"', "name*=utf-8''model") + end],
+    [
+      "a file's name in which some readers find a name",
+      file("file", "x").replace("a.wav", 'a\\";name=model;x=\\"b') + end,
+    ],
+    ["an unknown parameter of its disposition", field("model", "a").replace('"model"', '"model"; x=y') + end],
+    ["two empty lines before it", `\r\n\r\n${field("model", "a")}${end}`],
+    ["text after its end", `${field("model", "a")}${end}text`],
+    ["much white space after its end", `${field("model", "a")}${end}${"\r\n".repeat(20)}`],
     ["an escape in a name", field('mo\\"del', "a") + end],
     [
       "two dispositions",
@@ -95,6 +127,9 @@ describe("boundaryOf", () => {
     ["multipart/form-data; charset=utf-8; boundary=abc", "abc"],
     ['multipart/form-data; boundary=abc; charset="UTF-8"', "abc"],
     ["multipart/form-data; boundary=abc; charset=utf-16", undefined],
+    ["multipart/form-data; boundary=abc; charset=ISO-8859-1", "abc"],
+    ["multipart/form-data;boundary=*****", "*****"],
+    ["multipart/form-data; boundary=abc;", "abc"],
     ['Multipart/Form-Data; boundary="a=b"', "a=b"],
     ["multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW", "----WebKitFormBoundary7MA4YWxkTrZu0gW"],
     ["multipart/form-data", undefined],
