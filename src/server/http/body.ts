@@ -38,6 +38,12 @@ export function readBody(request: IncomingMessage, rules: BodyRules): Promise<Bo
  */
 const pieceBytesMin = 4096;
 
+/**
+ * Number of pieces that are joined while a body arrives, if they are small. A piece of one byte occupies hundreds of
+ * bytes.
+ */
+const piecesMax = 1024;
+
 function inFewPieces(pieces: readonly Buffer[], size: number): readonly Buffer[] {
   return pieces.length > 1 && pieces.length * pieceBytesMin > size ? [Buffer.concat(pieces, size)] : pieces;
 }
@@ -53,6 +59,9 @@ function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRu
   const stated = statedLength(request);
   return new Promise<BodyResult>((resolve) => {
     const chunks: Buffer[] = [];
+    /** Number of chunks that were joined, and of bytes in them. */
+    let joined = 0;
+    let joinedBytes = 0;
     let size = 0;
     let isDone = false;
     const finish = (result: BodyResult): void => {
@@ -69,7 +78,8 @@ function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRu
     if (!hasArrived || isEncoded)
       memory.arrives(() => {
         fail(tooMuchOfOneKey);
-        // An encoded body may have been read, and wait to be decoded.
+        // An encoded body may have been read, and wait to be decoded. It is not decoded then.
+        chunks.length = 0;
         memory.release();
       });
     request.on("data", (chunk: Buffer) => {
@@ -78,6 +88,11 @@ function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRu
       pace?.received(chunk.length);
       if (size > limitBytes) return fail({ code: "request_too_large", limitBytes });
       chunks.push(chunk);
+      if (chunks.length - joined === piecesMax) {
+        chunks.push(...inFewPieces(chunks.splice(joined), size - joinedBytes));
+        joined = chunks.length;
+        joinedBytes = size;
+      }
       if (size <= memory.bytes) return;
       const ahead = Math.min(size, aheadBytesMax, (stated > 0 ? stated : limitBytes) - size);
       const acquiring = memory.acquire(size - memory.bytes, ahead);

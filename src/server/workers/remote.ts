@@ -142,6 +142,11 @@ export class WorkerBodyPool implements BodyPool {
     return new WorkerBody(this, owner);
   }
 
+  /** Number of bytes of shared memory that bodies occupy. */
+  get sharedBytes(): number {
+    return this.#used;
+  }
+
   /** Refuses a body because the primary needs its memory. */
   refuse(id: number): void {
     this.#bodies.get(id)?.refuse();
@@ -190,7 +195,8 @@ export class WorkerBodyPool implements BodyPool {
   }
 
   async #acquireMore(bytes: number): Promise<boolean> {
-    this.#acquired += await this.#link.ask("acquire", { body: null, bytes, ahead: this.#spareBytes });
+    const more = await this.#link.ask("acquire", { body: null, bytes, ahead: this.#spareBytes });
+    this.#acquired += more;
     // Even if the primary had no memory left, this worker may have freed some during the call.
     if (this.#used + bytes > this.#acquired) return false;
     this.#used += bytes;

@@ -94,3 +94,14 @@ it("joins a body that arrives in tiny pieces, because engines write each piece s
   const read = await opened.exchange.readBody();
   expect(read.ok && read.bytes.pieces.map(({ length }) => length)).toEqual([10_000]);
 });
+
+it("joins tiny pieces while they arrive, because each occupies far more than its bytes", async () => {
+  const head = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+  const large = 900_000;
+  const sent = `${head}${"1\r\na\r\n".repeat(2048)}${large.toString(16)}\r\n${"b".repeat(large)}\r\n0\r\n\r\n`;
+  using opened = await open(sent);
+  const read = await opened.exchange.readBody();
+  const lengths = read.ok ? read.bytes.pieces.map(({ length }) => length) : [];
+  expect(lengths.slice(0, 2)).toEqual([1024, 1024]);
+  expect(lengths.reduce((sum, length) => sum + length, 0)).toBe(2048 + large);
+});
