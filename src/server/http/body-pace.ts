@@ -8,6 +8,12 @@ import type { Clock, Timer } from "../../ports/clock.ts";
 export const bodyPace = { ms: 60_000, bytes: 1024, parts: 20 } as const;
 
 /**
+ * Shortest pause that counts, in milliseconds. A worker pauses for a moment whenever it asks the primary for memory, and
+ * a client could choose when it does.
+ */
+const pauseMsMin = 1000;
+
+/**
  * Watches the pace of a body while it is read. Calls `onTooSlow` if the body arrives too slowly; otherwise such a body
  * could keep its memory and connection for an hour. Periods with a pause do not count, because Farebox did not read
  * then.
@@ -19,7 +25,7 @@ export class BodyPace {
   /** Bytes that arrived before the current period. */
   #before = 0;
   #bytes = 0;
-  #paused = false;
+  #pausedAt: number | null = null;
   /** True if Farebox paused reading during the current period. */
   #wasPaused = false;
   #timer: Timer;
@@ -37,12 +43,13 @@ export class BodyPace {
   }
 
   pause(): void {
-    this.#paused = true;
-    this.#wasPaused = true;
+    this.#pausedAt = this.#clock.monotonic();
   }
 
   resume(): void {
-    this.#paused = false;
+    if (this.#pausedAt === null) return;
+    this.#wasPaused ||= this.#clock.monotonic() - this.#pausedAt >= pauseMsMin;
+    this.#pausedAt = null;
   }
 
   stop(): void {
@@ -52,10 +59,11 @@ export class BodyPace {
   #start(): Timer {
     return this.#clock.after(bodyPace.ms, () => {
       const least = Math.max(bodyPace.bytes, Math.max(this.#stated, this.#before) / bodyPace.parts);
-      if (!this.#wasPaused && this.#bytes < least) return this.#onTooSlow();
+      const isPaused = this.#pausedAt !== null;
+      if (!isPaused && !this.#wasPaused && this.#bytes < least) return this.#onTooSlow();
       this.#before += this.#bytes;
       this.#bytes = 0;
-      this.#wasPaused = this.#paused;
+      this.#wasPaused = isPaused;
       this.#timer = this.#start();
     });
   }

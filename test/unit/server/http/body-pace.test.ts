@@ -50,6 +50,19 @@ describe("a body that is being read", () => {
     expect(passPeriod(0)).toBe(true);
   });
 
+  it("is abandoned although it was paused for a moment, as a worker does to ask for memory", () => {
+    const { clock, pace, passPeriod } = watched();
+    pace.pause();
+    clock.advance(5);
+    pace.resume();
+    expect(passPeriod(0)).toBe(true);
+    const other = watched();
+    other.pace.pause();
+    other.clock.advance(1000);
+    other.pace.resume();
+    expect(other.passPeriod(0)).toBe(false);
+  });
+
   it("has no timer once it is complete", () => {
     const { clock, pace, passPeriod } = watched();
     pace.stop();
