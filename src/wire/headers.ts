@@ -358,6 +358,7 @@ type TagsResult = OrRefused<{ tags: Values }>;
  * as Latin-1. Texts are not normalized.
  */
 export function textOfHeader(header: string): string {
+  if (!/[\u0080-\u00ff]/.test(header)) return header;
   const bytes = Buffer.from(header, "latin1");
   return isUtf8(bytes) ? bytes.toString("utf8") : header;
 }
