@@ -26,7 +26,8 @@ export function readForm({ head, seen }: Call, marked: string): Form | string {
   for (const part of partsOf(seen.body, `--${boundary}`)) {
     const end = part.indexOf("\r\n\r\n");
     const headers = part.toString("utf8", 0, Math.max(end, 0));
-    const name = /name="([^"]*)"/.exec(headers)?.[1] ?? "";
+    const [, quoted, bare = ""] = /; *name=(?:"([^"]*)"|([^;\s]*))/i.exec(headers) ?? [];
+    const name = quoted ?? bare;
     const bytes = part.subarray(end + 4);
     if (/filename/.test(headers)) files.push({ name, bytes });
     else fields[name] = bytes.toString("utf8");

@@ -336,6 +336,41 @@ it("an upload by a key limited to some models may name its model after the file"
   expect(await errorOf(answer)).toMatchObject({ code: "model_not_allowed" });
 });
 
+it.each([
+  [
+    ".NET",
+    'multipart/form-data; boundary="b"',
+    "--b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=model\r\n\r\nwhisper-1\r\n" +
+      "--b\r\nContent-Disposition: form-data; name=file; filename=a.wav; filename*=utf-8''a.wav\r\n\r\nRIFF\r\n--b--\r\n",
+  ],
+  [
+    "older programs for .NET",
+    "multipart/form-data; boundary=-----b",
+    '\r\n-------b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n' +
+      '-------b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n-------b--\r\n',
+  ],
+  [
+    "axios 1.7",
+    "multipart/form-data; boundary=axios-b",
+    '--axios-b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n' +
+      '--axios-b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--axios-b--\r\n\r\n',
+  ],
+  [
+    "Java",
+    "multipart/form-data;boundary=*****",
+    '--*****\r\nContent-Type: text/plain\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n' +
+      '--*****\r\nContent-Disposition: form-data; filename="a.wav"; size=4; name="file"\r\n\r\nRIFF\r\n--*****--\r\n',
+  ],
+])("a form as %s writes it is priced", async (_client, type, body) => {
+  const answer = await fetch(`${proxy.url}/v1/audio/transcriptions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${proxy.key}`, "content-type": type },
+    body,
+  });
+  expect(answer.status).toBe(200);
+  expect(await settledAsBilled()).toMatchObject({ model: "whisper-1" });
+});
+
 describe("a form that another reader could read differently is refused for every key, before anything is held", () => {
   const part = (disposition: string, value: string, more = "") =>
     `--b\r\ncontent-disposition: ${disposition}${more}\r\n\r\n${value}\r\n`;
