@@ -1,5 +1,5 @@
 import { mergeDoubts, noDoubts, type Doubt } from "../core/usage.ts";
-import { isObject, listOr, objectOr, parseJson, skipString, type Places } from "./json.ts";
+import { isObject, listOr, objectOr, parseJson, skipString, storedText, type Places } from "./json.ts";
 import { invalid, type Refused } from "../core/refusals.ts";
 import type { Kinds } from "./field-table.ts";
 
@@ -160,6 +160,8 @@ export class Findings implements FieldFindings {
   readonly unknown: string[] = [];
   why: string | null = null;
   user: string | null = null;
+  /** Reason why a model may be named in a part of a form that is not read; undefined if there is none. */
+  unread: string | undefined;
   /** Refusal of a member whose name is written in another letter case; undefined if there is none. */
   fault: Refused | undefined;
   /** True if a part of the prompt is written to a cache for an hour. */
@@ -213,7 +215,9 @@ export class Findings implements FieldFindings {
       this.#expensive(name, texts, { expensive: "it can only be read in JSON" });
     else this.field(name, texts.length === 1 ? texts[0] : texts, meaning);
     for (const text of texts) for (const piece of namesIn(text ?? "")) this.mention(piece);
-    if (texts.includes(null)) this.tooExpensive(name, "it is too long to read");
+    if (!texts.includes(null)) return;
+    this.tooExpensive(name, "it is too long to read");
+    this.unread ??= `'${storedText(name)}' is too long to read`;
   }
 
   /** Records the members of an object, with their meanings in `fields`. `otherwise`: meaning of all other members. */

@@ -26,15 +26,21 @@ export class Form {
     return field && textOf(field, valueBytesMax);
   }
 
-  /** Values of all fields that are short enough to be read. */
+  /** Values of all fields; none if they are too long to be read. */
   get texts(): readonly Buffer[] {
-    return this.parts.flatMap(({ isFile, value }) => (isFile || value.length > valueBytesMax ? [] : [value]));
+    return this.tooLong === undefined ? this.#fields.map(({ value }) => value) : [];
   }
 
-  /** Refusal of the first field that is too long to read; undefined if there is none. */
-  get longField(): Refused | undefined {
-    const field = this.parts.find(({ isFile, value }) => !isFile && value.length > valueBytesMax);
-    return field && invalid(field.name, `'${field.name}' is too long to read`);
+  /** Refusal of fields that are too long to be read, alone or together; undefined if there is none. */
+  get tooLong(): Refused | undefined {
+    const long = this.#fields.find(({ value }) => value.length > valueBytesMax);
+    if (long !== undefined) return invalid(long.name, `'${long.name}' is too long to read`);
+    const bytes = this.#fields.reduce((sum, { value }) => sum + value.length, 0);
+    return bytes > textBytesMax ? invalid(null, "the form's fields are too long to read") : undefined;
+  }
+
+  get #fields(): readonly FormPart[] {
+    return this.parts.filter(({ isFile }) => !isFile);
   }
 
   /** Returns the number of bytes that may count as text. Files with other names than those of `media` do. */

@@ -248,6 +248,11 @@ describe("an output cap", () => {
       ["a maximum in the JSON of a form", form(part("config", `{${maximum}}`)), "'max_tokens' asks for"],
       ["a model in the JSON of a form", form(part("config", '{"model":"new-one"}')), "limits the output of new-one"],
       ["a long field in a form", form(part("config", "x".repeat(70_000))), "'config' is too long to read"],
+      [
+        "many fields in a form",
+        form(...Array.from({ length: 5 }, (_, index) => part(`x${index}`, "x".repeat(60_000)))),
+        "the form's fields are too long to read",
+      ],
       ["a form with a folded header", form(part("model", "x").replace("; name", ";\r\n name")), "in several ways"],
       ["a form without an end", { ...form(), body: part("model", "x") }, "in several ways"],
       ["lines of JSON", { body: `{"a":1}\n{${maximum}}\n` }, "not valid JSON in UTF-8"],
@@ -287,6 +292,7 @@ describe("an output cap", () => {
     it.each<[what: string, request: Request]>([
       ["JSON that asks for no output", { body: '{"name":"x","chunking":{"max_chunk_size_tokens":800}}' }],
       ["a maximum of null", { body: '{"max_tokens":null}' }],
+      ["JSON in UTF-8", { body: "{}", type: "application/vnd.api+json;charset=utf8" }],
       ["a text about a maximum", { body: '{"text":"max_tokens","list":["max_tokens"]}' }],
       ["a form with a file", { ...form(part("purpose", "user_data"), file), path: "/v1/files" }],
       ["a request without a body", { path: "/v1/files", method: "GET", type: "text/plain" }],
@@ -322,6 +328,15 @@ describe("an output cap", () => {
       expect(await refused({ body: '{"model":"small"}', type: "text/plain" })).toEqual([400, "invalid_request"]);
       expect(await refused({ body: '{"model":"small"}\n{"model":"thinker"}' })).toEqual([400, "invalid_request"]);
       expect(await refused({ ...form(), body: part("model", "small") })).toEqual([400, "invalid_request"]);
+      const fillers = Array.from({ length: 5 }, (_, index) => part(`x${index}`, "x".repeat(60_000)));
+      expect(await refused(form(part("model", "small"), part("engine", "thinker")))).toEqual([
+        403,
+        "model_not_allowed",
+      ]);
+      expect(await refused(form(part("model", "small"), part("engine", "thinker"), ...fillers))).toEqual([
+        400,
+        "invalid_request",
+      ]);
     });
   });
 

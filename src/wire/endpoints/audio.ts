@@ -76,6 +76,7 @@ function readTranscriptionForm(given: Form | undefined): ModelRequestResult {
     size: { ...oneAnswer, audioParts: 1, textBytes: form.textBytes(media), unboundedFields: findings.context },
     unboundedFields: findings.expensive,
     fields: findings,
+    unread: findings.unread,
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: uncounted,
     isUnseen: true,

@@ -100,6 +100,7 @@ function requestOf(
       size: { ...noParts, ...size, choices: stated.pieces, outputLimit: null, unboundedFields: findings.context },
       unboundedFields: findings.expensive,
       fields: findings,
+      unread: findings.unread,
       classes: { prompt: ["input", "cached_input", "image_input"], completion },
       isUnseen: true,
     },

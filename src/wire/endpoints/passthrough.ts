@@ -54,7 +54,7 @@ export const passthrough: Endpoint = {
 const fields = new RequestFields({ model: "priced" });
 
 /** Types of bodies that every gateway reads as JSON. */
-const jsonType = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;\s*charset="?(?:utf-8|us-ascii)"?\s*)?$/i;
+const jsonType = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;\s*charset="?(?:utf-?8|us-ascii)"?\s*)?$/i;
 /** Largest part of a body of another type that counts as text, in bytes. */
 const unreadBytesMax = 64 * 1024;
 
@@ -135,7 +135,7 @@ function readForm(form: Form | undefined): ModelRequestResult {
     // Some readers take "config[max_tokens]" for a member.
     names: form.parts.flatMap(({ name }) => name.split(/[[\].]/)),
     json,
-    unread: messageOf(ambiguousPart(form, fields) ?? form.longField),
+    unread: messageOf(ambiguousPart(form, fields) ?? form.tooLong),
   });
 }
 

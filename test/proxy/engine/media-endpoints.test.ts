@@ -371,6 +371,24 @@ it.each([
   expect(await settledAsBilled()).toMatchObject({ model: "whisper-1" });
 });
 
+it("a key limited to some models may not name another one in fields that are too long to read", async () => {
+  const key = await proxy.addKey("narrow-forms", { models: ["whisper-1", "gpt-image-1"] });
+  const fillers = Object.fromEntries(Array.from({ length: 5 }, (_, index) => [`x${index}`, "x".repeat(60_000)]));
+  for (const [path, parts] of [
+    ["/v1/audio/transcriptions", { file: sound, model: "whisper-1", engine: "gpt-4o-transcribe" }],
+    ["/v1/images/edits", { image, model: "gpt-image-1", engine: "gpt-4o" }],
+  ] as const) {
+    expect(await errorOf(await post(path, parts, key))).toMatchObject({ code: "model_not_allowed" });
+    for (const more of [fillers, { engine: "x".repeat(70_000) }])
+      expect(await errorOf(await post(path, { ...parts, ...more }, key))).toMatchObject({
+        code: "invalid_request",
+        message: expect.stringMatching(/'\w+' is too long to read; this key may use only some models/),
+      });
+    expect((await post(path, { ...parts, engine: "x", prompt: "x".repeat(70_000) }, key)).status).toBe(200);
+    await settledAsBilled();
+  }
+});
+
 describe("a form that another reader could read differently is refused for every key, before anything is held", () => {
   const part = (disposition: string, value: string, more = "") =>
     `--b\r\ncontent-disposition: ${disposition}${more}\r\n\r\n${value}\r\n`;
