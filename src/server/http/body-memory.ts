@@ -285,8 +285,9 @@ class Body implements BodyMemory {
   }
 
   release(bytes?: number): void {
-    if (bytes === undefined) this.#pool.releaseAll(this);
-    else this.#pool.release(this, bytes);
+    if (bytes !== undefined) return this.#pool.release(this, bytes);
+    this.#pool.releaseAll(this);
+    this.onRefused = null;
   }
 
   arrives(onRefused: () => void): void {

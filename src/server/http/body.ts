@@ -63,27 +63,24 @@ function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRu
     let joined = 0;
     let joinedBytes = 0;
     let size = 0;
-    let isDone = false;
+    // The listeners below stay until the answer is complete. Until then, they must not keep any bytes.
+    let whenDone: typeof resolve | null = resolve;
     const finish = (result: BodyResult): void => {
-      if (isDone) return;
-      isDone = true;
+      if (whenDone === null) return;
+      whenDone(result);
+      whenDone = null;
       pace?.stop();
-      if (!result.ok) memory.release();
-      resolve(result);
+      if (result.ok) return;
+      chunks.length = 0;
+      memory.release();
     };
     const fail = (refusal: Refusal | null): void => finish({ ok: false, refusal });
     // Most bodies arrive completely with the head, so they need no pace check.
     const hasArrived = request.complete || (stated > 0 && request.readableLength >= stated);
     const pace = hasArrived ? undefined : new BodyPace(clock, () => fail({ code: "request_timeout" }), stated);
-    if (!hasArrived || isEncoded)
-      memory.arrives(() => {
-        fail(tooMuchOfOneKey);
-        // An encoded body may have been read, and wait to be decoded. It is not decoded then.
-        chunks.length = 0;
-        memory.release();
-      });
+    if (!hasArrived) memory.arrives(() => fail(tooMuchOfOneKey));
     request.on("data", (chunk: Buffer) => {
-      if (isDone) return;
+      if (whenDone === null) return;
       size += chunk.length;
       pace?.received(chunk.length);
       if (size > limitBytes) return fail({ code: "request_too_large", limitBytes });
@@ -102,14 +99,15 @@ function readAll(request: IncomingMessage, { limitBytes, memory, clock }: BodyRu
       request.pause();
       void acquiring.then((isAcquired) => {
         if (!isAcquired) fail(overloaded);
-        if (!isDone) pace?.resume();
+        if (whenDone !== null) pace?.resume();
         request.resume();
       });
     });
     request.on("end", () => {
-      if (isDone) return;
+      if (whenDone === null) return;
       if (!isEncoded) memory.arrived(size);
-      const pieces = isEncoded ? chunks : inFewPieces(chunks, size);
+      const all = chunks.splice(0);
+      const pieces = isEncoded ? all : inFewPieces(all, size);
       finish({ ok: true, bytes: new BodyBytes(pieces), release: () => memory.release() });
     });
     request.on("error", () => fail(null));
@@ -131,8 +129,16 @@ const decodings = new Map<string | null, Promise<unknown>>();
  * body, and a decoder needs up to 8 MB itself.
  */
 function decodeInTurn(bytes: BodyBytes, encoding: string, rules: BodyRules): Promise<BodyResult> {
-  const { owner } = rules.memory;
-  const result = (decodings.get(owner) ?? Promise.resolve()).then(() => decodeBody(bytes, encoding, rules));
+  const { memory } = rules;
+  const { owner } = memory;
+  let waiting: BodyBytes | null = bytes;
+  memory.arrives(() => {
+    waiting = null;
+    memory.release();
+  });
+  const result = (decodings.get(owner) ?? Promise.resolve()).then(() =>
+    waiting === null ? refused(tooMuchOfOneKey) : decodeBody(waiting, encoding, rules),
+  );
   decodings.set(owner, result);
   const forget = (): void => {
     if (decodings.get(owner) === result) decodings.delete(owner);
@@ -145,8 +151,8 @@ function decodeInTurn(bytes: BodyBytes, encoding: string, rules: BodyRules): Pro
  * Decodes a body. Until it is decoded, it occupies the bytes of both forms, but at most as many as the limit of a body.
  */
 async function decodeBody(body: BodyBytes, encoding: string, { limitBytes, memory }: BodyRules): Promise<BodyResult> {
-  // The body was refused while it waited for its turn.
-  if (memory.bytes < body.length) return refused(tooMuchOfOneKey);
+  // The functions below stay until the request ends. Until then, they must not keep any bytes.
+  const { length, whole } = body;
   let refusal: Refusal | undefined;
   const stop = (because: Refusal): false => {
     refusal ??= because;
@@ -162,11 +168,11 @@ async function decodeBody(body: BodyBytes, encoding: string, { limitBytes, memor
     pieces.push(piece);
     return true;
   };
-  const ended = await decodeWhole(body.whole, encoding, (piece) => {
+  const ended = await decodeWhole(whole, encoding, (piece) => {
     if (refusal !== undefined) return false;
     size += piece.length;
     if (size > limitBytes) return stop({ code: "request_too_large", limitBytes, isDecoded: true });
-    const missing = Math.min(body.length + size, limitBytes) - memory.bytes;
+    const missing = Math.min(length + size, limitBytes) - memory.bytes;
     if (missing <= 0) return keep(piece, true);
     const acquiring = memory.acquire(missing, Math.min(size, aheadBytesMax, limitBytes - size));
     return typeof acquiring === "boolean"
@@ -176,7 +182,7 @@ async function decodeBody(body: BodyBytes, encoding: string, { limitBytes, memor
   if (ended === "broken") stop(undecodable(encoding));
   if (refusal !== undefined) return { ok: false, refusal };
   memory.arrived(size);
-  return { ok: true, bytes: new BodyBytes(inFewPieces(pieces, size)), release: () => memory.release() };
+  return { ok: true, bytes: new BodyBytes(inFewPieces(pieces.splice(0), size)), release: () => memory.release() };
 }
 
 const overloaded: Refusal = {
