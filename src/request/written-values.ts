@@ -3,8 +3,9 @@ import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
-import { objectOr, parseJson } from "../wire/json.ts";
-import { unnamedModel } from "../wire/model-request.ts";
+import { isOutputMaximum } from "../wire/endpoints/passthrough.ts";
+import { objectOr, parseJson, storedText } from "../wire/json.ts";
+import { unnamedModel, type ModelRequest } from "../wire/model-request.ts";
 import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import type { FittedRequest, Held } from "./hold.ts";
@@ -207,6 +208,8 @@ interface LimitParams {
 /** Writes the output cap into a request that states no maximum or a larger one. */
 export function underCap(params: LimitParams, cap: number): Limited {
   const { maximum, given } = params;
+  const hidden = hiddenMaximum(given.quote.request);
+  if (hidden !== undefined) return { ok: false, refusal: hidden };
   const field = maximumField(given.quote, maximum);
   if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
   const unstated = Math.min(outputMost(given.quote), maximum.absent ?? Infinity);
@@ -216,6 +219,14 @@ export function underCap(params: LimitParams, cap: number): Limited {
   const isStated = given.quote.request.maximumField !== undefined;
   const tokens = isStated ? cap : Math.min(cap, unstated);
   return written(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+}
+
+/** Returns the refusal of an output maximum in a field that Farebox does not know; undefined if there is none. */
+function hiddenMaximum({ fields, unboundedFields }: ModelRequest): Refusal | undefined {
+  const found = [...fields.unknown, ...unboundedFields].find((path) => path.split(/[. ]/).some(isOutputMaximum));
+  if (found === undefined) return undefined;
+  const message = `an output cap applies to this key, and the gateway may read '${found}' as another output maximum; leave it out`;
+  return invalid(storedText(found), message).refusal;
 }
 
 /**

@@ -146,6 +146,32 @@ describe("an output cap", () => {
       expect((await send(key, `{"model":"small",${twice},${messages}}`)).answer.status).toBe(400);
   });
 
+  it.each([
+    [
+      "/v1/chat/completions",
+      `{"model":"small","extra_body":{"max_tokens":90000},${messages}}`,
+      "extra_body.max_tokens",
+    ],
+    ["/v1/chat/completions", `{"model":"small","max_output_tokens":90000,${messages}}`, "max_output_tokens"],
+    ["/v1/chat/completions?max_tokens=90000", `{"model":"small",${messages}}`, "query max_tokens"],
+    ["/v1/responses", '{"model":"small","input":"x","max_tokens":90000}', "max_tokens"],
+    ["/v1/completions", '{"model":"small","prompt":"x","max_new_tokens":90000}', "max_new_tokens"],
+  ])("refuses another maximum that the gateway may read: %s %s", async (path, body, member) => {
+    const { answer, body: sent } = await send(await keyWith(500), body, { path });
+    expect([answer.status, sent]).toEqual([400, ""]);
+    expect(JSON.parse(answer.body.toString()).error).toMatchObject({
+      param: member,
+      message: expect.stringContaining(`may read '${member}' as another output maximum; leave it out`),
+    });
+    expect((await send(proxy.key, body, { path })).answer.status).toBe(200);
+  });
+
+  it("does not take the members of a tool's schema for maximums", async () => {
+    const tools = '"tools":[{"name":"t","input_schema":{"properties":{"a":{"type":"string","maxLength":9}}}}]';
+    const { answer } = await send(await keyWith(500), `{"model":"small",${tools},${messages}}`);
+    expect([answer.status, answer.headers["x-farebox-output-cap"]]).toEqual([200, "500"]);
+  });
+
   it("is the smallest of the key's, its team's and FAREBOX_OUTPUT_CAP, and changes apply to the next request", async () => {
     await using capped = await startProxy({
       gatewayUrl: gateway.url,

@@ -168,28 +168,27 @@ function outputMemberIn(json: Buffer): string | undefined {
   return undefined;
 }
 
-/** Output maximums with other names than `max…`, other names of models, and ids of stored requests, without spaces. */
-const outputMembers: ReadonlySet<string> = new Set(
-  [
-    "num predict",
-    "n predict",
-    "tokens to generate",
-    "model",
-    "model id",
-    "model name",
-    "input file id",
-    "assistant id",
-  ].map((name) => name.replaceAll(" ", "")),
-);
-
-/**
- * Returns true for the name of an output maximum or a model in any spelling, such as `maxOutputTokens`, and for ids of
- * stored requests, whose maximums Farebox does not see.
- */
-export function isOutputMember(name: string): boolean {
-  const letters = name.toLowerCase().replaceAll(/[^a-z]/g, "");
-  return outputMembers.has(letters) || /^max(?!chunk).*(?:token|output|length|len$)/.test(letters);
+/** Returns true for the name of an output maximum in any spelling, such as `maxOutputTokens`. */
+export function isOutputMaximum(name: string): boolean {
+  const letters = lettersOf(name);
+  return maximums.has(letters) || /^max(?!chunk).*(?:token|output|length|len$)/.test(letters);
 }
+
+/** Returns true for an output maximum or a model, and for ids of stored requests, whose maximums Farebox does not see. */
+export function isOutputMember(name: string): boolean {
+  return isOutputMaximum(name) || models.has(lettersOf(name));
+}
+
+function lettersOf(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z]/g, "");
+}
+
+/** Output maximums with other names than `max…`. */
+const maximums: ReadonlySet<string> = new Set(["num predict", "n predict", "tokens to generate"].map(lettersOf));
+/** Other names of models, and ids of stored requests. */
+const models: ReadonlySet<string> = new Set(
+  ["model", "model id", "model name", "input file id", "assistant id"].map(lettersOf),
+);
 
 function readAnswer(body: unknown): ModelAnswer | undefined {
   const answer = objectOr(body);
