@@ -31,6 +31,7 @@ describe.concurrent("serve does not start", () => {
       FAREBOX_DRAIN: "soon",
       FAREBOX_TIME_ZONE: "Mars/Olympus",
       FAREBOX_HOTS: "secret-value",
+      FAREBOX_GATEWAY_URL: "https://gateway.example",
       HTTPS_PROXY: "socks5://user:secret-value@proxy",
     });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
