@@ -2,7 +2,7 @@ import type { Clock } from "../ports/clock.ts";
 import { BodyBytes } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { accountFault } from "../wire/account.ts";
-import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
+import { decoded, decodedBytesMax, isPlain } from "../wire/content-encoding.ts";
 import { isObject, parseJson, withoutByteOrderMark, type JsonObject } from "../wire/json.ts";
 import { refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
 import { readEnvelopeError } from "../wire/created-tasks.ts";

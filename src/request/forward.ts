@@ -13,13 +13,13 @@ import { isAlone } from "../wire/usage-refusal.ts";
 import {
   answerHeaders,
   isJsonType,
-  isPlain,
   forwardableHeaders,
   sentContentType,
   textOfHeader,
   traceHeaders,
   type BodyForm,
 } from "../wire/headers.ts";
+import { isPlain } from "../wire/content-encoding.ts";
 import { FormReader } from "../wire/answer-form.ts";
 import { formOf } from "../wire/sse.ts";
 import { Beginning, type BeginningRules } from "./beginning.ts";

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Outcome, StatedError } from "../core/settlement.ts";
 import { BodyBytes, type Exchange, type HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
-import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/content-encoding.ts";
 import { withoutByteOrderMark } from "../wire/json.ts";
 import {
   KeptBytes,

@@ -1,5 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/content-encoding.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { isEmpty } from "../wire/model-answer.ts";
 import { FormReader } from "../wire/answer-form.ts";

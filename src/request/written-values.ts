@@ -3,7 +3,7 @@ import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
-import { isOutputMaximum } from "../wire/endpoints/passthrough.ts";
+import { isOutputMaximum } from "../wire/output-names.ts";
 import { objectOr, parseJson, storedText } from "../wire/json.ts";
 import { unnamedModel, type ModelRequest } from "../wire/model-request.ts";
 import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";

@@ -319,8 +319,9 @@ $$;
 --
 -- A claim is a hold of `amounts` (null: returns the remaining amount only) or an extension, if `at_least` is not null. An
 -- extension is granted as much of its amount as the windows have room for. A hold that is already `owed` needs no room: it is
--- granted in a lease that has room for it, and otherwise in the windows' rows, by the call that collects the leases. Each claim counts in the items of its set. An item is
--- a window and a slot; slot 0 means no lease. `weightless` claims (extensions of a hold without an amount) change no sum.
+-- granted in a lease that has room for it, and otherwise in the windows' rows, by the call that collects the leases. Each
+-- claim counts in the items of its set. An item is a window and a slot; slot 0 means no lease. `weightless` claims
+-- (extensions of a hold without an amount) change no sum.
 -- `by_lease`: holds may use slots, and slots may take slices.
 --
 -- Returns for each claim: the granted amount (null: refused); the remaining amount of the tightest hard window; the remaining

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { BodyBytes, type BodyResult } from "../../ports/exchange.ts";
-import { decodeWhole, isDecodable, isPlain } from "../../wire/headers.ts";
+import { decodeWhole, isDecodable, isPlain } from "../../wire/content-encoding.ts";
 import type { Socket } from "node:net";
 import type { BodyMemory } from "./body-memory.ts";
 import { BodyPace } from "./body-pace.ts";

@@ -18,6 +18,7 @@ import {
   repeatsMember,
 } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
+import { isOutputMember } from "../output-names.ts";
 import {
   ambiguousField,
   givenTwice,
@@ -167,28 +168,6 @@ function outputMemberIn(json: Buffer): string | undefined {
     if (json.toString("latin1", valueStart, valueEnd) !== "null") return name;
   return undefined;
 }
-
-/** Returns true for the name of an output maximum in any spelling, such as `maxOutputTokens`. */
-export function isOutputMaximum(name: string): boolean {
-  const letters = lettersOf(name);
-  return maximums.has(letters) || /^max(?!chunk).*(?:token|output|length|len$)/.test(letters);
-}
-
-/** Returns true for an output maximum or a model, and for ids of stored requests, whose maximums Farebox does not see. */
-export function isOutputMember(name: string): boolean {
-  return isOutputMaximum(name) || models.has(lettersOf(name));
-}
-
-function lettersOf(name: string): string {
-  return name.toLowerCase().replaceAll(/[^a-z]/g, "");
-}
-
-/** Output maximums with other names than `max…`. */
-const maximums: ReadonlySet<string> = new Set(["num predict", "n predict", "tokens to generate"].map(lettersOf));
-/** Other names of models, and ids of stored requests. */
-const models: ReadonlySet<string> = new Set(
-  ["model", "model id", "model name", "input file id", "assistant id"].map(lettersOf),
-);
 
 function readAnswer(body: unknown): ModelAnswer | undefined {
   const answer = objectOr(body);

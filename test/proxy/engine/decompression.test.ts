@@ -1,7 +1,7 @@
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
-import { decodedBytesMax } from "../../../src/wire/headers.ts";
+import { decodedBytesMax } from "../../../src/wire/content-encoding.ts";
 import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
 import { priceFolder, videoTaskPrices } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";

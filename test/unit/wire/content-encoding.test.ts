@@ -1,6 +1,6 @@
 import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { decoded, decodeInto, isPlain } from "../../../src/wire/headers.ts";
+import { decoded, decodeInto, isPlain } from "../../../src/wire/content-encoding.ts";
 
 const text = Buffer.from(
   "data: something that is said again and again\n\n".repeat(2000) +
