@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { OutboundProxy } from "../core/outbound-proxy.ts";
+import type { Clock, Timer } from "../ports/clock.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import { EngineCalls, headerIn, type Attempt, type EngineCall, type GatewayOptions } from "./call.ts";
 import type { IdleSockets } from "./idle-sockets.ts";
@@ -13,14 +14,11 @@ import { openTunnel, type Target, type TunnelOptions } from "./tunnel.ts";
 export function createHttpProxyGateway(options: GatewayOptions): Gateway & AsyncDisposable {
   const target = new URL(new URL(options.baseUrl).origin);
   const calls = new EngineCalls(options, (request, call) => new HttpProxyAttempt(request, call, launch));
-  const agentOptions = {
-    keepAlive: true,
-    maxSockets: Infinity,
-    maxFreeSockets: 1024,
-    timeout: calls.idleSockets.defaultMs,
-  } as const;
+  const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 1024 } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
-  limitIdleSockets(agent, calls.idleSockets);
+  // All requests have the same options, for which Node would otherwise build a name several times a request.
+  agent.getName = () => "gateway";
+  limitIdleSockets(agent, calls.idleSockets, options.clock);
   const ending = new AbortController();
   if (options.proxy) connectThrough(options.proxy, agent, { clock: options.clock, signal: ending.signal });
   // The engine passes on the client's request or response, and the attempt is both.
@@ -74,26 +72,45 @@ function connectThrough(proxy: OutboundProxy, agent: http.Agent, options: Tunnel
   };
 }
 
-/** Makes an agent use connections again only as long as the limit permits. */
-function limitIdleSockets(agent: http.Agent, idle: IdleSockets): void {
+/** Time between two checks of the idle connections, in milliseconds. */
+const idleCheckMs = 500;
+/** Time after which the system probes whether the other side of an idle connection is still there, in milliseconds. */
+const probeMs = 1_000;
+
+/**
+ * Makes an agent use connections again only as long as the limit permits. One timer checks all idle connections, because
+ * a timeout of each would be set again for each request.
+ */
+function limitIdleSockets(agent: http.Agent, idle: IdleSockets, clock: Pick<Clock, "after">): void {
   // Node calls this method of the agent for each request, but its types do not have it.
   const inner = agent as http.Agent & { addRequest(request: ClientRequest, options: object): void };
-  const keepSocketAlive = agent.keepSocketAlive.bind(agent) as (socket: Socket) => boolean;
   const addRequest = inner.addRequest.bind(agent);
+  // The agent has only one list.
+  const idleSockets = (): readonly Socket[] => Object.values(agent.freeSockets)[0] ?? [];
+  const close = (socket: Socket): void => {
+    socket.destroy();
+    socket.emit("agentRemove");
+  };
+  let check: Timer | undefined;
+  const closeUnusable = (): void => {
+    check = undefined;
+    for (const socket of idleSockets().filter((each) => !idle.isUsable(each))) close(socket);
+    if (idleSockets().length > 0) check = clock.after(idleCheckMs, closeUnusable);
+  };
   agent.keepSocketAlive = (socket: Socket) => {
-    const limitMs = idle.freed(socket);
-    if (!keepSocketAlive(socket) || limitMs <= 0) return false;
-    if (socket.timeout !== limitMs) socket.setTimeout(limitMs);
+    if (!idle.freed(socket)) return false;
+    socket.setKeepAlive(true, probeMs);
+    socket.unref();
+    check ??= clock.after(idleCheckMs, closeUnusable);
     return true;
   };
   inner.addRequest = (request, options) => {
-    // The agent takes the last socket of its only list.
-    const sockets = Object.values(agent.freeSockets)[0] ?? [];
+    // The agent takes the last one.
+    const sockets = idleSockets();
     for (let at = sockets.length - 1; at >= 0; at--) {
       const socket = sockets[at];
       if (socket === undefined || (!socket.destroyed && idle.isUsable(socket))) break;
-      socket.destroy();
-      socket.emit("agentRemove");
+      close(socket);
     }
     addRequest(request, options);
   };

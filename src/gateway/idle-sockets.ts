@@ -59,15 +59,12 @@ export class IdleSockets {
     this.#kept.set(socket, { limitMs });
   }
 
-  /**
-   * Notes that a connection is idle. Returns the time for which the engine keeps it, in milliseconds; 0 or less to close
-   * it now. A limit that a reset led to is checked only before the next use.
-   */
-  freed(socket: Socket): number {
+  /** Notes that a connection is idle. Returns false if it must be closed now. */
+  freed(socket: Socket): boolean {
     const kept = this.#kept.get(socket);
-    if (kept === undefined) return 0;
+    if (kept === undefined) return false;
     kept.idleSince = { now: this.#clock.now(), monotonic: this.#clock.monotonic() };
-    return kept.limitMs;
+    return kept.limitMs > 0;
   }
 
   /** Returns false for a connection that has been idle for too long. */

@@ -185,7 +185,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
     await using own = await createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
     const call = sent(own, { silenceMs: 100 });
     const { response } = await scripted.next();
-    response.writeHead(200).write("one");
+    response.writeHead(200, { connection: "close" }).write("one");
     await call.first;
     call.call.pause();
     const rest = Buffer.alloc(48 * 1024 * 1024, "x");
