@@ -336,8 +336,7 @@ export function withKey(
   handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,
 ): Handler {
   return async (exchange) => {
-    const known = authenticate(exchange);
-    const who = known instanceof Promise ? await known : known;
+    const who = await authenticate(exchange);
     if (route !== null) recordRefusals(exchange, route, who);
     return who.ok ? handle(exchange, who) : refuse(exchange, who.refusal);
   };

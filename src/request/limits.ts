@@ -69,14 +69,8 @@ export const unlimited: Slot = {
 };
 
 /** Counts a request against the limits of its key and team. Adds headers that state these limits to the answer. */
-export function enter(limiter: Pick<Limiter, "enter">, exchange: Exchange, who: Authenticated): Entry | Promise<Entry> {
-  const entering = limiter.enter(who);
-  return entering instanceof Promise
-    ? entering.then((entry) => withLimitHeaders(exchange, entry))
-    : withLimitHeaders(exchange, entering);
-}
-
-function withLimitHeaders(exchange: Exchange, entry: Entry): Entry {
+export async function enter(limiter: Pick<Limiter, "enter">, exchange: Exchange, who: Authenticated): Promise<Entry> {
+  const entry = await limiter.enter(who);
   if (!entry.ok) exchange.replaceHeaders(headerPrefix, () => entry.headers);
   else if (entry.slot !== unlimited) exchange.replaceHeaders(headerPrefix, () => entry.slot.headers());
   return entry;

@@ -3,7 +3,7 @@ import { noMoney, type PicoUsd } from "../core/money.ts";
 import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 import { settlementFor, type Outcome, type Reserved } from "../core/settlement.ts";
 import type { ChargePosted } from "../ports/events.ts";
-import { BodyBytes, type BodyResult, type Exchange, type Handler } from "../ports/exchange.ts";
+import { BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
@@ -83,20 +83,17 @@ interface MeteredRequest extends Covered, Sending {
 
 /** Returns the handler of an endpoint. `pipeline` defines the order of its steps. */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
-  return pipeline<HeldBody, ModelRequest, Quote, MeteredRequest>(steps, {
+  return pipeline<ModelRequest, Quote, MeteredRequest>(steps, {
     route: endpoint.route,
-    readBody: (exchange) => exchange.readBody().then((read) => (read.ok ? { ok: true, body: read } : read)),
-    read: (exchange, _who, { bytes }) => readRequest(steps, endpoint, exchange, bytes),
+    read: (exchange, _who, body) => readRequest(steps, endpoint, exchange, body),
     userOf: ({ fields }) => fields.user,
     price: (request, who, at) => price(steps, who, request, at),
-    cover: (exchange, from, quote, { bytes }) => cover(steps, endpoint, exchange, from, quote, bytes),
+    cover: (exchange, from, quote, body) => cover(steps, endpoint, exchange, from, quote, body),
     forward: (exchange, covered) => forward(steps, endpoint, exchange, covered),
     leave: ({ growing }) => growing?.end(),
-    settle: (covered, ended, end) => meterAndSettle(steps, covered, ended, end),
+    settle: (covered, ended, end, release) => meterAndSettle(steps, covered, ended, end, release),
   });
 }
-
-type HeldBody = Extract<BodyResult, { ok: true }>;
 
 /** Returns the reader of a body that is a form; undefined for any other body. */
 function formReaderOf({ readForm }: Endpoint, contentType: string, body: BodyBytes): Endpoint["readForm"] {
@@ -159,19 +156,17 @@ function unknownRefused(field: string): Refusal {
 /**
  * Prices a request. If earlier streams of the model arrived in bursts, the quote holds the whole cost from the start.
  */
-function price(
+async function price(
   { pricer, streamMarks }: RequestSteps,
   who: Authenticated,
   request: ModelRequest,
   at: number,
-): Pricing | Promise<Pricing> {
+): Promise<Pricing> {
   const pricing = pricer.quote(request, at);
   if (!pricing.ok || pricing.quote.growth === null || pricing.quote.model === undefined)
     return checkModels(who, request, pricing);
-  const priced = (isMarked: boolean): Pricing =>
-    checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
-  const marked = streamMarks.isMarked(who.caller.key, pricing.quote.model.id);
-  return marked instanceof Promise ? marked.then(priced) : priced(marked);
+  const isMarked = await streamMarks.isMarked(who.caller.key, pricing.quote.model.id);
+  return checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
 }
 
 /** Returns the pricing, or a refusal if the key may not use one of the models. */
@@ -205,8 +200,7 @@ async function cover(
   const form = bodyFormOf(exchange, endpoint, quote.request, body);
   const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller, form);
   const received: Sending = { quote, body, written: null };
-  const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
-  const limiting = limited instanceof Promise ? await limited : limited;
+  const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
   if (!limiting.ok) return limiting;
   const { first, params, headers, idempotency, earlier } = limiting;
   if (slot.countsTokens) {
@@ -494,6 +488,7 @@ async function meterAndSettle(
   covered: MeteredRequest,
   { ending, terms: stated }: Ended,
   end: ChargeEnd,
+  release: () => void,
 ): Promise<ChargePosted | null> {
   const { quote, held, growing, body, slot, who } = covered;
   const { model, request } = quote;
@@ -502,11 +497,12 @@ async function meterAndSettle(
   let outcome: Outcome;
   try {
     const of = { model, body, request, inFlightTokens, billed: terms };
-    const metered = meterResponse(steps, ending, of);
-    outcome = metered instanceof Promise ? await metered : metered;
+    outcome = await meterResponse(steps, ending, of);
   } catch (error) {
     steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };
+  } finally {
+    release();
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
   const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), request.fields.doubts);
@@ -516,7 +512,7 @@ async function meterAndSettle(
       billing === undefined && doubts.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts },
   }));
   const charge = charges.reduce((most, each) => (costOf(each) > costOf(most) ? each : most));
-  return await settle(steps, { slot, held: charge.held, quote, who }, charge.outcome, end);
+  return settle(steps, { slot, held: charge.held, quote, who }, charge.outcome, end);
 }
 
 /** Returns the cost that the settlement of an outcome posts. */

@@ -3,7 +3,7 @@ import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ChargePosted, Events } from "../ports/events.ts";
-import { faultCode, notForwarded, refuse, type Exchange, type Handler } from "../ports/exchange.ts";
+import { faultCode, notForwarded, refuse, type BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Tracing } from "../ports/tracing.ts";
@@ -38,7 +38,7 @@ export interface PipelineSteps {
   /** Returns the stored form of a user's name; null if users are not read. */
   readonly storedUser: StoredUser | null;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
-  readonly background: (work: Promise<void>) => void;
+  readonly background: (work: Promise<unknown>) => void;
 }
 
 export interface Refused {
@@ -78,36 +78,32 @@ export interface Covered extends Admitted {
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
 /** Steps that differ between kinds of requests. The pipeline calls the methods in this order. */
-interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
+interface RequestKind<Request, Quote extends Priced, Own extends Covered> {
   /** Name of the route in charges and metrics. */
   readonly route: string;
   /** True if requests of this kind may cost nothing; false if missing. */
   readonly isFree?: boolean;
-  /** Reads the body once. The refusal is null if the client has left. */
-  readBody(
-    exchange: Exchange,
-  ): Promise<{ readonly ok: true; readonly body: Body } | { readonly ok: false; readonly refusal: Refusal | null }>;
   /** Reads the request in the body. */
   read(
     exchange: Exchange,
     who: Authenticated,
-    body: Body,
+    body: BodyBytes,
   ): Result<"request", Request> | Promise<Result<"request", Request>>;
   /** Returns the user that the body names; null for none. */
   userOf(request: Request): string | null;
   /** Prices the worst case, and refuses models that the key may not use. */
   price(request: Request, who: Authenticated, at: number): Result<"quote", Quote> | Promise<Result<"quote", Quote>>;
   /** Limits the request and holds its worst case. Afterwards the request has a durable row. */
-  cover(exchange: Exchange, from: Identified, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
+  cover(exchange: Exchange, from: Identified, quote: Quote, body: BodyBytes): Promise<Result<"covered", Own>>;
   /** Sends the request to the gateway and passes the answer to the client, or refuses the request (`notSent`). */
   forward(exchange: Exchange, covered: Own): Promise<FinallyForwarded>;
   /** Releases resources that the request used while it was forwarded. */
   leave(covered: Own): void;
   /**
-   * Settles the charge after the client has its answer. Returns the posted charge; null if nothing was posted. Does not
-   * reject if the answer cannot be read.
+   * Settles the charge after the client has its answer. Returns the posted charge; null if nothing was posted. Calls
+   * `release` once the body is no longer needed. Does not reject if the answer cannot be read.
    */
-  settle(covered: Own, ended: Ended, end: ChargeEnd): Promise<ChargePosted | null>;
+  settle(covered: Own, ended: Ended, end: ChargeEnd, release: () => void): Promise<ChargePosted | null>;
 }
 
 type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { readonly ok: true }) | Refused;
@@ -118,56 +114,53 @@ export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
 /**
  * Runs the steps of a request: authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle.
  */
-export function pipeline<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
+export function pipeline<Request, Quote extends Priced, Own extends Covered>(
   steps: PipelineSteps,
-  kind: RequestKind<Body, Request, Quote, Own>,
+  kind: RequestKind<Request, Quote, Own>,
 ): Handler {
   return traced(steps.tracing, kind.route, async (exchange) => {
-    // Most steps return their result directly. Only a step that has to wait returns a promise.
-    const known = steps.authenticate(exchange);
-    const who = known instanceof Promise ? await known : known;
+    const who = await steps.authenticate(exchange);
     recordRefusals(exchange, kind.route, who);
     if (!who.ok) return refuse(exchange, who.refusal);
     exchange.span?.note({ key: who.key?.name ?? null, team: who.key?.team ?? null });
-    const entering = enter(steps.limiter, exchange, who);
-    const entry = entering instanceof Promise ? await entering : entering;
+    const entry = await enter(steps.limiter, exchange, who);
     if (!entry.ok) return refuse(exchange, entry.refusal);
     const { slot } = entry;
-    let body: Body | undefined;
-    let settled: Promise<ChargePosted | null> | undefined;
+    let release: (() => void) | undefined;
     try {
       if (exchange.hasLargeRemainder) {
         const exhausted = await steps.findExhausted(exchange, who, kind.isFree ?? false);
         if (exhausted !== null) return refuse(exchange, exhausted);
       }
-      const bodyResult = await kind.readBody(exchange);
-      if (!bodyResult.ok) return bodyResult.refusal === null ? notForwarded : refuse(exchange, bodyResult.refusal);
-      body = bodyResult.body;
-      const reading = kind.read(exchange, who, body);
-      const read = reading instanceof Promise ? await reading : reading;
+      const body = await exchange.readBody();
+      if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
+      release = body.release;
+      const read = await kind.read(exchange, who, body.bytes);
       if (!read.ok) return refuse(exchange, read.refusal);
       const sender = readSender(exchange, who, kind.userOf(read.request), steps.storedUser);
       if (!sender.ok) return refuse(exchange, sender.refusal);
-      const guarding = steps.balanceGuard();
-      const belowFloor = guarding instanceof Promise ? await guarding : guarding;
+      const belowFloor = await steps.balanceGuard();
       if (belowFloor !== null) return refuse(exchange, belowFloor);
-      const pricing = kind.price(read.request, who, steps.clock.now());
-      const priced = pricing instanceof Promise ? await pricing : pricing;
+      const priced = await kind.price(read.request, who, steps.clock.now());
       recordModel(exchange, priced.ok ? knownName(priced.quote) : priced.model);
       if (!priced.ok) return refuse(exchange, priced.refusal);
       const { quote } = priced;
       exchange.span?.note({ model: quote.request.model, modelId: quote.model?.id });
       const retry = readRetry(exchange.header("x-stainless-retry-count"));
-      const covering = await kind.cover(exchange, { who, slot, sender, retry }, quote, body);
+      const covering = await kind.cover(exchange, { who, slot, sender, retry }, quote, body.bytes);
       if (!covering.ok) return refuse(exchange, covering.refusal);
       const { covered } = covering;
       reportAdmitted(steps.events, kind.route, covered, retry);
       const { forwarded, error } = await forward(kind, exchange, covered);
       kind.leave(covered);
       const { ending, terms, firstTokenMs, overheadMs } = forwarded;
-      if (ending.kind !== "task")
-        settled = kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded));
-      else if (slot.countsTokens) slot.settleTokens(0);
+      let settled: Promise<ChargePosted | null> | undefined;
+      if (ending.kind !== "task") {
+        settled = kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded), release);
+        steps.background(settled);
+        // The settlement may still count the prompt.
+        release = undefined;
+      } else if (slot.countsTokens) slot.settleTokens(0);
       exchange.span?.note({
         stream: covered.stream,
         servedModel: terms?.servedModel ?? null,
@@ -177,19 +170,9 @@ export function pipeline<Body extends { release(): void }, Request, Quote extend
       return { model: quote.model?.id ?? "other", stream: covered.stream, firstTokenMs, overheadMs, error };
     } finally {
       slot.leave();
-      if (settled !== undefined && body !== undefined) steps.background(releaseOnceSettled(settled, body));
-      else body?.release();
+      release?.();
     }
   });
-}
-
-/** Releases the body once the charge is settled. Until then a count of the prompt may need it. */
-async function releaseOnceSettled(settled: Promise<unknown>, body: { release(): void }): Promise<void> {
-  try {
-    await settled;
-  } finally {
-    body.release();
-  }
 }
 
 /**
@@ -210,7 +193,7 @@ function reportAdmitted(events: Events, route: string, { who, quote, stream }: C
  * would stay pending until the next start.
  */
 async function forward<Own extends Covered>(
-  kind: Pick<RequestKind<never, never, never, Own>, "forward">,
+  kind: Pick<RequestKind<never, never, Own>, "forward">,
   exchange: Exchange,
   covered: Own,
 ): Promise<{ readonly forwarded: FinallyForwarded; readonly error?: unknown }> {

@@ -307,28 +307,14 @@ export class BufferedResponse implements ResponseMode {
     else this.#pass();
   }
 
-  end(): Promise<ResponseEnding> | ResponseEnding {
-    if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
+  async end(): Promise<ResponseEnding> {
+    const unpacked = this.#compressed && (await this.#decode(this.#compressed));
     const bytes = new BodyBytes(this.#held).whole;
-    return this.#checked(bytes, { isRead: true, plain: withoutByteOrderMark(bytes) });
-  }
-
-  async #decoded(compressed: KeptBytes): Promise<ResponseEnding> {
-    const decoded = await this.#decode(compressed);
-    return this.#checked(new BodyBytes(this.#held).whole, decoded);
-  }
-
-  #checked(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
+    const decoded = unpacked ?? { isRead: true, plain: withoutByteOrderMark(bytes) };
     if (this.#passing) return this.#read(bytes, decoded);
     const refused = this.#keyRefused(decoded.plain, undefined);
     if (refused !== null) return refused;
-    const verdict = this.#deps.inspect(this.#deps.head.status, decoded.plain);
-    return verdict instanceof Promise
-      ? verdict.then((known) => this.#judged(known, bytes, decoded))
-      : this.#judged(verdict, bytes, decoded);
-  }
-
-  #judged(verdict: Verdict | null, bytes: Buffer, decoded: Decoded): ResponseEnding {
+    const verdict = await this.#deps.inspect(this.#deps.head.status, decoded.plain);
     if (verdict === null) return this.#read(bytes, decoded);
     if (verdict.show !== null) this.#answer(bytes, decoded.plain, undefined, verdict.show);
     return verdict.ending;

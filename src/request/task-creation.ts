@@ -59,11 +59,6 @@ const unifiedCreation: CreationPath = {
   hasWebhook: true,
 };
 
-interface HeldBody {
-  readonly bytes: Buffer;
-  release(): void;
-}
-
 interface Asked {
   readonly request: TaskRequest;
   /** Ids of tasks that the request names. The gateway's answer may repeat them. */
@@ -88,20 +83,19 @@ interface Creation extends Covered {
  * when the task ends.
  */
 export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreation): Handler {
-  return pipeline<HeldBody, Asked, Quote, Creation>(steps, {
+  return pipeline<Asked, Quote, Creation>(steps, {
     route: path.route,
     isFree: path.isFree,
-    async readBody(exchange) {
-      const body = await exchange.readBody();
-      return body.ok ? { ok: true, body: { bytes: body.bytes.whole, release: body.release } } : body;
-    },
-    read: (exchange, who, body) => readCreation(steps, path, exchange, who, body.bytes),
+    read: (exchange, who, body) => readCreation(steps, path, exchange, who, body.whole),
     userOf: ({ request }) => request.user,
     price: (asked, who, at) => price(steps, path, who, asked, at),
-    cover: (exchange, from, quote, body) => cover(steps, path, exchange, from, quote, body.bytes),
+    cover: (exchange, from, quote, body) => cover(steps, path, exchange, from, quote, body.whole),
     forward: (exchange, covered) => forward(steps, path, exchange, covered),
     leave: (covered) => covered.leave(),
-    settle: (covered, { ending }, end) => settle(steps, covered, outcomeOf(ending, covered), end),
+    settle: (covered, { ending }, end, release) => {
+      release();
+      return settle(steps, covered, outcomeOf(ending, covered), end);
+    },
   });
 }
 

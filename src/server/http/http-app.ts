@@ -423,7 +423,7 @@ export class Work {
   #running = 0;
   #waiting: (() => void)[] = [];
 
-  readonly add = (work: Promise<void>): void => {
+  readonly add = (work: Promise<unknown>): void => {
     this.#running++;
     // The caller reports failures. Here, failed work only counts as ended.
     void work.then(this.#ended, this.#ended);

@@ -291,8 +291,8 @@ describe("a slot", () => {
       },
     ];
     for (const readBody of ends) {
-      const handler = pipeline(steps, { readBody } as unknown as Parameters<typeof pipeline>[1]);
-      await handler(exchange().stub).catch(() => undefined);
+      const handler = pipeline(steps, {} as unknown as Parameters<typeof pipeline>[1]);
+      await handler({ ...exchange().stub, readBody } as unknown as Exchange).catch(() => undefined);
       expect(remaining(limiter, alice)).toEqual(["key:alice parallel 1"]);
     }
   });
@@ -302,7 +302,7 @@ describe("a slot", () => {
     const alice = caller("alice", { rpm: 1, tpm: 5 });
     entered(limiter, alice);
     const { sent, stub } = exchange();
-    expect(enter(limiter, stub, alice)).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded" } });
+    expect(await enter(limiter, stub, alice)).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded" } });
     expect(sent.headers?.()).toEqual([
       ["x-ratelimit-limit-requests", "1"],
       ["x-ratelimit-remaining-requests", "0"],
