@@ -55,6 +55,8 @@ export interface OpenWindow extends BudgetWindow {
 
 /** If the memory has more windows and anchors than this, the writer clears it between transactions. */
 const windowsKept = 20_000;
+/** Largest number of windows that one statement links a charge to. */
+const linkedAtOnce = 50;
 const amountMax = 2n ** 63n - 2n;
 
 /**
@@ -72,7 +74,8 @@ export class WindowStore {
   readonly #select: Statement;
   readonly #selectOfCharge: Statement;
   readonly #insert: Statement;
-  readonly #link: Statement;
+  /** Statements that link a charge to windows, by the number of windows. */
+  readonly #links: Statement[] = [];
   readonly #update: Statement;
   readonly #lastFrom: Statement;
   readonly #isKnownSubject: Statement;
@@ -109,7 +112,6 @@ export class WindowStore {
       )
       .safeIntegers();
     this.#selectBudget = db.prepare("select * from budgets where seq = ?").safeIntegers();
-    this.#link = db.prepare("insert into charge_windows (charge, window) values (?, ?)");
     this.#insert = db.prepare(
       "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 0, 0) on conflict do nothing",
     );
@@ -176,7 +178,17 @@ export class WindowStore {
 
   /** Links a new charge to its windows. */
   link(charge: number, windows: readonly OpenWindow[]): void {
-    for (const window of windows) this.#link.run(charge, window.seq);
+    for (let from = 0; from < windows.length; from += linkedAtOnce) {
+      const values: number[] = [];
+      for (const { seq } of windows.slice(from, from + linkedAtOnce)) values.push(charge, seq);
+      this.#linkTo(values.length / 2).run(...values);
+    }
+  }
+
+  /** Returns the statement that links a charge to a number of windows. */
+  #linkTo(count: number): Statement {
+    const rows = () => Array.from({ length: count }, () => "(?, ?)").join(", ");
+    return (this.#links[count] ??= this.#db.prepare(`insert into charge_windows (charge, window) values ${rows()}`));
   }
 
   /** Returns the windows that a charge is linked to. */
