@@ -29,6 +29,13 @@ import type { StreamObservation } from "../core/slices.ts";
 const batchMax = 256;
 /** Largest number of settlements that wait to share a hold's transaction. */
 const waitingSettlesMax = 64;
+/** Longest time for which commands that keep arriving are gathered into one transaction, in milliseconds. */
+const gatherMs = 2;
+/**
+ * Numbers of commands between which gathering pays. A client alone sends up to two at a time: the settlement of its last
+ * request, and the hold of the next one.
+ */
+const gathered = { min: 3, max: 32 } as const;
 /** Pause before the first retry, in milliseconds. It doubles with each retry. */
 const firstPauseMs = 50;
 /** Longest pause before a retry, in milliseconds. */
@@ -60,10 +67,10 @@ interface QueueListener {
 }
 
 /**
- * Groups commands for the only writer. Commands that arrive during a transaction share the next one. A few settlements
- * may wait briefly and share the transaction of the next hold: this saves a transaction, and no client waits for a
- * settlement. Retries settlements and task bindings with growing pauses until they are written. Other commands fail at
- * once.
+ * Groups commands for the only writer. Commands that arrive during a transaction share the next one, and so do commands
+ * that arrive in consecutive turns of the event loop. A few settlements may wait briefly and share the transaction of the
+ * next hold: this saves a transaction, and no client waits for a settlement. Retries settlements and task bindings with
+ * growing pauses until they are written. Other commands fail at once.
  */
 export class CommandQueue implements CommandSink {
   readonly #channel: BatchChannel;
@@ -139,7 +146,24 @@ export class CommandQueue implements CommandSink {
     this.#settleTimer = null;
     if (this.#queue.length === 0) return;
     // Commands that arrive in the same turn of the event loop share the first transaction.
-    this.#running ??= new Promise<void>((resolve) => this.#afterTurn(resolve)).then(() => this.#drain());
+    this.#running ??= this.#turn().then(() => this.#drain());
+  }
+
+  #turn(): Promise<void> {
+    return new Promise((resolve) => this.#afterTurn(resolve));
+  }
+
+  /**
+   * Waits until a turn of the event loop ends without a new command, because a transaction costs as much as ten requests
+   * in it.
+   */
+  async #gather(): Promise<void> {
+    const until = this.#clock.monotonic() + gatherMs;
+    let before: number = gathered.min - 1;
+    while (this.#queue.length > before && this.#queue.length < gathered.max && this.#clock.monotonic() < until) {
+      before = this.#queue.length;
+      await this.#turn();
+    }
   }
 
   /** Returns true if the queue contains only settlements, and few enough to wait for a hold. */
@@ -150,6 +174,7 @@ export class CommandQueue implements CommandSink {
 
   async #drain(): Promise<void> {
     do {
+      await this.#gather();
       const batch = this.#queue.splice(0, batchMax);
       try {
         const result = await this.#channel.apply(batch.map(({ command }) => command));
