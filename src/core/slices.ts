@@ -40,7 +40,7 @@ export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): num
   return Math.ceil(sliceTokens / 4);
 }
 
-export function isWorstCase({ covered }: HoldProgress, { outputTokensMax }: Slices): boolean {
+export function isWorstCase({ covered }: Pick<HoldProgress, "covered">, { outputTokensMax }: Slices): boolean {
   return covered >= outputTokensMax;
 }
 

@@ -205,7 +205,7 @@ export class GrowingHold implements StreamWatch {
 
   /** Returns true if the output can still outgrow the hold. */
   #canOutgrowHold(): boolean {
-    return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
+    return this.#state !== "over" && !isWorstCase({ covered: this.#covered + this.#slack }, this.#growth);
   }
 
   mustRead(unreadBytes: number, isLast: boolean): boolean {
@@ -228,7 +228,7 @@ export class GrowingHold implements StreamWatch {
     const progress = this.#progress();
     const mustStop = this.#isStated ? exceedsStated(progress, this.#growth) : mustPause(progress, this.#growth);
     if (mustStop) this.#pause();
-    if (!this.#isWorking && this.#step() !== "wait") this.#start();
+    if (!this.#isWorking && this.#step(progress) !== "wait") this.#start();
   }
 
   end(): void {
@@ -265,8 +265,7 @@ export class GrowingHold implements StreamWatch {
     }
   }
 
-  #step(): Step {
-    const progress = this.#progress();
+  #step(progress = this.#progress()): Step {
     if (this.#isStated) return stepBeyondStated(progress, this.#growth);
     if (this.#isReadable || isWorstCase(progress, this.#growth)) return nextStep(progress, this.#growth);
     return "extend";

@@ -9,6 +9,7 @@ import {
   walkOutput,
   type OutputSink,
 } from "./model-answer.ts";
+import { EventPattern } from "./event-pattern.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { chatAnswer, choice, chunkChoice, message } from "./output-members.ts";
 import {
@@ -52,6 +53,7 @@ class ChatEventReader implements EventReader {
   #error: StatedError | undefined;
   /** Value of `output.amount` when the error arrived. */
   #errorAmount = 0;
+  readonly #pattern = new EventPattern();
 
   constructor(listener: OutputListener | undefined) {
     this.output = new StreamOutput(listener);
@@ -72,17 +74,26 @@ class ChatEventReader implements EventReader {
   }
 
   event(data: string): boolean {
-    if (isDone(data)) {
-      this.#finished = true;
-      return true;
-    }
-    const event = parseJson(data);
-    if (isObject(event)) this.#object(event);
-    else walkOutput(event, undefined, "", this.#envelope);
-    return event !== undefined;
+    if (this.#pattern.read(data, this.output)) return true;
+    const { reports } = this.output;
+    const isOrdinary = this.#parse(data);
+    this.#pattern.parsed(data, isOrdinary === true ? this.output.onlyTextAfter(reports) : undefined);
+    return isOrdinary !== undefined;
   }
 
-  #object(event: JsonObject): void {
+  /** Parses an event. Returns true if it states neither usage nor an error, and undefined if it cannot be parsed. */
+  #parse(data: string): boolean | undefined {
+    if (isDone(data)) {
+      this.#finished = true;
+      return false;
+    }
+    const event = parseJson(data);
+    if (isObject(event)) return this.#object(event);
+    walkOutput(event, undefined, "", this.#envelope);
+    return event === undefined ? undefined : false;
+  }
+
+  #object(event: JsonObject): boolean {
     this.#terms = latestTerms(this.#terms, answerTerms(event));
     this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
     if (finishes(event)) {
@@ -94,10 +105,11 @@ class ChatEventReader implements EventReader {
     // The texts of an error are no output.
     if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
-    if (whole === undefined && choices.size === 0) return;
+    if (whole === undefined && choices.size === 0) return error === undefined;
     const ofChoices = [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);
     this.usage.add(whole, this.#finished, ofChoices);
     this.#usageIsAlone = isUsageAlone(event);
+    return false;
   }
 
   #write(event: JsonObject): void {

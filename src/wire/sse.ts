@@ -53,9 +53,9 @@ export class SseReader {
 
   feed(chunk: Buffer): void {
     if (chunk.length === 0) return;
-    if (!chunk.includes(lineFeed) && !chunk.includes(carriageReturn)) {
+    // Joins the pieces of a line only once.
+    if (this.#rest.length > 0 && !chunk.includes(lineFeed) && !chunk.includes(carriageReturn)) {
       this.#keepRest(chunk);
-      this.#skipLineFeed = false;
       return;
     }
     const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);

@@ -41,7 +41,14 @@ const ofEnvelope = -1;
 const ofUnknownChoice = -2;
 
 /** Identifies a text of the stream: the index of a choice, or the path of a part. */
-type PartKey = string | number;
+export type PartKey = string | number;
+
+/** A report of text. */
+export interface TextReport {
+  readonly text: string;
+  readonly key: PartKey;
+  readonly choice: number;
+}
 
 /** Text of a choice or part. `pieces`: text that is kept; `length`: units of the whole text. */
 interface KeptText {
@@ -70,6 +77,11 @@ export class StreamOutput {
   #amount = 0;
   /** Number of reports of output, including repetitions. */
   #reports = 0;
+  /** Latest report of text, and its number. */
+  #textAt = 0;
+  #text = "";
+  #key: PartKey = 0;
+  #choice = 0;
 
   constructor(listener?: OutputListener) {
     this.#listener = listener;
@@ -78,6 +90,17 @@ export class StreamOutput {
   /** Increases with every output. An unchanged value means that no output was added. */
   get amount(): number {
     return this.#amount;
+  }
+
+  /** Number of reports so far. */
+  get reports(): number {
+    return this.#reports;
+  }
+
+  /** Returns the report after the first `reports` reports; undefined unless there is one, and it is of text. */
+  onlyTextAfter(reports: number): TextReport | undefined {
+    if (this.#reports !== reports + 1 || this.#textAt !== this.#reports) return undefined;
+    return { text: this.#text, key: this.#key, choice: this.#choice };
   }
 
   get written(): Written {
@@ -154,7 +177,8 @@ export class StreamOutput {
 
   /** Adds to the text of a part. */
   text(text: string, key: PartKey, choice: number): void {
-    this.#reports++;
+    this.#textAt = ++this.#reports;
+    [this.#text, this.#key, this.#choice] = [text, key, choice];
     this.#add(1, choice);
     this.#listener?.text(text, choice);
     let kept = this.#texts.get(key);

@@ -1,0 +1,61 @@
+import { parseJson } from "./json.ts";
+import type { StreamOutput, TextReport } from "./stream-output.ts";
+
+/** Longest event that is compared with the pattern, in UTF-16 units. Longer events are rare. */
+const unitsMax = 16 * 1024;
+/** Matches what JSON does not write in a string, or writes as an escape. */
+// oxlint-disable-next-line no-control-regex -- JSON does not allow control characters in strings
+const notPlain = /["\\\u0000-\u001f]/;
+
+/**
+ * Reads events that equal the events before them except for one text, as most events of a stream do. Such an event needs
+ * no parser: the rest of it has the same effect as before, which is none after the first time.
+ *
+ * Two parsed events in a row make a pattern if each reports exactly its text, and the texts differ. Then the text is a
+ * value of its own, and no other part of the event depends on it. An event that does not follow the pattern ends it,
+ * because it may change the effect of the rest.
+ */
+export class EventPattern {
+  /** JSON before and after the text, with its quotes. */
+  #before = "";
+  #after = "";
+  #latest: TextReport = { text: "", key: 0, choice: 0 };
+  #isSure = false;
+
+  /** Reads an event that follows the pattern. Returns false if the event must be parsed. */
+  read(data: string, output: StreamOutput): boolean {
+    const text = this.#isSure ? this.#textOf(data) : "";
+    if (text === "") return false;
+    output.text(text, this.#latest.key, this.#latest.choice);
+    return true;
+  }
+
+  /** Notes an event that was parsed. `only`: the text, if the event reported nothing else. */
+  parsed(data: string, only: TextReport | undefined): void {
+    this.#isSure = only !== undefined && only.text !== this.#latest.text && this.#textOf(data) === only.text;
+    if (!this.#isSure) this.#begin(data, only);
+  }
+
+  #begin(data: string, only: TextReport | undefined): void {
+    this.#before = "";
+    if (only === undefined || only.text === "" || data.length > unitsMax) return;
+    const quoted = `"${only.text}"`;
+    const at = data.indexOf(quoted);
+    if (at === -1) return;
+    this.#before = data.slice(0, at + 1);
+    this.#after = data.slice(at + quoted.length - 1);
+    this.#latest = only;
+  }
+
+  /** Returns the text of an event that follows the pattern; "" for any other event. */
+  #textOf(data: string): string {
+    const [before, after] = [this.#before, this.#after];
+    const end = data.length - after.length;
+    if (before === "" || end < before.length || data.length > unitsMax) return "";
+    if (data.slice(0, before.length) !== before || data.slice(end) !== after) return "";
+    const written = data.slice(before.length, end);
+    if (!notPlain.test(written)) return written;
+    const text = parseJson(`"${written}"`);
+    return typeof text === "string" ? text : "";
+  }
+}
