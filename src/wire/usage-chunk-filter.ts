@@ -1,13 +1,18 @@
 import { isObject, jsonMembers, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { envelope, type Shape } from "./output-members.ts";
 import { readStatedError } from "./stated-error.ts";
-import { dataLines, eventBytesMax, lastEventStart, LineEnds, type Span } from "./sse.ts";
+import { dataLines, eventBytesMax, lastEventStart, LineEnds, startsWithMark, type Span } from "./sse.ts";
 
 /** Largest usage chunk, in bytes. A longer event is forwarded as it arrives. */
 const usageBytesMax = 64 * 1024;
 
 /** Number of bytes at the start of an event in which the filter looks for a sign that it need not change the event. */
 const beginningBytesMax = 1024;
+
+const retryField = "retry:";
+const markBytes = 3;
+/** Number of bytes that show the field of a line. */
+const lineStartBytes = markBytes + retryField.length;
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
@@ -36,7 +41,8 @@ const wholeEvent: readonly Span[] = [{ start: 0, end: Infinity }];
 /**
  * Removes some events, or a part of them, from a stream. Forwards all other bytes unchanged and immediately. The bytes
  * of an incomplete event wait until the event ends, or until they show that the filter does not change it. The wait
- * does not delay clients, because they cannot read an incomplete event.
+ * does not delay clients, because they cannot read an incomplete event. Comments and `retry` lines before the other
+ * lines of an event do not wait, because they have their effect alone: heartbeats are often such a line.
  */
 export class EventFilter {
   readonly #changed: ChangedEvents;
@@ -49,6 +55,9 @@ export class EventFilter {
   /** True if the filter does not remove the current event but forwards its bytes as they arrive. */
   #isForwarding = false;
   #lineHasBytes = false;
+  /** True if the current event has a line that waits or was forwarded with its event. */
+  #hasLines = false;
+  #isFirstLine = true;
   /** True if the last byte was a CR that ended a line. An LF directly after it belongs to the same line end. */
   #afterCarriage = false;
   #lastWasRemoved = false;
@@ -65,6 +74,7 @@ export class EventFilter {
     if (from > 0) {
       this.#afterCarriage = false;
       this.#lastWasRemoved = false;
+      this.#isFirstLine = false;
       if (from === chunk.length) return chunk;
     }
     const kept = from > 0 ? [chunk.subarray(0, from)] : [];
@@ -83,10 +93,16 @@ export class EventFilter {
       this.#lineHasBytes = false;
       this.#afterCarriage = isCarriage && end + 1 === chunk.length;
       lineStart = isCarriage && chunk[end + 1] === lineFeed ? end + 2 : end + 1;
-      if (!isBlank) continue;
+      if (!isBlank && this.#hasLines) continue;
       this.#wait(chunk.subarray(from, lineStart));
-      this.#endEvent(kept);
       from = lineStart;
+      if (isBlank) this.#endEvent(kept);
+      else if (this.#isForwarding || !this.#standsAlone()) this.#hasLines = true;
+      else {
+        this.#lastWasRemoved = false;
+        kept.push(this.#takeWaiting());
+      }
+      this.#isFirstLine = false;
     }
     if (lineStart < chunk.length) this.#lineHasBytes = true;
     this.#wait(chunk.subarray(from));
@@ -114,6 +130,14 @@ export class EventFilter {
     return lastEventStart(chunk, found === -1 ? chunk.length : found);
   }
 
+  /** Returns true if the waiting line is a comment, or sets the time to reconnect. */
+  #standsAlone(): boolean {
+    const [first = nothing] = this.#waiting;
+    const start = first.length < lineStartBytes ? Buffer.concat(this.#waiting) : first;
+    const at = this.#isFirstLine && startsWithMark(start, 0) ? markBytes : 0;
+    return start[at] === colon || start.toString("latin1", at, at + retryField.length) === retryField;
+  }
+
   #isOther(): boolean {
     if (this.#waitingBytes === 0 || this.#waitingBytes > beginningBytesMax) return false;
     return this.#changed.isOther?.(Buffer.concat(this.#waiting)) === true;
@@ -129,6 +153,7 @@ export class EventFilter {
     const event = this.#takeWaiting();
     const left = this.#isForwarding || event.length > this.#bytesMax ? event : this.#filtered(event);
     this.#isForwarding = false;
+    this.#hasLines = false;
     this.#lastWasRemoved = left.length === 0;
     if (left.length > 0) kept.push(left);
   }
@@ -263,12 +288,15 @@ const firstChoice =
   /^(?:[^:{"\r\n]+:? ?)?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)\s*,\s*)*"choices"\s*:\s*\[\s*[^\]\s]/m;
 
 function hasChoice(beginning: Buffer): boolean {
-  return firstChoice.test(beginning.toString("latin1"));
+  return beginning.includes(choicesName) && firstChoice.test(beginning.toString("latin1"));
 }
 
+const choicesName = Buffer.from('choices"');
+
 function endsEvent(bytes: Buffer): boolean {
-  const end = bytes.toString("latin1", Math.max(0, bytes.length - 4));
-  return end.endsWith("\n\n") || end === "\r\n\r\n";
+  const { length } = bytes;
+  if (bytes[length - 1] !== lineFeed) return false;
+  return bytes[length - 2] === lineFeed || (length >= 4 && bytes.toString("latin1", length - 4) === "\r\n\r\n");
 }
 
 /** Removes the event that ends a response at its output maximum. The event repeats the whole output. */

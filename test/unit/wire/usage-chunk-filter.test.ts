@@ -74,18 +74,22 @@ interface Block {
 
 const same = (sent: string): Block => ({ sent, expected: sent });
 
-/** Returns the events with some data: on one line, or on several lines between other fields. */
+/** Returns the events with some data: on one line, or on several lines between other fields and after a comment. */
 function framed(end: string, before: string, after: string | null): Block[] {
   const events = (data: string) => {
     const lines = data.replaceAll("\n", `${end}data: `);
     return [
       `data: ${lines}${end}${end}`,
       `data:${lines}${end}${end}`,
-      `: about to end${end}event: x${end}data: ${lines}${end}id: 7${end}${end}`,
+      `event: x${end}: later${end}data: ${lines}${end}retry: 5${end}id: 7${end}${end}`,
     ];
   };
   const left = after === null ? null : events(after);
-  return events(before).map((sent, index) => ({ sent, expected: left?.[index] ?? "" }));
+  const heads = ["", "", `: about to end${end}retry: 5${end}`];
+  return events(before).map((sent, index) => {
+    const head = heads[index] ?? "";
+    return { sent: head + sent, expected: head + (left?.[index] ?? "") };
+  });
 }
 
 const blocks = (end: string): fc.Arbitrary<Block> =>
@@ -156,7 +160,18 @@ describe("UsageChunkFilter", () => {
     );
   });
 
-  it("passes everything at once except the bytes of an incomplete event", () => {
+  it.each([": ping\n", ": ping\r\n", ": ping\r", ":\n", "retry: 5\n", "\ufeff: ping\n"])(
+    "passes the line %j on at once, before a blank line",
+    (line) => {
+      const filter = new UsageChunkFilter();
+      expect(filter.pass(Buffer.from(line)).toString()).toBe(line);
+      expect(filter.pass(Buffer.from("data: a\n")).toString()).toBe("");
+      expect(filter.pass(Buffer.from(": b\n")).toString()).toBe("");
+      expect(filter.pass(Buffer.from(`\n: c\ndata: ${usageChunk}\n\n`)).toString()).toBe("data: a\n: b\n\n: c\n");
+    },
+  );
+
+  it("passes everything at once except the bytes of an incomplete event after its first comments", () => {
     fc.assert(
       fc.property(eventStreams, cuts, (stream, places) => {
         const filter = new UsageChunkFilter();
@@ -165,7 +180,7 @@ describe("UsageChunkFilter", () => {
         for (const chunk of cutAt(stream, places)) {
           received += chunk.toString("latin1");
           passed += filter.pass(chunk).toString("latin1");
-          expect(passed).toBe(received.slice(0, lastEventEnd(received)));
+          expect(passed).toBe(received.slice(0, endOfPassed(received)));
         }
       }),
       { numRuns: runs(1000) },
@@ -212,14 +227,20 @@ describe("UsageChunkFilter", () => {
   });
 });
 
-/** Returns the end of the last blank line. A CR at the very end counts as a line end. */
-function lastEventEnd(text: string): number {
+/**
+ * Returns the end of the last blank line, or of the comments and `retry` lines after it. A CR at the very end counts as
+ * a line end.
+ */
+function endOfPassed(text: string): number {
   let end = 0;
   let lineStart = 0;
+  let waits = false;
   for (const match of text.matchAll(/\r\n|\n|\r/g)) {
-    const after = match.index + match[0].length;
-    if (match.index === lineStart) end = after;
-    lineStart = after;
+    const line = text.slice(lineStart, match.index).replace(lineStart === 0 ? /^\u00ef\u00bb\u00bf/ : /^(?!)/, "");
+    const isBlank = match.index === lineStart;
+    waits = !isBlank && (waits || !/^(?::|retry:)/.test(line));
+    lineStart = match.index + match[0].length;
+    if (!waits) end = lineStart;
   }
   return end;
 }
