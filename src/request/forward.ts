@@ -24,6 +24,7 @@ import { FormReader } from "../wire/answer-form.ts";
 import { formOf } from "../wire/sse.ts";
 import { Beginning, type BeginningRules } from "./beginning.ts";
 import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
+import { StreamMemory } from "./stream-memory.ts";
 import {
   BufferedResponse,
   heldBytesMax,
@@ -92,6 +93,7 @@ interface ForwarderDeps {
 /** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
 export function createForwarder(deps: ForwarderDeps): Forwarder {
   const { clock, limits } = deps;
+  const memory = new StreamMemory();
   const running = new Running<Forwarding>();
   let stopped = false;
   /** Timer for all calls. One is enough because all calls have the same time limit, so the oldest reaches it first. */
@@ -109,7 +111,7 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
   return {
     forward(params) {
       return new Promise((resolve) => {
-        const forwarding = new Forwarding(params, deps, (forwarded) => {
+        const forwarding = new Forwarding(params, { ...deps, memory }, (forwarded) => {
           running.remove(forwarding);
           resolve(forwarded);
         });
@@ -134,6 +136,7 @@ class Forwarding implements GatewayReceiver {
   readonly #gateway: Gateway;
   readonly #keyWatch: ForwarderDeps["keyWatch"];
   readonly #limits: ForwardLimits;
+  readonly #memory: StreamMemory;
   readonly #done: (forwarded: Forwarded | Promise<never>) => void;
   readonly #sentAt: number;
   #call: GatewayCall | undefined;
@@ -154,13 +157,18 @@ class Forwarding implements GatewayReceiver {
   #statesError = false;
   #over = false;
 
-  constructor(params: ForwardParams, deps: ForwarderDeps, done: (forwarded: Forwarded | Promise<never>) => void) {
+  constructor(
+    params: ForwardParams,
+    deps: ForwarderDeps & { readonly memory: StreamMemory },
+    done: (forwarded: Forwarded | Promise<never>) => void,
+  ) {
     this.#params = params;
     this.#clock = deps.clock;
     this.#mask = deps.mask;
     this.#gateway = deps.gateway;
     this.#keyWatch = deps.keyWatch;
     this.#limits = deps.limits;
+    this.#memory = deps.memory;
     this.#done = done;
     this.#sentAt = deps.clock.monotonic();
   }
@@ -329,7 +337,8 @@ class Forwarding implements GatewayReceiver {
     };
     const isMedia =
       !isWhole && endpoint.answersMedia === true && head.status < 300 && !isJsonType(head.header("content-type"));
-    if (isStream) this.#mode = new StreamedResponse(deps, this.#params);
+    if (isStream)
+      this.#mode = new StreamedResponse({ ...deps, clock: this.#clock, memory: this.#memory }, this.#params);
     else if (isMedia || (!isWhole && this.#params.exchange.method === "HEAD"))
       this.#mode = new PassthroughResponse(deps);
     else {
@@ -469,10 +478,15 @@ class Forwarding implements GatewayReceiver {
     // A bug in code that reads an answer must fail the request, not the process.
     if (ending instanceof Promise)
       void ending.then(
-        (known) => this.#done(this.#forwarded(known)),
-        (error: unknown) => this.#done(Promise.reject(error)),
+        (known) => this.#settle(this.#forwarded(known)),
+        (error: unknown) => this.#settle(Promise.reject(error)),
       );
-    else this.#done(this.#forwarded(ending));
+    else this.#settle(this.#forwarded(ending));
+  }
+
+  #settle(forwarded: Forwarded | Promise<never>): void {
+    this.#mode?.release?.();
+    this.#done(forwarded);
   }
 
   /** Notes an answer that shows that the gateway accepts the key again, or an error in a stream that refuses it. */

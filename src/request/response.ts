@@ -185,6 +185,8 @@ export interface ResponseMode {
    * does not show its cost.
    */
   cutOff?(reason: string, refusal: Refusal): void;
+  /** Releases the memory of an answer that is over and read. */
+  release?(): void;
 }
 
 /**

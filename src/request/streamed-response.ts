@@ -3,9 +3,11 @@ import { decodedBytesMax, decodeInto, isPlain } from "../wire/content-encoding.t
 import type { Endpoint } from "../wire/endpoint.ts";
 import { isEmpty } from "../wire/model-answer.ts";
 import { FormReader } from "../wire/answer-form.ts";
-import type { StreamAnswer } from "../wire/stream-output.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { StreamAnswer, Transcript } from "../wire/stream-output.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, wholeEnding, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
+import type { StreamAccount, StreamMemory } from "./stream-memory.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
 /** Largest compressed stream that is kept for metering, in bytes. For a larger stream, the whole hold is posted. */
@@ -32,12 +34,17 @@ export interface StreamRules {
   readonly watch: StreamWatch | undefined;
 }
 
+interface StreamedDeps extends ResponseDeps {
+  readonly clock: Clock;
+  readonly memory: StreamMemory;
+}
+
 /**
  * Passes a stream on. Sends each piece in the same turn of the event loop in which it arrived. Passes JSON that is
  * labelled as a stream on unchanged.
  */
 export class StreamedResponse implements ResponseMode {
-  readonly #deps: ResponseDeps;
+  readonly #deps: StreamedDeps;
   readonly #endpoint: Endpoint;
   readonly #reader: FormReader;
   /** Undefined if the stream cannot outgrow its hold. */
@@ -45,14 +52,16 @@ export class StreamedResponse implements ResponseMode {
   #filter: EventFilter | undefined;
   readonly #cutAtMaximum: Refusal | null;
   readonly #plain: boolean;
+  readonly #memory: StreamAccount;
   #bytes = 0;
   #compressed: Buffer[] = [];
   #last: Buffer = Buffer.alloc(0);
   /** True after the client's answer was ended early. */
   #isCutOff = false;
 
-  constructor(deps: ResponseDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch }: StreamRules) {
+  constructor(deps: StreamedDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch }: StreamRules) {
     this.#deps = deps;
+    this.#memory = deps.memory.open();
     this.#endpoint = endpoint;
     this.#watch = watch;
     this.#reader = new FormReader(endpoint, "events", watch?.output);
@@ -70,6 +79,7 @@ export class StreamedResponse implements ResponseMode {
 
   chunk(bytes: Buffer, isLast: boolean): void {
     this.#remember(bytes);
+    this.#boundMemory();
     if (this.#isCutOff) return;
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
     const isTaken = leaving.length === 0 || this.#write(leaving);
@@ -91,11 +101,13 @@ export class StreamedResponse implements ResponseMode {
       exchange.end();
       return wholeEnding(answer, this.#bytes, this.#deps.ranMs());
     }
-    const answer = reader.events.end();
+    // The client gets the end of its answer before Farebox reads what the answer cost.
+    const { isComplete, answer: stated } = reader.events.tail();
+    if (isComplete) this.#endComplete();
+    const answer = stated ?? (await this.#everything(reader.events));
     this.#deps.stated(answer);
     if (answer.finished) {
-      if (this.#cutAtMaximum !== null && this.#filter?.hasRemoved === true) this.#endBroken(this.#cutAtMaximum);
-      else exchange.end();
+      if (!isComplete) this.#endComplete();
       if (answer.failed === true) return this.#cutEnding(answer, "gateway_failed");
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
     }
@@ -106,6 +118,17 @@ export class StreamedResponse implements ResponseMode {
       message: "The gateway ended the stream before the answer was complete.",
     });
     return this.#cutEnding(answer, "gateway_cut");
+  }
+
+  #endComplete(): void {
+    if (this.#cutAtMaximum !== null && this.#filter?.hasRemoved === true) this.#endBroken(this.#cutAtMaximum);
+    else this.#deps.exchange.end();
+  }
+
+  /** Reads everything in pieces, so that other requests do not wait for it. */
+  async #everything(events: Transcript): Promise<StreamAnswer> {
+    while (events.readPiece()) await new Promise<void>((resolve) => this.#deps.clock.after(0, resolve));
+    return events.everything();
   }
 
   cutOff(reason: string, refusal: Refusal): void {
@@ -121,7 +144,7 @@ export class StreamedResponse implements ResponseMode {
     this.cutOff(reason, refusal);
     const reader = await this.#wholeReader();
     if (reader?.events === undefined) return { kind: "unknown", reason, unreadBytes: this.#bytes };
-    const answer = reader.events.everything();
+    const answer = await this.#everything(reader.events);
     this.#deps.stated(answer);
     return this.#cutEnding(answer, reason, isUnread);
   }
@@ -134,6 +157,18 @@ export class StreamedResponse implements ResponseMode {
     const isFirst = error !== undefined && texts.length === 0 && uncountable === undefined;
     const ranMs = isFirst ? 0 : this.#deps.ranMs();
     return { kind: "cut", ...writtenIn(answer), reason, ranMs, ...(isUnread && { isUnread }) };
+  }
+
+  release(): void {
+    this.#memory.set(0);
+  }
+
+  /** Reads the kept bytes at once if the streams of this process keep too many. */
+  #boundMemory(): void {
+    const { events } = this.#reader;
+    if (events === undefined || this.#memory.set(events.keptBytes)) return;
+    events.read();
+    this.#memory.set(events.keptBytes);
   }
 
   #write(bytes: Buffer): boolean {

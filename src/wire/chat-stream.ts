@@ -62,6 +62,10 @@ class ChatEventReader implements EventReader {
     this.usage = new StreamUsage(this.output, listener);
   }
 
+  get isComplete(): boolean {
+    return this.#finished;
+  }
+
   answer(): Omit<StreamAnswer, keyof Written> {
     const isWhole = this.#finished || (this.#usageIsAlone && this.usage.coversAll);
     const stated = this.usage.stated(isWhole);

@@ -13,6 +13,7 @@ import {
   type Written,
 } from "./model-answer.ts";
 import type { StatedError } from "../core/settlement.ts";
+import { RawBytes } from "./raw-bytes.ts";
 import { lastEventStart, SseReader, startsWithMark } from "./sse.ts";
 
 /** Receives the output of a stream when Farebox reads the event that contains it. */
@@ -408,7 +409,9 @@ export class StreamUsage {
  * Number of bytes that a transcript keeps before it reads them. Most streams are shorter, so Farebox reads only their
  * tail.
  */
-const rawBytesMax = 128 * 1024;
+const rawBytesMax = 256 * 1024;
+/** Number of bytes that are read in one piece. It takes at most a few milliseconds. */
+const pieceBytes = 64 * 1024;
 /** Number of events at the end of a stream that are read first. They usually state everything. */
 const tailEvents = 3;
 /** Largest event that counts only after it has ended, in bytes. A longer event counts while it arrives. */
@@ -428,8 +431,18 @@ export interface EventReader {
   event(data: string): boolean;
   /** Usages of the stream. Absent if the last events never state everything. */
   readonly usage?: StreamUsage;
+  /** True if an event has completed the stream. */
+  readonly isComplete: boolean;
   /** Returns the content so far without the output, which is in `output`. */
   answer(): Omit<StreamAnswer, keyof Written>;
+}
+
+/** What the last events of a stream show. */
+export interface StreamTail {
+  /** True if they complete the stream. The events before them cannot change that. */
+  readonly isComplete: boolean;
+  /** Content of the whole stream without its texts; undefined if it depends on the events before. */
+  readonly answer: StreamAnswer | undefined;
 }
 
 /** Records a stream, and returns its content. */
@@ -438,8 +451,14 @@ export interface Transcript {
   push(bytes: Buffer): void;
   /** Number of bytes that may contain output which the listener has not received yet. */
   readonly unreadBytes: number;
+  /** Memory of the bytes that are kept to be read later, in bytes. */
+  readonly keptBytes: number;
   /** Reads the kept bytes, and reports their output to the listener. */
   read(): void;
+  /** Reads a piece of the kept bytes, which takes a few milliseconds. Returns true if there is more to read. */
+  readPiece(): boolean;
+  /** Reads the last events. Called at the end of the stream. */
+  tail(): StreamTail;
   /** Reads the kept bytes. Returns true if they state an error of the gateway, which ends the stream. */
   statesError(): boolean;
   /** Returns the content of the whole stream, without its texts if its tail states everything. */
@@ -456,8 +475,7 @@ export interface Transcript {
 export class StreamTranscript implements Transcript {
   readonly #form: StreamForm;
   readonly #listener: OutputListener | undefined;
-  #chunks: Buffer[] = [];
-  #rawBytes = 0;
+  readonly #raw = new RawBytes();
   #allBytes = 0;
   #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
@@ -468,18 +486,26 @@ export class StreamTranscript implements Transcript {
   }
 
   push(bytes: Buffer): void {
-    this.#chunks.push(bytes);
-    this.#rawBytes += bytes.length;
+    this.#raw.push(bytes);
     this.#allBytes += bytes.length;
-    if (this.#rawBytes > rawBytesMax) this.#readKept();
+    if (this.#raw.length > rawBytesMax) this.#readKept();
   }
 
   get unreadBytes(): number {
-    return this.#rawBytes + (this.#reading?.bytes.pendingBytes ?? 0);
+    return this.#raw.length + (this.#reading?.bytes.pendingBytes ?? 0);
+  }
+
+  get keptBytes(): number {
+    return this.#raw.memory;
   }
 
   read(): void {
     this.#readKept();
+  }
+
+  readPiece(): boolean {
+    this.#readKept(pieceBytes);
+    return this.#raw.length > 0;
   }
 
   statesError(): boolean {
@@ -487,8 +513,7 @@ export class StreamTranscript implements Transcript {
   }
 
   end(): StreamAnswer {
-    const tail = this.#reading === undefined ? this.#readTail() : undefined;
-    return tail ?? this.everything();
+    return this.tail().answer ?? this.everything();
   }
 
   everything(): StreamAnswer {
@@ -498,12 +523,10 @@ export class StreamTranscript implements Transcript {
     return { ...events.answer(), ...events.output.written };
   }
 
-  #readKept(): { readonly events: EventReader; readonly bytes: SseReader } {
+  #readKept(bytesMax?: number): { readonly events: EventReader; readonly bytes: SseReader } {
     this.#reading ??= this.#begin();
     const { bytes } = this.#reading;
-    for (const chunk of this.#chunks) bytes.feed(chunk);
-    this.#chunks = [];
-    this.#rawBytes = 0;
+    for (const piece of this.#raw.take(bytesMax)) bytes.feed(piece);
     this.#listener?.inFlight(this.#inFlight(bytes.pendingBytes));
     return this.#reading;
   }
@@ -534,27 +557,30 @@ export class StreamTranscript implements Transcript {
   }
 
   /**
-   * Reads the last events as if they were the whole stream. Returns undefined unless the result is that of the whole
-   * stream: their usage covers it, and no earlier event states a term that they do not state.
+   * Reads the last events as if they were the whole stream. Returns their content if it is that of the whole stream:
+   * their usage covers it, and no earlier event states a term that they do not state.
    */
-  #readTail(): StreamAnswer | undefined {
-    const [first, ...more] = this.#chunks;
-    if (first === undefined) return undefined;
-    const all = more.length === 0 ? first : Buffer.concat(this.#chunks);
-    this.#chunks = [all];
+  tail(): StreamTail {
+    const all = this.#raw.joined();
     let start = all.length;
     for (let count = 0; count < tailEvents && start > 0; count++) start = lastEventStart(all, start);
-    if (start === 0 || startsWithMark(all, start)) return undefined;
+    if (start === 0 || startsWithMark(all, start)) return { isComplete: false, answer: undefined };
     const events = this.#form(undefined);
     let isReadable = true;
     const unreadable = () => void (isReadable = false);
     const reader = new SseReader((data) => events.event(data) || unreadable(), unreadable);
     reader.feed(all.subarray(start));
     reader.finish();
+    const { isComplete } = events;
     const answer = events.answer();
     const isSure =
-      isReadable && answer.usage !== undefined && events.usage?.coversAny === true && events.output.isUntouched;
-    return isSure && !mayState(all.toString("latin1", 0, start), answer) ? { ...answer, texts: [] } : undefined;
+      this.#reading === undefined &&
+      isReadable &&
+      answer.usage !== undefined &&
+      events.usage?.coversAny === true &&
+      events.output.isUntouched &&
+      !mayState(all.toString("latin1", 0, start), answer);
+    return { isComplete, answer: isSure ? { ...answer, texts: [] } : undefined };
   }
 }
 

@@ -36,6 +36,7 @@ import {
   StreamTranscript,
   type EventReader,
   type StreamAnswer,
+  type StreamTail,
   type Transcript,
 } from "../stream-output.ts";
 
@@ -192,9 +193,9 @@ class OutlineTranscript extends StreamTranscript {
     this.#pieces = [];
   }
 
-  /** Reads all events, because each ending must state a usage. The outline is small. */
-  override end(): StreamAnswer {
-    return this.everything();
+  /** Returns no answer, because each ending must state a usage. */
+  override tail(): StreamTail {
+    return { ...super.tail(), answer: undefined };
   }
 }
 
@@ -269,6 +270,10 @@ class MediaEventReader implements EventReader {
     this.#continues = false;
     this.#finished = true;
     return true;
+  }
+
+  get isComplete(): boolean {
+    return this.#finished;
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {

@@ -177,6 +177,7 @@ function readAnswer(body: unknown): ModelAnswer | undefined {
 /** Reads a stream of an unknown kind. The stream is complete whenever it ends. */
 class AnyEventReader implements EventReader {
   readonly output = new StreamOutput();
+  readonly isComplete = true;
   #usage: Usage | undefined;
 
   event(data: string): boolean {

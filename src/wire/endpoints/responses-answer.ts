@@ -115,6 +115,10 @@ class ResponsesEventReader implements EventReader {
     return true;
   }
 
+  get isComplete(): boolean {
+    return this.#ending !== undefined;
+  }
+
   answer(): Omit<StreamAnswer, keyof Written> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
     const stated = this.usage.stated(this.#ending !== undefined);

@@ -134,8 +134,11 @@ it.each(["chunk", "end"])("an error that the reader of an answer throws fails it
   const transcript = () => ({
     push: when === "chunk" ? bug : () => undefined,
     unreadBytes: 0,
+    keptBytes: 0,
     read: () => undefined,
+    readPiece: bug,
     statesError: () => false,
+    tail: () => ({ isComplete: true, answer: undefined }),
     end: bug,
     everything: bug,
   });
