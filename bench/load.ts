@@ -2,6 +2,7 @@ import { hasRightLength } from "./check.ts";
 import { Connection, chatRequest } from "./connection.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
 import type { Target } from "./targets.ts";
+import { nowUs, sinceUs } from "./timestamps.ts";
 import { pacedChunkMs, type Workload } from "./workloads.ts";
 
 export interface LoadOptions {
@@ -101,7 +102,7 @@ export async function runPaced(workload: Workload, target: Target, streams: numb
   };
 }
 
-/** Finds the timestamps `@MICROSECONDS;` in a stream whose bytes arrive in pieces of any size. */
+/** Finds the timestamps `@…;` in a stream whose bytes arrive in pieces of any size. */
 class TimestampReader {
   readonly #delays: number[];
   #rest = "";
@@ -116,14 +117,14 @@ class TimestampReader {
   }
 
   feed(bytes: Buffer): void {
-    const now = Number(process.hrtime.bigint() / 1000n);
+    const now = nowUs();
     const text = this.#rest + bytes.toString("latin1");
     let from = 0;
     for (;;) {
       const at = text.indexOf("@", from);
       const end = at === -1 ? -1 : text.indexOf(";", at);
       if (end === -1) break;
-      this.#delays.push(now - Number(text.slice(at + 1, end)));
+      this.#delays.push(sinceUs(text.slice(at + 1, end), now));
       this.count++;
       from = end;
     }

@@ -1,5 +1,6 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { timestamp } from "../timestamps.ts";
 import { runProcess } from "./process.ts";
 
 const head = { id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1_760_000_000, model: "gpt-4o" };
@@ -30,9 +31,7 @@ function stream(response: ServerResponse, chunks: number, chunkMs: number): void
   let written = 0;
   const timer = setInterval(() => {
     if (written++ < chunks) {
-      response.write(
-        event([{ index: 0, delta: { content: `@${process.hrtime.bigint() / 1000n};` }, finish_reason: null }]),
-      );
+      response.write(event([{ index: 0, delta: { content: `@${timestamp()};` }, finish_reason: null }]));
       return;
     }
     clearInterval(timer);
