@@ -1,7 +1,6 @@
 /**
- * Measures holds per second and their latency on a PostgreSQL ledger that one, two or four proxies share. Each number of
- * proxies runs with and without leases, with one hot budget and with ten thousand budgets. For comparison, the same run also
- * measures one proxy on SQLite and a bare transaction.
+ * Measures holds per second and their latency on a PostgreSQL ledger that one, two or four proxies share, with one hot budget and
+ * with ten thousand budgets. For comparison, the same run also measures one proxy on SQLite and a bare transaction.
  *
  *   node bench/postgres.ts [--rounds 3] [--seconds 2] [--in-flight 64] [--json FILE]
  *
@@ -24,7 +23,6 @@ import { percentile, sortedCopy, spreadOf, type Spread } from "./statistics.ts";
 export interface LedgerParams {
   /** Path of an SQLite ledger, or address of a PostgreSQL database. */
   readonly database: string;
-  readonly leases: "always" | "never";
 }
 
 export interface BudgetsParams {
@@ -65,15 +63,11 @@ interface Variant {
   readonly name: string;
   readonly engine: "sqlite" | "postgres";
   readonly proxies: number;
-  readonly leases: LedgerParams["leases"];
 }
 
 const variants: readonly Variant[] = [
-  { name: "SQLite, 1 proxy", engine: "sqlite", proxies: 1, leases: "never" },
-  ...[1, 2, 4].flatMap((proxies): Variant[] => [
-    { name: `PostgreSQL, ${proxies} without leases`, engine: "postgres", proxies, leases: "never" },
-    { name: `PostgreSQL, ${proxies} with leases`, engine: "postgres", proxies, leases: "always" },
-  ]),
+  { name: "SQLite, 1 proxy", engine: "sqlite", proxies: 1 },
+  ...[1, 2, 4].map((proxies): Variant => ({ name: `PostgreSQL, ${proxies}`, engine: "postgres", proxies })),
 ];
 
 /** Process with one proxy's store. */
@@ -196,16 +190,16 @@ async function main(): Promise<void> {
     let databases = 0;
     for (let round = 0; round < rounds; round++) {
       bare.push(await bareTransactionUs(postgres, seconds / 2));
-      for (const { name, engine, proxies: count, leases } of inTurn(variants, round)) {
+      for (const { name, engine, proxies: count } of inTurn(variants, round)) {
         console.error(`round ${round + 1} of ${rounds}: ${name}`);
         const database =
           engine === "sqlite" ? join(folder, `${round}.db`) : await postgres.create(`bench_${++databases}`);
         await using owned = new AsyncDisposableStack();
         const proxies: Proxy[] = [];
-        for (let index = 0; index < count; index++) proxies.push(owned.use(await Proxy.start({ database, leases })));
+        for (let index = 0; index < count; index++) proxies.push(owned.use(await Proxy.start({ database })));
         for (const kind of kinds) {
           await proxies[0]?.request({ kind: "budgets", scopes: kind.scopes, limit: usd("1000000").toString() });
-          const run = `${round}-${kind.callers.length}-${count}-${leases}`;
+          const run = `${round}-${kind.callers.length}-${count}`;
           await driveAll(proxies, kind, inFlight, seconds / 2, `${run}-warm`);
           const many = await driveAll(proxies, kind, inFlight, seconds, run);
           const one = await driveAll(proxies, kind, 1, seconds / 2, `${run}-one`);

@@ -21,10 +21,10 @@ process.on("message", (message: ToLedger) => {
 });
 send({ kind: "ready" });
 
-function open({ database, leases }: LedgerParams): Promise<OpenResult> {
+function open({ database }: LedgerParams): Promise<OpenResult> {
   const options = { calendar: calendarOf("UTC"), clock, access: "serve", settlePauseMs: 10 } as const;
   const url = parsePostgresUrl(database);
-  return url.ok ? openPostgres({ ...options, server: url.server, leases }) : openSqlite({ ...options, path: database });
+  return url.ok ? openPostgres({ ...options, server: url.server }) : openSqlite({ ...options, path: database });
 }
 
 async function answer(store: Store, message: ToLedger): Promise<FromLedger> {

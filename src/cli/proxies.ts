@@ -23,12 +23,11 @@ export const commands = [
         "last heartbeat": ({ silent_seconds }) => ago(silent_seconds),
         holds: right(({ holds }) => holds),
         held: right(({ held_usd }) => held_usd),
-        leases: right(({ leases }) => leases),
       }),
   }),
 
   command("proxies end <name-or-run>", {
-    summary: "post the open holds of a dead proxy as assumed and release its leases now; exit code 1 if it is alive",
+    summary: "post the open holds of a dead proxy as assumed now; exit code 1 if it is alive",
     options: { json },
     ledger: "change",
     help: "\nIf the proxy was only paused, it continues as a new run. Its later settlements of the old run become corrections.",
@@ -59,7 +58,7 @@ function notShared({ settings }: LedgerTools) {
   );
 }
 
-function proxyJson({ name, run, version, state, startedAt, silentMs, holds, held, leases }: ProxyRun) {
+function proxyJson({ name, run, version, state, startedAt, silentMs, holds, held }: ProxyRun) {
   return {
     name,
     run,
@@ -69,7 +68,6 @@ function proxyJson({ name, run, version, state, startedAt, silentMs, holds, held
     silent_seconds: Math.floor(silentMs / 1000),
     holds,
     held_usd: formatUsd(held),
-    leases,
   };
 }
 

@@ -77,7 +77,7 @@ export function* adjust(dialect: Dialect, calendar: Calendar, id: string, correc
     adjusted_by: by,
   });
   yield* write(
-    `update ${dialect.windowTable} set spent = spent + ? where ${dialect.isIn("seq", "bigint")}`,
+    `update windows set spent = spent + ? where ${dialect.isIn("seq", "bigint")}`,
     amount,
     JSON.stringify(windows.map(({ win }) => Number(win))),
   );

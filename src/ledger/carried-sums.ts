@@ -191,7 +191,7 @@ function* carryInWindows(dialect: Dialect, calendar: Calendar, posted: readonly 
   const wanted = [...costs.values()].map(({ budget, subject, start, cost }) => [budget, subject, start, String(cost)]);
   // Locks windows in the order of `seq`, as other transactions do.
   const windows = yield* rowsOf<{ seq: bigint; cost: bigint }>({
-    sql: `select seq, cost from ${dialect.windowTable} join (
+    sql: `select seq, cost from windows join (
         select cast(value ->> 0 as bigint) as of_budget, value ->> 1 as of_subject, cast(value ->> 2 as bigint) as start, cast(value ->> 3 as bigint) as cost
         from ${dialect.eachOf}
       ) wanted on budget = of_budget and subject = of_subject and starts_at = start order by seq`,
@@ -199,7 +199,7 @@ function* carryInWindows(dialect: Dialect, calendar: Calendar, posted: readonly 
     lock: "update",
   });
   yield* write(
-    `update ${dialect.windowTable} set carried = carried + cost
+    `update windows set carried = carried + cost
      from (select cast(value ->> 0 as bigint) as win, cast(value ->> 1 as bigint) as cost from ${dialect.eachOf}) wanted where seq = win`,
     JSON.stringify(windows.map(({ seq, cost }) => [Number(seq), String(cost)])),
   );

@@ -118,7 +118,7 @@ function* deleteQuarters(before: number): Query<number> {
 function* deleteWindows(dialect: Dialect, before: number): Query<number> {
   yield* lockBudgets();
   const rows = yield* rowsOf<{ seq: bigint }>({
-    sql: `select seq from ${dialect.windowTable} where ends_at <= ? order by seq limit ${stepRows}`,
+    sql: `select seq from windows where ends_at <= ? order by seq limit ${stepRows}`,
     values: [before],
   });
   if (rows.length === 0) return 0;
@@ -126,7 +126,7 @@ function* deleteWindows(dialect: Dialect, before: number): Query<number> {
   yield* write(
     `update budgets set complete_from = gone.ends_at
      from (
-       select budget, max(ends_at) as ends_at from ${dialect.windowTable} where ${dialect.isIn("seq", "bigint")} group by budget
+       select budget, max(ends_at) as ends_at from windows where ${dialect.isIn("seq", "bigint")} group by budget
      ) gone where budgets.seq = budget and complete_from < gone.ends_at`,
     JSON.stringify(windows),
   );

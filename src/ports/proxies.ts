@@ -22,8 +22,6 @@ export interface ProxyRun {
   /** Number of open holds of the run. Excludes holds of known tasks, which any proxy can poll. */
   readonly holds: number;
   readonly held: PicoUsd;
-  /** Number of budget windows in which the run has a lease. */
-  readonly leases: number;
 }
 
 export type ProxyEnding =
@@ -38,8 +36,8 @@ export interface ProxyRuns {
   /** Returns the runs that have not ended or have open holds, oldest first. */
   list(): Promise<readonly ProxyRun[]>;
   /**
-   * Ends runs, given by name or number, that send no heartbeats. Posts their open holds and returns their leases. If
-   * such a proxy settles a charge later, the settlement becomes a correction.
+   * Ends runs, given by name or number, that send no heartbeats. Posts their open holds. If such a proxy settles a charge
+   * later, the settlement becomes a correction.
    */
   end(nameOrRun: string, at: number, by: string): Promise<ProxyEnding>;
 }

@@ -1,9 +1,8 @@
 import type { Store } from "../../src/ports/store.ts";
-import { leasingKind, ledgerKinds, noon, onPostgres, type LedgerKind } from "./ledger-fixtures.ts";
+import { ledgerKinds, noon, type LedgerKind } from "./ledger-fixtures.ts";
 import { manualClock } from "./manual-clock.ts";
 
-/** Stores that the contract of the ledger runs on: those of `ledgerKinds`, and on PostgreSQL also a proxy with leases. */
-export const everyLedger: readonly LedgerKind[] = onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds;
+export { ledgerKinds as everyLedger };
 
 /** Opens a new store. Disposing of it also disposes of its home. */
 export async function opened(kind: LedgerKind): Promise<Store> {

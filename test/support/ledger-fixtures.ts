@@ -209,7 +209,7 @@ function sqliteHome(clock: Clock, how: Pick<OpenOptions, "access" | "threads" | 
   };
 }
 
-function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases" | "subjectsMax"> = {}): LedgerHome {
+function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "subjectsMax"> = {}): LedgerHome {
   let made: Promise<TestDatabase> | null = null;
   return {
     database: null,
@@ -250,12 +250,6 @@ export const threadsKind: LedgerKind = {
 };
 
 export const postgresKind: LedgerKind = { name: "postgres", newHome: (clock, more) => postgresHome(clock, more) };
-
-/** A single proxy that leases slices of every budget. */
-export const leasingKind: LedgerKind = {
-  name: "postgres in leases",
-  newHome: (clock, more) => postgresHome(clock, { ...more, leases: "always" }),
-};
 
 /** Stores that the contracts run on: `npm test` uses one thread, and `npm run test:rest` runs the others. */
 const place = process.env["TEST_STORE"] ?? "local";

@@ -9,7 +9,7 @@ import { connect, type Database, type Statements } from "../../src/ledger/postgr
 import { answer } from "../../src/ledger/postgres/answer.ts";
 import { readBudgets } from "../../src/ledger/queries/windows.ts";
 import { migrate } from "../../src/ledger/postgres/migrate.ts";
-import { Owner, type LeasePolicy } from "../../src/ledger/postgres/owners.ts";
+import { Owner } from "../../src/ledger/postgres/owners.ts";
 import { PostgresWriter } from "../../src/ledger/postgres/writer.ts";
 import { callerOfRow } from "../../src/ledger/rows/budgets.ts";
 import { CommandQueue, type Answer } from "../../src/ledger/queue.ts";
@@ -18,7 +18,6 @@ import { endAt, noon, utc } from "./ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "./manual-clock.ts";
 
 export interface ProxyOptions {
-  readonly leases?: LeasePolicy;
   readonly lifeMs?: number;
   readonly statementMs?: number;
   readonly subjectsMax?: number;
@@ -41,7 +40,7 @@ export class LedgerProxy implements AsyncDisposable {
     owner: Owner,
     clock: ManualClock,
     beats: Set<() => void>,
-    { leases = "auto", subjectsMax }: ProxyOptions,
+    { subjectsMax }: ProxyOptions,
   ) {
     this.database = database;
     this.clock = clock;
@@ -52,7 +51,6 @@ export class LedgerProxy implements AsyncDisposable {
       clock: systemClock(),
       calendar: utc,
       run: owner,
-      leases,
       subjectsMax,
     });
     this.queue = new CommandQueue(writer, systemClock(), { write: () => {}, changed: () => {} });
@@ -158,18 +156,14 @@ async function wrongWindows(db: Statements): Promise<object[]> {
   });
 }
 
-/** Returns the sums of a ledger that differ from its charges or leases, and windows beyond their limit, in one snapshot. */
+/** Returns the sums of a ledger that differ from its charges, and windows beyond their limit, in one snapshot. */
 export async function differencesIn(database: Database): Promise<object[]> {
   return database.transaction(
     async (db) => [
       ...(await wrongWindows(db)),
       ...(await db.rows<object>(
-        `select w.seq, w.leased, l.granted from budget_windows w
-         cross join lateral (select coalesce(sum(granted), 0) as granted from window_leases where win = w.seq) l where w.leased <> l.granted`,
-      )),
-      ...(await db.rows<object>(
-        `select 'a window beyond its limit' as what, w.* from budget_windows w join budgets b on b.seq = w.budget
-         where b.mode = 'hard' and w.spent + w.held + w.leased > b.amount_limit and b.is_raised = 0
+        `select 'a window beyond its limit' as what, w.* from windows w join budgets b on b.seq = w.budget
+         where b.mode = 'hard' and w.spent + w.held > b.amount_limit and b.is_raised = 0
            and not exists (select from charges where overage > 0) and not exists (select from audit_entries where facts_before is not null)`,
       )),
       ...(await db.rows<object>(

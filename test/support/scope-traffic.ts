@@ -13,7 +13,7 @@ import { LedgerProxy } from "./postgres-proxies.ts";
 const [url = "", name = ""] = process.argv.slice(2);
 const address = parsePostgresUrl(url);
 if (!address.ok) throw new Error("usage: scope-traffic URL NAME");
-await using proxy = await LedgerProxy.open(address.server, { leases: "always" });
+await using proxy = await LedgerProxy.open(address.server);
 const commands = createInterface(process.stdin)[Symbol.asyncIterator]();
 process.stdout.write(`${proxy.owner.knownEpoch()}\n`);
 await commands.next();

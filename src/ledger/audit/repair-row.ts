@@ -319,7 +319,7 @@ export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number)
       from windows left join budgets on budgets.seq = budget where windows.seq = ?`,
     values: [seq],
   });
-  if (row === undefined) return yield* removeLeases(dialect, seq);
+  if (row === undefined) return [];
   if (row.scope === null || row.period === null)
     return yield* removeWindow(dialect, seq, `window ${seq}`, "a window without a budget");
   const scope = parseScope(row.scope);
@@ -331,11 +331,12 @@ export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number)
 
   const charged = yield* readWindowSums(dialect, calendar, { scope, period: row.period, subject: row.subject, span });
   const sums = isRolledUp(scope) ? charged : { ...charged, spent: charged.spent + row.carried };
-  const from =
-    textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row) +
-    (yield* leasesOf(dialect, seq));
-  for (const { sql, values } of dialect.setWindow(seq, { ...span, ...sums })) yield { sql, values };
-  const to = textOf(span.start, span.end, sums) + (yield* leasesOf(dialect, seq));
+  const from = textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row);
+  yield {
+    sql: "update windows set starts_at = ?, ends_at = ?, spent = ?, held = ? where seq = ?",
+    values: [span.start, span.end, sums.spent, sums.held, seq],
+  };
+  const to = textOf(span.start, span.end, sums);
   return from === to ? [] : [{ kind: "window", id, from, to }];
 }
 
@@ -345,21 +346,10 @@ function* removeWindow(dialect: Dialect, seq: number, id: string, from: string):
   return [{ kind: "window", id, from, to: "no window" }];
 }
 
-/** Removes the leases of a missing window. */
-function* removeLeases(dialect: Dialect, seq: number): Query<RepairedRow[]> {
-  const leases = yield* leasesOf(dialect, seq);
-  return leases === "" ? [] : yield* removeWindow(dialect, seq, `window ${seq}`, `no window${leases}`);
-}
-
 /** Returns true if the same budget and subject have another window with this start. */
 function* hasOtherWindow({ budget, subject }: WindowRow, { start }: Span, seq: number): Query<boolean> {
   const sql = "select 1 from windows where budget = ? and subject = ? and starts_at = ? and seq <> ?";
   return (yield* rowOf<object>({ sql, values: [budget, subject, start, seq] })) !== undefined;
-}
-
-/** Returns text that describes the leases of a window; an empty text if there are none. */
-function* leasesOf(dialect: Dialect, seq: number): Query<string> {
-  return (yield* rowOf<{ text: string }>(dialect.leases(seq)))?.text ?? "";
 }
 
 function textOf(start: number, end: number | null, { spent, held }: WindowSums): string {

@@ -21,7 +21,7 @@ export interface VerifyOptions {
 export function* verifyLedger(
   dialect: Dialect,
   { calendar, onProgress, onDerived }: VerifyOptions,
-  checkMore: (report: Report) => Query<void>,
+  checkMore?: (report: Report) => Query<void>,
 ): Query<Verification> {
   const differences: Difference[] = [];
   let unlisted = 0;
@@ -31,7 +31,7 @@ export function* verifyLedger(
     else unlisted++;
   };
   const charges = yield* compareAll(dialect, calendar, report, onProgress);
-  yield* checkMore(report);
+  if (checkMore !== undefined) yield* checkMore(report);
   return { charges, differences, ...(unlisted > 0 && { unlisted }) };
 }
 

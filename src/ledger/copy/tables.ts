@@ -1,10 +1,8 @@
 import { rollupDimensions } from "../rollups.ts";
 
-/** Table of the SQLite ledger and its counterpart in PostgreSQL. Their columns have the same names. */
+/** Table of the SQLite ledger and of PostgreSQL. Its columns have the same names in both. */
 export interface CopiedTable {
   readonly name: string;
-  /** Name of the table in PostgreSQL. It may differ, because `windows` is a view of windows and leases there. */
-  readonly target: string;
   /** Columns that are unique together and indexed. The copy writes and compares rows in the order of these columns. */
   readonly key: readonly string[];
   /** Columns of the target that SQLite stores differently, with the SQLite expressions that compute them. */
@@ -27,36 +25,34 @@ export interface CopiedTable {
  * proxy run as ended, so the next `serve` settles the pending holds as orphans.
  */
 export const copiedTables: readonly CopiedTable[] = [
-  { name: "price_versions", target: "price_versions", key: ["id"] },
-  { name: "teams", target: "teams", key: ["seq"], counted: "seq" },
-  { name: "keys", target: "keys", key: ["seq"], counted: "seq" },
-  { name: "admins", target: "admins", key: ["seq"], counted: "seq" },
-  { name: "budgets", target: "budgets", key: ["seq"], counted: "seq" },
-  { name: "raises", target: "raises", key: ["seq"], counted: "seq" },
-  { name: "new_subjects", target: "new_subjects", key: ["key"] },
-  { name: "raise_requests", target: "raise_requests", key: ["seq"], counted: "seq" },
+  { name: "price_versions", key: ["id"] },
+  { name: "teams", key: ["seq"], counted: "seq" },
+  { name: "keys", key: ["seq"], counted: "seq" },
+  { name: "admins", key: ["seq"], counted: "seq" },
+  { name: "budgets", key: ["seq"], counted: "seq" },
+  { name: "raises", key: ["seq"], counted: "seq" },
+  { name: "new_subjects", key: ["key"] },
+  { name: "raise_requests", key: ["seq"], counted: "seq" },
   {
     name: "owners",
-    target: "owners",
     key: ["epoch"],
     counted: "epoch",
     added: { beat_at: "to_timestamp(started_at / 1000.0)", ended_at: "to_timestamp(started_at / 1000.0)" },
   },
-  { name: "audit_entries", target: "audit_entries", key: ["id"], counted: "id" },
-  { name: "account_samples", target: "account_samples", key: ["asked_at"] },
-  { name: "outbox", target: "outbox", key: ["seq"], counted: "seq" },
-  { name: "tasks", target: "tasks", key: ["seq"], counted: "seq" },
-  { name: "task_callbacks", target: "task_callbacks", key: ["charge"] },
-  { name: "written_limits", target: "written_limits", key: ["idempotency"] },
-  { name: "run_sessions", target: "run_sessions", key: ["id"] },
-  { name: "dashboard_sessions", target: "dashboard_sessions", key: ["seq"], counted: "seq" },
-  { name: "stream_bursts", target: "stream_bursts", key: ["model", "key"] },
-  { name: "refusals", target: "refusals", key: ["minute", "id"] },
-  { name: "run_secret", target: "run_secret", key: ["id"], isSeeded: true },
-  { name: "windows", target: "budget_windows", key: ["seq"], counted: "seq" },
+  { name: "audit_entries", key: ["id"], counted: "id" },
+  { name: "account_samples", key: ["asked_at"] },
+  { name: "outbox", key: ["seq"], counted: "seq" },
+  { name: "tasks", key: ["seq"], counted: "seq" },
+  { name: "task_callbacks", key: ["charge"] },
+  { name: "written_limits", key: ["idempotency"] },
+  { name: "run_sessions", key: ["id"] },
+  { name: "dashboard_sessions", key: ["seq"], counted: "seq" },
+  { name: "stream_bursts", key: ["model", "key"] },
+  { name: "refusals", key: ["minute", "id"] },
+  { name: "run_secret", key: ["id"], isSeeded: true },
+  { name: "windows", key: ["seq"], counted: "seq" },
   {
     name: "charges",
-    target: "charges",
     key: ["admitted_at", "seq"],
     counted: "seq",
     sequence: "charges_seq",
@@ -65,7 +61,7 @@ export const copiedTables: readonly CopiedTable[] = [
         "(select '{' || coalesce(group_concat(window, ',' order by window), '') || '}' from charge_windows where charge = charges.seq)",
     },
   },
-  { name: "carried", target: "carried", key: ["charge"] },
-  { name: "rollup_quarter", target: "rollup_quarter", key: ["starts_at", ...rollupDimensions], added: { shard: "0" } },
-  { name: "rollup_day", target: "rollup_day", key: ["day", ...rollupDimensions], added: { shard: "0" } },
+  { name: "carried", key: ["charge"] },
+  { name: "rollup_quarter", key: ["starts_at", ...rollupDimensions], added: { shard: "0" } },
+  { name: "rollup_day", key: ["day", ...rollupDimensions], added: { shard: "0" } },
 ];

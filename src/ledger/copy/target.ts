@@ -3,9 +3,6 @@ import { copyProgressTable } from "../postgres/migrate.ts";
 import type { Row, Position, Source, SourceTable } from "./source.ts";
 import { copiedTables } from "./tables.ts";
 
-/** Tables of the target that are not copied and must be empty. */
-const otherTables = ["window_leases"];
-
 /** Progress of the copy of one table. */
 export interface TableProgress {
   /** Position of the last written row; null if no row has been written. */
@@ -71,11 +68,11 @@ export class Target {
       }
       const seeded = copiedTables.filter(({ isSeeded }) => isSeeded);
       const copied = copiedTables.filter((table) => !seeded.includes(table));
-      for (const table of [...copied.map(({ target }) => target), ...otherTables]) {
-        const [[isFilled] = []] = await this.#rows(`select exists (select from ${table})`);
-        if (isFilled === "t") return { ok: false, table };
+      for (const { name } of copied) {
+        const [[isFilled] = []] = await this.#rows(`select exists (select from ${name})`);
+        if (isFilled === "t") return { ok: false, table: name };
       }
-      for (const { target } of seeded) await this.#client.query(`delete from ${target}`);
+      for (const { name } of seeded) await this.#client.query(`delete from ${name}`);
       await this.#client.query(
         `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
       );
@@ -120,12 +117,12 @@ export class Target {
   }
 
   /** Yields all rows of a table from one snapshot, at most `count` at a time. */
-  async *read({ table: { target, key }, columns }: SourceTable, count: number): AsyncGenerator<Row[]> {
+  async *read({ table: { name, key }, columns }: SourceTable, count: number): AsyncGenerator<Row[]> {
     await this.#client.query("begin isolation level repeatable read, read only");
     try {
       const names = columns.map(escapeIdentifier).join(", ");
       await this.#client.query(
-        `declare copied no scroll cursor for select ${names} from ${target} order by ${key.join(", ")}`,
+        `declare copied no scroll cursor for select ${names} from ${name} order by ${key.join(", ")}`,
       );
       for (;;) {
         const rows = await this.#rows(`fetch ${count} from copied`);
@@ -139,7 +136,7 @@ export class Target {
 
   /** Collects statistics for the query planner. */
   async analyze(): Promise<void> {
-    await this.#client.query(`analyze ${copiedTables.map(({ target }) => target).join(", ")}`);
+    await this.#client.query(`analyze ${copiedTables.map(({ name }) => name).join(", ")}`);
   }
 
   /** Marks the copy as a complete ledger that proxies can use. The mark is durable when the promise resolves. */
@@ -147,12 +144,12 @@ export class Target {
     await this.#client.query("set synchronous_commit = on");
     await this.#transaction(async () => {
       for (const {
-        table: { target, counted, sequence },
+        table: { name, counted, sequence },
       } of tables) {
         if (counted === undefined) continue;
-        const named = sequence === undefined ? `pg_get_serial_sequence('${target}', '${counted}')` : `'${sequence}'`;
+        const named = sequence === undefined ? `pg_get_serial_sequence('${name}', '${counted}')` : `'${sequence}'`;
         await this.#client.query(
-          `select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${target}), false)`,
+          `select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${name}), false)`,
         );
       }
       await this.#client.query(
@@ -175,7 +172,7 @@ export class Target {
     );
     // A trigger protects the audit log from deletion, but no one uses these copied entries yet.
     await this.#client.query("alter table audit_entries disable trigger user");
-    await this.#client.query(`truncate ${copiedTables.map(({ target }) => target).join(", ")}`);
+    await this.#client.query(`truncate ${copiedTables.map(({ name }) => name).join(", ")}`);
     await this.#client.query("alter table audit_entries enable trigger user");
   }
 
@@ -186,14 +183,14 @@ export class Target {
     );
   }
 
-  async #insertOf({ name, target, added = {} }: SourceTable["table"], columns: readonly string[]): Promise<string> {
+  async #insertOf({ name, added = {} }: SourceTable["table"], columns: readonly string[]): Promise<string> {
     const stored = new Map(
       (await this.#rows(
         "select attname, format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped",
-        [target],
+        [name],
       )) as [string, string][],
     );
-    const typeOf = (column: string) => stored.get(column) ?? throwMissing(target, column);
+    const typeOf = (column: string) => stored.get(column) ?? throwMissing(name, column);
     // PostgreSQL would flatten an array of arrays, so values of array columns are sent as text.
     const givenType = (column: string) => (typeOf(column).endsWith("[]") ? "text" : typeOf(column));
     const given = columns.map((column, index) => `$${index + 1}::${givenType(column)}[]`).join(", ");
@@ -201,7 +198,7 @@ export class Target {
     const values = columns.map((column) => `${escapeIdentifier(column)}::${typeOf(column)}`);
     const next = columns.length + 1;
     return `with written as (
-        insert into ${target} (${[...names, ...Object.keys(added)].join(", ")}) overriding system value
+        insert into ${name} (${[...names, ...Object.keys(added)].join(", ")}) overriding system value
         select ${[...values, ...Object.values(added)].join(", ")} from unnest(${given}) as given (${names.join(", ")})
       )
       update ${copyProgressTable} set position = $${next}::text, rows = rows + $${next + 1}::bigint

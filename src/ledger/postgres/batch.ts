@@ -351,7 +351,6 @@ class WindowSets {
       const { budget, subject, start, end } = entry.window;
       return { budget: budget.seq, subject, starts_at: start, ends_at: end, ...entry.counted };
     });
-    const isRaised = entries.some(({ window }) => window.budget.isRaised);
     const from: number[] = [];
     const to: number[] = [];
     const items: number[] = [];
@@ -362,8 +361,6 @@ class WindowSets {
     }
     return {
       windows,
-      ...(isRaised && { is_raised: true }),
-      hard: entries.map(({ window }) => window.budget.mode === "hard"),
       one_key: entries.map(({ window }) => limitsOneKey(window.budget.scope)),
       set_from: from,
       set_to: to,

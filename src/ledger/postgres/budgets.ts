@@ -29,70 +29,41 @@ export async function applyBudgetStep(db: Statements, calendar: Calendar, step: 
     return answer(db, checkTimeZone(calendar));
   }
   const { budget } = step;
-  if (step.budgets === "open") {
-    await reduceLeases(db, budget);
-    await openAll(db, calendar, budget, step.at, step.before);
-  } else if (step.budgets === "raised")
+  if (step.budgets === "open") await openAll(db, calendar, budget, step.at, step.before);
+  else if (step.budgets === "raised")
     await openOne(db, calendar, { budget, subject: step.subject, ...calendar.spanOf(budget.period, step.at) });
   else await removeWindows(db, budget);
   await db.run("update meta set budgets_version = budgets_version + 1");
 }
 
 async function removeWindows(db: Statements, { seq }: StoredBudget): Promise<void> {
-  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [seq]);
   await db.run(
-    `with gone as (select array_agg(seq) as wins from budget_windows where budget = $1)
+    `with gone as (select array_agg(seq) as wins from windows where budget = $1)
      update charges c set
-       windows = array(select win from unnest(c.windows) win where not win = any(gone.wins)),
-       leased = array(select win from unnest(c.leased) win where not win = any(gone.wins))
+       windows = array(select win from unnest(c.windows) win where not win = any(gone.wins))
      from gone where c.state = 'pending' and c.windows && gone.wins`,
     [seq],
   );
-  await db.run("delete from budget_windows where budget = $1", [seq]);
+  await db.run("delete from windows where budget = $1", [seq]);
 }
 
 /** Replaces all windows by the windows that contain an instant, summed from the charges. Call `lockBudgets` first. */
 export async function rebuildWindows(db: Statements, calendar: Calendar, at: number): Promise<void> {
   // Keeps carried sums only of windows without an end, because only these are the same in each time zone.
   const kept = await db.rows<{ budget: bigint; subject: string; starts_at: bigint; carried: bigint }>(
-    "select budget, subject, starts_at, carried from budget_windows where ends_at is null and carried <> 0",
+    "select budget, subject, starts_at, carried from windows where ends_at is null and carried <> 0",
   );
-  await db.run("delete from window_leases");
-  await db.run("delete from budget_windows");
-  await db.run("update charges set windows = '{}', leased = '{}' where state = 'pending'");
+  await db.run("delete from windows");
+  await db.run("update charges set windows = '{}' where state = 'pending'");
   await db.run("update budgets set complete_from = null");
   for (const budget of await answer(db, readBudgets())) await openAll(db, calendar, budget, at);
   for (const { budget, subject, starts_at: start, carried } of kept)
     await db.run(
-      `insert into budget_windows as w (budget, subject, starts_at, spent, held, carried) values ($1, $2, $3, $4, 0, $4)
+      `insert into windows as w (budget, subject, starts_at, spent, held, carried) values ($1, $2, $3, $4, 0, $4)
        on conflict (budget, subject, starts_at) do update set spent = w.spent + excluded.spent, carried = excluded.carried`,
       [budget, subject, start, carried],
     );
   await db.run("update meta set budgets_version = budgets_version + 1");
-}
-
-/**
- * Reduces the leases of a changed budget to their held amounts, because the granted amounts depended on the old limit.
- */
-async function reduceLeases(db: Statements, { seq, mode }: StoredBudget): Promise<void> {
-  await db.run(
-    `select farebox_fold_leases(array_agg(l.win order by l.win, l.owner), array_agg(l.owner order by l.win, l.owner))
-     from window_leases l join budget_windows w on w.seq = l.win where w.budget = $1 having count(*) > 0`,
-    [seq],
-  );
-  await db.run(
-    `update window_leases l set granted = case when $2 then l.held end from budget_windows w where w.seq = l.win and w.budget = $1`,
-    [seq, mode === "hard"],
-  );
-  await db.run(
-    `update budget_windows w set leased = known.granted
-     from (
-       select w.seq, coalesce(sum(l.granted), 0)::bigint as granted from budget_windows w left join window_leases l on l.win = w.seq
-       where w.budget = $1 group by w.seq
-     ) known
-     where w.seq = known.seq and w.leased <> known.granted`,
-    [seq],
-  );
 }
 
 /**
@@ -144,7 +115,7 @@ async function openOne(db: Statements, calendar: Calendar, window: NamedWindow):
   if (isUnknown !== undefined) await openAll(db, calendar, budget, start);
   if (!(await isComplete(db, budget, window))) return await open(db, calendar, budget, subject, window);
   await db.run(
-    `insert into budget_windows (budget, subject, starts_at, ends_at, spent, held) values ($1, $2, $3, $4, 0, 0) on conflict do nothing`,
+    `insert into windows (budget, subject, starts_at, ends_at, spent, held) values ($1, $2, $3, $4, 0, 0) on conflict do nothing`,
     [budget.seq, subject, start, end],
   );
 }
@@ -172,7 +143,7 @@ async function open(
   const [named, group] = subject === null ? ["subject", "group by subject order by subject"] : ["cast(? as text)", ""];
   const opened = await db.rows<{ seq: bigint }>(
     numbered(
-      `insert into budget_windows (budget, subject, starts_at, ends_at, spent, held)
+      `insert into windows (budget, subject, starts_at, ends_at, spent, held)
        select cast(? as bigint), ${named}, cast(? as bigint), cast(? as bigint),
          ${sumOf("spent")}, ${sumOf("held")}
        from (${parts.sql}) parts ${group} on conflict do nothing returning seq`,
@@ -183,7 +154,7 @@ async function open(
     numbered(
       `with linked as (
          select charge.seq, admitted_at, array_agg(w.seq) as wins
-         from (${pending.sql}) charge join budget_windows w on w.subject = charge.subject and w.seq = any(?)
+         from (${pending.sql}) charge join windows w on w.subject = charge.subject and w.seq = any(?)
          group by charge.seq, admitted_at
        )
        update charges c set windows = windows || wins from linked where c.seq = linked.seq and c.admitted_at = linked.admitted_at`,

@@ -12,7 +12,7 @@ import { answer } from "./answer.ts";
 import { changesIn, ChangeWatch } from "./changes.ts";
 import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
 import { PostgresFleet } from "./fleet.ts";
-import { CommandRun, Owner, type Beat, type LeasePolicy } from "./owners.ts";
+import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { longQueries, postgresShortQueries, streamCharges } from "./queries.ts";
 import { migrate, readingProblem } from "./migrate.ts";
 import { ensureMonths } from "./partitions.ts";
@@ -22,8 +22,6 @@ import { PostgresWriter } from "./writer.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {
   readonly server: PostgresServer;
-  /** Policy for leases; `auto` if missing. */
-  readonly leases?: LeasePolicy;
 }
 
 /** Time limits of statements, in milliseconds. A CLI command may wait longer for a busy server than a request. */
@@ -123,7 +121,7 @@ async function openCommand(
   const run = opened.use(
     new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }),
   );
-  const channel = new PostgresWriter({ database: pools.short, clock, calendar, run, leases: "never" });
+  const channel = new PostgresWriter({ database: pools.short, clock, calendar, run });
   return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created }) };
 }
 
@@ -162,7 +160,6 @@ async function openProxy(
     clock,
     calendar,
     run: owner,
-    leases: options.leases ?? "auto",
     subjectsMax: options.subjectsMax,
   });
   return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners, fleet }) };

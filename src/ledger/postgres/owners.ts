@@ -3,19 +3,11 @@ import { liveMs } from "../../ports/proxies.ts";
 import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
-import { functionsDigest } from "./schema.ts";
 
 /** Interval of heartbeats, in milliseconds. */
 const beatEveryMs = 500;
-/** Interval for creating the partitions of coming months and removing the leases of ended windows, in milliseconds. */
+/** Interval for creating the partitions of coming months, in milliseconds. */
 const maintainEveryMs = 3_600_000;
-/**
- * Time from the end of a window until its leases are removed, in milliseconds. By then, nearly all holds of the window
- * are settled.
- */
-const leasesKeptMs = 86_400_000;
-/** Largest number of leases that one transaction removes. */
-const removedAtOnce = 500;
 
 /** SQL condition on `owners` that a run is that of a live proxy (`liveMs`). */
 export const isLiveProxy = `serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '${liveMs} milliseconds'`;
@@ -28,8 +20,6 @@ export interface OwnRun {
   knownEpoch(): number | null;
   /** Registers a new run if `ended` is still the epoch of this run. Call it when another process has ended the run. */
   renew(ended: number | null): Promise<void>;
-  /** Returns the number of live proxies at the last heartbeat, including this one. */
-  liveProxies(): number;
 }
 
 /** Data that a heartbeat sends. */
@@ -72,7 +62,6 @@ export class Owner implements OwnRun, AsyncDisposable {
   readonly #options: OwnerOptions;
   #epoch: number;
   #data: () => BeatData = () => ({ catalogue: null, uses: null });
-  #live = 1;
   readonly #beats: Loop;
   #renewing: Promise<void> | null = null;
   #maintainedAt: number;
@@ -106,10 +95,6 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#epoch;
   }
 
-  liveProxies(): number {
-    return this.#live;
-  }
-
   /** Sets the function whose result each heartbeat sends. */
   publish(data: () => BeatData): void {
     this.#data = data;
@@ -135,30 +120,20 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#renewing;
   }
 
-  /**
-   * Ends the run and returns its leases to their windows. If the database cannot be reached, peers end the run later.
-   */
+  /** Ends the run. If the database cannot be reached, peers end it later. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#beats.ending.aborted) return;
     await this.#beats[Symbol.asyncDispose]();
     await endRun(this.#options.database, this.#epoch);
   }
 
-  /** Creates partitions and removes old leases, once an hour. */
+  /** Creates partitions, once an hour. */
   async #maintain(): Promise<void> {
     const { clock, database } = this.#options;
     const now = clock.now();
     if (Math.abs(now - this.#maintainedAt) < maintainEveryMs) return;
     this.#maintainedAt = now;
     await ensureMonths(database, now);
-    for (let removed = removedAtOnce; removed === removedAtOnce;) {
-      const row = await database.row<{ removed: number }>("select farebox_tidy_leases($1, $2, $3) as removed", [
-        this.#epoch,
-        now - leasesKeptMs,
-        removedAtOnce,
-      ]);
-      removed = row?.removed ?? 0;
-    }
   }
 
   async #beat(): Promise<void> {
@@ -171,7 +146,6 @@ export class Owner implements OwnRun, AsyncDisposable {
     }>({ name: "farebox_beat", text: "select * from farebox_beat($1, $2, $3)" }, [epoch, catalogue, uses]);
     if (beat === undefined) return;
     if (!beat.is_live) await this.renew(epoch);
-    this.#live = beat.peers.length + 1;
     this.#options.onBeat?.(beat);
   }
 }
@@ -205,10 +179,6 @@ export class CommandRun implements OwnRun, AsyncDisposable {
     if (ended === this.#known) this.#epoch = null;
   }
 
-  liveProxies(): number {
-    return 1;
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#known !== null) await endRun(this.#options.database, this.#known);
   }
@@ -228,7 +198,6 @@ async function register(
 async function endRun(database: Database, epoch: number): Promise<void> {
   try {
     await database.run("select farebox_end_owner($1)", [epoch]);
-    await database.run("select farebox_return_leases($1)", [epoch]);
   } catch {
     // Ignores the error, because peers end the run when it has been silent for `lifeMs`.
   }
@@ -237,41 +206,4 @@ async function endRun(database: Database, epoch: number): Promise<void> {
 /** Ends runs that have been silent for longer than their `lifeMs`. `except`: the run of this process. */
 export async function endDeadOwners(db: Statements, except: number | null): Promise<void> {
   await db.run("select farebox_end_dead_owners($1)", [except]);
-}
-
-/** Returns the unused amounts in leases of ended runs to their windows. */
-export async function returnEndedLeases(db: Statements): Promise<void> {
-  const rows = await db.rows<{ owner: bigint }>(
-    `select distinct l.owner from window_leases l where (l.spent <> 0 or l.granted > l.held or l.held = 0)
-       and not exists (select from owners o where o.epoch = l.owner and o.ended_at is null)`,
-  );
-  for (const { owner } of rows) await db.run("select farebox_return_leases($1)", [owner]);
-}
-
-/**
- * Policy for leases. A lease is an amount of a budget's window that one proxy may use without locking the window's row.
- * farebox_slice (functions.sql) decides the size of a lease and when to grant one.
- */
-export type LeasePolicy =
-  /**
-   * `auto`: uses leases only while several proxies are live. A single proxy needs no leases, because it never waits for
-   * another proxy's row lock.
-   */
-  "auto" | "always" | "never";
-
-/** Options of farebox_apply. */
-interface LeaseOptions {
-  readonly leases: boolean;
-  /** Number of proxies that share a window. */
-  readonly sharers: number;
-  /** True to return the unused amounts of all leases to their windows first. */
-  readonly collect: boolean;
-  /** Digest of this release's functions. */
-  readonly functions: string;
-}
-
-/** Returns the options of farebox_apply. `live`: number of live proxies. `collect`: see `LeaseOptions`. */
-export function leaseOptions(policy: LeasePolicy, live: number, collect: boolean): LeaseOptions {
-  const leases = policy === "always" || (policy === "auto" && live > 1);
-  return { leases, sharers: Math.max(1, live), collect, functions: functionsDigest() };
 }

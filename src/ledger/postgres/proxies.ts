@@ -11,9 +11,9 @@ import { planBatch } from "./batch.ts";
 import { lockBudgets } from "./budgets.ts";
 import { databaseFault, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
-import { leaseOptions } from "./owners.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import type { BatchAnswer } from "./replies.ts";
+import { functionsDigest } from "./schema.ts";
 
 /** Largest number of holds that one call posts. */
 const postedAtOnce = 256;
@@ -53,7 +53,6 @@ export class PostgresProxies implements ProxyRuns {
     const budgets = await readKnownBudgets(this.#database, this.#calendar);
     for (const each of ended) {
       await postHolds(db, budgets, each.run, at);
-      await db.run("select farebox_return_leases($1)", [each.run]);
       await answer(db, recordAudit(proxyEndEntry(each, { at, by })));
     }
     return { ok: true, ended };
@@ -89,7 +88,7 @@ async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at:
     const { text } = planBatch(posts, { budgets, admittedAt: (id) => admittedAt.get(id), orphans: true });
     const row = await db.row<{ answer: BatchAnswer }>("select farebox_apply(null, $1, $2, $3) as answer", [
       budgets.version,
-      JSON.stringify(leaseOptions("never", 1, false)),
+      JSON.stringify({ functions: functionsDigest() }),
       text,
     ]);
     invariant(
@@ -109,18 +108,17 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
     silent_ms: bigint;
     holds: bigint;
     held: string;
-    leases: bigint;
   }>(
     `with held as (select owner, count(*) as holds, coalesce(sum(hold), 0)::text as held from charges where ${isOrphan} group by owner)
      select o.epoch as run, o.instance as name, o.uses, o.started_at,
        case when o.ended_at is not null then 'ended' when o.beat_at > clock_timestamp() - $1::bigint * interval '1 millisecond' then 'live' else 'silent' end as state,
        greatest(0, extract(epoch from clock_timestamp() - o.beat_at) * 1000)::bigint as silent_ms,
-       coalesce(h.holds, 0) as holds, coalesce(h.held, '0') as held, (select count(*) from window_leases l where l.owner = o.epoch) as leases
+       coalesce(h.holds, 0) as holds, coalesce(h.held, '0') as held
      from owners o left join held h on h.owner = o.epoch
      where o.serves = 1 and (o.ended_at is null or h.holds > 0) order by o.epoch`,
     [liveMs],
   );
-  return rows.map(({ run, name, uses, state, started_at, silent_ms, holds, held, leases }) => ({
+  return rows.map(({ run, name, uses, state, started_at, silent_ms, holds, held }) => ({
     run: Number(run),
     name: name ?? String(run),
     version: versionIn(uses),
@@ -129,7 +127,6 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
     silentMs: Number(silent_ms),
     holds: Number(holds),
     held: BigInt(held) as PicoUsd,
-    leases: Number(leases),
   }));
 }
 

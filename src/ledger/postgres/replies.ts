@@ -47,31 +47,24 @@ type ClaimAnswer =
   | readonly [kind: "not_pending"]
   /** The hold was not placed. `known`: true if its charge already exists; false if the hold has no upper bound. */
   | readonly [kind: "looked", room: string | null, keyRoom: string | null, known: boolean]
-  /**
-   * A budget refused the claim. `again`: true if leases of peers may have enough unused amount. `gap`: amount that is
-   * left in the window.
-   */
-  | readonly [kind: "short", again: boolean, windows: readonly (readonly [position: number, gap: string])[]];
+  /** A budget refused the claim. `gap`: amount that is left in the window. */
+  | readonly [kind: "short", windows: readonly (readonly [position: number, gap: string])[]];
 
 export interface BatchOutcomes {
-  /** Outcome of each command; undefined for the commands in `again`. */
-  readonly outcomes: (Outcome | undefined)[];
-  /** Indexes of refused claims to repeat, because leases of peers may have enough unused amount. */
-  readonly again: readonly number[];
+  /** Outcome of each command. */
+  readonly outcomes: readonly Outcome[];
   /** Indexes of the holds that this batch placed. */
   readonly placed: readonly number[];
 }
 
-/** Returns the outcome of each command of a batch. `isLast`: true to refuse claims instead of repeating them. */
+/** Returns the outcome of each command of a batch. */
 export function outcomesOf(
   commands: readonly BatchedCommand[],
   plan: PlannedBatch,
   answer: AppliedBatch,
   budgets: KnownBudgets,
-  isLast: boolean,
 ): BatchOutcomes {
-  const outcomes: (Outcome | undefined)[] = commands.map(() => undefined);
-  const again: number[] = [];
+  const outcomes: Outcome[] = commands.map(() => ({ kind: "failed", message: "no outcome" }));
   const placed: number[] = [];
   const done = (index: number, reply: Replies[keyof Replies]) => void (outcomes[index] = { kind: "done", reply });
   const ended = new Map(answer.settles.map((each) => [each[0], each]));
@@ -86,10 +79,9 @@ export function outcomesOf(
     const claim = answer.claims[n];
     invariant(claim !== undefined, "farebox_apply must answer each claim");
     if (claim[0] === "ok") placed.push(index);
-    if (claim[0] === "short" && claim[1] && !isLast) return void again.push(index);
     done(index, claimResultOf(claim, answer, plan.needed[n] ?? null, budgets));
   });
-  return { outcomes, again, placed };
+  return { outcomes, placed };
 }
 
 function settleResultOf(answer: AppliedBatch["settles"][number] | undefined): SettleResult {
@@ -121,7 +113,7 @@ function claimResultOf(
       return {
         ok: false,
         reason: "no_room",
-        shortage: shortageIn(claim[2], answer, (needed ?? 0n) as PicoUsd, budgets),
+        shortage: shortageIn(claim[1], answer, (needed ?? 0n) as PicoUsd, budgets),
       };
   }
 }
@@ -152,8 +144,9 @@ function shortageIn(
     const raises = raisesText.map(([amount, from, until]) => ({ amount: BigInt(amount) as PicoUsd, from, until }));
     const held = (limitOf({ budget, raises }) - spent - BigInt(gap)) as PicoUsd;
     const window = snapshot({ budget, subject, start, end, spent, held, raises });
-    // `shortageOf` may find no shortage, because it does not know that unused amounts of leases are not available.
-    return shortageOf(window, needed) ?? { window, needed, exhausted: false };
+    const shortage = shortageOf(window, needed);
+    invariant(shortage !== null, "farebox_apply must refuse only a claim that does not fit");
+    return shortage;
   });
   const worst = worstShortage(shortages);
   invariant(worst !== null, "farebox_apply must name a window for each refused claim");

@@ -48,8 +48,8 @@ export async function backUpToSchema(db: Statements, version: number): Promise<S
 
 const tablesOf = `select relname as name from pg_class
   where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition
-  -- Windows come last, because they refer to budgets.
-  order by relname = 'budget_windows', relname`;
+  -- Windows come last, because they refer to budgets. Before version 16, their table was budget_windows.
+  order by relname in ('windows', 'budget_windows'), relname`;
 
 /**
  * Returns the statements that create the partitions, types and functions in the schema `name`. Leaves out trigger

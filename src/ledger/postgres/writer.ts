@@ -35,9 +35,10 @@ import { applyBudgetStep, openWindows } from "./budgets.ts";
 import { announce } from "./changes.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
-import { endDeadOwners, leaseOptions, returnEndedLeases, type LeasePolicy, type OwnRun } from "./owners.ts";
+import { endDeadOwners, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
-import { outcomesOf, type BatchAnswer, type BatchOutcomes } from "./replies.ts";
+import { outcomesOf, type BatchAnswer } from "./replies.ts";
+import { functionsDigest } from "./schema.ts";
 
 /** Largest number of cached admission times of charges. A post needs the admission time. */
 const admittedKept = 100_000;
@@ -55,7 +56,6 @@ export interface WriterOptions {
   /** Calendar of the time zone that the ledger had when it was opened. */
   readonly calendar: Calendar;
   readonly run: OwnRun;
-  readonly leases: LeasePolicy;
   /** Largest number of new subjects that clients may state, per key and day. */
   readonly subjectsMax?: number | undefined;
 }
@@ -69,19 +69,17 @@ export class PostgresWriter implements BatchChannel {
   readonly #clock: Clock;
   readonly #calendar: Calendar;
   readonly #run: OwnRun;
-  readonly #leases: LeasePolicy;
   readonly #subjectsMax: number;
   #budgets: KnownBudgets | null = null;
   readonly #admitted = new Map<string, number>();
   /** Months whose partitions are known to exist. */
   readonly #months = new Set<number>();
 
-  constructor({ database, clock, calendar, run, leases, subjectsMax = subjectsMaxDefault }: WriterOptions) {
+  constructor({ database, clock, calendar, run, subjectsMax = subjectsMaxDefault }: WriterOptions) {
     this.#database = database;
     this.#clock = clock;
     this.#calendar = calendar;
     this.#run = run;
-    this.#leases = leases;
     this.#subjectsMax = subjectsMax;
   }
 
@@ -167,64 +165,29 @@ export class PostgresWriter implements BatchChannel {
     return applied;
   }
 
-  /**
-   * Applies commands until each has an outcome. If a budget refuses a hold or extension, but leases of peers may have
-   * enough unused amount, repeats the command once.
-   */
+  /** Applies commands in one call, and returns the outcome of each. */
   async #applyBatch(commands: readonly BatchedCommand[], orphans: boolean): Promise<readonly Outcome[]> {
-    const outcomes: Outcome[] = commands.map(() => failed("no outcome").outcome);
-    let unanswered = commands.map((_, index) => index);
-    let collect = false;
-    while (unanswered.length > 0) {
-      const asked = unanswered.map((index) => commands[index] as BatchedCommand);
-      const { outcomes: answered, again } = await this.#askOnce(asked, { orphans, collect });
-      answered.forEach((outcome, n) => {
-        if (outcome !== undefined) outcomes[unanswered[n] as number] = outcome;
-      });
-      unanswered = again.map((n) => unanswered[n] as number);
-      collect = true;
-    }
+    const { answer, plan, budgets } = await this.#ask(commands, orphans);
+    if (answer.refused === "subjects") return this.#applyWithout(plan.refusedBy(answer.windows), commands, orphans);
+    const { outcomes, placed } = outcomesOf(commands, plan, answer, budgets);
+    for (const n of placed) this.#cacheHold(commands[n]);
     return outcomes;
   }
 
-  async #askOnce(
-    commands: readonly BatchedCommand[],
-    how: { readonly orphans: boolean; readonly collect: boolean },
-  ): Promise<Pick<BatchOutcomes, "outcomes" | "again">> {
-    try {
-      const { answer, plan, budgets } = await this.#ask(commands, how);
-      if (answer.refused === "subjects") return await this.#askWithout(plan.refusedBy(answer.windows), commands, how);
-      const result = outcomesOf(commands, plan, answer, budgets, how.collect);
-      for (const n of result.placed) this.#cacheHold(commands[n]);
-      return result;
-    } catch (error) {
-      // The first call applied the other commands of the batch, so only the repeated claims have failed.
-      if (!how.collect || error instanceof OutcomeUnknown) throw error;
-      const outcome = faultOf(error);
-      return { outcomes: commands.map(() => outcome), again: [] };
-    }
-  }
-
   /** Refuses the holds at the indexes `refused`, which have too many new subjects, and applies the other commands. */
-  async #askWithout(
+  async #applyWithout(
     refused: ReadonlySet<number>,
     commands: readonly BatchedCommand[],
-    how: { readonly orphans: boolean; readonly collect: boolean },
-  ): Promise<Pick<BatchOutcomes, "outcomes" | "again">> {
-    const outcomes = commands.map((_, index): Outcome | undefined =>
-      refused.has(index) ? tooManySubjects : undefined,
+    orphans: boolean,
+  ): Promise<readonly Outcome[]> {
+    const rest = commands.filter((_, index) => !refused.has(index));
+    const applied = (rest.length === 0 ? [] : await this.#applyBatch(rest, orphans)).values();
+    return commands.map((_, index) =>
+      refused.has(index) ? tooManySubjects : (applied.next().value ?? failed("no outcome").outcome),
     );
-    const rest = [...commands.keys()].filter((index) => !refused.has(index));
-    if (rest.length === 0) return { outcomes, again: [] };
-    const result = await this.#askOnce(
-      rest.map((index) => commands[index] as BatchedCommand),
-      how,
-    );
-    rest.forEach((index, n) => (outcomes[index] = result.outcomes[n]));
-    return { outcomes, again: result.again.map((n) => rest[n] as number) };
   }
 
-  async #ask(commands: readonly BatchedCommand[], { orphans, collect }: { orphans: boolean; collect: boolean }) {
+  async #ask(commands: readonly BatchedCommand[], orphans: boolean) {
     const admittedAt: PlanOptions["admittedAt"] = (id) => this.#admitted.get(id);
     const hasClaims = commands.some(([op]) => op === "hold" || op === "extend");
     /** Positions of the windows that this call has opened. */
@@ -234,7 +197,7 @@ export class PostgresWriter implements BatchChannel {
       const plan = planBatch(commands, { budgets, admittedAt, orphans });
       const epoch = hasClaims ? await this.#run.epoch() : this.#run.knownEpoch();
       await this.#ensureMonths(commands);
-      const answer = await this.#call(epoch, budgets, plan.text, { collect, opened });
+      const answer = await this.#call(epoch, budgets, plan.text, opened);
       if (answer === "again") this.#months.clear();
       else if (answer.refused === undefined || answer.refused === "subjects") return { answer, plan, budgets };
       else if (answer.refused === "stale") {
@@ -261,12 +224,12 @@ export class PostgresWriter implements BatchChannel {
     epoch: number | null,
     { version }: KnownBudgets,
     batch: string,
-    { collect, opened }: { readonly collect: boolean; readonly opened: readonly number[] },
+    opened: readonly number[],
   ): Promise<BatchAnswer | "again"> {
     const options = JSON.stringify({
       subjects_max: this.#subjectsMax,
       ...(opened.length > 0 && { opened }),
-      ...leaseOptions(this.#leases, this.#run.liveProxies(), collect),
+      functions: functionsDigest(),
     });
     await using session = await this.#database.session();
     try {
@@ -374,7 +337,6 @@ export class PostgresWriter implements BatchChannel {
             true,
           );
     for (const { id } of orphans) this.#admitted.delete(id);
-    await returnEndedLeases(this.#database);
     return outcomes.filter(
       (outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true,
     ).length;

@@ -65,8 +65,6 @@ export interface Dialect {
   readonly lockCarried: readonly Statement[];
   /** True if each sum of a rollup is divided among rows with different values of `shard`. */
   readonly isSharded: boolean;
-  /** Table that stores the windows. In PostgreSQL, `windows` is a view that adds the sums of leases. */
-  readonly windowTable: "windows" | "budget_windows";
   /** Expression for the windows linked to a pending charge, as text such as "1,2". */
   readonly linksOfCharge: string;
   /** Returns the statement that selects the windows of a charge as rows with the column `win`. */
@@ -75,14 +73,7 @@ export interface Dialect {
   setLinks(charge: number, windows: readonly number[]): readonly Statement[];
   /** Returns the statements that remove the links of settled charges. */
   unlinkCharges(charges: readonly number[]): readonly Statement[];
-  /**
-   * Returns the statement that describes a window's leases in the column `text`: how proxies share its sums. The text
-   * is empty if there are no leases.
-   */
-  leases(window: number): Statement;
-  /** Returns the statements that set a window's span and sums, and update its leases to match. */
-  setWindow(window: number, to: WindowSums): readonly Statement[];
-  /** Returns the statements that remove windows with their links and leases. */
+  /** Returns the statements that remove windows with their links. */
   removeWindows(windows: readonly number[]): readonly Statement[];
 }
 
@@ -121,7 +112,6 @@ export const sqliteDialect: Dialect = {
   carriedAtOnce: 200,
   lockCarried: [],
   isSharded: false,
-  windowTable: "windows",
   linksOfCharge:
     "(select group_concat(window) from (select window from charge_windows where charge = charges.seq order by window))",
   links: (charge) => ({
@@ -141,24 +131,12 @@ export const sqliteDialect: Dialect = {
       values: [JSON.stringify(charges)],
     },
   ],
-  leases: () => ({ sql: "select '' as text", values: [] }),
-  setWindow: (window, { start, end, spent, held }) => [
-    {
-      sql: "update windows set starts_at = ?, ends_at = ?, spent = ?, held = ? where seq = ?",
-      values: [start, end, spent, held, window],
-    },
-  ],
   removeWindows: (windows) =>
     [
       "delete from charge_windows where window in (select value from json_each(?))",
       "delete from windows where seq in (select value from json_each(?))",
     ].map((sql) => ({ sql, values: [JSON.stringify(windows)] })),
 };
-
-/** SQL expression for the sum of the pending charges' holds in a lease. */
-const heldInLease = `coalesce((
-  select sum(hold) from charges where state = 'pending' and charges.owner = window_leases.owner and win = any(leased)), 0)`;
-const ofLeases = (sum: string) => `coalesce((select sum(${sum}) from window_leases where win = seq), 0)`;
 
 export const postgresDialect: Dialect = {
   member: (column, name) => ({ sql: `cast(${column} as json) ->> cast(? as text)`, values: [name] }),
@@ -171,19 +149,12 @@ export const postgresDialect: Dialect = {
   jsonOf: (columns) => `cast(coalesce(json_agg(json_build_array(${columns.join(", ")})), '[]') as text)`,
   isIn: (column, type = "text") =>
     `${column} = any(array(select cast(value as ${type}) from json_array_elements_text(cast(? as json))))`,
-  // The view `windows` looks up the leases of each window. Without `materialized`, PostgreSQL may sum all leases for
-  // each budget. Without `offset`, it may read all past windows.
+  // Without `offset`, PostgreSQL may read all past windows.
   windowsOfCurrent: `
-    with stored as materialized (
-      select * from current left join lateral (
-        select budget_windows.seq as win, subject, spent, held from budget_windows
-        where budget = current.seq and budget_windows.starts_at = current.starts_at offset 0
-      ) windows on true
-    ), leases as (
-      select win, cast(sum(spent) as bigint) as leases_spent, cast(sum(held) as bigint) as leases_held from window_leases group by win
-    )
-    select stored.*, stored.spent + coalesce(leases_spent, 0) as all_spent, stored.held + coalesce(leases_held, 0) as all_held
-    from stored left join leases on leases.win = stored.win`,
+    select current.*, subject, spent as all_spent, held as all_held
+    from current left join lateral (
+      select subject, spent, held from windows where budget = current.seq and windows.starts_at = current.starts_at offset 0
+    ) windows on true`,
   hasNoWindow: "(current.seq, keys.id) not in (select seq, subject from used)",
   textsOf: "json_array_elements_text(cast(? as json))",
   firstWord: (text) => `split_part(${text}, ' ', 1)`,
@@ -200,7 +171,6 @@ export const postgresDialect: Dialect = {
     { sql: "select pg_advisory_xact_lock('carried'::regclass::oid::integer, 0)", values: [] },
   ],
   isSharded: true,
-  windowTable: "budget_windows",
   linksOfCharge: "(select string_agg(win::text, ',' order by win) from unnest(charges.windows) win)",
   links: (charge) => ({
     sql: "select win from charges, unnest(windows) win where seq = ? order by win",
@@ -213,30 +183,11 @@ export const postgresDialect: Dialect = {
     },
   ],
   unlinkCharges: () => [],
-  leases: (window) => ({
-    sql: `select coalesce((select ', leased ' || leased from budget_windows where seq = ? and leased <> 0), '') || coalesce((
-        select string_agg(format(', lease of %s: granted %s, held %s, spent %s', owner, granted, held, spent), '' order by owner)
-        from window_leases where win = ?), '') as text`,
-    values: [window, window],
-  }),
-  setWindow: (window, { start, end, spent, held }) => [
-    {
-      sql: `update window_leases set held = ${heldInLease}, granted = case when granted is not null then greatest(granted, ${heldInLease} + spent) end where win = ?`,
-      values: [window],
-    },
-    {
-      sql: `update budget_windows set starts_at = ?, ends_at = ?, leased = ${ofLeases("granted")},
-        spent = cast(? as bigint) - ${ofLeases("spent")}, held = cast(? as bigint) - ${ofLeases("held")} where seq = ?`,
-      values: [start, end, spent, held, window],
-    },
-  ],
   removeWindows: (windows) =>
     [
       `with gone as (select cast(? as bigint[]) as wins)
-       update charges set windows = array(select win from unnest(windows) win where not win = any(gone.wins)),
-         leased = array(select win from unnest(leased) win where not win = any(gone.wins))
+       update charges set windows = array(select win from unnest(windows) win where not win = any(gone.wins))
        from gone where state = 'pending' and windows && gone.wins`,
-      "delete from window_leases where win = any(cast(? as bigint[]))",
-      "delete from budget_windows where seq = any(cast(? as bigint[]))",
+      "delete from windows where seq = any(cast(? as bigint[]))",
     ].map((sql) => ({ sql, values: [`{${windows.join(",")}}`] })),
 };

@@ -48,7 +48,7 @@ const digits = (rows: Rows) =>
   );
 
 /** Returns all rows of a table from both sides, with the columns that both have. */
-async function bothSides(client: Client, { name, target, key }: (typeof copiedTables)[number]) {
+async function bothSides(client: Client, { name, key }: (typeof copiedTables)[number]) {
   const db = new Database(h.database, { readonly: true });
   const columns = (db.pragma(`table_info(${name})`) as { name: string }[]).map((column) => column.name).join(", ");
   const from = db
@@ -56,7 +56,7 @@ async function bothSides(client: Client, { name, target, key }: (typeof copiedTa
     .safeIntegers()
     .all() as Rows;
   db.close();
-  const { rows } = await client.query(`select ${columns} from ${target} order by ${key.join(", ")}`);
+  const { rows } = await client.query(`select ${columns} from ${name} order by ${key.join(", ")}`);
   return { from: digits(from).replaceAll("\\u0000", "\uFFFD"), to: digits(rows as Rows), rows: from.length };
 }
 

@@ -89,7 +89,6 @@ describe("a ledger in PostgreSQL, from the command line", () => {
           silent_seconds: expect.toSatisfy((seconds: number) => seconds >= 600 && seconds < 660),
           holds: 1,
           held_usd: "0.25",
-          leases: 0,
         },
         {
           name: "host/2",
@@ -100,12 +99,11 @@ describe("a ledger in PostgreSQL, from the command line", () => {
           silent_seconds: 0,
           holds: 0,
           held_usd: "0.00",
-          leases: 0,
         },
       ],
     });
     expect((await cli.run("proxies", "list")).stdout.split("\n")[1]).toBe(
-      "host/1\t7\t1.2.3\tsilent\t1970-01-01T00:00:00.000Z\t10 min ago\t1\t0.25\t0",
+      "host/1\t7\t1.2.3\tsilent\t1970-01-01T00:00:00.000Z\t10 min ago\t1\t0.25",
     );
     expect(await cli.run("proxies", "end", "host/2")).toEqual({
       code: 1,

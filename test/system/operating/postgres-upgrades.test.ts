@@ -9,10 +9,10 @@ import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { migrateServer } from "../../../src/ledger/postgres/maintenance.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
-import { bob, holdOf, noon } from "../../support/ledger-fixtures.ts";
+import { bob, holdOf, noon, posting } from "../../support/ledger-fixtures.ts";
 import { oldLedgerSql } from "../../support/old-ledgers.ts";
 import { query } from "../../support/postgres-client.ts";
-import { LedgerProxy } from "../../support/postgres-proxies.ts";
+import { differencesIn, LedgerProxy } from "../../support/postgres-proxies.ts";
 import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 const known = knownSchema();
@@ -168,9 +168,66 @@ to go back, stop all proxies, install the earlier release and set its database t
   });
 });
 
+it("the amounts in leases of proxies return to their windows, and no charge counts twice", async () => {
+  await using database = await newDatabase("empty");
+  await using observer = connect(database.server, connectionOptions);
+  const [day, end] = [Date.parse("2026-11-20"), Date.parse("2026-11-21")];
+  const lease = (win: number, owner: number, granted: string | null, held: string, spent: string) =>
+    `(${win}, ${owner}, ${granted === null ? "null" : usd(granted)}, ${usd(held)}, ${usd(spent)})`;
+  const pending = (id: string, owner: number, key: string, hold: string, windows: string, leased: string) =>
+    `('${id}', 'request', 'pending', ${owner}, ${noon}, '${key}', 'red', 'chat', 'model-a', 0, ${usd(hold)}, '${windows}', '${leased}')`;
+  await observer.transaction(async (db) => {
+    await runMigrations(db, 0, 15);
+    // The first proxy is silent, the second has ended, and the third is unknown.
+    await db.run(`
+      create table charges_2026_11 partition of charges for values from (${Date.parse("2026-11-01")}) to (${Date.parse("2026-12-01")});
+      insert into owners (epoch, started_at, beat_at, life_ms, ended_at, serves) overriding system value values
+        (1, 0, clock_timestamp() - interval '1 minute', 4200000, null, 1), (2, 0, clock_timestamp() - interval '1 day', 60000, clock_timestamp(), 1);
+      select setval('owners_epoch_seq', 3);
+      insert into budgets (scope, period, mode, amount_limit, anchor, complete_from) values
+        ('all', '1d', 'hard', ${usd("10")}, '', 0), ('key:k-alice', '1d', 'soft', ${usd("1")}, 'key:k-alice', 0);
+      insert into budget_windows (budget, subject, starts_at, ends_at, spent, held, leased) values
+        (1, '', ${day}, ${end}, ${usd("1")}, ${usd("0.5")}, ${usd("7")}), (2, '', ${day}, ${end}, 0, 0, 0);
+      insert into window_leases (win, owner, granted, held, spent) values
+        ${[lease(1, 1, "4", "1", "2"), lease(1, 2, "2", "0.25", "0"), lease(1, 3, "1", "0", "0"), lease(2, 1, null, "1", "2")].join(", ")};
+      insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, stream, hold, windows, leased) values
+        ${[pending("row", 2, "k-bob", "0.5", "{1}", "{}"), pending("both", 1, "k-alice", "1", "{1,2}", "{1,2}"), pending("ended", 2, "k-bob", "0.25", "{1}", "{1}")].join(", ")};
+      insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, stream, hold, cost, formula, source)
+        select id, 'request', 'posted', 1, ${noon}, ${noon}, key, 'red', 'chat', 'model-a', 0, cost, cost, 'tokens', 'reported'
+        from (values ('posted-1', 'k-alice', ${usd("2")}), ('posted-2', 'k-bob', ${usd("1")})) posted (id, key, cost);
+      insert into rollup_day select '2026-11-20', key, team, model, '', source, 0, 1, ${Array.from({ length: 11 }, () => 0).join(", ")}, cost, 0, 0, 0, model
+        from charges where state = 'posted'`);
+  });
+  expect(await migrateServer(database.server, { create: false })).toMatchObject({ ok: true, from: 15 });
+  const windows = () => observer.rows("select spent, held from windows order by seq");
+  expect(await windows()).toEqual([
+    { spent: usd("3"), held: usd("1.75") },
+    { spent: usd("2"), held: usd("1") },
+  ]);
+  expect(await differencesIn(observer)).toEqual([]);
+
+  // The batch of a proxy that was suspended during the upgrade.
+  const late = observer.row("select farebox_apply(1, 0, $1, $2)", [
+    JSON.stringify({ leases: true, sharers: 2, collect: false, functions: "those of the earlier release" }),
+    JSON.stringify({ ids: ["both"], settles: [{ id: "both", state: "voided" }], claims: [], tasks: [] }),
+  ]);
+  await expect(late).rejects.toThrow(/^another release of Farebox has upgraded the ledger; restart this process/);
+
+  await using proxy = await LedgerProxy.open(database.server);
+  expect(await proxy.hold(holdOf("rest", usd("5.25")))).toMatchObject({ ok: true, room: 0n });
+  expect(await proxy.hold(holdOf("more", usd("0.01")))).toMatchObject({ ok: false, reason: "no_room" });
+  expect(await proxy.post("both", posting(400_000, 0))).toMatchObject({ ok: true, first: true, cost: usd("0.4") });
+  expect(await proxy.recover()).toBe(2);
+  expect(await windows()).toEqual([
+    { spent: usd("4.15"), held: usd("5.25") },
+    { spent: usd("2.4"), held: usd("5.25") },
+  ]);
+  expect(await differencesIn(observer)).toEqual([]);
+});
+
 /** Puts the ledger in the state of a release with other functions on the same tables. */
 const otherRelease = `update farebox_migrations set functions = 'those of another release' where functions is not null;
-  drop function farebox_slice; create function farebox_slice(room bigint, more text) returns bigint language sql as 'select 0::bigint'`;
+  drop function farebox_counts_model; create function farebox_counts_model(scope text, more text) returns boolean language sql as 'select true'`;
 
 it.each([8, 9, 10])("upgraded windows of schema version %i contain all charges of the ledger", async (version) => {
   await using database = await newDatabase("empty");

@@ -41,12 +41,6 @@ beforeAll(async () => {
     await using database = connect(sound.server, { applicationName: "test", max: 2, statementMs: null });
     await using session = await database.session();
     expect(await copyToPostgres({ path: folder.database, client: session.client })).toMatchObject({ ok: true });
-    // Adds leases of a hard and of a soft budget.
-    await database.run(`
-      update budgets set mode = 'hard' where scope = 'each-key';
-      insert into window_leases (win, owner, granted, held, spent)
-        select budget_windows.seq, 7, case when mode = 'hard' then 1000 end, 0, 10 from budget_windows join budgets on budgets.seq = budget where subject in ('', 'k-alice') and period = 'total';
-      update budget_windows set spent = spent - 10, leased = coalesce((select sum(granted) from window_leases where win = seq), 0) where seq in (select win from window_leases)`);
   }
 });
 afterAll(() => owned.disposeAsync());
@@ -71,8 +65,6 @@ async function derivedRows(database: Database) {
     `select (jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text))::text as rows from ${table} r`;
   return {
     windows: await all("select * from windows order by seq"),
-    leases: await all("select * from window_leases order by win, owner"),
-    leased: await all("select seq, leased from budget_windows order by seq"),
     days: await all(sums("rollup_day")),
     quarters: await all(sums("rollup_quarter")),
     carried: await all("select * from carried order by charge"),
@@ -106,15 +98,12 @@ it("a copied ledger has no differences, and repair does not change it", async ()
 
 const oneDay = "day = (select max(day) from rollup_day) and source = 'reported'";
 const pending = "(select seq from charges where state = 'pending' order by seq limit 1)";
-const lastWindow = "seq = (select max(seq) from budget_windows)";
+const lastWindow = "seq = (select max(seq) from windows)";
 
 it.each<[string, string, string]>([
-  ["a wrong spent amount in every window", "update budget_windows set spent = spent * 2 + 1", "window"],
-  ["a wrong held amount in every window", "update budget_windows set held = held * 2 + 1", "window"],
-  ["a moved window", `update budget_windows set starts_at = starts_at + 1 where ${lastWindow}`, "window"],
-  ["a wrong spent amount in a lease", "update window_leases set spent = spent + 3", "window"],
-  ["a wrong held amount in a lease", "update window_leases set held = held + 3", "window"],
-  ["a wrong leased amount", "update budget_windows set leased = leased + 3 where leased > 0", "window"],
+  ["a wrong spent amount in every window", "update windows set spent = spent * 2 + 1", "window"],
+  ["a wrong held amount in every window", "update windows set held = held * 2 + 1", "window"],
+  ["a moved window", `update windows set starts_at = starts_at + 1 where ${lastWindow}`, "window"],
   ["a changed daily sum", `update rollup_day set cost = cost - 1 where ${oneDay}`, "rollup"],
   ["a missing daily sum", `delete from rollup_day where ${oneDay}`, "rollup"],
   [
@@ -126,7 +115,7 @@ it.each<[string, string, string]>([
   ["missing links", `update charges set windows = '{}' where seq = ${pending}`, "link"],
   [
     "links to windows of other subjects",
-    `update charges set windows = array(select coalesce((select max(other.seq) from budget_windows other join budget_windows mine using (budget, starts_at)
+    `update charges set windows = array(select coalesce((select max(other.seq) from windows other join windows mine using (budget, starts_at)
       where mine.seq = linked and other.subject <> mine.subject), linked) from unnest(windows) linked) where state = 'pending'`,
     "link",
   ],
@@ -142,13 +131,12 @@ it.each<[string, string, string]>([
   expect(rows.map((each) => each.kind)).toContain(kind);
   expect(rows.filter(({ from, to }) => from === to)).toEqual([]);
   expect(verification.differences).toEqual([]);
-  const { windows, leased, carried, charges } = await derivedRows(copy.database);
+  const { windows, carried, charges } = await derivedRows(copy.database);
   expect({ windows, carried, charges }).toEqual({
     windows: before.windows,
     carried: before.carried,
     charges: before.charges,
   });
-  expect(leased).toEqual(before.leased);
   expect((await repaired(copy.server)).rows).toEqual([]);
 });
 

@@ -99,7 +99,7 @@ describe("several proxies on one PostgreSQL", () => {
       const overage = overspent.reduce((total, each) => total + each, 0n);
       expect(highest - overage).toBeLessThanOrEqual(limit);
       if (exact) expect(admitted).toBeLessThanOrEqual(500);
-      // At most a few requests' worth is left: no usable room is stranded in a lease.
+      // At most a few requests' worth is left.
       const [left] = await sums(reader);
       expect(left?.held).toBe(0n);
       expect(admitted).toBeGreaterThanOrEqual(495);
@@ -108,7 +108,7 @@ describe("several proxies on one PostgreSQL", () => {
   );
 
   it("never deadlock, whatever budgets and charges overlap", async () => {
-    await using ledger = await opened(4, { leases: "always" });
+    await using ledger = await opened(4);
     const { first, proxies, reader } = ledger;
     const callers = [alice, bob, { key: "k-carol", team: "blue" }, { key: "k-dave", team: null }];
     for (const period of ["total", "1d", "1h"] as const) {
@@ -149,28 +149,8 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("take back the idle lease of another proxy before they refuse", async () => {
-    await using ledger = await opened(2, { leases: "always" });
-    const [a, b] = ledger.proxies;
-    await a?.setBudget(budget(everyRequest, "total", "100"));
-    await a?.hold(holdOf("small", usd("0.1")));
-    const [lease] = await ledger.reader.rows<{ granted: bigint }>("select granted from window_leases");
-    expect(lease?.granted).toBe(usd("12.5"));
-    // More than the window has left outside of leases, less than the budget.
-    expect(await b?.hold(holdOf("large", usd("99")))).toMatchObject({ ok: true, room: usd("0.9") });
-    expect(await b?.hold(holdOf("larger", usd("0.91")))).toMatchObject({
-      ok: false,
-      reason: "no_room",
-      shortage: { exhausted: false, window: { spent: 0n, held: usd("99.1") } },
-    });
-    expect(await a?.hold(holdOf("last", usd("0.9")))).toMatchObject({ ok: true, room: 0n });
-    await a?.void("small");
-    expect(await b?.extend("large", usd("3"), usd("0.01"))).toEqual({ ok: true, granted: usd("0.1") });
-    expect(await differencesIn(ledger.reader)).toEqual([]);
-  });
-
   it("apply a raise at once, and admit no more than the limit when it has ended", async () => {
-    await using ledger = await opened(4, { leases: "always" });
+    await using ledger = await opened(4);
     const { proxies, first, reader } = ledger;
     await first.setBudget(budget(everyRequest, "total", "10"));
     const each = (id: (n: number) => string, count: number, amount: string, at: number) =>
@@ -181,7 +161,6 @@ describe("several proxies on one PostgreSQL", () => {
     const raise = { scope: "all", period: "total", subject: "", amount: usd("90"), from: 0, until: noon + 1000 };
     await first.submit(["run", "budgets.raiseBudget", [{ ...raise, why: "load test" }, noon, "test"]]);
     expect(admitted(await each((n) => `raised${n}`, 520, "0.2", noon + 999))).toBe(499);
-    // The leases now have idle room far beyond the limit.
     await Promise.all(Array.from({ length: 520 }, (_, n) => proxies[n % 4]?.void(`raised${n}`)));
     const results = await Promise.all(
       Array.from({ length: 5 }, (_, round) => each((n) => `ended${round}-${n}`, 40, "0.1", noon + 1000)),
@@ -195,17 +174,13 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await differencesIn(reader)).toEqual([]);
   });
 
-  it("record an amount posted beyond a lease in the lease and in its window", async () => {
-    await using ledger = await opened(1, { leases: "always" });
+  it("record an amount posted above its hold", async () => {
+    await using ledger = await opened(1);
     const { first, reader } = ledger;
     await first.setBudget(budget(everyRequest, "total", "100"));
     await first.setBudget(budget(everyRequest, "1d", "1", "soft"));
     await first.hold(holdOf("a", usd("1")));
     await first.post("a", posting(40_000_000, 0));
-    expect(await reader.rows("select spent, held, leased from budget_windows order by seq")).toEqual([
-      { spent: 0n, held: 0n, leased: usd("40") },
-      { spent: 0n, held: 0n, leased: 0n },
-    ]);
     expect(await sums(reader)).toEqual([
       { spent: usd("40"), held: 0n },
       { spent: usd("40"), held: 0n },
@@ -222,7 +197,7 @@ describe("several proxies on one PostgreSQL", () => {
   });
 
   it("post the holds of a lost proxy once it has been silent for the longest life of a request", async () => {
-    await using ledger = await opened(2, { leases: "always" });
+    await using ledger = await opened(2);
     const [lost = never(), other = never()] = ledger.proxies;
     await other.setBudget(budget(everyRequest, "total", "100"));
     await lost.hold(holdOf("a", usd("1")));
@@ -233,9 +208,6 @@ describe("several proxies on one PostgreSQL", () => {
     ]);
     expect(await other.recover()).toBe(1);
     expect(await sums(ledger.reader)).toEqual([{ spent: usd("1"), held: 0n }]);
-    expect(await ledger.reader.rows("select * from window_leases where owner = $1", [lost.owner.knownEpoch()])).toEqual(
-      [],
-    );
 
     // The lost proxy wakes: its settlement becomes a correction, and new holds get another epoch.
     const before = lost.owner.knownEpoch();
@@ -253,7 +225,7 @@ describe("several proxies on one PostgreSQL", () => {
   });
 
   it("refuse only new subjects of a key beyond the daily maximum", async () => {
-    await using ledger = await opened(2, { leases: "always", subjectsMax: 3 });
+    await using ledger = await opened(2, { subjectsMax: 3 });
     const { reader, proxies } = ledger;
     const [first = never(), other = never()] = proxies;
     const scopeOf = (text: string) => parseScope(text) ?? never();
@@ -279,7 +251,7 @@ describe("several proxies on one PostgreSQL", () => {
       first.hold(holdOf("f", usd("1"), by("u3"))),
     ]);
     expect(batch).toMatchObject([refused, { ok: true }, { ok: true }, refused]);
-    expect(await reader.rows("select subject from budget_windows where subject = 'u3'")).toEqual([]);
+    expect(await reader.rows("select subject from windows where subject = 'u3'")).toEqual([]);
     // A known user may open the window of another hour, and the next day starts a new count.
     expect(await first.hold(holdOf("g", usd("1"), by("u1", {}, alice, noon + 3_600_000)))).toMatchObject({ ok: true });
     expect(await first.hold(holdOf("h", usd("1"), by("u3", {}, alice, noon + 86_400_000)))).toMatchObject({ ok: true });
@@ -299,56 +271,50 @@ describe("several proxies on one PostgreSQL", () => {
         "select adjusts, cost, adjusted_by, reason from charges where adjusts is not null order by adjusts",
       );
 
-    it.each(["always", "never"] as const)(
-      "posts its holds, returns its leases and writes an audit entry in one step (leases: %s)",
-      async (leases) => {
-        await using ledger = await opened(2, { leases });
-        const {
-          reader,
-          proxies: [lost = never(), other = never()],
-        } = ledger;
-        const runs = new PostgresProxies(reader, utc);
-        for (const proxy of [lost, other]) await keepAlive(reader, proxy);
-        await other.setBudget(budget(everyRequest, "total", "10"));
-        for (let n = 0; n < 5; n++) await lost.hold(holdOf(`lost-${n}`, usd("1")));
-        await lost.hold(holdOf("unpriced", null, { caller: bob, bounded: true }));
-        await other.hold(holdOf("other", usd("1")));
-        expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toMatchObject({
-          ok: false,
-          reason: "live",
-        });
-        expect(await runs.end("nowhere/1", noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
-        expect(await sums(reader)).toEqual([{ spent: 0n, held: usd("6") }]);
+    it("posts its holds and writes an audit entry in one step", async () => {
+      await using ledger = await opened(2);
+      const {
+        reader,
+        proxies: [lost = never(), other = never()],
+      } = ledger;
+      const runs = new PostgresProxies(reader, utc);
+      for (const proxy of [lost, other]) await keepAlive(reader, proxy);
+      await other.setBudget(budget(everyRequest, "total", "10"));
+      for (let n = 0; n < 5; n++) await lost.hold(holdOf(`lost-${n}`, usd("1")));
+      await lost.hold(holdOf("unpriced", null, { caller: bob, bounded: true }));
+      await other.hold(holdOf("other", usd("1")));
+      expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toMatchObject({
+        ok: false,
+        reason: "live",
+      });
+      expect(await runs.end("nowhere/1", noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
+      expect(await sums(reader)).toEqual([{ spent: 0n, held: usd("6") }]);
 
-        await silence(reader, lost);
-        const before = await runs.list();
-        expect(before).toMatchObject([
-          { run: lost.owner.knownEpoch(), state: "silent", holds: 5, held: usd("5") },
-          { run: other.owner.knownEpoch(), state: "live", holds: 1 },
-        ]);
-        expect(await runs.end("test", noon, "os:ops")).toMatchObject({
-          ok: true,
-          ended: [{ run: lost.owner.knownEpoch(), holds: 5, held: usd("5") }],
-        });
-        expect(await sums(reader)).toEqual([{ spent: usd("5"), held: usd("1") }]);
-        expect(await reader.rows("select * from window_leases where owner = $1", [lost.owner.knownEpoch()])).toEqual(
-          [],
-        );
-        expect(
-          await reader.rows("select made_by, action, object from audit_entries where action = 'proxies.end'"),
-        ).toEqual([{ made_by: "os:ops", action: "proxies.end", object: "proxy:test" }]);
-        expect((await runs.list()).map(({ run }) => run)).toEqual([other.owner.knownEpoch()]);
-        expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toEqual({
-          ok: false,
-          reason: "unknown",
-        });
-        expect(await other.hold(holdOf("next", usd("4")))).toMatchObject({ ok: true, room: 0n });
-        expect(await differencesIn(reader)).toEqual([]);
-      },
-    );
+      await silence(reader, lost);
+      const before = await runs.list();
+      expect(before).toMatchObject([
+        { run: lost.owner.knownEpoch(), state: "silent", holds: 5, held: usd("5") },
+        { run: other.owner.knownEpoch(), state: "live", holds: 1 },
+      ]);
+      expect(await runs.end("test", noon, "os:ops")).toMatchObject({
+        ok: true,
+        ended: [{ run: lost.owner.knownEpoch(), holds: 5, held: usd("5") }],
+      });
+      expect(await sums(reader)).toEqual([{ spent: usd("5"), held: usd("1") }]);
+      expect(
+        await reader.rows("select made_by, action, object from audit_entries where action = 'proxies.end'"),
+      ).toEqual([{ made_by: "os:ops", action: "proxies.end", object: "proxy:test" }]);
+      expect((await runs.list()).map(({ run }) => run)).toEqual([other.owner.knownEpoch()]);
+      expect(await runs.end(String(lost.owner.knownEpoch()), noon, "os:ops")).toEqual({
+        ok: false,
+        reason: "unknown",
+      });
+      expect(await other.hold(holdOf("next", usd("4")))).toMatchObject({ ok: true, room: 0n });
+      expect(await differencesIn(reader)).toEqual([]);
+    });
 
     it("turns each of its later settlements into one correction to the true amount", async () => {
-      await using ledger = await opened(2, { leases: "always" });
+      await using ledger = await opened(2);
       const {
         reader,
         proxies: [asleep = never(), other = never()],
@@ -437,7 +403,7 @@ describe("several proxies on one PostgreSQL", () => {
     });
 
     it("places its late holds under another run or not at all", async () => {
-      await using ledger = await opened(2, { leases: "always" });
+      await using ledger = await opened(2);
       const {
         reader,
         proxies: [asleep = never(), other = never()],
@@ -458,37 +424,16 @@ describe("several proxies on one PostgreSQL", () => {
     });
   });
 
-  it("return their leases when they close", async () => {
-    await using ledger = await opened(2, { leases: "always" });
-    const [leaving = never(), staying = never()] = ledger.proxies;
-    await staying.setBudget(budget(everyRequest, "total", "100"));
-    await leaving.hold(holdOf("a", usd("1")));
-    await leaving.post("a", posting(2_000_000, 0));
-    await leaving[Symbol.asyncDispose]();
-    expect(await ledger.reader.rows("select spent, held, leased from budget_windows")).toEqual([
-      { spent: usd("2"), held: 0n, leased: 0n },
-    ]);
-    expect(await staying.hold(holdOf("b", usd("98")))).toMatchObject({ ok: true, room: 0n });
-    expect(await differencesIn(ledger.reader)).toEqual([]);
-  });
-
-  it("clear leases of past windows and create the tables of the coming months while they run", async () => {
-    await using ledger = await opened(1, { leases: "always" });
+  it("create the tables of the coming months while they run", async () => {
+    await using ledger = await opened(1);
     const { first, reader } = ledger;
-    await first.setBudget(budget(everyRequest, "1h", "100"));
-    await first.hold(holdOf("a", usd("1")));
-    await first.post("a", posting(500_000, 0));
     first.clock.set(noon + 40 * 86_400_000);
     await first.beat();
     // The second heartbeat waits for the work of the first.
     await first.beat();
-    expect(await reader.rows("select spent, held, leased from budget_windows")).toEqual([
-      { spent: usd("0.5"), held: 0n, leased: 0n },
-    ]);
     expect(await reader.rows("select to_regclass('charges_2027_02')::text as month")).toEqual([
       { month: "charges_2027_02" },
     ]);
-    expect(await differencesIn(reader)).toEqual([]);
   });
 
   it("receive another process's change at once, without a heartbeat or a poll", async () => {
