@@ -159,13 +159,28 @@ begin
 end
 $$;
 
--- Settles pending charges among the locked ones as `settles` states, and returns them with their new values. `orphan`: settle
--- only if no known task belongs to the charge. The formula "assumed" charges the hold in the ledger, because an extension may
--- have been granted although the caller never received the reply.
-create function farebox_end_charges(settles jsonb, ids text[]) returns charges[]
-language plpgsql set enable_nestloop = off as $$
+-- Returns true if charges for this model count in a window.
+create function farebox_answers(win bigint, entry text) returns boolean language plpgsql as $$
+begin
+  return (
+    select farebox_counts_model(b.scope, w.subject, farebox_answers.entry) from windows w join budgets b on b.seq = w.budget where w.seq = win
+  );
+end
+$$;
+
+-- Settles pending charges among the locked ones as `settles` states. `orphan`: settles only if no known task belongs to the charge.
+-- The formula "assumed" charges the hold in the ledger, because an extension may have been granted although the caller never
+-- received the reply.
+--
+-- Returns the settled charges with their new values; whether any was posted; the amounts to add to their windows; and the reply
+-- for each settled charge: [id, first, state, cost, overage]. A charge that is missing from the replies does not exist. The cost of
+-- a charge that several models might have answered (`entries`) counts only in the windows of the model that did.
+create function farebox_end_charges(
+  settles jsonb, ids text[], locked charges[],
+  out ended charges[], out are_posted boolean, out replies jsonb, out wins bigint[], out spent bigint[], out held bigint[]
+) language plpgsql set enable_nestloop = off as $$
 declare
-  ended charges[];
+  are_wrong boolean;
 begin
   with done as (
     update charges c set
@@ -179,28 +194,28 @@ begin
     -- Charges are found by id alone. The plan must not scan all pending charges or a time range.
     where c.id = any(ids) and c.id = g.id and c.state || '' = 'pending'
       and not (coalesce(g.orphan, false) and exists (select from tasks where tasks.charge = g.id))
-    returning c as charge
+    returning c as charge, c.id, c.state, c.cost, c.overage, c.formula, c.hold, c.entry, c.windows
+  ), sums as (
+    select win, -sum(coalesce(e.hold, 0))::bigint as held, sum(
+      case when e.id = any(array(select l.id from unnest(locked) l where l.entries is not null)) and not farebox_answers(win, e.entry) then 0 else coalesce(e.cost, 0) end
+    )::bigint as spent
+    from done e cross join lateral unnest(e.windows) win group by win
   )
-  select coalesce(array_agg(charge), '{}') into ended from done;
-  if exists (select from unnest(ended) e where e.state = 'posted' and ((e.cost is null) <> (e.formula = 'unpriced') or e.cost < 0)) then
+  select
+    coalesce(array_agg(e.charge), '{}'), coalesce(bool_or(e.state = 'posted'), false),
+    coalesce(jsonb_agg(jsonb_build_array(e.id, true, e.state, e.cost::text, e.overage::text)), '[]'),
+    bool_or(e.state = 'posted' and ((e.cost is null) <> (e.formula = 'unpriced') or e.cost < 0)),
+    array(select s.win from sums s), array(select s.spent from sums s), array(select s.held from sums s)
+  into ended, are_posted, replies, are_wrong, wins, spent, held
+  from done e;
+  if are_wrong then
     raise exception 'only an unpriced charge has no cost, and no cost is below zero';
   end if;
-  return ended;
-end
-$$;
-
--- Returns the replies for settled charges: [id, first, state, cost, overage]. A charge that is missing from the replies does not
--- exist.
-create function farebox_settle_replies(locked charges[], ended charges[]) returns jsonb language plpgsql as $$
-begin
-  return (
-    select coalesce(jsonb_agg(jsonb_build_array(c.id, c.first, c.state, c.cost::text, c.overage::text)), '[]')
-    from (
-      select e.id, true as first, e.state, e.cost, e.overage from unnest(ended) e
-      union all
-      select l.id, false, l.state, l.cost, l.overage from unnest(locked) l where l.state <> 'pending'
-    ) c
-  );
+  if cardinality(ended) < jsonb_array_length(settles) then
+    replies := replies || (
+      select coalesce(jsonb_agg(jsonb_build_array(l.id, false, l.state, l.cost::text, l.overage::text)), '[]') from unnest(locked) l where l.state <> 'pending'
+    );
+  end if;
 end
 $$;
 
@@ -380,35 +395,6 @@ $$;
 
 -- Part five: changes of windows.
 
--- Returns true if charges for this model count in a window.
-create function farebox_answers(win bigint, entry text) returns boolean language plpgsql as $$
-begin
-  return (
-    select farebox_counts_model(b.scope, w.subject, farebox_answers.entry) from windows w join budgets b on b.seq = w.budget where w.seq = win
-  );
-end
-$$;
-
--- Returns the amounts to add to the windows of settled charges. The cost of a charge that several models might have answered
--- (`entries` of its locked row) counts only in the windows of the model that did.
-create function farebox_settled(locked charges[], ended charges[], out wins bigint[], out spent bigint[], out held bigint[]) language plpgsql as $$
-begin
-  if ended = '{}' then
-    wins := '{}';
-    spent := '{}';
-    held := '{}';
-    return;
-  end if;
-  select coalesce(array_agg(d.win), '{}'), coalesce(array_agg(d.spent), '{}'), coalesce(array_agg(d.held), '{}') into wins, spent, held
-  from (
-    select win, -sum(coalesce(e.hold, 0))::bigint as held, sum(
-      case when e.id = any(array(select l.id from unnest(locked) l where l.entries is not null)) and not farebox_answers(win, e.entry) then 0 else coalesce(e.cost, 0) end
-    )::bigint as spent
-    from unnest(ended) e cross join lateral unnest(e.windows) win group by win
-  ) d;
-end
-$$;
-
 -- Adds amounts to windows. A window may be named several times.
 create function farebox_add_to_windows(wins bigint[], more_spent bigint[], more_held bigint[]) returns void language plpgsql as $$
 begin
@@ -459,19 +445,20 @@ $$;
 --           {set_from, set_to, set_items}  the windows in which each caller counts, as positions in `windows`
 --           {days}                         days of the settlements
 --           {settles, claims, tasks}       see the functions above; a claim is {op: hold | extend, id, set, amount, at_least, ...}
+--
+-- Before version 18, PostgreSQL adds a high cost to plans with disabled nodes, and so compiles them in each call, which takes 25 ms.
 create function farebox_apply(run bigint, version bigint, options jsonb, batch jsonb) returns jsonb
-language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   class integer := 'budgets'::regclass::oid::integer;
   b record;
-  found record;
+  ledger record;
   wins bigint[];
   unopened integer[];
   opened integer[] := '{}';
   refused integer[];
   locked charges[] := '{}';
-  ended charges[] := '{}';
-  moved record;
+  done record;
   admitted jsonb := '{"claims": []}';
 begin
   select * into b from jsonb_to_record(batch) r (
@@ -483,15 +470,15 @@ begin
     (select m.functions from farebox_migrations m order by m.version desc limit 1) as functions,
     (select budgets_version from meta) as version,
     exists (select from owners where epoch = run and ended_at is null) as is_live
-  into found;
+  into ledger;
   -- After an upgrade, these functions would misread the batch of another release.
-  if options ->> 'functions' is distinct from found.functions then
+  if options ->> 'functions' is distinct from ledger.functions then
     raise exception 'another release of Farebox has upgraded the ledger; restart this process with that release' using errcode = 'FB001';
   end if;
-  if found.version <> version then
+  if ledger.version <> version then
     return '{"refused": "stale"}';
   end if;
-  if b.claims <> '[]' and not found.is_live then
+  if b.claims <> '[]' and not ledger.is_live then
     return '{"refused": "fenced"}';
   end if;
   wins := farebox_find_windows(b.windows);
@@ -522,20 +509,21 @@ begin
   end if;
 
   if b.settles <> '[]' then
-    ended := farebox_end_charges(b.settles, b.ids);
+    select * into done from farebox_end_charges(b.settles, b.ids, locked);
+  else
+    select array[]::charges[] as ended, false as are_posted, '[]'::jsonb as replies, array[]::bigint[] as wins, array[]::bigint[] as spent, array[]::bigint[] as held into done;
   end if;
-  select * into moved from farebox_settled(locked, ended);
   if b.claims <> '[]' then
-    admitted := farebox_claim(run, b.at, b.claims, b.one_key, b.set_from, b.set_to, b.set_items, wins, locked, moved.wins, moved.spent, moved.held);
-  elsif ended <> '{}' then
-    perform from windows where seq = any(moved.wins) order by seq for update;
-    perform farebox_add_to_windows(moved.wins, moved.spent, moved.held);
+    admitted := farebox_claim(run, b.at, b.claims, b.one_key, b.set_from, b.set_to, b.set_items, wins, locked, done.wins, done.spent, done.held);
+  elsif done.wins <> '{}' then
+    perform from windows where seq = any(done.wins) order by seq for update;
+    perform farebox_add_to_windows(done.wins, done.spent, done.held);
   end if;
-  if exists (select from unnest(ended) e where e.state = 'posted') then
-    perform farebox_roll_up(b.days, ended, coalesce(run, 0) % 8);
+  if done.are_posted then
+    perform farebox_roll_up(b.days, done.ended, coalesce(run, 0) % 8);
   end if;
   return admitted || jsonb_build_object(
-    'settles', case when b.settles = '[]' then '[]' else farebox_settle_replies(locked, ended) end,
+    'settles', done.replies,
     'tasks', case when b.tasks = '[]' then '[]' else farebox_write_tasks(b.tasks, locked) end
   );
 end

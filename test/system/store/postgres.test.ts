@@ -473,6 +473,15 @@ describe("several proxies on one PostgreSQL", () => {
 });
 
 describe("a proxy on PostgreSQL", () => {
+  it("applies batches without just-in-time compilation, which takes longer than a batch before version 18", async () => {
+    await using ledger = await opened(1);
+    // cspell:ignore proconfig
+    const [row] = await ledger.reader.rows<{ settings: readonly string[] }>(
+      "select proconfig as settings from pg_proc where proname = 'farebox_apply'",
+    );
+    expect(row?.settings).toContain("jit=off");
+  });
+
   it("writes commands that arrive together in one transaction and one round trip", async () => {
     await using ledger = await opened(1);
     const { first, reader } = ledger;
