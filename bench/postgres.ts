@@ -202,7 +202,7 @@ async function main(): Promise<void> {
           const run = `${round}-${kind.callers.length}-${count}`;
           await driveAll(proxies, kind, inFlight, seconds / 2, `${run}-warm`);
           const many = await driveAll(proxies, kind, inFlight, seconds, run);
-          const one = await driveAll(proxies, kind, 1, seconds / 2, `${run}-one`);
+          const one = await driveAll(proxies.slice(0, 1), kind, 1, seconds / 2, `${run}-one`);
           const key = `${kind.name}: ${name}`;
           samples.set(key, [...(samples.get(key) ?? []), { many, one }]);
         }

@@ -77,13 +77,6 @@ export interface Dialect {
   removeWindows(windows: readonly number[]): readonly Statement[];
 }
 
-export interface WindowSums {
-  readonly start: number;
-  readonly end: number | null;
-  readonly spent: bigint;
-  readonly held: bigint;
-}
-
 /** Returns the condition that an expression without an index has a value in a JSON array of texts. */
 export function isAmong({ textsOf }: Pick<Dialect, "textsOf">, expression: string): string {
   return `${expression} in (select value from ${textsOf} listed)`;
