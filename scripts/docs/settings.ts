@@ -25,8 +25,8 @@ export function settingsRows(): string {
 /** Returns the values that a setting takes, in the words of its error. */
 function values(name: SettingName): string {
   const { kind } = settingOf(name);
-  const problem = kind.schema.safeParse("\0").error?.issues[0]?.message;
-  if (problem === undefined) throw new Error(`${name} accepts any text, so its error cannot describe its values`);
-  const allowed = cell(problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
+  const reading = kind.read("\0");
+  if (reading.ok) throw new Error(`${name} accepts any text, so its error cannot describe its values`);
+  const allowed = cell(reading.problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
   return kind.secret ? `${allowed}; a secret` : allowed;
 }

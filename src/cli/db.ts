@@ -198,8 +198,8 @@ function targetOf(tools: Tools, to: string | undefined, toFile: string | undefin
 }
 
 function readTarget(text: string, label: string): Target {
-  const { data, error } = databaseKind.schema.safeParse(text);
-  return error ? refusal(`${label} ${error.issues[0]?.message}`) : postgresTarget(data);
+  const reading = databaseKind.read(text);
+  return reading.ok ? postgresTarget(reading.value) : refusal(`${label} ${reading.problem}`);
 }
 
 function postgresTarget(database: DatabaseSetting): Target {

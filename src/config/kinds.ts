@@ -1,5 +1,4 @@
 import { isIP } from "node:net";
-import { z } from "zod";
 import { addressKind, hostOf, isAllowed, isLoopbackHost } from "../core/addresses.ts";
 import { parseDuration } from "../core/time.ts";
 import { parseUsd } from "../core/money.ts";
@@ -8,13 +7,22 @@ import { isTimeZone } from "../platform/clock.ts";
 import type { DatabaseSetting } from "./database.ts";
 import { Secret } from "./secret.ts";
 
-/**
- * Kind of a setting: the schema that converts its text into a value, its placeholder, and the places where its text may
- * be given.
- */
+/** Value of a setting's text, or the problem with the text. */
+export type Reading<T> =
+  | { readonly ok: true; readonly value: T }
+  | {
+      readonly ok: false;
+      /** Completes the sentence "FAREBOX_X …". Never contains the setting's text. */
+      readonly problem: string;
+      /** All valid texts, if they are few. */
+      readonly choices?: readonly string[];
+    };
+
+type Read<T> = (text: string) => Reading<T>;
+
+/** Kind of a setting: how its text becomes a value, its placeholder, and the places where its text may be given. */
 export interface Kind<T> {
-  /** Schema whose error messages complete the sentence "FAREBOX_X …" and never contain the setting's text. */
-  readonly schema: z.ZodType<T, string>;
+  readonly read: Read<T>;
   /** Placeholder of the value in `--help`: "duration". */
   readonly placeholder: string;
   /** True for a setting that is never printed and has no flag. */
@@ -25,24 +33,47 @@ export interface Kind<T> {
 
 function kind<T>(
   placeholder: string,
-  schema: z.ZodType<T, string>,
+  read: Read<T>,
   { secret = false, fileForm = secret }: { readonly secret?: boolean; readonly fileForm?: boolean } = {},
 ): Kind<T> {
-  return { schema, placeholder, secret, fileForm };
+  return { read, placeholder, secret, fileForm };
 }
 
-/** Builds a schema from a parser that returns undefined for an invalid text. `allowed` describes the valid texts. */
-function parsed<T>(allowed: string, parse: (text: string) => T | undefined): z.ZodType<T, string> {
-  return z.string().transform((text, context) => {
+const valid = <T>(value: T): Reading<T> => ({ ok: true, value });
+const invalid = (problem: string): Reading<never> => ({ ok: false, problem });
+
+/** Reads with a parser that returns undefined for an invalid text. `allowed` describes the valid texts. */
+function parsed<T>(allowed: string, parse: (text: string) => T | undefined): Read<T> {
+  return (text) => {
     const value = parse(text);
-    if (value !== undefined) return value;
-    context.addIssue(`must be ${allowed}`);
-    return z.NEVER;
-  });
+    return value === undefined ? invalid(`must be ${allowed}`) : valid(value);
+  };
 }
 
-function number(allowed: string, parse: (text: string) => number | undefined, min: number, max: number) {
-  return parsed(allowed, parse).pipe(z.number().min(min, `must be ${allowed}`).max(max, `must be ${allowed}`));
+/** Rule for a value, and the problem of values that break it. */
+type Rule<T> = readonly [holds: (value: T) => boolean, problem: string];
+
+/** Reads a value and checks the rules in order. The first one that is broken is the problem. */
+function checked<T>(read: Read<T>, ...rules: readonly Rule<T>[]): Read<T> {
+  return (text) => {
+    const reading = read(text);
+    const broken = reading.ok ? rules.find(([holds]) => !holds(reading.value)) : undefined;
+    return broken === undefined ? reading : invalid(broken[1]);
+  };
+}
+
+/** Reads a value and converts it. */
+function converted<T, U>(read: Read<T>, convert: (value: T) => U): Read<U> {
+  return (text) => {
+    const reading = read(text);
+    return reading.ok ? valid(convert(reading.value)) : reading;
+  };
+}
+
+const anyText: Read<string> = valid;
+
+function number(allowed: string, parse: (text: string) => number | undefined, min: number, max: number): Read<number> {
+  return checked(parsed(allowed, parse), [(value) => value >= min && value <= max, `must be ${allowed}`]);
 }
 
 /**
@@ -93,12 +124,19 @@ export const workerCount = kind(
 );
 
 export function choice<const C extends string>(choices: readonly C[]): Kind<C> {
-  return kind(choices.join("|"), z.enum(choices, `must be one of ${choices.join(", ")}`));
+  const read = (text: string): Reading<C> => {
+    const value = choices.find((each) => each === text);
+    return value === undefined ? { ok: false, problem: `must be one of ${choices.join(", ")}`, choices } : valid(value);
+  };
+  return kind(choices.join("|"), read);
 }
 
-export const yesNo = kind(
-  "1|0",
-  z.stringbool({ truthy: ["1", "true"], falsy: ["0", "false"], case: "sensitive", error: "must be 1 or 0" }),
+const yesNoTexts: Readonly<Record<string, boolean>> = { 1: true, true: true, 0: false, false: false };
+
+export const yesNo = kind("1|0", (text) =>
+  Object.hasOwn(yesNoTexts, text)
+    ? valid(yesNoTexts[text] === true)
+    : { ok: false, problem: "must be 1 or 0", choices: Object.keys(yesNoTexts) },
 );
 
 const hostName = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,62})(?:\.[a-z0-9][a-z0-9-]{0,62})*\.?$/i;
@@ -119,7 +157,9 @@ export const host = kind(
 export const usdAmount = kind("usd", parsed("an amount of USD such as 5 or 2.50, below 9 million", parseUsd));
 
 // oxlint-disable-next-line no-control-regex -- a path with a control character is a mistake
-export const path = kind("path", z.string().regex(/^[^\x00-\x1f\x7f]*$/, "must be the path of a folder"));
+const controls = /[\x00-\x1f\x7f]/;
+
+export const path = kind("path", checked(anyText, [(text) => !controls.test(text), "must be the path of a folder"]));
 
 /** Reads a browser origin such as "https://app.example". Returns undefined if the text is anything else. */
 function parseOrigin(text: string): string | undefined {
@@ -129,22 +169,20 @@ function parseOrigin(text: string): string | undefined {
   return isOrigin ? url.origin : undefined;
 }
 
-const origin = parsed(
-  "a list of origins without *, separated by commas, such as https://app.example,http://localhost:3000",
-  parseOrigin,
-);
+const originsAllowed =
+  "a list of origins without *, separated by commas, such as https://app.example,http://localhost:3000";
 
 export const origins = kind(
   "origins",
-  z
-    .string()
-    .transform((text) => text.split(","))
-    .pipe(z.array(origin)),
+  parsed(originsAllowed, (text) => {
+    const all = text.split(",").map(parseOrigin);
+    return all.every((each) => each !== undefined) ? all : undefined;
+  }),
 );
 
 export const timeZone = kind(
   "zone",
-  z.string().refine(isTimeZone, "must be an IANA time zone such as UTC or Europe/Berlin"),
+  checked(anyText, [isTimeZone, "must be an IANA time zone such as UTC or Europe/Berlin"]),
 );
 
 const toSecret = (text: string) => new Secret(text);
@@ -152,23 +190,26 @@ const toSecret = (text: string) => new Secret(text);
 /** Credential that is sent in a header: visible ASCII without spaces. */
 export const secret = kind(
   "secret",
-  z
-    .string()
-    .regex(/^[\x21-\x7e]{1,4096}$/, "must be one word of visible ASCII characters, without spaces")
-    .transform(toSecret),
+  converted(
+    checked(anyText, [
+      (text) => /^[\x21-\x7e]{1,4096}$/.test(text),
+      "must be one word of visible ASCII characters, without spaces",
+    ]),
+    toSecret,
+  ),
   { secret: true },
 );
 
 /** Secret that signs webhooks: `whsec_` and base64, as in Standard Webhooks, or any word of 16 or more characters. */
 export const signingSecret = kind(
   "secret",
-  z
-    .string()
-    .refine(
+  converted(
+    checked(anyText, [
       isSigningSecret,
       "must be whsec_ and base64 of 16 bytes or more, or any other word of 16 or more visible ASCII characters",
-    )
-    .transform(toSecret),
+    ]),
+    toSecret,
+  ),
   { secret: true },
 );
 
@@ -181,17 +222,14 @@ function isSigningSecret(text: string): boolean {
 
 const noUser = ({ username, password }: URL) => username === "" && password === "";
 
-function url(sample: string) {
-  return z
-    .string()
-    .refine((text) => URL.canParse(text), `must be an address such as ${sample}`)
-    .transform((text) => new URL(text));
-}
+const url = (sample: string) => parsed(`an address such as ${sample}`, (text) => URL.parse(text) ?? undefined);
 
-const webAddress = url("https://gateway.example")
-  .refine(({ protocol }) => /^https?:$/.test(protocol), "must begin with https:// or http://")
-  .refine(noUser, "must not contain a user name or password")
-  .refine(({ search, hash }) => search === "" && hash === "", "must not have a query or a fragment");
+const webAddress = checked(
+  url("https://gateway.example"),
+  [({ protocol }) => /^https?:$/.test(protocol), "must begin with https:// or http://"],
+  [noUser, "must not contain a user name or password"],
+  [({ search, hash }) => search === "" && hash === "", "must not have a query or a fragment"],
+);
 
 const trimmedPath = ({ pathname }: URL) => pathname.replace(/\/+$/, "");
 
@@ -201,7 +239,7 @@ const trimmedPath = ({ pathname }: URL) => pathname.replace(/\/+$/, "");
  */
 export const gatewayAddress = kind(
   "url",
-  webAddress.transform((address) => ({
+  converted(webAddress, (address) => ({
     origin: address.origin,
     basePath: trimmedPath(address).replace(/\/v1$/, ""),
   })),
@@ -210,24 +248,28 @@ export const gatewayAddress = kind(
 /** Farebox's own address: origin and path, without a slash at its end. */
 export const publicAddress = kind(
   "url",
-  webAddress.transform((address) => address.origin + trimmedPath(address)),
+  converted(webAddress, (address) => address.origin + trimmedPath(address)),
 );
 
 /** Address of a webhook. Its path and query may contain a secret. Each delivery checks the IP addresses of the host. */
 export const webhookAddress = kind(
   "url",
-  url("https://hooks.example/farebox")
-    .refine(
-      ({ protocol, hostname }) => protocol === "https:" || (protocol === "http:" && isLoopbackHost(hostname)),
-      "must begin with https://; plain http only to this machine",
-    )
-    .refine(noUser, "must not contain a user name or password")
-    .refine(({ hash }) => hash === "", "must not have a fragment")
-    .refine(
-      (address) => addressKind(hostOf(address)) === undefined || isAllowed(hostOf(address), "administrator"),
-      "must not name a link-local, metadata or reserved address",
-    )
-    .transform(({ href }) => new Secret(href)),
+  converted(
+    checked(
+      url("https://hooks.example/farebox"),
+      [
+        ({ protocol, hostname }) => protocol === "https:" || (protocol === "http:" && isLoopbackHost(hostname)),
+        "must begin with https://; plain http only to this machine",
+      ],
+      [noUser, "must not contain a user name or password"],
+      [({ hash }) => hash === "", "must not have a fragment"],
+      [
+        (address) => addressKind(hostOf(address)) === undefined || isAllowed(hostOf(address), "administrator"),
+        "must not name a link-local, metadata or reserved address",
+      ],
+    ),
+    ({ href }) => new Secret(href),
+  ),
   { secret: true },
 );
 
@@ -237,20 +279,17 @@ const notFile = /^[a-z][a-z0-9+.-]+:|[\x00-\x1f\x7f]/i;
 /** Database of the ledger. Refuses addresses of other databases, so that "mysql:" does not become a file name. */
 export const database = kind(
   "path",
-  z.string().transform((text, context): DatabaseSetting => {
-    if (isPostgresUrl(text)) {
-      const parsed = parsePostgresUrl(text);
-      if (parsed.ok) {
-        const { server } = parsed;
-        const hasPassword = server.password !== null;
-        return { kind: "postgres", url: new Secret(text), shown: shownPostgres(server), hasPassword };
-      }
-      context.addIssue(parsed.problem);
-    } else {
-      if (!notFile.test(text)) return { kind: "sqlite", path: text };
-      context.addIssue("must be the path of an SQLite file, or a postgres:// address");
+  (text): Reading<DatabaseSetting> => {
+    if (!isPostgresUrl(text)) {
+      return notFile.test(text)
+        ? invalid("must be the path of an SQLite file, or a postgres:// address")
+        : valid({ kind: "sqlite", path: text });
     }
-    return z.NEVER;
-  }),
+    const address = parsePostgresUrl(text);
+    if (!address.ok) return invalid(address.problem);
+    const { server } = address;
+    const hasPassword = server.password !== null;
+    return valid({ kind: "postgres", url: new Secret(text), shown: shownPostgres(server), hasPassword });
+  },
   { fileForm: true },
 );

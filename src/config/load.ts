@@ -1,5 +1,5 @@
 import { isLoopbackHost } from "../core/addresses.ts";
-import { meantValue } from "../core/fault.ts";
+import { didYouMean } from "../core/fault.ts";
 import { shownDatabase } from "./database.ts";
 import { hiddenText } from "./secret.ts";
 import { nested, type Settings } from "./settings.ts";
@@ -105,15 +105,16 @@ function readSetting(name: SettingName, sources: readonly Source[], readFile: Re
     .find((written) => written !== null);
   const { text, problem, ...found } = given ?? { label: variableOf(name), from: "default", text: fallback };
   if (text === null) return { name, ...found, text, value: problem === undefined ? null : undefined, problem };
-  const { data, error } = kind.schema.safeParse(text, { reportInput: true });
-  const [fault] = error?.issues ?? [];
-  return {
-    name,
-    ...found,
-    text,
-    value: data,
-    problem: fault && fault.message + givenText(name, text) + meantValue(fault),
-  };
+  const reading = kind.read(text);
+  return reading.ok
+    ? { name, ...found, text, value: reading.value, problem: undefined }
+    : {
+        name,
+        ...found,
+        text,
+        value: undefined,
+        problem: reading.problem + givenText(name, text) + didYouMean(text, reading.choices ?? []),
+      };
 }
 
 /** Longest text that a message repeats. A credential that was given to the wrong setting is longer. */

@@ -1,4 +1,3 @@
-import type { z } from "zod";
 import { outputCapMax } from "../core/bounds.ts";
 import { ownViews } from "../core/budget.ts";
 import { userModes } from "../core/keys.ts";
@@ -285,7 +284,7 @@ export type SettingName = keyof typeof settingsTable;
 /** Value of each setting by its name; null if it has no default and is not given. */
 export type SettingValues = {
   readonly [N in SettingName]:
-    | z.output<(typeof settingsTable)[N]["kind"]["schema"]>
+    | ((typeof settingsTable)[N]["kind"] extends Kind<infer T> ? T : never)
     | ((typeof settingsTable)[N] extends { readonly default: string } ? never : null);
 };
 

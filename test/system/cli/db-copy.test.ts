@@ -117,8 +117,9 @@ it("a copied ledger passes verify and has the same figures, and the next serve p
   await h.json("db", "copy", h.database);
   expect(await figures()).toEqual(before);
   expect(before[0]).toMatchObject({ ok: true, differences: [] });
-  const database = databaseKind.schema.parse(url);
-  const opening = await openLedger(database, { calendar: utc, clock: h.clock, access: "serve" });
+  const database = databaseKind.read(url);
+  if (!database.ok) return expect.fail(database.problem);
+  const opening = await openLedger(database.value, { calendar: utc, clock: h.clock, access: "serve" });
   if (!opening.ok) return expect.fail("not opened");
   await using store = opening.store;
   expect(await store.ledger.recover(h.clock.now())).toBe(5);

@@ -124,7 +124,7 @@ function settingFaults(text: string): string[] {
     const plain = name.replace(/_FILE$/, "");
     const setting = settings.get(plain);
     if (setting === undefined || (plain !== name && !setting.kind.fileForm)) return [`${name} is no setting`];
-    return value === undefined || setting.kind.schema.safeParse(value).success ? [] : [`${name} cannot be ${value}`];
+    return value === undefined || setting.kind.read(value).ok ? [] : [`${name} cannot be ${value}`];
   });
 }
 
