@@ -5,7 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { loadingFlag } from "../src/server/runtime.ts";
+import { compileCache } from "../test/support/node-flags.ts";
 import { exitOnSignals } from "./program.ts";
 import type { Answers, FromChild, Question, Ready, StartParams, ToChild } from "./messages.ts";
 
@@ -53,23 +53,21 @@ export class Child implements AsyncDisposable {
   static async start(program: ProgramName, { profile, ...params }: ChildParams): Promise<Child> {
     const folder = await mkdtemp(join(tmpdir(), "farebox-bench-"));
     const file = fileURLToPath(new URL(`./targets/${program}.ts`, import.meta.url));
-    const execArgv = [
-      // `farebox serve` sets this flag before it loads its modules.
-      ...(program === "farebox" ? [loadingFlag] : []),
-      ...(profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-    ];
-    const process = fork(file, [JSON.stringify({ ...params, folder })], {
+    const execArgv = profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`];
+    const child = fork(file, [JSON.stringify({ ...params, folder })], {
       execArgv,
+      // Like `farebox serve`, the processes keep compiled code. Otherwise each of them would load what strips types.
+      env: { ...process.env, NODE_COMPILE_CACHE: compileCache },
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
-    const child = new Child(process, folder);
+    const started = new Child(child, folder);
     try {
-      const first = await child.#nextMessage();
+      const first = await started.#nextMessage();
       if (first.kind !== "ready") throw new Error(`${program} sent "${first.kind}" before it was ready`);
-      child.#ready = first;
-      return child;
+      started.#ready = first;
+      return started;
     } catch (error) {
-      await child.#end(true);
+      await started.#end(true);
       throw error;
     }
   }

@@ -2,6 +2,7 @@
 // Checks the Node version before anything else loads. Node 12 and newer must be able to parse this file.
 import { existsSync } from "fs";
 import module from "module";
+import v8 from "v8";
 
 const source = new URL("../src/main.ts", import.meta.url);
 const compiled = new URL("../dist/main.js", import.meta.url);
@@ -19,6 +20,8 @@ function isNewEnough() {
 if (isNewEnough()) {
   // Keep compiled code between runs, which halves the start time of a command.
   if (module.enableCompileCache) module.enableCompileCache();
+  // Keep the young generation small until the proxy listens: see `stayLean`.
+  if (process.argv[2] === "serve") v8.setFlagsFromString("--semi-space-growth-factor=1");
   import((isCheckout ? source : compiled).href);
 } else {
   const advice = isCheckout ? "; in a checkout, run `npm run --silent farebox -- …`, which uses the right version" : "";

@@ -1,5 +1,5 @@
 import { differenceOfDay } from "../src/server/figures.ts";
-import { GatewayWatch } from "../src/reporting/health.ts";
+import { GatewayWatch } from "../src/reporting/gateway-watch.ts";
 import { buildRoutes, type BuiltRoutes } from "../src/server/routes.ts";
 import { routedPath } from "../src/server/tasks.ts";
 import { Work } from "../src/server/http/http-app.ts";

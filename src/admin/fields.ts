@@ -5,6 +5,7 @@ import {
   isTagName,
   isTagValue,
   labelsMax,
+  modelPattern,
   namePattern,
   sessionTag,
   tagsMax,
@@ -26,15 +27,12 @@ export const nameSchema = nameOf(nameShape);
 
 const patternShape = "must be model names or patterns such as gpt-4o*, without spaces";
 
-/** Form of one wildcard pattern for models. */
-export const patternPattern = /^[\x21-\x2b\x2d-\x7e]{1,200}$/;
-
 /**
  * Returns the schema of a list of wildcard patterns for models; null permits all models. The parameters are the error
  * messages.
  */
 export function modelsOf(list: string, pattern: string, tooMany: string) {
-  return z.array(z.string(list).regex(patternPattern, pattern), list).min(1, list).max(100, tooMany).nullable();
+  return z.array(z.string(list).regex(modelPattern, pattern), list).min(1, list).max(100, tooMany).nullable();
 }
 
 export const modelsSchema = modelsOf(patternShape, patternShape, "must be at most 100 patterns");

@@ -8,9 +8,8 @@ import {
   type Scope,
 } from "../core/scope.ts";
 import { nearest } from "../core/fault.ts";
-import { isTagValue, namePattern, tagValueCharsMax, userPattern, type UserMode } from "../core/keys.ts";
+import { isTagValue, modelPattern, namePattern, tagValueCharsMax, userPattern, type UserMode } from "../core/keys.ts";
 import { isHashedUser, plainUser, userAsStored, type StoredUser } from "../wire/headers.ts";
-import { patternPattern } from "./fields.ts";
 import { failure, type Failure } from "./result.ts";
 
 /** Forms of a scope, for help and messages. */
@@ -41,7 +40,7 @@ function valueFault({ dimension, value }: Condition): string | null {
   if (dimension === "team")
     return namePattern.test(value) ? null : `contains ${JSON.stringify(value)}, which is not a valid team name`;
   if (dimension === "model")
-    return patternPattern.test(value)
+    return modelPattern.test(value)
       ? null
       : `contains ${JSON.stringify(value)}, which is not a model name or a pattern such as gpt-4o*`;
   if (dimension === "user") return userPattern.test(value) ? null : "must name a user with at most 128 characters";

@@ -24,30 +24,43 @@ interface WatchOptions {
   readonly quietMs?: number;
   /** Interval at which the user's folder is read without a change notification, in milliseconds; 5000 by default. */
   readonly pollMs?: number;
-  /**
-   * Builds the first catalogue. The default is the package's prebuilt catalogue if it was built from the same texts,
-   * and `buildCatalogue` otherwise.
-   */
-  readonly build?: CatalogueBuilder;
+  /** Prices to begin with; by default, those that `readFirstPrices` returns for the folders. */
+  readonly first?: FirstPrices;
 }
 
 export type PricesOpening = OrFaults<{ prices: WatchedPrices }>;
 
 /** Loads the prices. Applies changes in the user's folder until the result is disposed. */
 export async function watchPrices(options: WatchOptions): Promise<PricesOpening> {
-  const read = await readPriceTexts(options.folders);
-  if (!read.ok) return read;
-  const built = await firstCatalogue(read.layers, options.build);
-  if (!built.ok) return built;
-  return { ok: true, prices: new WatchedPrices(options, built.catalogue, read) };
+  const first = options.first ?? (await readFirstPrices(options.folders));
+  if (!first.ok) return first;
+  const built = await first.built;
+  return built.ok ? { ok: true, prices: new WatchedPrices(options, built.catalogue, first.texts) } : built;
 }
 
-async function firstCatalogue(layers: PriceLayers, build: CatalogueBuilder | undefined): Promise<Built> {
-  if (build !== undefined) return build(layers);
+type ReadTexts = PriceTexts & { readonly ok: true };
+
+/** Texts of the price files, and the catalogue that is being built from them. */
+export type FirstPrices = OrFaults<{ texts: ReadTexts; built: Promise<Built> }>;
+
+/**
+ * Reads the price files and begins to build their catalogue: with `build`, or from the package's prebuilt catalogue if
+ * it was built from the same texts. Otherwise a thread builds it, so that this thread loads neither the parser nor the
+ * schema.
+ */
+export async function readFirstPrices(folders: PriceFolders, build?: CatalogueBuilder): Promise<FirstPrices> {
+  const texts = await readPriceTexts(folders);
+  return texts.ok ? { ok: true, texts, built: firstCatalogue(texts, build) } : texts;
+}
+
+function firstCatalogue({ layers }: ReadTexts, build: CatalogueBuilder | undefined): Promise<Built> {
+  if (build !== undefined) return Promise.resolve(build(layers));
   const prebuilt = prebuiltCatalogue(layers);
-  if (prebuilt !== undefined) return { ok: true, catalogue: prebuilt };
-  const { buildCatalogue } = await import("./build.ts");
-  return buildCatalogue(layers);
+  if (prebuilt !== undefined) return Promise.resolve({ ok: true, catalogue: prebuilt });
+  const building = buildOnThread(layers, { keepsRunning: true });
+  // The caller may end before it awaits the catalogue.
+  building.catch(() => undefined);
+  return building;
 }
 
 /**
@@ -72,7 +85,7 @@ export class WatchedPrices implements Disposable {
   /** Returns the catalogue in force. */
   readonly current = (): LoadedCatalogue => this.#current;
 
-  constructor(options: WatchOptions, current: LoadedCatalogue, read: PriceTexts & { readonly ok: true }) {
+  constructor(options: WatchOptions, current: LoadedCatalogue, read: ReadTexts) {
     this.#options = options;
     this.#quietMs = options.quietMs ?? 250;
     this.#current = current;
@@ -153,7 +166,7 @@ export class WatchedPrices implements Disposable {
     if (!texts.ok) return { kind: "refused", faults: texts.faults };
     const before = this.#current.digest;
     try {
-      const built = await buildOnThread(texts.layers);
+      const built = await buildOnThread(texts.layers, { keepsRunning: false });
       return built.ok
         ? { kind: "applied", before, catalogue: built.catalogue }
         : { kind: "refused", faults: built.faults };
@@ -191,13 +204,16 @@ export type BuildReport = OrFaults<{ data: CatalogueData }>;
 
 type Built = OrFaults<{ catalogue: LoadedCatalogue }>;
 
-/** Runs `buildCatalogue` on a thread that ends after one build. Rejects if the thread cannot run. */
-function buildOnThread(layers: PriceLayers): Promise<Built> {
+/**
+ * Runs `buildCatalogue` on a thread that ends after one build. Rejects if the thread cannot run. `keepsRunning`: the
+ * process does not end before the build does.
+ */
+function buildOnThread(layers: PriceLayers, { keepsRunning }: { readonly keepsRunning: boolean }): Promise<Built> {
   return new Promise((resolve, reject) => {
     // The thread must not inherit the process's flags: with `--input-type`, for example, it could not run a file.
     const module = new URL("./worker.ts", import.meta.url);
     const worker = startThread(module, { name: "prices", workerData: layers, execArgv: [] });
-    worker.unref();
+    if (!keepsRunning) worker.unref();
     worker.once("message", (report: BuildReport) => {
       resolve(report.ok ? { ok: true, catalogue: catalogueOf(report.data) } : report);
     });

@@ -1,15 +1,11 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
-import { adminRoutes } from "./http/admin/routes.ts";
-import { serveAdmin } from "./http/admin/serve-route.ts";
 import { dashboardRoutes, frontRoute } from "./http/dashboard/files.ts";
-import { sessionRoutes } from "./http/dashboard/session-routes.ts";
 import { BrowserSessions } from "./http/dashboard/signed-in.ts";
 import type { Route, Work } from "./http/http-app.ts";
+import { latePaths, loadedLater } from "./http/late-paths.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "./http/operations.ts";
-import { runSessionRoutes } from "./http/run-sessions.ts";
-import { selfServiceRoutes } from "./http/self-service.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -29,7 +25,7 @@ import { type TaskOwner, createMask } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
 import { settleCharge, type SettleParams } from "../request/settle.ts";
 import type { StoredUser } from "../wire/headers.ts";
-import type { GatewayHealth } from "../reporting/health.ts";
+import type { GatewayHealth } from "../reporting/gateway-watch.ts";
 import { newestReview } from "../reporting/prices.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../ports/store.ts";
@@ -206,29 +202,44 @@ function ownRoutes(
   const { clock, calendar, catalogue, memory, storedUser, metrics, version, startedAt } = deps;
   const shared = { ...deps.store, clock, calendar, catalogue, memory, storedUser };
   return [
-    ...selfServiceRoutes({
-      ...shared,
-      authenticate: browserSessions.own(authenticate),
-      limiter,
-      onRaiseRequest: deps.fleet.did.posted,
-      flushRefusals: deps.flushRefusals,
-      outputCap: settings.output.cap,
-      ownView: settings.access.ownView,
+    ...loadedLater(latePaths.selfService, async () => {
+      const { selfServiceRoutes } = await import("./http/self-service.ts");
+      return selfServiceRoutes({
+        ...shared,
+        authenticate: browserSessions.own(authenticate),
+        limiter,
+        onRaiseRequest: deps.fleet.did.posted,
+        flushRefusals: deps.flushRefusals,
+        outputCap: settings.output.cap,
+        ownView: settings.access.ownView,
+      });
     }),
-    ...runSessionRoutes({ ...shared, authenticate, keyring }),
-    ...serveAdmin(adminRoutes(version), {
-      ...shared,
-      account: async () => {
-        const found = await account.lookUp();
-        return found.ok ? found.record : undefined;
-      },
-      gate,
-      browserSessions,
-      hasSettingsToken: settings.access.adminToken !== null,
-      accountTtlMs: settings.balance.ttlMs,
-      process: { version, startedAt, gateway: deps.gatewayHealth, ready: async () => (await readiness()).ready },
+    ...loadedLater(latePaths.runSessions, async () => {
+      const { runSessionRoutes } = await import("./http/run-sessions.ts");
+      return runSessionRoutes({ ...shared, authenticate, keyring });
     }),
-    ...sessionRoutes({ sessions: browserSessions, clock, timeZone: calendar.timeZone, version }),
+    ...loadedLater(latePaths.admin, async () => {
+      const [{ adminRoutes }, { serveAdmin }] = await Promise.all([
+        import("./http/admin/routes.ts"),
+        import("./http/admin/serve-route.ts"),
+      ]);
+      return serveAdmin(adminRoutes(version), {
+        ...shared,
+        account: async () => {
+          const found = await account.lookUp();
+          return found.ok ? found.record : undefined;
+        },
+        gate,
+        browserSessions,
+        hasSettingsToken: settings.access.adminToken !== null,
+        accountTtlMs: settings.balance.ttlMs,
+        process: { version, startedAt, gateway: deps.gatewayHealth, ready: async () => (await readiness()).ready },
+      });
+    }),
+    ...loadedLater(latePaths.dashboardSession, async () => {
+      const { sessionRoutes } = await import("./http/dashboard/session-routes.ts");
+      return sessionRoutes({ sessions: browserSessions, clock, timeZone: calendar.timeZone, version });
+    }),
     frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },

@@ -1,16 +1,16 @@
-import { migrationText } from "../cli/db.ts";
 import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
+import { readFirstPrices } from "../catalogue/watched-prices.ts";
 import { isLive } from "../core/keys.ts";
 import { createLog } from "../platform/log.ts";
 import { systemClock } from "../platform/clock.ts";
 import { listenProblem } from "./listen.ts";
-import { ledgerProblem } from "./database.ts";
 import { migrateLedger, restoreHint } from "./ledger.ts";
 import { packageVersion } from "./package.ts";
+import { priceFolders } from "./price-folders.ts";
 import { growUnderLoad, tuneRuntime } from "./runtime.ts";
-import { startServing, type Serving } from "./serving.ts";
+import type { Serving } from "./serving.ts";
 import { firstSignal } from "./signals.ts";
 
 /** Returns the next step for the user, depending on what the ledger still lacks. */
@@ -31,16 +31,22 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   let readPrices = (): void => undefined;
   process.on("SIGHUP", () => readPrices());
   tuneRuntime();
+  // A thread may build the catalogue. Meanwhile, this thread loads the other modules of the proxy.
+  const firstPrices = await readFirstPrices(priceFolders(settings));
   const log = await createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const place = shownDatabase(settings.database);
   const clock = systemClock();
   const migrated = await migrateLedger(settings.database, { at: clock.now() });
   if (!migrated.ok) {
-    if (migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
+    if (migrated.failure.kind !== "missing") {
+      const { ledgerProblem } = await import("./database.ts");
+      return fail(io, ledgerProblem(migrated.failure, place));
+    }
     // A proxy that cannot listen must not leave a new ledger behind.
     const problem = await listenProblem(settings.listen);
     if (problem !== null) return fail(io, problem);
   } else if (migrated.changed) {
+    const { migrationText } = await import("../cli/db.ts");
     note(io, migrationText(place, migrated));
     if (migrated.backup !== null)
       note(
@@ -48,7 +54,8 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
         `backup from before the migration: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`,
       );
   }
-  const started = await startServing(settings, { clock, log, version: packageVersion() });
+  const { startServing } = await import("./serving.ts");
+  const started = await startServing(settings, { clock, log, version: packageVersion(), firstPrices });
   if (!started.ok) {
     for (const problem of started.problems) note(io, `farebox: ${problem}`);
     return 2;

@@ -1,5 +1,11 @@
 import type { CatalogueBuilder } from "../catalogue/build.ts";
-import { watchPrices, type PricesOpening, type WatchedPrices } from "../catalogue/watched-prices.ts";
+import {
+  readFirstPrices,
+  watchPrices,
+  type FirstPrices,
+  type PricesOpening,
+  type WatchedPrices,
+} from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/tools.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
@@ -30,10 +36,10 @@ import { startAlerting, startDelivering, type JobDeps } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember } from "./fleet.ts";
 import { openLedger } from "./ledger.ts";
-import { GatewayWatch } from "../reporting/health.ts";
-import { openHttpFront, type Front, type FrontResult } from "./http-front.ts";
-import { shippedPrices } from "./package.ts";
+import { GatewayWatch } from "../reporting/gateway-watch.ts";
+import type { Front, FrontResult } from "./http-front.ts";
 import { keyLog, logReload, logStoreEvent } from "./logged-events.ts";
+import { priceFolders } from "./price-folders.ts";
 import { buildRoutes, type BuiltRoutes } from "./routes.ts";
 import { readStoredUsers } from "../wire/headers.ts";
 import { openTracing, spanLog } from "./tracing.ts";
@@ -85,6 +91,8 @@ interface ServingOptions {
   readonly tokens?: TokenCounter;
   /** Function that builds the catalogue, for proxies of one process that share the function's cache. */
   readonly buildCatalogue?: CatalogueBuilder;
+  /** Prices to begin with; read by default. */
+  readonly firstPrices?: FirstPrices;
   /** Largest number of cached keys. Their memory is allocated at the start. */
   readonly keysRemembered?: number;
 }
@@ -110,6 +118,8 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const opening = await openStore(settings, options, calendar, metrics);
   if (!opening.ok) return failure(opening.problem);
   const store = owned.use(opening.store);
+  // The writer's thread starts meanwhile, and recovers before it does anything else.
+  const recovering = recover(store, settings, clock);
   await warnOfUnboundUsers(store, settings, log);
 
   const drift = differenceOfDay(store.figures);
@@ -152,6 +162,8 @@ export async function startServing(settings: Settings, options: ServingOptions):
   });
   const sampler = startJobs(settings, jobDeps, built, owned);
   fleet.join(built.limitsUsed);
+  const recovery = await recovering;
+  if (!recovery.ok) return failure(recovery.problem);
   const fronting = await openFront(settings, {
     ...common,
     ...built,
@@ -163,7 +175,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   if (!fronting.ok) return failure(fronting.problem);
   const { front } = fronting;
   metrics.showWorkers(front.processMetrics ?? null);
-  const running = { ...store, sampler, alerts, recorder, recovered: opening.recovered };
+  const running = { ...store, sampler, alerts, recorder, recovered: recovery.recovered };
   return { ok: true, serving: { ...running, ...controls({ prices, work, built, front, tracing }, owned.move()) } };
 }
 
@@ -201,15 +213,16 @@ function failure(...problems: readonly string[]): ServingResult & { readonly ok:
 }
 
 /** Loads the prices and watches their files. Logs and counts reloads. */
-function openPrices(
+async function openPrices(
   settings: Settings,
-  { clock, log, buildCatalogue }: ServingOptions,
+  { clock, log, buildCatalogue, firstPrices }: ServingOptions,
   { priceReloads }: Metrics,
 ): Promise<PricesOpening> {
+  const folders = priceFolders(settings);
   return watchPrices({
-    folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
+    folders,
     clock,
-    ...(buildCatalogue && { build: buildCatalogue }),
+    first: firstPrices ?? (await readFirstPrices(folders, buildCatalogue)),
     onReload: (reload) => logReload(reload, { log, count: priceReloads, at: clock.now() }),
   });
 }
@@ -225,15 +238,13 @@ async function warnOfUnboundUsers({ ledger }: Store, { access }: Settings, log: 
     );
 }
 
-type StoreOpening = OrProblem<{ store: QueuedStore; recovered: number }>;
-
-/** Opens the ledger and posts the holds of a proxy that crashed. */
+/** Opens the ledger. */
 async function openStore(
   { database, gateway, subjectsMax }: Settings,
   { clock, log, version, ledgerThreads }: ServingOptions,
   calendar: Calendar,
   metrics: Metrics,
-): Promise<StoreOpening> {
+): Promise<OrProblem<{ store: QueuedStore }>> {
   const place = shownDatabase(database);
   const opening = await openLedger(database, {
     calendar,
@@ -247,14 +258,20 @@ async function openStore(
     version,
     ...(ledgerThreads === false && { threads: false }),
   });
-  if (!opening.ok) return { ok: false, problem: storeProblem(opening.failure, place) };
-  const { store } = opening;
+  return opening.ok ? opening : { ok: false, problem: storeProblem(opening.failure, place) };
+}
+
+/** Posts the holds of a proxy that crashed, as assumed. */
+async function recover(
+  { ledger }: Store,
+  { database }: Settings,
+  clock: Clock,
+): Promise<OrProblem<{ recovered: number }>> {
   try {
-    return { ok: true, store, recovered: await store.ledger.recover(clock.now()) };
+    return { ok: true, recovered: await ledger.recover(clock.now()) };
   } catch (error) {
-    await store[Symbol.asyncDispose]();
     if (!(error instanceof LedgerUnavailable)) throw error;
-    return { ok: false, problem: `the ledger at ${place} cannot be written: ${error.message}` };
+    return { ok: false, problem: `the ledger at ${shownDatabase(database)} cannot be written: ${error.message}` };
   }
 }
 
@@ -287,7 +304,10 @@ function startJobs(
 
 /** Opens the server in this process, or in worker processes. */
 async function openFront(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
-  if (workerCount(settings) === 1) return await openHttpFront(settings, deps);
+  if (workerCount(settings) === 1) {
+    const { openHttpFront } = await import("./http-front.ts");
+    return await openHttpFront(settings, deps);
+  }
   const { openWorkerPool } = await import("./workers/worker-pool.ts");
   return await openWorkerPool(settings, deps);
 }

@@ -94,7 +94,7 @@ function observed({ path, handler, accepts }: Route, options: HttpAppOptions): R
     let summary: Summary;
     try {
       summary = await handler(exchange);
-      if (summary.error !== undefined) fail(exchange, summary.error);
+      if (summary.error !== undefined) fail(exchange, summary.error, summary.route);
     } catch (error) {
       summary = notForwarded;
       fail(exchange, error);
@@ -109,9 +109,9 @@ function observed({ path, handler, accepts }: Route, options: HttpAppOptions): R
     else log.debug(fields, "request");
   }
 
-  function fail(exchange: HttpExchange, error: unknown): void {
+  function fail(exchange: HttpExchange, error: unknown, route = path): void {
     if (!(error instanceof LedgerUnavailable))
-      log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
+      log.error({ request_id: exchange.id, route, err: error }, "a request failed inside Farebox");
     abort(exchange, error);
   }
 }

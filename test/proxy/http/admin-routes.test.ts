@@ -156,6 +156,13 @@ it("the examples of this file leave no list empty", async () => {
   }
 });
 
+it("a request counts for its route in metrics, whatever its parameters are, and HEAD like GET", async () => {
+  const headers = { authorization: `Bearer ${viewer}` };
+  expect((await fetch(`${proxy.url}/admin/v1/models/gpt-4o`, { method: "HEAD", headers })).status).toBe(200);
+  const page = await (await fetch(`${proxy.url}/metrics`)).text();
+  expect(page).toContain('route="/admin/v1/models/*model"');
+});
+
 describe("the OpenAPI document", () => {
   it("has every route and is valid", async () => {
     const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token: viewer });

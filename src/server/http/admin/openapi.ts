@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { found, route, type AdminRoute } from "./route.ts";
-import { adminBase } from "./serve-route.ts";
+import { adminBase } from "../late-paths.ts";
 
 /** Adds the route that serves the OpenAPI document. The document describes all routes, including this one. */
 export function withDocument(routes: readonly AdminRoute[], version: string): readonly AdminRoute[] {

@@ -3,12 +3,11 @@ import type { OrRefused, Refusal } from "../../../core/refusals.ts";
 import { type Exchange, notForwarded, type Summary } from "../../../ports/exchange.ts";
 import type { BrowserSessions } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
+import { adminBase, latePaths } from "../late-paths.ts";
 import { answerJson, refuseUncached } from "../json.ts";
 import { answerCsv, firstPage } from "./csv.ts";
 import { readBody, readQuery } from "./read-input.ts";
 import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
-
-export const adminBase = "/admin/v1";
 
 /** Checks of an admin's token and of a dashboard session. */
 interface AccessChecks {
@@ -21,23 +20,31 @@ interface ServedRoute extends AdminRoute {
   readonly pattern: RegExp;
 }
 
-/** Returns the routes for the HTTP application. The last ones refuse all other paths of /admin/v1. */
+/**
+ * Returns the routes for the HTTP application. They take all paths of the admin API and refuse those that no route of
+ * the API answers, so that the application need not know the routes of the API before their first request.
+ */
 export function serveAdmin(adminRoutes: readonly AdminRoute[], deps: AdminDeps & AccessChecks): readonly Route[] {
   const routes = adminRoutes.map((each): ServedRoute => ({ ...each, pattern: patternOf(each) }));
   // A model's path matches longer paths, too, so longer routes come first.
-  const served = routes
-    .toSorted((one, other) => other.path.split("/").length - one.path.split("/").length)
-    .map((each): Route => ({
-      method: each.method,
-      path: adminBase + each.path.replace("{model}", "*model").replace(/\{(\w+)\}/g, ":$1"),
-      handler: (exchange) => serve(exchange, each, deps),
-    }));
-  const rest = (exchange: Exchange) => serveRest(exchange, routes, deps);
-  return [
-    ...served,
-    { method: "all", path: adminBase, handler: rest },
-    { method: "all", path: `${adminBase}/*rest`, handler: rest },
-  ];
+  const inOrder = routes.toSorted((one, other) => other.path.split("/").length - one.path.split("/").length);
+  const handler = async (exchange: Exchange): Promise<Summary> => {
+    const method = exchange.method === "HEAD" ? "get" : exchange.method.toLowerCase();
+    const wanted = inOrder.find((each) => each.method === method && each.pattern.test(exchange.path));
+    if (wanted === undefined) return serveRest(exchange, routes, deps);
+    const route = shownPath(wanted);
+    try {
+      return { ...(await serve(exchange, wanted, deps)), route };
+    } catch (error) {
+      return { ...notForwarded, route, error };
+    }
+  };
+  return latePaths.admin.map((name) => ({ ...name, handler }));
+}
+
+/** Returns a route's path in Express' form, which is its name in metrics. */
+function shownPath({ path }: AdminRoute): string {
+  return adminBase + path.replace("{model}", "*model").replace(/\{(\w+)\}/g, ":$1");
 }
 
 async function serve(exchange: Exchange, route: ServedRoute, deps: AdminDeps & AccessChecks): Promise<Summary> {
