@@ -13,8 +13,14 @@ export function tuneRuntime(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");
 }
 
+/** True from `stayLean` until `growUnderLoad`. */
+let isLean = false;
+
 /** Keeps the young generation small. V8 ignores this value on the command line. */
-const keepSmall = () => setFlagsFromString("--semi-space-growth-factor=1");
+function keepSmall(): void {
+  if (isLean) setFlagsFromString("--semi-space-growth-factor=1");
+}
+
 /** A thread's heap sets the flag of the whole process to its default. */
 const keepSmallAgain = (thread: Worker) => void thread.once("online", keepSmall);
 
@@ -23,6 +29,7 @@ const keepSmallAgain = (thread: Worker) => void thread.once("online", keepSmall)
  * of a server are loaded. For `serve`, bin/farebox.mjs sets the flag even before the modules of the command are loaded.
  */
 export function stayLean(): void {
+  isLean = true;
   keepSmall();
   process.on("worker", keepSmallAgain);
   removeWebSocket();
@@ -39,6 +46,7 @@ function removeWebSocket(): void {
 
 /** Lets the young generation grow from now on. */
 export function growUnderLoad(): void {
+  isLean = false;
   process.off("worker", keepSmallAgain);
   setFlagsFromString("--semi-space-growth-factor=2");
 }
