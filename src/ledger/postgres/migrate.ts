@@ -1,3 +1,4 @@
+import { DatabaseError } from "pg";
 import { knownSchemaOf, olderSchema, type SchemaUpgrade } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { CopyUnfinished, type Database, type Statements } from "./connection.ts";
@@ -62,7 +63,7 @@ export async function migrate(
   const nothing: SchemaResult = { ok: true, from: known, to: known, changed: false, backup: null };
   const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db, found));
   if (await isCurrent(database, await schemaOf(database, { copying }))) return nothing;
-  return database.transaction(async (db): Promise<SchemaResult> => {
+  const upgrading = database.transaction(async (db): Promise<SchemaResult> => {
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
     const found = await schemaOf(db, { copying });
     if (await isCurrent(db, found)) return nothing;
@@ -74,6 +75,21 @@ export async function migrate(
     await applyFunctions(db);
     return { ok: true, from: found, to: known, changed: true, backup: before?.schema ?? null };
   });
+  return upgrading.catch((error: unknown) => {
+    const failure = foreignDependency(error);
+    if (failure === null) throw error;
+    return { ok: false, failure };
+  });
+}
+
+/** Returns the failure of an upgrade that would drop what an object of someone else depends on; null for other errors. */
+function foreignDependency(error: unknown): OpenFailure | null {
+  if (!(error instanceof DatabaseError) || error.code !== "2BP01") return null;
+  const found = (error.detail ?? error.message).replaceAll("\n", "; ");
+  return {
+    kind: "unusable",
+    message: `the upgrade changes what objects that are not Farebox's depend on: ${found}; drop these objects, and create them again after the upgrade`,
+  };
 }
 
 /** Returns the reason why the ledger cannot be created in the database; null if it can. */

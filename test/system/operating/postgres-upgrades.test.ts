@@ -225,6 +225,30 @@ it("the amounts in leases of proxies return to their windows, and no charge coun
   expect(await differencesIn(observer)).toEqual([]);
 });
 
+it("roles that could read the windows can read them after the upgrade, and views of others must be dropped first", async () => {
+  await using database = await newDatabase("empty");
+  await using observer = connect(database.server, connectionOptions);
+  await observer.transaction((db) => runMigrations(db, 0, 15));
+  const reader = `Reader of ${new URL(database.url).pathname.slice(1)}`;
+  await query(
+    database.url,
+    `create role "${reader}"; grant select on windows to "${reader}"; create view overview as select * from windows`,
+  );
+  using cli = on(database.url);
+  expect(await cli.run("db", "migrate")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(
+      "the upgrade changes what objects that are not Farebox's depend on: view overview depends on view windows; drop these objects, and create them again after the upgrade\n",
+    ),
+  });
+  expect(await backupsIn(database.url)).toEqual([]);
+  await query(database.url, "drop view overview");
+  expect(await cli.json("db", "migrate")).toMatchObject({ from: 15, to: known });
+  const may = (table: string) => observer.row(`select has_table_privilege('${reader}', '${table}', 'select') as may`);
+  expect([await may("windows"), await may("charges")]).toEqual([{ may: true }, { may: false }]);
+  await query(database.url, `drop owned by "${reader}"; drop role "${reader}"`);
+});
+
 /** Puts the ledger in the state of a release with other functions on the same tables. */
 const otherRelease = `update farebox_migrations set functions = 'those of another release' where functions is not null;
   drop function farebox_counts_model; create function farebox_counts_model(scope text, more text) returns boolean language sql as 'select true'`;
