@@ -67,7 +67,7 @@ export async function migrate(
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
     const found = await schemaOf(db, { copying });
     if (await isCurrent(db, found)) return nothing;
-    const failure = found === 0 ? await cannotCreate(db) : await cannotUpgrade(db, found, known, forward);
+    const failure = found === 0 ? await cannotCreate(db) : await cannotUpgrade(db, found, { forward, copying });
     if (failure !== null) return { ok: false, failure };
     const before = backup && found > 0 && found < known ? await backUpToSchema(db, found) : null;
     if (before !== null && !before.ok) return before;
@@ -113,14 +113,19 @@ async function cannotCreate(db: Statements): Promise<OpenFailure | null> {
 export const otherFunctions =
   "its functions are those of another release; replace them with farebox db migrate or farebox serve";
 
+/** Message for a copy into a ledger of another release. */
+const otherCopy =
+  "it contains a ledger of another release, or an unfinished copy that another release began; copy the ledger into an empty database or schema";
+
 /** Returns the reason why the ledger cannot be upgraded; null if it can. */
 async function cannotUpgrade(
   db: Statements,
   found: number,
-  known: number,
-  forward: boolean,
+  { forward, copying }: Required<Pick<MigrateOptions, "forward" | "copying">>,
 ): Promise<OpenFailure | null> {
+  const known = knownSchema();
   if (found > known) return { kind: "newer_schema", found, known };
+  if (copying) return { kind: "unusable", message: otherCopy };
   if (!forward) return found < known ? olderSchema(found, known) : { kind: "unusable", message: otherFunctions };
   const running = await db.row(`select 1 from owners where ${isLiveProxy} limit 1`);
   return running === undefined ? null : { kind: "in_use" };

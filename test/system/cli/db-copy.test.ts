@@ -229,6 +229,14 @@ it("db copy refuses a ledger in use, invalid addresses and a database with rows,
     `farebox: ${shown} is not empty: its table teams has rows; copy the ledger into an empty database or schema\n`,
   );
   await client.query("delete from teams");
+  // As if an earlier release had begun the copy.
+  await client.query(
+    "create table copy_progress (name text); update farebox_migrations set functions = 'earlier' where functions is not null",
+  );
+  expect(await refusal(h.database)).toMatch(
+    /an unfinished copy that another release began; copy the ledger into an empty database or schema\n$/,
+  );
+  await client.query("drop schema public cascade; create schema public");
   const file = join(h.folder, "database.url");
   writeFileSync(file, `${url}\n`);
   h.env = {};
