@@ -18,8 +18,12 @@ export class CountedBuffers {
   async kept(): Promise<number> {
     // A WeakRef keeps its target until the current turn of the event loop has ended.
     await new Promise((resolve) => setImmediate(resolve));
-    setFlagsFromString("--expose-gc");
-    (runInNewContext("gc") as () => void)();
+    collectGarbage();
     return this.#made.filter((made) => made.deref() !== undefined).length;
   }
+}
+
+export function collectGarbage(): void {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
 }

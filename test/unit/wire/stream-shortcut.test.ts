@@ -208,4 +208,25 @@ describe.each([
     // Otherwise the property would compare the full reader with itself.
     expect(shortcuts / all).toBeGreaterThan(0.01);
   });
+
+  it("completes a stream by its tail only if the whole stream is complete", () => {
+    let completed = 0;
+    let all = 0;
+    fc.assert(
+      fc.property(streams, fc.array(fc.nat(2000), { maxLength: 3 }), (stream, places) => {
+        const transcript = create();
+        const [first, ...rest] = cutAt(stream, places);
+        if (first !== undefined) transcript.push(first);
+        if (rest.length > 1) transcript.read();
+        for (const piece of rest) transcript.push(piece);
+        const { isComplete } = transcript.tail();
+        const { finished } = transcript.everything();
+        if (isComplete) expect(finished).toBe(true);
+        all += finished ? 1 : 0;
+        completed += isComplete ? 1 : 0;
+      }),
+      { numRuns: size(50_000, 1_500) },
+    );
+    expect(completed / all).toBeGreaterThan(0.1);
+  });
 });
