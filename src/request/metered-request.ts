@@ -318,7 +318,7 @@ function send(
   covered: MeteredRequest,
   probe: UsageProbe | undefined,
 ): Promise<Forwarded> {
-  const { quote, held, written, headers, additions } = covered;
+  const { quote, held, slot, written, headers, additions } = covered;
   const { request } = quote;
   const { toolCalls, usage } = additions;
   const cuts = written !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
@@ -334,6 +334,8 @@ function send(
     dropUsageChunk: usage,
     cutAtMaximum: cuts ? maximumReached(written) : null,
     watch: covered.growing,
+    // The client may send its next request before this one is read.
+    onOver: () => slot.leave(),
     ownHeaders: [
       ...(usage ? [["x-farebox-stream-usage", "asked"] as const] : []),
       ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),

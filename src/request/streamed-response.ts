@@ -32,6 +32,8 @@ export interface StreamRules {
   readonly cutAtMaximum: Refusal | null;
   /** Watch over a stream that could outgrow its hold; undefined for other streams. */
   readonly watch: StreamWatch | undefined;
+  /** Called when the answer has ended, although it may still have to be read. */
+  readonly onOver?: () => void;
 }
 
 interface StreamedDeps extends ResponseDeps {
@@ -51,6 +53,7 @@ export class StreamedResponse implements ResponseMode {
   readonly #watch: StreamWatch | undefined;
   #filter: EventFilter | undefined;
   readonly #cutAtMaximum: Refusal | null;
+  readonly #onOver: (() => void) | undefined;
   readonly #plain: boolean;
   readonly #memory: StreamAccount;
   #bytes = 0;
@@ -59,11 +62,12 @@ export class StreamedResponse implements ResponseMode {
   /** True after the client's answer was ended early. */
   #isCutOff = false;
 
-  constructor(deps: StreamedDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch }: StreamRules) {
+  constructor(deps: StreamedDeps, { endpoint, dropUsageChunk, cutAtMaximum, watch, onOver }: StreamRules) {
     this.#deps = deps;
     this.#memory = deps.memory.open();
     this.#endpoint = endpoint;
     this.#watch = watch;
+    this.#onOver = onOver;
     this.#reader = new FormReader(endpoint, "events", watch?.output);
     this.#plain = isPlain(deps.head.header("content-encoding"));
     this.#cutAtMaximum = cutAtMaximum;
@@ -127,6 +131,7 @@ export class StreamedResponse implements ResponseMode {
 
   /** Reads everything in pieces, so that other requests do not wait for it. */
   async #everything(events: Transcript): Promise<StreamAnswer> {
+    this.#onOver?.();
     while (events.readPiece()) await new Promise<void>((resolve) => this.#deps.clock.after(0, resolve));
     return events.everything();
   }

@@ -7,9 +7,10 @@ import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { errorOf } from "../support/answers.ts";
 import { size } from "../support/effort.ts";
+import { patientClock } from "../support/patient-clock.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { scriptedGateway } from "../support/scripted-gateway.ts";
+import { delta, done, finish, scriptedGateway } from "../support/scripted-gateway.ts";
 import { stillClock } from "../support/still-clock.ts";
 import type { SeenRequest } from "../../src/sandbox/options.ts";
 
@@ -172,6 +173,24 @@ describe("the limit of parallel requests", () => {
     expect(await proxy.charges()).toHaveLength(10);
     expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 10 });
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
+  });
+
+  it("does not count a stream whose client has its end while the stream is still read", async () => {
+    const clock = patientClock(0);
+    await using gateway = await scriptedGateway();
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, clock });
+    const key = await proxy.addKey("bob", { limits: { parallel: 1 } });
+    const answering = async (body: string) => {
+      const answer = proxy.chat({ stream: true }, { key });
+      (await gateway.nextChat()).response.writeHead(200, { "content-type": "text/event-stream" }).end(body);
+      return (await answer).text();
+    };
+    expect(await answering(delta("x".repeat(1000)).repeat(100) + finish() + done)).toContain("[DONE]");
+    expect(clock.waiting).toBe(1);
+    expect(await answering(finish() + done)).toContain("[DONE]");
+    clock.runOut();
+    expect((await proxy.charges()).map(({ state }) => state)).toEqual(["posted", "posted"]);
+    expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 1 });
   });
 
   it("gets every slot back, however a request ends", async () => {

@@ -61,7 +61,13 @@ function responding(memory = new StreamMemory()) {
     clock: { after: (_ms: number, callback: () => void) => (log.push("pause"), waits.push(callback)) },
     memory,
   };
-  const rules = { endpoint: chatCompletions, dropUsageChunk: false, cutAtMaximum: null, watch: undefined };
+  const rules = {
+    endpoint: chatCompletions,
+    dropUsageChunk: false,
+    cutAtMaximum: null,
+    watch: undefined,
+    onOver: () => log.push("over"),
+  };
   const response = new StreamedResponse(deps as never, rules as never);
   const resumed = async () => {
     for (let turn = 0; turn < 20; turn++) {
@@ -79,7 +85,7 @@ describe("the end of a stream without usage", () => {
     const ending = response.end();
     await resumed();
     expect(await ending).toMatchObject({ kind: "whole", texts: ["x".repeat(200_000)] });
-    expect(log).toEqual(["write", "end", "pause", "pause", "pause", "read"]);
+    expect(log).toEqual(["write", "end", "over", "pause", "pause", "pause", "read"]);
   });
 
   it("waits for the whole stream if its last events do not show that it is complete", async () => {
@@ -88,7 +94,7 @@ describe("the end of a stream without usage", () => {
     const ending = response.end();
     await resumed();
     expect(await ending).toMatchObject({ kind: "whole", texts: ["x".repeat(200_000)] });
-    expect(log).toEqual(["write", "pause", "pause", "pause", "read", "end"]);
+    expect(log).toEqual(["write", "over", "pause", "pause", "pause", "read", "end"]);
   });
 
   it("is an error event if the stream is not complete", async () => {
@@ -97,7 +103,7 @@ describe("the end of a stream without usage", () => {
     const ending = response.end();
     await resumed();
     expect(await ending).toMatchObject({ kind: "cut", reason: "gateway_cut", texts: ["x".repeat(200_000)] });
-    expect(log).toEqual(["write", "pause", "pause", "pause", "read", "error", "end"]);
+    expect(log).toEqual(["write", "over", "pause", "pause", "pause", "read", "error", "end"]);
   });
 });
 
