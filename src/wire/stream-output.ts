@@ -206,7 +206,7 @@ export class StreamOutput {
     if (!isSure && length > 0 && (known === "" || !text.startsWith(known))) {
       if (!known.includes(text)) this.text(text, key, choice);
     } else if (text.length > length) {
-      this.text(text.slice(length), key, choice);
+      this.text(length === 0 ? text : copyOf(text.slice(length)), key, choice);
     }
   }
 
@@ -270,6 +270,11 @@ export class StreamOutput {
 
 function isChoice(choice: number): boolean {
   return choice >= 0;
+}
+
+/** Returns a copy of a part of a text. The part itself would keep the whole text in memory. */
+function copyOf(part: string): string {
+  return JSON.parse(JSON.stringify(part)) as string;
 }
 
 /** Joins the pieces of a text, and returns it. */

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-output.ts";
-import { CountedBuffers } from "../../support/kept-buffers.ts";
+import { collectGarbage, CountedBuffers } from "../../support/kept-buffers.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 import { runs } from "../../support/effort.ts";
 
@@ -533,4 +533,28 @@ describe("the tail of a chat stream", () => {
     const events = [`${usage}\n\n${"output in an unknown field ".repeat(400)}`];
     expect(transcriptOf(...events).end().usage).toEqual(transcriptOf(...events).everything().usage);
   });
+});
+
+describe("the memory of a stream that is read", () => {
+  const piece = (index: number) => `a text of some length ${String(index).padStart(8)}`;
+  let whole = "";
+  it.each([
+    ["in long events", (text: string) => chunk([delta(text)], { created: "x".repeat(8_000) })],
+    [
+      "in events that repeat the whole text",
+      (text: string) => chunk([{ index: 0, message: { content: (whole += text) } }]),
+    ],
+  ])("is close to the size of its text, %s", (_what, eventOf) => {
+    const transcript = chatTranscript();
+    const before = usedMemory();
+    for (let index = 0; index < 2_000; index++) transcript.push(streamOf(eventOf(piece(index))));
+    transcript.read();
+    expect(usedMemory() - before).toBeLessThan(4_000_000);
+    expect(transcript.everything().texts).toEqual([Array.from({ length: 2_000 }, (_, index) => piece(index)).join("")]);
+  });
+
+  function usedMemory(): number {
+    collectGarbage();
+    return process.memoryUsage().heapUsed;
+  }
 });

@@ -3,7 +3,6 @@ import { expect, it, vi } from "vitest";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import type { StreamAnswer } from "../../../src/wire/stream-output.ts";
 import { runs } from "../../support/effort.ts";
-import { collectGarbage } from "../../support/kept-buffers.ts";
 
 const mark = "\u00a7";
 const chunk = (delta: object, more: object = {}, ofChoice: object = {}) => ({
@@ -103,20 +102,3 @@ it("parses only the first events of a stream whose events differ in their text",
   readAll(stream);
   expect(parse.mock.calls.filter(([data]) => data.startsWith("{"))).toHaveLength(2);
 });
-
-it("keeps only the text of an event that follows the pattern", () => {
-  const transcript = chatTranscript();
-  const before = usedMemory();
-  for (let count = 0; count < 3_000; count++) {
-    const event = JSON.stringify(chunk({ content: `a text of some length ${count}` }, { created: "x".repeat(8_000) }));
-    transcript.push(Buffer.from(`data: ${event}\n\n`));
-  }
-  transcript.read();
-  expect(usedMemory() - before).toBeLessThan(8_000_000);
-  expect(transcript.everything().texts[0]).toContain("length 2999");
-});
-
-function usedMemory(): number {
-  collectGarbage();
-  return process.memoryUsage().heapUsed;
-}
