@@ -46,7 +46,7 @@ export type FirstPrices = OrFaults<{ texts: ReadTexts; built: Promise<Built> }>;
 /**
  * Reads the price files and begins to build their catalogue: with `build`, or from the package's prebuilt catalogue if
  * it was built from the same texts. Otherwise a thread builds it, so that this thread loads neither the parser nor the
- * schema.
+ * schema. If the thread cannot run, this thread builds it.
  */
 export async function readFirstPrices(folders: PriceFolders, build?: CatalogueBuilder): Promise<FirstPrices> {
   const texts = await readPriceTexts(folders);
@@ -57,10 +57,15 @@ function firstCatalogue({ layers }: ReadTexts, build: CatalogueBuilder | undefin
   if (build !== undefined) return Promise.resolve(build(layers));
   const prebuilt = prebuiltCatalogue(layers);
   if (prebuilt !== undefined) return Promise.resolve({ ok: true, catalogue: prebuilt });
-  const building = buildOnThread(layers, { keepsRunning: true });
+  const building = buildOnThread(layers, { keepsRunning: true }).catch(() => buildHere(layers));
   // The caller may end before it awaits the catalogue.
   building.catch(() => undefined);
   return building;
+}
+
+async function buildHere(layers: PriceLayers): Promise<Built> {
+  const { buildCatalogue } = await import("./build.ts");
+  return buildCatalogue(layers);
 }
 
 /**

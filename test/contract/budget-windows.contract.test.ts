@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { periods } from "../../src/core/budget.ts";
 import { parseScope, type Caller, eachKeyScope, everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
 import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
@@ -28,6 +29,26 @@ describe.each(everyLedger)("windows of budgets in the ledger: $name", (kind) => 
       ["team:red each-key/1w", "k-alice", usd("1")],
       ["team:red each-key/1w", "k-bob", usd("2")],
     ]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("links a hold to more windows than one statement does", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const patterns = ["m*", "mo*", "mod*", "mode*", "model*", "model-*", "model-a"];
+    const scopes = ["", "team:red ", "key:k-alice ", "each-key "].flatMap((who) =>
+      patterns.map((of) => `${who}model:${of}`),
+    );
+    for (const scope of scopes.flatMap((text) => parseScope(text) ?? []))
+      for (const period of periods) await ledger.setBudget(budget(scope, period, "9"), noon);
+    const count = scopes.length * periods.length;
+    expect(count).toBeGreaterThan(100);
+    const held = async () => (await sums(store)).map((each) => each.held);
+    expect(await ledger.hold(holdOf("a", usd("1"), { models: ["model-a"] }))).toMatchObject({ ok: true });
+    expect(await held()).toEqual(Array<bigint>(count).fill(usd("1")));
+    expect(await ledger.verify()).toMatchObject(clean);
+    await ledger.post("a", posting(500_000, 0), endAt(noon));
+    expect(await held()).toEqual(Array<bigint>(count).fill(0n));
     expect(await ledger.verify()).toMatchObject(clean);
   });
 

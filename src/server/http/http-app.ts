@@ -290,8 +290,8 @@ function isUnversioned(path: string): boolean {
 
 function decodes(path: string): boolean {
   try {
-    decodeURIComponent(path);
-    return true;
+    // The bundler removes calls of pure functions whose result is unused.
+    return decodeURIComponent(path) !== "";
   } catch {
     return false;
   }
