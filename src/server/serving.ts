@@ -120,6 +120,8 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const store = owned.use(opening.store);
   // The writer's thread starts meanwhile, and recovers before it does anything else.
   const recovering = recover(store, settings, clock);
+  // Its failure ends the start below, even if it fails before then.
+  recovering.catch(() => undefined);
   await warnOfUnboundUsers(store, settings, log);
 
   const drift = differenceOfDay(store.figures);
