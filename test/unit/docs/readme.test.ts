@@ -4,6 +4,7 @@ import type { Spread } from "../../../bench/statistics.ts";
 import { codeBlocks, documents } from "../../support/documents.ts";
 
 const readme = documents.get("README.md") ?? "";
+const results = documents.get("bench/RESULTS.md") ?? "";
 const lines = codeBlocks(readme).flatMap(({ code }) => code.split("\n").map((line) => line.replace(/ +#.*$/, "")));
 const headings = [...readme.matchAll(/^## (.*)$/gm)].map(([, heading = ""]) => heading);
 
@@ -76,30 +77,35 @@ describe("README.md", () => {
           .filter((mb) => !Number.isNaN(mb)),
         0,
       );
-    const [requests, streams, bare, go] = ["requests", "streams", "bare", "go"].map(measured) as [
+    const [requests, streams, bare, go, current] = ["requests", "streams", "bare", "go", "current"].map(measured) as [
+      Measured,
       Measured,
       Measured,
       Measured,
       Measured,
     ];
-    const row = (start: string) => readme.split("\n").find((line) => line.startsWith(start)) ?? "";
+    const rowIn = (text: string, start: string) => text.split("\n").find((line) => line.startsWith(start)) ?? "";
+    const row = (start: string) => rowIn(readme, start);
 
     expect(row("| CPU compared with Farebox")).toContain(
       `| 1 and 1 | ${cpu(requests, "litellm")} times | ${cpu(go, "bifrost")} times | ${cpu(requests, "portkey")} times |`,
     );
     const all = [requests, streams, bare, go];
+    const [, ofPackage, ofCheckout] = rowIn(results, "| memory after the first request").split(" | ");
     expect(row("| memory when idle")).toBe(
-      `| memory when idle | 116 MB as a package, ${memory(all, "farebox")} MB in a checkout | ${memory(all, "litellm")} MB | ${memory(all, "bifrost")} MB | ${memory(all, "portkey")} MB |`,
+      `| memory when idle | ${ofPackage} as a package, ${ofCheckout} in a checkout | ${memory(all, "litellm")} MB | ${memory(all, "bifrost")} MB | ${memory(all, "portkey")} MB |`,
     );
-    const engines = ["farebox", "undici"];
-    const byBare = (workload: string) =>
+    const byBare = (...workloads: readonly string[]) =>
       range(
-        engines.map((name) => figuresOf(go, workload, name)?.byBare?.median ?? NaN),
+        workloads.flatMap((workload) =>
+          ["farebox", "undici"].map((name) => figuresOf(current, workload, name)?.byBare?.median ?? NaN),
+        ),
         1,
       );
-    const added = (name: string) => figuresOf(go, "latency", name)?.addedP50?.median ?? NaN;
+    const added = (name: string) => figuresOf(current, "latency", name)?.addedP50?.median ?? NaN;
+    const streamed = byBare("stream", "open-stream", "paced", "open-paced");
     expect(row("| [**Its overhead")).toContain(
-      `streams use ${byBare("stream")} times the CPU, and plain requests ${byBare("plain")} times; with one client, a plain request takes ${((added("farebox") - added("bare")) / 1_000).toFixed(1)} ms longer`,
+      `streams use ${streamed} times the CPU, and plain requests ${byBare("plain")} times; with one client, a plain request takes ${((added("farebox") - added("bare")) / 1_000).toFixed(1)} ms longer`,
     );
   });
 });
