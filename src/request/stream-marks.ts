@@ -7,6 +7,9 @@ import type { Log } from "../ports/log.ts";
 /** Time for which marks are used after they were read, in milliseconds. */
 const freshMs = 1_000;
 
+/** Time after a recorded burst in which further bursts for the same key are not recorded, in milliseconds. */
+const recordedMs = 60_000;
+
 /** Finds and records models whose answers arrive all at once: docs/decisions/0013-a-burst-marks-a-model.md. */
 export interface StreamMarks {
   /**
@@ -14,7 +17,7 @@ export interface StreamMarks {
    * Reads the ledger at most once a second, except after a failed read.
    */
   isMarked(key: string, model: string): boolean | Promise<boolean>;
-  /** Records whether a watched stream was live or a burst. */
+  /** Records whether a watched stream was live or a burst. Records a burst once a minute for each key and model. */
   record(key: string, model: string, kind: StreamKind): void;
 }
 
@@ -43,11 +46,17 @@ export function createStreamMarks(deps: {
     return true;
   }
 
+  /** Returns true if recording another burst would change nothing but the time of the last one. */
+  const isRecorded = (key: string, model: string) =>
+    marks.some(
+      (mark) =>
+        mark.key === key && mark.model === model && mark.live === 0 && Math.abs(clock.now() - mark.at) < recordedMs,
+    );
+
   async function note(key: string, model: string, kind: StreamKind): Promise<void> {
     const result = await ledger.burstMarks({ key, model, kind }, clock.now());
     if (result.ok) marks = result.marks;
     if (kind === "live") return;
-    deps.events.streamBurst({ model });
     const forAll = marks.some((mark) => mark.model === model && mark.key === everyKey);
     log.warn(
       { model, key, for_all_keys: forAll },
@@ -62,6 +71,9 @@ export function createStreamMarks(deps: {
       // If the ledger cannot be read, the whole cost is held.
       return reading.then((isRead) => !isRead || isIn(key, model));
     },
-    record: (key, model, kind) => deps.background(note(key, model, kind)),
+    record(key, model, kind) {
+      if (kind === "burst") deps.events.streamBurst({ model });
+      if (kind === "live" || !isRecorded(key, model)) deps.background(note(key, model, kind));
+    },
   };
 }
