@@ -93,7 +93,7 @@ interface ForwarderDeps {
 /** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
 export function createForwarder(deps: ForwarderDeps): Forwarder {
   const { clock, limits } = deps;
-  const memory = new StreamMemory();
+  const shared = { ...deps, memory: new StreamMemory() };
   const running = new Running<Forwarding>();
   let stopped = false;
   /** Timer for all calls. One is enough because all calls have the same time limit, so the oldest reaches it first. */
@@ -111,7 +111,7 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
   return {
     forward(params) {
       return new Promise((resolve) => {
-        const forwarding = new Forwarding(params, { ...deps, memory }, (forwarded) => {
+        const forwarding = new Forwarding(params, shared, (forwarded) => {
           running.remove(forwarding);
           resolve(forwarded);
         });

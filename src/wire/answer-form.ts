@@ -1,7 +1,8 @@
 import type { Endpoint } from "./endpoint.ts";
 import { isEmpty, type AnswerReader, type ModelAnswer } from "./model-answer.ts";
 import { formOf, type AnswerForm } from "./sse.ts";
-import type { OutputListener, Transcript } from "./stream-output.ts";
+import type { OutputListener } from "./stream-output.ts";
+import type { Transcript } from "./stream-transcript.ts";
 
 /**
  * Reads an answer as JSON or as server-sent events. The first bytes decide, because gateways label some answers

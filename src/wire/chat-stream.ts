@@ -16,12 +16,11 @@ import {
   DeltaSink,
   EnvelopeSink,
   StreamOutput,
-  StreamTranscript,
   StreamUsage,
-  type EventReader,
   type OutputListener,
   type StreamAnswer,
 } from "./stream-output.ts";
+import { StreamTranscript, type EventReader } from "./stream-transcript.ts";
 import type { StatedError } from "../core/settlement.ts";
 import { hasOutputIn, readEventError } from "./error-answer.ts";
 import { readUsagesOf } from "./usage.ts";

@@ -3,7 +3,8 @@ import type { Form } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import { isOutputLimit, type ModelRequestResult } from "./model-request.ts";
 import type { RequestFields } from "./findings.ts";
-import type { OutputListener, Transcript } from "./stream-output.ts";
+import type { OutputListener } from "./stream-output.ts";
+import type { Transcript } from "./stream-transcript.ts";
 import type { TextApi } from "../core/bounds.ts";
 import { jsonMembers, parseJson, replaced, withMember } from "./json.ts";
 

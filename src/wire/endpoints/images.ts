@@ -31,14 +31,8 @@ import { typedRefusalEvent } from "../refusals.ts";
 import type { StatedError } from "../../core/settlement.ts";
 import { readEventError } from "../error-answer.ts";
 import { readUsageOf } from "../usage.ts";
-import {
-  StreamOutput,
-  StreamTranscript,
-  type EventReader,
-  type StreamAnswer,
-  type StreamTail,
-  type Transcript,
-} from "../stream-output.ts";
+import { StreamOutput, type StreamAnswer } from "../stream-output.ts";
+import { StreamTranscript, type EventReader, type StreamTail, type Transcript } from "../stream-transcript.ts";
 
 /** Usual maximum of images in an edit, including its mask. A text in a form may name several. */
 const imagesMax = 17;

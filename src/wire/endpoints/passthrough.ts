@@ -30,7 +30,8 @@ import {
   type ModelRequestResult,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { StreamOutput, StreamTranscript, type EventReader, type StreamAnswer } from "../stream-output.ts";
+import { StreamOutput, type StreamAnswer } from "../stream-output.ts";
+import { StreamTranscript, type EventReader } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 import { userInBody } from "../headers.ts";
 import { uncounted } from "./images.ts";

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
-import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-output.ts";
+import type { StreamAnswer } from "../../../src/wire/stream-output.ts";
+import type { StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 import { collectGarbage, CountedBuffers } from "../../support/kept-buffers.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 import { runs } from "../../support/effort.ts";

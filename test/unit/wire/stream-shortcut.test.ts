@@ -2,7 +2,8 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
-import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-output.ts";
+import type { StreamAnswer } from "../../../src/wire/stream-output.ts";
+import type { StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 import { size } from "../../support/effort.ts";
 import { cutAt } from "./streams.ts";
 

@@ -3,7 +3,7 @@ import { readChatAnswer } from "../../../src/wire/endpoints/chat-completions.ts"
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
 import { answerTerms, latestTerms, type AnswerTerms, type Written } from "../../../src/wire/model-answer.ts";
-import type { StreamTranscript } from "../../../src/wire/stream-output.ts";
+import type { StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 
 function writtenIn({ texts, uncountable }: Written): {
   readonly texts: readonly string[];
