@@ -13,9 +13,9 @@ import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { setBudget } from "../src/admin/budgets.ts";
 import { createKey } from "../src/admin/keys.ts";
-import { loadSettings } from "../src/config/load.ts";
 import { systemClock } from "../src/platform/clock.ts";
 import { silentLog } from "../test/support/captured-log.ts";
+import { settingsFrom } from "../test/support/settings-from.ts";
 import { startServing } from "../src/server/serving.ts";
 import { startPostgres } from "../test/support/postgres.ts";
 
@@ -35,21 +35,15 @@ await using owned = new AsyncDisposableStack();
 const folder = mkdtempSync(join(tmpdir(), "farebox-bench-"));
 owned.defer(() => rmSync(folder, { recursive: true }));
 const postgres = values.postgres === true ? owned.use(await startPostgres({ isDurable: true })) : null;
-const loaded = loadSettings({
-  env: {
-    FAREBOX_DATABASE: (await postgres?.create("flood")) ?? join(folder, "farebox.db"),
-    // Nothing is forwarded.
-    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
-    FAREBOX_GATEWAY_API_KEY: "sk-gateway",
-    FAREBOX_PORT: "0",
-  },
-  flags: {},
-  readFile: () => ({ ok: false, code: "ENOENT" }),
-  uses: "all",
+const settings = settingsFrom({
+  FAREBOX_DATABASE: (await postgres?.create("flood")) ?? join(folder, "farebox.db"),
+  // Nothing is forwarded.
+  FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
+  FAREBOX_GATEWAY_API_KEY: "sk-gateway",
+  FAREBOX_PORT: "0",
 });
-if (!loaded.ok) throw new Error(loaded.problems.join("; "));
 const clock = systemClock();
-const started = await startServing(loaded.settings, { clock, log: silentLog, version: "bench" });
+const started = await startServing(settings, { clock, log: silentLog, version: "bench" });
 if (!started.ok) throw new Error(started.problems.join("; "));
 const serving = owned.use(started.serving);
 const tools = { ...serving, clock, by: "bench" };

@@ -12,13 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { parseArgs } from "node:util";
-import { startServing } from "../src/server/serving.ts";
-import { loadSettings } from "../src/config/load.ts";
-import { silentLog } from "../test/support/captured-log.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../src/ledger/sqlite/connection.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { rollupDimensions, rollupSums } from "../src/ledger/rollups.ts";
 import { calendarOf, systemClock } from "../src/platform/clock.ts";
+import { served } from "./served.ts";
 
 const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000", usersText = "0"] = parseArgs({
   allowPositionals: true,
@@ -92,22 +90,7 @@ try {
   db.prepare("update meta set time_zone = 'UTC'").run();
   db.transaction(() => fill(db))();
   db.close();
-  const env = {
-    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
-    FAREBOX_GATEWAY_API_KEY: "sk-bench",
-    FAREBOX_DATABASE: path,
-    FAREBOX_PORT: "0",
-  };
-  const loaded = loadSettings({
-    env,
-    flags: {},
-    readFile: () => ({ ok: false, code: "ENOENT" }),
-    uses: "all",
-  });
-  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-  const started = await startServing(loaded.settings, { clock: systemClock(), log: silentLog, version: "0.0.0-bench" });
-  if (!started.ok) throw new Error(started.problems.join("; "));
-  await using serving = started.serving;
+  await using serving = await served(path, systemClock());
   const { ledger } = serving;
   const scrape = async () => (await fetch(`${serving.url}/metrics`)).text();
   let running: Promise<unknown> | undefined;

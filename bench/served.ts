@@ -1,31 +1,24 @@
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { loadSettings } from "../src/config/load.ts";
 import type { Clock } from "../src/ports/clock.ts";
 import { systemClock } from "../src/platform/clock.ts";
 import { silentLog } from "../test/support/captured-log.ts";
+import { settingsFrom } from "../test/support/settings-from.ts";
 import { startServing } from "../src/server/serving.ts";
 
 export const benchToken = "bench-token-0123456789";
 
 /** Starts a proxy on a ledger, without a gateway. */
 export async function served(database: string, clock: Clock) {
-  const env = {
+  const settings = settingsFrom({
     FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
     FAREBOX_GATEWAY_API_KEY: "sk-bench",
     FAREBOX_DATABASE: database,
     FAREBOX_PORT: "0",
     FAREBOX_ADMIN_TOKEN: benchToken,
-  };
-  const loaded = loadSettings({
-    env,
-    flags: {},
-    readFile: () => ({ ok: false, code: "ENOENT" }),
-    uses: "all",
   });
-  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-  const serving = await startServing(loaded.settings, { clock, log: silentLog, version: "0.0.0-bench" });
+  const serving = await startServing(settings, { clock, log: silentLog, version: "0.0.0-bench" });
   if (!serving.ok) throw new Error(serving.problems.join("; "));
   return serving.serving;
 }

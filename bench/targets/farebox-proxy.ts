@@ -5,12 +5,12 @@ import { createKey } from "../../src/admin/keys.ts";
 import { packageVersion } from "../../src/server/package.ts";
 import { growUnderLoad, tuneRuntime } from "../../src/server/runtime.ts";
 import { startServing, type Serving } from "../../src/server/serving.ts";
-import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { connectToWrite, createPrivateFile } from "../../src/ledger/sqlite/connection.ts";
 import { migrate } from "../../src/ledger/sqlite/migrate.ts";
 import { systemClock } from "../../src/platform/clock.ts";
+import { settingsFrom } from "../../test/support/settings-from.ts";
 import { addKeys } from "../many-keys.ts";
 import type { LedgerFigures, StartParams } from "../messages.ts";
 import { runProcess, type Running } from "./process.ts";
@@ -45,7 +45,7 @@ await runProcess(async (params): Promise<Running> => {
 });
 
 function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: StartParams): Settings {
-  const env = {
+  return settingsFrom({
     FAREBOX_GATEWAY_URL: gatewayUrl,
     FAREBOX_GATEWAY_API_KEY: gatewayKey,
     FAREBOX_DATABASE: databaseIn(folder),
@@ -53,15 +53,7 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: St
     FAREBOX_ENGINE: engine,
     FAREBOX_LOG_LEVEL: "error",
     FAREBOX_WORKERS: String(workers),
-  };
-  const loaded = loadSettings({
-    env,
-    flags: {},
-    readFile: () => ({ ok: false, code: "ENOENT" }),
-    uses: "all",
   });
-  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-  return loaded.settings;
 }
 
 function databaseIn(folder: string): string {

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { AccountSample } from "../../src/core/account.ts";
 import { usd } from "../../src/core/money.ts";
-import { everyLedger } from "../support/ledger-contract.ts";
-import { holdOf, noon } from "../support/ledger-fixtures.ts";
+import { holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
-describe.each(everyLedger)("account samples in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("account samples in the ledger: $name", (kind) => {
   it("stores one account sample per instant until it is removed", async () => {
     await using home = kind.newHome(manualClock(noon));
     const { ledger, samples, ...store } = await home.open();

@@ -2,13 +2,13 @@ import { describe, expect, it } from "vitest";
 import { periods } from "../../src/core/budget.ts";
 import { parseScope, type Caller, eachKeyScope, everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { bob, budget, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { bob, budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("windows of budgets in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("windows of budgets in the ledger: $name", (kind) => {
   it("counts a hold against every budget that applies to its caller, including each-key budgets", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { markKeptMs, markMs } from "../../src/core/slices.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { noon } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import { ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("marks of bursts in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("marks of bursts in the ledger: $name", (kind) => {
   it("marks a model whose streams came in bursts: for the key, and after a second key's burst for all keys", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

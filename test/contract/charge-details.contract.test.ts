@@ -4,10 +4,21 @@ import { costOf } from "../../src/core/cost.ts";
 import { usd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
 import { contentId } from "../../src/wire/content-id.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { alice, assumed, budget, endAt, holdOf, noon, posting, price, tokens } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import {
+  alice,
+  assumed,
+  budget,
+  endAt,
+  holdOf,
+  ledgerKinds,
+  noon,
+  posting,
+  price,
+  tokens,
+} from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("details of charges in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("details of charges in the ledger: $name", (kind) => {
   it("stores rare details of charges, reports amounts in doubt, and finds a charge for fewer tokens than were delivered", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { everyRequest } from "../../src/core/scope.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { budget, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("corrections in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("corrections in the ledger: $name", (kind) => {
   it("adds a correction as a separate row", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { assumed, budget, endAt, holdOf, noon } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { assumed, budget, endAt, holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("extensions of holds in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("extensions of holds in the ledger: $name", (kind) => {
   it("extends a hold by at most the remaining amount, and not at all if that is below the minimum", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

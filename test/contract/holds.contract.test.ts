@@ -2,11 +2,11 @@ import { describe, expect, it } from "vitest";
 import { eachKeyScope, everyRequest, keyScope } from "../../src/core/scope.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { alice, assumed, bob, budget, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
-describe.each(everyLedger)("holds in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("holds in the ledger: $name", (kind) => {
   it("admits one of two holds that together exceed the limit", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

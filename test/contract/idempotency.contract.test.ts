@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { writtenKeptMs } from "../../src/ports/ledger.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { noon } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import { ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("idempotency keys in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("idempotency keys in the ledger: $name", (kind) => {
   it("stores the first value written for an idempotency key, for two days", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { parseScope, everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened } from "../support/ledger-contract.ts";
-import { bob, budget, holdOf, noon } from "../support/ledger-fixtures.ts";
+import { clean, opened } from "../support/ledger-contract.ts";
+import { bob, budget, holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("budgets on models in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("budgets on models in the ledger: $name", (kind) => {
   it("refuses an unbounded hold that an unknown model may answer, under a hard budget on models", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

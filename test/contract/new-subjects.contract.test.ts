@@ -2,13 +2,13 @@ import { describe, expect, it } from "vitest";
 import { parseScope, type Caller, type Scope } from "../../src/core/scope.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import type { Store } from "../../src/ports/store.ts";
-import { clean, everyLedger } from "../support/ledger-contract.ts";
-import { alice, bob, budget, holdOf, noon } from "../support/ledger-fixtures.ts";
+import { clean } from "../support/ledger-contract.ts";
+import { alice, bob, budget, holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("new subjects of budgets in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("new subjects of budgets in the ledger: $name", (kind) => {
   it("limits how many users a key may name for the first time on a day", async () => {
     await using home = kind.newHome(manualClock(noon), { subjectsMax: 3 });
     const hold = (store: Store, id: string, user: string | null, more: { at?: number; caller?: Caller } = {}) =>

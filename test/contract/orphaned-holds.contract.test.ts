@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { everyLedger, sums } from "../support/ledger-contract.ts";
-import { assumed, budget, endAt, holdOf, noon, posting, taskOf } from "../support/ledger-fixtures.ts";
+import { sums } from "../support/ledger-contract.ts";
+import { assumed, budget, endAt, holdOf, ledgerKinds, noon, posting, taskOf } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
-describe.each(everyLedger)("orphaned holds in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("orphaned holds in the ledger: $name", (kind) => {
   it("posts holds whose owner, the process that placed them, is gone, except those of bound tasks", async () => {
     await using home = kind.newHome(manualClock(noon));
     {

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { eachKeyScope, everyRequest, keyScope } from "../../src/core/scope.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened } from "../support/ledger-contract.ts";
-import { alice, bob, budget, endAt, holdOf, noon } from "../support/ledger-fixtures.ts";
+import { clean, opened } from "../support/ledger-contract.ts";
+import { alice, bob, budget, endAt, holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("raises in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("raises in the ledger: $name", (kind) => {
   it("adds exactly the amount of a raise to the limit, and only in the raised window", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { holdOf } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import { holdOf, ledgerKinds } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("readiness of the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("readiness of the ledger: $name", (kind) => {
   it("states whether it is writable, without changing anything", async () => {
     await using store = await opened(kind);
     await store.ledger.hold(holdOf("a", usd("1")));

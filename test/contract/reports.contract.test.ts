@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger } from "../support/ledger-contract.ts";
-import { alice, assumed, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { clean } from "../support/ledger-contract.ts";
+import { alice, assumed, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("reports in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("reports in the ledger: $name", (kind) => {
   it("reports by several dimensions, with the same sums from quarter hours and from days", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open("Europe/Berlin");

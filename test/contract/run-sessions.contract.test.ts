@@ -8,8 +8,7 @@ import {
   runSessionsMax,
   type RunSession,
 } from "../../src/core/keys.ts";
-import { everyLedger } from "../support/ledger-contract.ts";
-import { endAt, holdOf, key, noon, posting, type LedgerKind } from "../support/ledger-fixtures.ts";
+import { endAt, holdOf, key, ledgerKinds, noon, posting, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { only } from "../support/only.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { sessionJson } from "../../src/reporting/run-session.ts";
@@ -50,7 +49,7 @@ const scope = "key:id-alice tag:session=run_one/total";
 const inOne = (id: string) =>
   holdOf(id, usd("1"), { caller: { key: "id-alice", team: null }, tags: { session: "run_one" } });
 
-describe.each(everyLedger)("the store of sessions: $name", (kind) => {
+describe.each(ledgerKinds)("the store of sessions: $name", (kind) => {
   it("stores a session with its budget, which limits holds", async () => {
     await using store = await opened(kind);
     const { sessions, ledger } = store;

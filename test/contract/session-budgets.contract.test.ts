@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { keyScope, sessionScope } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { alice, bob, budget, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { alice, bob, budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("budgets of sessions in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("budgets of sessions in the ledger: $name", (kind) => {
   it("limits a key's requests of one session, and no others", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

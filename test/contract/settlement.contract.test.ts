@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { everyRequest, teamScope } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { clean, everyLedger, opened, sums } from "../support/ledger-contract.ts";
-import { budget, endAt, holdOf, noon, posting, priceId } from "../support/ledger-fixtures.ts";
+import { clean, opened, sums } from "../support/ledger-contract.ts";
+import { budget, endAt, holdOf, ledgerKinds, noon, posting, priceId } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("settlement in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("settlement in the ledger: $name", (kind) => {
   it("moves a hold to spent when it is posted, and answers a repeat with the first result", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

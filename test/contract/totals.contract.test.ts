@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { assumed, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import { assumed, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 
 const hourMs = 3_600_000;
 
-describe.each(everyLedger)("totals in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("totals in the ledger: $name", (kind) => {
   it("has totals of posted and pending charges since its creation, including corrections", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

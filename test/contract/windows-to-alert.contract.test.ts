@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import { budgetAlerts } from "../../src/core/alerts.ts";
 import { eachKeyScope, everyRequest, keyScope } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import { everyLedger, opened } from "../support/ledger-contract.ts";
-import { alice, bob, budget, endAt, holdOf, noon, posting } from "../support/ledger-fixtures.ts";
+import { opened } from "../support/ledger-contract.ts";
+import { alice, bob, budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 
-describe.each(everyLedger)("windows to alert in the ledger: $name", (kind) => {
+describe.each(ledgerKinds)("windows to alert in the ledger: $name", (kind) => {
   it("lists the windows that reached their threshold or limit, until their alerts are in the outbox", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -1,8 +1,6 @@
 import type { Store } from "../../src/ports/store.ts";
-import { ledgerKinds, noon, type LedgerKind } from "./ledger-fixtures.ts";
+import { noon, type LedgerKind } from "./ledger-fixtures.ts";
 import { manualClock } from "./manual-clock.ts";
-
-export { ledgerKinds as everyLedger };
 
 /** Opens a new store. Disposing of it also disposes of its home. */
 export async function opened(kind: LedgerKind): Promise<Store> {

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { setBudget } from "../../src/admin/budgets.ts";
 import { createKey, type NewKey } from "../../src/admin/keys.ts";
 import { startServing, type Serving } from "../../src/server/serving.ts";
-import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import { silentLog } from "./captured-log.ts";
@@ -17,6 +16,7 @@ import { createTokenCounter } from "../../src/platform/tokens/token-counter.ts";
 import { buildOnce } from "./built-catalogues.ts";
 import { ledgerThreads } from "./effort.ts";
 import { writeEmptyLedger } from "./new-ledger.ts";
+import { settingsFrom } from "./settings-from.ts";
 
 export interface RunningProxy extends AsyncDisposable {
   readonly url: string;
@@ -146,15 +146,4 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     metrics: async () => (await fetch(`${serving.url}/metrics`)).text(),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
-}
-
-function settingsFrom(env: Readonly<Record<string, string>>): Settings {
-  const loaded = loadSettings({
-    env,
-    flags: {},
-    readFile: () => ({ ok: false, code: "ENOENT" }),
-    uses: "all",
-  });
-  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-  return loaded.settings;
 }
