@@ -590,21 +590,25 @@ describe("two workers on PostgreSQL", () => {
         async () => (await database.client.query("select from charges where state = 'pending'")).rowCount === count,
         `${count} requests are admitted`,
       );
-    const first = chat(scene, key);
+    using connections = workerConnections(scene.serve, key);
+    // The worker that dies certainly has a request, and the other one, too.
+    const first = chat(scene, key, {}, { agent: await connections.to(1) });
     await admitted(1);
+    const second = chat(scene, key, {}, { agent: await connections.to(2) });
+    await admitted(2);
     const hold = BigInt((await database.client.query("select hold from charges")).rows[0].hold);
     await scene.budget("all", formatUsd((hold * 37n) as PicoUsd));
 
     const refusals = Promise.withResolvers<void>();
     let refused = 0;
-    const others = Array.from({ length: 199 }, async () => {
+    const others = Array.from({ length: 198 }, async () => {
       let answer = await chat(scene, key);
       // On a busy machine the ledger may not answer all of them in time.
       while (answer.status === 503) answer = await pause(500).then(() => chat(scene, key));
       if (answer.status === 429 && ++refused === 163) refusals.resolve();
       return answer;
     });
-    const ends = Promise.allSettled([first, ...others]);
+    const ends = Promise.allSettled([first, second, ...others]);
     await Promise.all([admitted(37), refusals.promise]);
     expect(await sums()).toEqual([{ spent: "0", held: String(hold * 37n) }]);
     process.kill(workerPid(scene.serve, 1), "SIGKILL");
