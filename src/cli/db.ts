@@ -6,7 +6,7 @@ import { formatUsd } from "../core/money.ts";
 import { isPostgresUrl } from "../core/postgres-url.ts";
 import { pruneAgeMsMin } from "../core/charge.ts";
 import { verificationJson } from "../reporting/verification.ts";
-import type { CopiedLedger, Maintenance, MovedLedger, PostgresSetting } from "../server/database.ts";
+import type { CopiedLedger, Maintenance, MovedLedger, PostgresSetting } from "./services/database.ts";
 import { counted } from "./amounts.ts";
 import { argument, within } from "./arguments.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
@@ -152,7 +152,7 @@ async function maintain<R>(
   done: string,
   work: (ledger: Maintenance, bar: Progress) => Promise<R>,
 ): Promise<R> {
-  const { Maintenance } = await import("../server/database.ts");
+  const { Maintenance } = await import("./services/database.ts");
   using bar = progress(io, done);
   return await work(new Maintenance(clock), bar);
 }

@@ -20,7 +20,7 @@ export const processSurroundings: Omit<Surroundings, "io" | "env" | "readFile"> 
   watch: startWatching,
   serve: async (...given) => {
     stayLean();
-    return (await import("../server/serve.ts")).serve(...given);
+    return (await import("./services/serve.ts")).serve(...given);
   },
   runInSession: async (...given) => (await import("./services/run.ts")).runInSession(...given),
 };

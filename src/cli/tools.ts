@@ -1,3 +1,4 @@
+import type { NewSession } from "../admin/run-sessions.ts";
 import { shownDatabase } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import { operatingSystemUser } from "../core/audit.ts";
@@ -11,14 +12,11 @@ import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { readAccountOnce } from "../server/account.ts";
 import type { ask, askText } from "./services/ask.ts";
 import type { Store } from "../ports/store.ts";
-import type { OpenFailure } from "../server/ledger.ts";
 import type { PriceFiles } from "../server/prices.ts";
-import type { runInSession } from "./services/run.ts";
 import { tuneRuntime } from "../server/runtime.ts";
-import type { serve } from "../server/serve.ts";
 import { readStoredUsers, type StoredUser } from "../wire/headers.ts";
 import type { startWatching } from "./services/watching.ts";
-import { note, refusal, type Io, type Refusal } from "./io.ts";
+import { note, refusal, type ExitCode, type Io, type Refusal } from "./io.ts";
 
 /** Inputs, outputs and services that commands use. Tests pass replacements. */
 export interface Surroundings {
@@ -37,8 +35,21 @@ export interface Surroundings {
   readonly prices: PriceFiles;
   fetchAccount: typeof readAccountOnce;
   watch: typeof startWatching;
-  serve: typeof serve;
-  runInSession: typeof runInSession;
+  /** Runs the proxy until a signal ends it. */
+  serve(settings: Settings, io: Io): Promise<ExitCode>;
+  /** Runs a command in its own session. Returns the command's exit code. */
+  runInSession(params: RunParams, tools: Tools): Promise<number>;
+}
+
+/** Command that `farebox run` runs, and its session. */
+export interface RunParams {
+  /** Command and its arguments. */
+  readonly words: readonly string[];
+  /** Name or id of the session's key; null if none is named. */
+  readonly key: string | null;
+  /** Text of a key, from the environment; null if it is not set. */
+  readonly secret: string | null;
+  readonly session: NewSession;
 }
 
 /** Settings that every command with a ledger reads. Each has a flag. */
@@ -121,7 +132,7 @@ export function toolsFor(
       }
       // Verification creates millions of short-lived objects, which would make V8's young generation grow.
       tuneRuntime();
-      const { openLedger } = await import("../server/ledger.ts");
+      const { openLedger, storeProblem } = await import("../server/ledger.ts");
       const { database, timeZone } = settings;
       const { clock } = surroundings;
       const access = intent === "read" ? "read" : "command";
@@ -154,26 +165,5 @@ async function withLedger<R>(
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
     return refusal(`the ledger at ${shown} cannot be written: ${error.message}`);
-  }
-}
-
-interface StoreFailure {
-  readonly kind: OpenFailure["kind"];
-  /** Details from the store, if any. */
-  readonly message?: string;
-}
-
-/** Describes in one sentence why the ledger is not open. */
-export function storeProblem(failure: StoreFailure, path: string): string {
-  const more = failure.message === undefined ? "" : `: ${failure.message}`;
-  switch (failure.kind) {
-    case "missing":
-      return `there is no ledger at ${path}; create it with farebox serve, keys create or budgets set, or name another with FAREBOX_DATABASE or --database`;
-    case "in_use":
-      return `the ledger at ${path} is in use by another farebox${more}`;
-    case "newer_schema":
-      return `the ledger at ${path} was written by a newer farebox; use that version or a later one${more}`;
-    case "unusable":
-      return `the ledger at ${path} cannot be opened${more}`;
   }
 }

@@ -2,7 +2,7 @@ import type { Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
-import type { RepairedRow } from "../server/database.ts";
+import type { RepairedRow } from "./services/database.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
@@ -54,7 +54,7 @@ async function repair({ io, settings, clock }: Tools, isJson: boolean) {
     bar.end();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
-  const { Maintenance } = await import("../server/database.ts");
+  const { Maintenance } = await import("./services/database.ts");
   const result = await new Maintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
   return result.ok ? { verification: result.verification, oldHolds: null, repairs } : result;
 }

@@ -4,9 +4,7 @@ import { invariant } from "../core/assert.ts";
 import type { Secret } from "../config/secret.ts";
 import type { CopyFailure } from "../ledger/sqlite/backup.ts";
 import type { SchemaUpgrade } from "../ledger/migrations.ts";
-import type { OpenResult, StoreOptions } from "../ledger/store.ts";
-
-export type { OpenFailure } from "../ledger/store.ts";
+import type { OpenFailure, OpenResult, StoreOptions } from "../ledger/store.ts";
 
 /** Opens the ledger that the settings name. Loads only the modules for this kind of database. */
 export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {
@@ -16,6 +14,27 @@ export async function openLedger(database: DatabaseSetting, options: StoreOption
   }
   const { openPostgres } = await import("../ledger/postgres/open.ts");
   return openPostgres({ ...options, server: serverOf(database) });
+}
+
+interface StoreFailure {
+  readonly kind: OpenFailure["kind"];
+  /** Details from the store, if any. */
+  readonly message?: string;
+}
+
+/** Describes in one sentence why the ledger is not open. */
+export function storeProblem(failure: StoreFailure, path: string): string {
+  const more = failure.message === undefined ? "" : `: ${failure.message}`;
+  switch (failure.kind) {
+    case "missing":
+      return `there is no ledger at ${path}; create it with farebox serve, keys create or budgets set, or name another with FAREBOX_DATABASE or --database`;
+    case "in_use":
+      return `the ledger at ${path} is in use by another farebox${more}`;
+    case "newer_schema":
+      return `the ledger at ${path} was written by a newer farebox; use that version or a later one${more}`;
+    case "unusable":
+      return `the ledger at ${path} cannot be opened${more}`;
+  }
 }
 
 /** Parses an address that the settings have validated. */

@@ -6,7 +6,6 @@ import {
   type PricesOpening,
   type WatchedPrices,
 } from "../catalogue/watched-prices.ts";
-import { storeProblem } from "../cli/tools.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault, type OrProblem } from "../core/fault.ts";
@@ -35,7 +34,7 @@ import type { SentTracing } from "../tracing/tracing.ts";
 import { startAlerting, startDelivering, type JobDeps } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember } from "./fleet.ts";
-import { openLedger } from "./ledger.ts";
+import { openLedger, storeProblem } from "./ledger.ts";
 import { GatewayWatch } from "../reporting/gateway-watch.ts";
 import type { Front, FrontResult } from "./http-front.ts";
 import { keyLog, logReload, logStoreEvent } from "./logged-events.ts";

@@ -38,8 +38,13 @@ const mayImport: Record<string, readonly string[]> = {
   ],
 };
 
-/** Folders that assemble the program and may import everything. */
-const composition = new Set(["server", "server/workers", "cli/services", "main.ts"]);
+/** Folders that assemble the program. They may import everything; the proxy may not import the commands that start it. */
+const composition = new Map<string, readonly string[]>([
+  ["server", ["cli", "cli/services"]],
+  ["server/workers", ["cli", "cli/services"]],
+  ["cli/services", []],
+  ["main.ts", []],
+]);
 
 /** Folders within another folder that have their own rules. */
 const nested = Object.keys({ ...mayImport, "server/workers": [], "cli/services": [] }).filter((folder) =>
@@ -108,9 +113,10 @@ function faultOf(file: string, home: string, specifier: string): string | null {
 }
 
 function relativeFault(home: string, target: string): string | null {
-  if (composition.has(home)) return null;
   const there = homeOf(target);
   if (there === home) return null;
+  const forbidden = composition.get(home);
+  if (forbidden !== undefined) return forbidden.includes(there) ? `${home} must not import ${there}` : null;
   const allowed = mayImport[home];
   if (allowed === undefined) return `${home} is not in the import law`;
   return allowed.includes(there) ? null : `${home} must not import ${there}`;
@@ -232,8 +238,11 @@ describe("docs/architecture.md", () => {
   const top = (folder: string) => folder.split("/")[0] ?? folder;
 
   function allowed(folder: string): readonly string[] {
-    const names = new Set((composition.has(folder) ? folders : (mayImport[folder] ?? [])).map(top));
-    return folders.filter((name) => name !== folder && names.has(name)).sort();
+    const forbidden = composition.get(folder);
+    const names = new Set((mayImport[folder] ?? []).map(top));
+    return folders
+      .filter((name) => name !== folder && (forbidden === undefined ? names.has(name) : !forbidden.includes(name)))
+      .sort();
   }
 
   function stated(folder: string, text: string): readonly string[] {
@@ -284,6 +293,9 @@ describe("the import checker", () => {
     ["sandbox/server.ts", 'import { Gateway } from "../ports/gateway.ts";'],
     ["cli/keys.ts", 'import { open } from "../ledger/sqlite/open.ts";'],
     ["cli/serve.ts", 'import { app } from "../server/http/app.ts";'],
+    ["server/serving.ts", 'import { refusal } from "../cli/io.ts";'],
+    ["server/serving.ts", 'import type { Maintenance } from "../cli/services/database.ts";'],
+    ["server/workers/worker.ts", 'const { fail } = await import("../../cli/io.ts");'],
     ["server/http/app.ts", 'import client from "prom-client";'],
     ["request/pipeline.ts", 'import express from "express/lib/router";'],
     ["core/money.ts", 'import leftPad from "left-pad";'],
@@ -319,6 +331,7 @@ describe("the import checker", () => {
       "server/serving.ts",
       'import { x } from "../ledger/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',
     ],
+    ["cli/services/serve.ts", 'import { x } from "../../server/serving.ts"; import { fail } from "../io.ts";'],
     ["cli/keys.ts", 'import { Command } from "commander"; import { createKey } from "../admin/keys.ts";'],
   ])("accepts %s: %s", (file, source) => {
     expect(violations(file, source)).toEqual([]);

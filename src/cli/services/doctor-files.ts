@@ -26,7 +26,7 @@ import {
   warning,
   type Check,
 } from "../../reporting/doctor.ts";
-import { ledgerProblem } from "../../server/database.ts";
+import { ledgerProblem } from "./database.ts";
 
 /** Checks the ledger's file, folder and disk. Creates nothing. */
 export async function examineFile(given: string, settings: Settings, now: number): Promise<Check[]> {

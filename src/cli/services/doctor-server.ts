@@ -2,7 +2,7 @@ import type { DatabaseSetting } from "../../config/database.ts";
 import type { Settings } from "../../config/settings.ts";
 import { failed, judgePending, ok, warning, type Check, type Findings } from "../../reporting/doctor.ts";
 import type { ServerState } from "../../ledger/postgres/maintenance.ts";
-import { ledgerProblem } from "../../server/database.ts";
+import { ledgerProblem } from "./database.ts";
 import { judgeTimeZone, judgeUsers } from "./doctor-files.ts";
 import { serverOf } from "../../server/ledger.ts";
 

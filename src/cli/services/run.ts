@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { beginSession, type NewSession } from "../../admin/run-sessions.ts";
-import type { Tools } from "../tools.ts";
+import { beginSession } from "../../admin/run-sessions.ts";
+import type { RunParams, Tools } from "../tools.ts";
 import { fail, note, type Io } from "../io.ts";
 import { shownDatabase } from "../../config/database.ts";
 import { exempting } from "../../config/outbound.ts";
@@ -23,16 +23,6 @@ import { completionTotal, promptTotal } from "../../core/usage.ts";
 import type { Store } from "../../ports/store.ts";
 import { tuneRuntime } from "../../server/runtime.ts";
 import { startServing, type Serving } from "../../server/serving.ts";
-
-export interface RunParams {
-  /** Command and its arguments. */
-  readonly words: readonly string[];
-  /** Name or id of the session's key; null if none is named. */
-  readonly key: string | null;
-  /** Text of a key, from the environment; null if it is not set. */
-  readonly secret: string | null;
-  readonly session: NewSession;
-}
 
 /** Longest wait for an answer of the proxy, in milliseconds. */
 const patienceMs = 15_000;

@@ -1,17 +1,16 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { storeProblem } from "../cli/tools.ts";
-import { refusal } from "../cli/io.ts";
-import { isSameFile, outFileProblem } from "../cli/out-file.ts";
-import { shownDatabase, type DatabaseSetting } from "../config/database.ts";
-import type { Settings } from "../config/settings.ts";
-import type { Clock } from "../ports/clock.ts";
-import type { MoveFailure, RowDifference } from "../ledger/copy/copy.ts";
-import { backUp, restore, type CopyFailure } from "../ledger/sqlite/backup.ts";
-import { prune, repair, type OpenLedger, type RepairOptions } from "../ledger/maintenance.ts";
-import { ledgerIn } from "../ledger/sqlite/maintenance.ts";
-import { calendarOf } from "../platform/clock.ts";
-import { tuneRuntime } from "./runtime.ts";
-import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
+import { refusal } from "../io.ts";
+import { isSameFile, outFileProblem } from "../out-file.ts";
+import { shownDatabase, type DatabaseSetting } from "../../config/database.ts";
+import type { Settings } from "../../config/settings.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { MoveFailure, RowDifference } from "../../ledger/copy/copy.ts";
+import { backUp, restore, type CopyFailure } from "../../ledger/sqlite/backup.ts";
+import { prune, repair, type OpenLedger, type RepairOptions } from "../../ledger/maintenance.ts";
+import { ledgerIn } from "../../ledger/sqlite/maintenance.ts";
+import { calendarOf } from "../../platform/clock.ts";
+import { tuneRuntime } from "../../server/runtime.ts";
+import { migrateLedger, restoreHint, serverOf, stampOf, storeProblem } from "../../server/ledger.ts";
 
 export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
 /** Receives the completed fraction of the work, from 0 to 1. */
@@ -80,7 +79,7 @@ export class Maintenance {
     to: PostgresSetting,
     on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
   ) {
-    const { moveToPostgres } = await import("../ledger/copy/copy.ts");
+    const { moveToPostgres } = await import("../../ledger/copy/copy.ts");
     const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
     return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
   }
@@ -105,7 +104,7 @@ export class Maintenance {
 
 async function ledgerOf(database: DatabaseSetting): Promise<OpenLedger> {
   if (database.kind === "sqlite") return ledgerIn(database.path);
-  return (await import("../ledger/postgres/maintenance.ts")).ledgerOn(serverOf(database));
+  return (await import("../../ledger/postgres/maintenance.ts")).ledgerOn(serverOf(database));
 }
 
 function copiedByServer(how: string): string {

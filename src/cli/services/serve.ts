@@ -1,17 +1,17 @@
-import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
-import { shownDatabase } from "../config/database.ts";
-import type { Settings } from "../config/settings.ts";
-import { readFirstPrices } from "../catalogue/watched-prices.ts";
-import { isLive } from "../core/keys.ts";
-import { createLog } from "../platform/log.ts";
-import { systemClock } from "../platform/clock.ts";
-import { listenProblem } from "./listen.ts";
-import { migrateLedger, restoreHint } from "./ledger.ts";
-import { packageVersion } from "./package.ts";
-import { priceFolders } from "./price-folders.ts";
-import { growUnderLoad, tuneRuntime } from "./runtime.ts";
-import type { Serving } from "./serving.ts";
-import { firstSignal } from "./signals.ts";
+import { fail, note, printLine, type ExitCode, type Io } from "../io.ts";
+import { shownDatabase } from "../../config/database.ts";
+import type { Settings } from "../../config/settings.ts";
+import { readFirstPrices } from "../../catalogue/watched-prices.ts";
+import { isLive } from "../../core/keys.ts";
+import { createLog } from "../../platform/log.ts";
+import { systemClock } from "../../platform/clock.ts";
+import { listenProblem } from "../../server/listen.ts";
+import { migrateLedger, restoreHint } from "../../server/ledger.ts";
+import { packageVersion } from "../../server/package.ts";
+import { priceFolders } from "../../server/price-folders.ts";
+import { growUnderLoad, tuneRuntime } from "../../server/runtime.ts";
+import type { Serving } from "../../server/serving.ts";
+import { firstSignal } from "../../server/signals.ts";
 
 /** Returns the next step for the user, depending on what the ledger still lacks. */
 async function nextStep({ access }: Settings, { keys, admins }: Serving, now: number): Promise<string> {
@@ -46,7 +46,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
     const problem = await listenProblem(settings.listen);
     if (problem !== null) return fail(io, problem);
   } else if (migrated.changed) {
-    const { migrationText } = await import("../cli/db.ts");
+    const { migrationText } = await import("../db.ts");
     note(io, migrationText(place, migrated));
     if (migrated.backup !== null)
       note(
@@ -54,7 +54,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
         `backup from before the migration: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`,
       );
   }
-  const { startServing } = await import("./serving.ts");
+  const { startServing } = await import("../../server/serving.ts");
   const started = await startServing(settings, { clock, log, version: packageVersion(), firstPrices });
   if (!started.ok) {
     for (const problem of started.problems) note(io, `farebox: ${problem}`);
