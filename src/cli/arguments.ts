@@ -6,8 +6,7 @@ import { outputCapMax } from "../core/bounds.ts";
 import { reportDimensions, type TimeSpan } from "../ports/ledger.ts";
 import { meantDimension, readDimensions } from "../reporting/report.ts";
 import { isDate, parseInstant, parseSpan, type SpanResult, type SpanTexts } from "../reporting/instants.ts";
-import { refusal, type Refusal } from "./command.ts";
-import { note, type Io } from "./io.ts";
+import { note, refusal, type Io, type Refusal } from "./io.ts";
 import type { LedgerTools } from "./tools.ts";
 
 /**

@@ -1,7 +1,8 @@
 import type { AuditDetails } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
 import { noteNext, pageOptions, readInstant } from "./arguments.ts";
-import { command, refusal } from "./command.ts";
+import { command } from "./command.ts";
+import { refusal } from "./io.ts";
 import { fieldColumns, printRows } from "./table.ts";
 
 /** Lists changes to keys, teams, budgets, admins and charges, with the author and the changed fields of each. */

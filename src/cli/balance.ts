@@ -2,7 +2,8 @@ import { creditKinds } from "../core/account.ts";
 import { noMoney } from "../core/money.ts";
 import { balanceJson, burnPerHour } from "../reporting/balance.ts";
 import { readAccount } from "../wire/account.ts";
-import { command, json, refusal } from "./command.ts";
+import { command, json } from "./command.ts";
+import { refusal } from "./io.ts";
 import { printFields } from "./table.ts";
 import { gatewaySettings, ledgerSettings, type Tools } from "./tools.ts";
 

@@ -8,7 +8,7 @@ import type { Failure } from "../admin/result.ts";
 import { raiseBudget, topUpBudget, type RaiseMade } from "../admin/raises.ts";
 import type { RaiseJson, StandingJson } from "../reporting/shapes/keys.ts";
 import { raiseJson, standingOf } from "../reporting/standing.ts";
-import { loadPrices } from "../server/prices.ts";
+import { loadPrices } from "./price-files.ts";
 import { percentArgument } from "./arguments.ts";
 import { roundedUsd } from "./amounts.ts";
 import { command, json, type Given } from "./command.ts";

@@ -7,8 +7,8 @@ import type { ChargeDetailsJson, ChargeJson } from "../reporting/shapes/charges.
 import { keyNames, pairsText } from "../reporting/names.ts";
 import { roundedUsd } from "./amounts.ts";
 import { noteNext, pageOptions, readInstants } from "./arguments.ts";
-import { command, json, refusal } from "./command.ts";
-import { note, printLine, type Io } from "./io.ts";
+import { command, json } from "./command.ts";
+import { note, printLine, refusal, type Io } from "./io.ts";
 import { printFields, printRows, right, timeText, type Field, type RowColumns } from "./table.ts";
 import { userSettings } from "./tools.ts";
 

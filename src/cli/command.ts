@@ -2,8 +2,6 @@ import { InvalidArgumentError, Option, type Command } from "commander";
 import type { SettingName } from "../config/table.ts";
 import { didYouMean } from "../core/fault.ts";
 import { fail, note, printJson, type ExitCode, type Io, type Refusal } from "./io.ts";
-
-export { refusal, type Refusal } from "./io.ts";
 import { addSettingFlags, settingFlagsOf } from "./setting-flags.ts";
 import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 

@@ -1,7 +1,8 @@
 // cspell:ignore compinit
 import { completionScripts, type Shell } from "./completion-scripts.ts";
 import { didYouMean } from "../core/fault.ts";
-import { command, refusal } from "./command.ts";
+import { command } from "./command.ts";
+import { refusal } from "./io.ts";
 import { candidatesFor } from "./services/completion.ts";
 
 export const commands = [

@@ -9,8 +9,8 @@ import { verificationJson } from "../reporting/verification.ts";
 import type { CopiedLedger, Maintenance, MovedLedger, PostgresSetting } from "./services/database.ts";
 import { counted } from "./amounts.ts";
 import { argument, within } from "./arguments.ts";
-import { command, json, refusal, type Refusal } from "./command.ts";
-import { note, printLine, type Io } from "./io.ts";
+import { command, json } from "./command.ts";
+import { note, printLine, refusal, type Io, type Refusal } from "./io.ts";
 import { progress, type Progress } from "./progress.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
 

@@ -14,10 +14,10 @@ import {
   type EstimateTools,
 } from "../reporting/estimate.ts";
 import { chatCompletions, readChatRequest } from "../wire/endpoints/chat-completions.ts";
-import { loadPrices } from "../server/prices.ts";
+import { loadPrices } from "./price-files.ts";
 import { wholeNumberArgument } from "./arguments.ts";
-import { command, json, refusal, type Given, type Refusal } from "./command.ts";
-import { note, type Io } from "./io.ts";
+import { command, json, type Given } from "./command.ts";
+import { note, refusal, type Io, type Refusal } from "./io.ts";
 import { printRows, right } from "./table.ts";
 
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;

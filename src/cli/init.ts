@@ -12,9 +12,9 @@ import { namePattern, reservedAdminNames } from "../core/keys.ts";
 import { newAdminJson, newKeyJson } from "../reporting/keys.ts";
 import { isHealthy, type Check } from "../reporting/doctor.ts";
 import { isCheckout } from "../server/package.ts";
-import { command, refusal, type Given, type Refusal } from "./command.ts";
+import { command, type Given } from "./command.ts";
 import { doctorSummary, printCheck } from "./doctor.ts";
-import { fail, printHeading, printJson, printLine, type Io } from "./io.ts";
+import { fail, printHeading, printJson, printLine, refusal, type Io, type Refusal } from "./io.ts";
 import { createSetup, settingsText } from "./services/init.ts";
 import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "./tools.ts";
 

@@ -1,8 +1,8 @@
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
-import { loadPrices } from "../server/prices.ts";
-import { command, json, refusal, type Refusal } from "./command.ts";
-import { note, printLine, type Io } from "./io.ts";
+import { loadPrices } from "./price-files.ts";
+import { command, json } from "./command.ts";
+import { note, printLine, refusal, type Io, type Refusal } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
 import { noteLeftovers, priceFolder } from "./what-if.ts";

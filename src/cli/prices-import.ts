@@ -2,12 +2,12 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { readOutbound } from "../config/outbound.ts";
 import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
-import { importTables } from "../server/prices.ts";
 import { fetchText } from "./services/price-sources.ts";
 import { writeFiles } from "../catalogue/import/write.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
-import { command, refusal, type Refusal } from "./command.ts";
-import { note, printText, type Io } from "./io.ts";
+import { importTables } from "./price-files.ts";
+import { command } from "./command.ts";
+import { note, printText, refusal, type Io, type Refusal } from "./io.ts";
 import type { Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {

@@ -1,10 +1,11 @@
 import { fieldsText } from "../reporting/prices-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
-import { explainModel } from "../server/prices.ts";
+import { explainPrice, similarNames } from "../catalogue/explain.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { readInstant } from "./arguments.ts";
-import { command, json, refusal } from "./command.ts";
-import { printLine, type Io } from "./io.ts";
+import { loadPrices } from "./price-files.ts";
+import { command, json } from "./command.ts";
+import { printLine, refusal, type Io } from "./io.ts";
 import { fieldColumns, printFields, printRows, right, type RowColumns } from "./table.ts";
 
 export const pricesShow = command("prices show <model>", {
@@ -25,10 +26,12 @@ export const pricesShow = command("prices show <model>", {
     // Prices change at the start of a UTC day, whatever the time zone of the budgets is.
     const at = readInstant("--at", options.at, { clock, calendar: calendarOf("UTC") });
     if (!at.ok) return at;
-    const found = await explainModel(prices, settings.pricing.folder, model, at.at);
-    if (!found.ok) return refusal(found.faults);
-    if (found.explained === undefined) return refusal(unknownModel(model, found.near), 1);
-    return { model, near: found.near, shown: priceShown(model, found.explained, at.at) };
+    const loading = await loadPrices(prices, settings.pricing.folder);
+    if (!loading.ok) return refusal(loading.faults);
+    const near = similarNames(loading, model);
+    const explained = explainPrice(loading, model, at.at);
+    if (explained === undefined) return refusal(unknownModel(model, near), 1);
+    return { model, near, shown: priceShown(model, explained, at.at) };
   },
   json: ({ shown }) => shown,
   print: (io, { shown }) => print(io, shown),

@@ -1,8 +1,8 @@
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
-import { loadPrices } from "../server/prices.ts";
-import { command, json, refusal } from "./command.ts";
-import { printLine } from "./io.ts";
+import { loadPrices } from "./price-files.ts";
+import { command, json } from "./command.ts";
+import { printLine, refusal } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";

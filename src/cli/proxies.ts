@@ -3,8 +3,8 @@ import { formatUsd } from "../core/money.ts";
 import { liveMs, type ProxyRun } from "../ports/proxies.ts";
 import { isoTime } from "../core/time.ts";
 import { counted } from "./amounts.ts";
-import { command, json, refusal } from "./command.ts";
-import { printLine } from "./io.ts";
+import { command, json } from "./command.ts";
+import { printLine, refusal } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 

@@ -2,10 +2,10 @@ import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/r
 import { takeSample } from "../jobs/take-sample.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
 import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
-import { loadPrices } from "../server/prices.ts";
+import { loadPrices } from "./price-files.ts";
 import { readSpan } from "./arguments.ts";
-import { command, json, refusal } from "./command.ts";
-import { bold, note, printLine, type Io } from "./io.ts";
+import { command, json } from "./command.ts";
+import { bold, note, printLine, refusal, type Io } from "./io.ts";
 import { printFields, printRows, right } from "./table.ts";
 import { gatewaySettings, ledgerSettings, type LedgerTools } from "./tools.ts";
 

@@ -6,7 +6,8 @@ import { keyNames } from "../reporting/names.ts";
 import { refusalsJson } from "../reporting/refusals.ts";
 import { roundedUsd } from "./amounts.ts";
 import { noteNext, pageOptions, readInstants } from "./arguments.ts";
-import { command, json, refusal } from "./command.ts";
+import { command, json } from "./command.ts";
+import { refusal } from "./io.ts";
 import { printRows, right, timeText } from "./table.ts";
 
 /** Lists refused requests. Equal refusals within a minute are one row with a count. */

@@ -2,7 +2,8 @@ import { newSessionSchema } from "../admin/run-sessions.ts";
 import { parseInput } from "../admin/result.ts";
 import { keyVariable } from "../config/sources.ts";
 import { pairArgument } from "./arguments.ts";
-import { command, refusal, type Given } from "./command.ts";
+import { command, type Given } from "./command.ts";
+import { refusal } from "./io.ts";
 
 const options = {
   key: {

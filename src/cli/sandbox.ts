@@ -1,6 +1,6 @@
 import { wholeNumberArgument } from "./arguments.ts";
-import { command, refusal } from "./command.ts";
-import { note, printLine } from "./io.ts";
+import { command } from "./command.ts";
+import { note, printLine, refusal } from "./io.ts";
 import { listenProblem } from "../server/listen.ts";
 import { firstSignal } from "../server/signals.ts";
 import { billingErrors, type BillingError } from "../sandbox/billing.ts";

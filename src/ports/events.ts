@@ -4,7 +4,6 @@ import type { Source } from "../core/charge.ts";
 import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { SpansSent } from "./tracing.ts";
 import type { FinalStatus, TaskCeilings, TaskFailure } from "../core/tasks.ts";
 
 /** A request that has been answered. Durations are in milliseconds. */
@@ -76,6 +75,13 @@ export interface AccountRead {
   readonly ceilings: TaskCeilings;
   /** Milliseconds since 1970 UTC. */
   readonly fetchedAt: number;
+}
+
+/** Result of sending spans to the receiver of the traces. */
+export interface SpansSent {
+  readonly spans: number;
+  /** Reason why the spans are lost; null if the receiver has them. */
+  readonly lost: string | null;
 }
 
 /** Events of the request path, for metrics. Calls return immediately and never throw. */

@@ -1,11 +1,20 @@
 import type { RefusalCode } from "../core/refusals.ts";
 import type { ChargePosted } from "./events.ts";
-import type { Exchange } from "./exchange.ts";
 
 /** Records one span for each request on a path of the gateway. */
 export interface Tracing {
   /** Starts the span of a request. `route`: name of the route in charges and metrics. */
-  start(exchange: Pick<Exchange, "id" | "method" | "startedAt" | "header">, route: string): RequestSpan;
+  start(request: TracedRequest, route: string): RequestSpan;
+}
+
+/** Request of a client at its arrival. */
+export interface TracedRequest {
+  readonly id: string;
+  readonly method: string;
+  /** Arrival time on the clock's monotonic scale. */
+  readonly startedAt: number;
+  /** Returns a header by its lower-case name; undefined if absent. */
+  header(name: string): string | undefined;
 }
 
 /** Known properties of a request, for its span. They never contain a prompt, an answer or a secret. */
@@ -36,11 +45,4 @@ export interface RequestSpan {
    * Ends the span now, and sends it once the charge is settled. `status`: status of the answer; null if there was none.
    */
   end(status: number | null): void;
-}
-
-/** Result of sending spans to the receiver of the traces. */
-export interface SpansSent {
-  readonly spans: number;
-  /** Reason why the spans are lost; null if the receiver has them. */
-  readonly lost: string | null;
 }

@@ -1,9 +1,8 @@
 import type { Settings } from "../config/settings.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
+import type { Events, SpansSent } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import type { SentTracing } from "../tracing/tracing.ts";
-import type { SpansSent } from "../ports/tracing.ts";
 
 interface OpenOptions {
   readonly version: string;

@@ -1,5 +1,6 @@
 import type { Clock } from "../ports/clock.ts";
-import type { RequestSpan, SpanFacts, SpansSent, Tracing } from "../ports/tracing.ts";
+import type { SpansSent } from "../ports/events.ts";
+import type { RequestSpan, SpanFacts, Tracing } from "../ports/tracing.ts";
 import { errorOf, firstAttributes, lastAttributes, spanName } from "./attributes.ts";
 import {
   AlwaysOffSampler,

@@ -2,7 +2,7 @@ import { flagOf, settingNames, settingOf, type SettingName } from "../../config/
 import { sessionTag } from "../../core/keys.ts";
 import { refusalCodes } from "../../core/refusals.ts";
 import { reportDimensions } from "../../ports/ledger.ts";
-import { loadPrices } from "../../server/prices.ts";
+import { loadPrices } from "../price-files.ts";
 import { optionFlag, usageOf, type CliCommand } from "../command.ts";
 import { nameOfTopic, topics } from "../program.ts";
 import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "../tools.ts";

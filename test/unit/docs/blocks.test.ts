@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
 import { loadSettings } from "../../../src/config/load.ts";
-import { loadPrices } from "../../../src/server/prices.ts";
+import { loadPrices } from "../../../src/cli/price-files.ts";
 import { buildOnce } from "../../support/built-catalogues.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { blocks, blocksWith, ruleOf, type Block } from "../../support/document-blocks.ts";

@@ -1,5 +1,4 @@
 import { buildCatalogue, type CatalogueBuilder } from "../catalogue/build.ts";
-import { explainPrice, similarNames } from "../catalogue/explain.ts";
 import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import { formatFault } from "../core/fault.ts";
 import type { PriceImportParams, PriceImportResult } from "../ports/price-import.ts";
@@ -18,14 +17,6 @@ export interface PriceFiles {
 export async function loadPrices({ shipped, build = buildCatalogue }: PriceFiles, folder: string | null) {
   const loaded = await loadCatalogue({ shipped, user: folder ?? undefined }, build);
   return loaded.ok ? loaded : ({ ok: false, faults: loaded.faults.map(formatFault) } as const);
-}
-
-/** Explains a model's price. `explained` is undefined if no price file covers the name; `near` has similar names. */
-export async function explainModel(files: PriceFiles, folder: string | null, model: string, at: number) {
-  const loaded = await loadPrices(files, folder);
-  return loaded.ok
-    ? ({ ok: true, explained: explainPrice(loaded, model, at), near: similarNames(loaded, model) } as const)
-    : loaded;
 }
 
 /** Compares price tables of other projects with the price files. Proposes new and edited price files. */
