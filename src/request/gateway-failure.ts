@@ -38,24 +38,48 @@ interface FailedCall {
   readonly ending: Extract<Ending, { readonly kind: "notSent" | "status" | "unknown" }>;
 }
 
+/** A failed call, and its descriptions. Both continue a sentence that begins with "the gateway". */
+interface DescribedFailure extends FailedCall {
+  /** What happened, and the next step of a user. */
+  readonly problem: string;
+  /** What happened, with the details for an administrator. */
+  readonly details: string;
+}
+
 /**
  * Converts a failed call to an ending for its charge and a refusal for its client. Every failed call is converted here.
  * `isSent`: true if the gateway may have received bytes of the request, and may bill it.
  */
 export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): FailedCall {
+  return failure.kind === "stopped"
+    ? { refusal: failure.refusal, ending: { kind: isSent ? "unknown" : "notSent", reason: failure.reason } }
+    : describedFailure(failure, isSent);
+}
+
+/** Converts a failed call like `failedCall`, and describes it. */
+export function describedFailure(failure: WholeFailure, isSent = true): DescribedFailure {
   switch (failure.kind) {
     case "unreachable":
       return {
         refusal: { code: "gateway_unreachable", message: "The gateway cannot be reached." },
         ending: { kind: "notSent", reason: "gateway_unreachable" },
+        problem: "cannot be reached; check FAREBOX_GATEWAY_URL and the network",
+        details: `cannot be reached: ${failure.message || "no connection"}`,
       };
     case "proxy_failed":
       return {
         refusal: { code: "gateway_unreachable", message: `The gateway cannot be reached: ${failure.message}.` },
         ending: { kind: "notSent", reason: "gateway_unreachable" },
+        problem: `cannot be reached: ${failure.message}; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY`,
+        details: `cannot be reached: ${failure.message}`,
       };
     case "redirect":
-      return { refusal: { code: "gateway_redirect" }, ending: { kind: "status", status: failure.status } };
+      return {
+        refusal: { code: "gateway_redirect" },
+        ending: { kind: "status", status: failure.status },
+        problem: "redirects to another address; set FAREBOX_GATEWAY_URL to that address",
+        details: "redirects to another address",
+      };
     case "reset":
       return {
         refusal: {
@@ -63,6 +87,8 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
           message: "The gateway closed the connection before its answer was complete.",
         },
         ending: { kind: "unknown", reason: "gateway_reset" },
+        problem: "closed the connection before its answer was complete",
+        details: `closed the connection: ${failure.message}`,
       };
     case "reset_reused":
       return {
@@ -71,6 +97,8 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
           message: "The gateway closed a reused connection before it answered.",
         },
         ending: { kind: isSent ? "unknown" : "notSent", reason: "gateway_reset_reused" },
+        problem: "closed the connection before its answer was complete",
+        details: `closed the connection: ${failure.message}`,
       };
     case "silent":
       return {
@@ -78,38 +106,15 @@ export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): Fa
         ending: isSent
           ? { kind: "unknown", reason: "gateway_silent" }
           : { kind: "notSent", reason: "gateway_unreachable" },
+        problem: "did not answer in time",
+        details: `did not answer within ${Math.round(failure.timeoutMs / 1000)} s`,
       };
     case "too_large":
       return {
         refusal: { code: "gateway_unreachable", message: "The gateway's answer is larger than Farebox accepts." },
         ending: { kind: "unknown", reason: "unreadable_answer" },
+        problem: "sent an account record that is too large",
+        details: "sent an answer that is too large",
       };
-    case "stopped":
-      return {
-        refusal: failure.refusal,
-        ending: { kind: isSent ? "unknown" : "notSent", reason: failure.reason },
-      };
-  }
-}
-
-/**
- * Returns the reason why the gateway's account record could not be fetched. The text continues a sentence that begins
- * with "the gateway at ADDRESS".
- */
-export function accountProblem(failure: WholeFailure): string {
-  switch (failure.kind) {
-    case "unreachable":
-      return "cannot be reached; check FAREBOX_GATEWAY_URL and the network";
-    case "proxy_failed":
-      return `cannot be reached: ${failure.message}; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY`;
-    case "silent":
-      return "did not answer in time";
-    case "redirect":
-      return "redirects to another address; set FAREBOX_GATEWAY_URL to that address";
-    case "reset":
-    case "reset_reused":
-      return "closed the connection before its answer was complete";
-    case "too_large":
-      return "sent an account record that is too large";
   }
 }

@@ -2,7 +2,7 @@ import type { Settings } from "../config/settings.ts";
 import { openGateway } from "./gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
-import { accountProblem } from "../request/gateway-failure.ts";
+import { describedFailure } from "../request/gateway-failure.ts";
 import { isKeyRefused } from "../request/gateway-key.ts";
 import { accountFault } from "../wire/account.ts";
 import { parseJson } from "../wire/json.ts";
@@ -30,7 +30,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
 }
 
 async function problemOf(answer: WholeAnswer): Promise<string> {
-  if (!answer.ok) return accountProblem(answer.failure);
+  if (!answer.ok) return describedFailure(answer.failure).problem;
   const { status } = answer.head;
   if (await isKeyRefused(answer)) return "refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY";
   if (status === 404) return "has no account record (404); run farebox doctor to check the address";

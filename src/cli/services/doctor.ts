@@ -16,7 +16,7 @@ import {
 import type { Clock } from "../../ports/clock.ts";
 import { fetchWhole, type WholeAnswer } from "../../request/fetch-whole.ts";
 import { isKeyRefused } from "../../request/gateway-key.ts";
-import type { WholeFailure } from "../../request/gateway-failure.ts";
+import { describedFailure, type WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
 import { messageOf } from "../../core/fault.ts";
 import { shownProxy } from "../../core/outbound-proxy.ts";
@@ -151,7 +151,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
     : [
         failed(
           "gateway",
-          `${baseUrl} ${unreachable(answer.failure)}${answer.failure.kind === "proxy_failed" ? "" : way}`,
+          `${baseUrl} ${describedFailure(answer.failure).details}${answer.failure.kind === "proxy_failed" ? "" : way}`,
           unreachableAdvice(answer.failure),
         ),
         skipped("gateway key", "the gateway does not answer"),
@@ -197,7 +197,11 @@ type Received = WholeAnswer & { readonly ok: true };
 async function judgeKeyByModels(models: WholeAnswer): Promise<Check> {
   const name = "gateway key";
   if (!models.ok)
-    return warning(name, `unknown: at GET /v1/models, the gateway ${unreachable(models.failure)}`, "try again");
+    return warning(
+      name,
+      `unknown: at GET /v1/models, the gateway ${describedFailure(models.failure).details}`,
+      "try again",
+    );
   const judged = await judgeKey(models, listFault);
   return judged.status === "ok"
     ? ok(
@@ -244,24 +248,6 @@ async function judgeKey(answer: Received, faultOf: typeof accountFault): Promise
     `unknown: the gateway answered with status ${status}`,
     "try again; if it persists, ask the gateway's support",
   );
-}
-
-function unreachable(failure: WholeFailure): string {
-  switch (failure.kind) {
-    case "unreachable":
-      return `cannot be reached: ${failure.message || "no connection"}`;
-    case "proxy_failed":
-      return `cannot be reached: ${failure.message}`;
-    case "silent":
-      return `did not answer within ${Math.round(failure.timeoutMs / 1000)} s`;
-    case "reset":
-    case "reset_reused":
-      return `closed the connection: ${failure.message}`;
-    case "redirect":
-      return "redirects to another address";
-    case "too_large":
-      return "sent an answer that is too large";
-  }
 }
 
 function unreachableAdvice(failure: WholeFailure): string {
