@@ -1,7 +1,7 @@
 import { differenceOfDay } from "../src/server/figures.ts";
 import { GatewayWatch } from "../src/reporting/gateway-watch.ts";
 import { buildRoutes, type BuiltRoutes } from "../src/server/routes.ts";
-import { routedPath } from "../src/server/tasks.ts";
+import { routedPath } from "../src/server/task-wiring.ts";
 import { Work } from "../src/server/http/http-app.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { startDelivery } from "../src/jobs/delivery.ts";

@@ -32,7 +32,7 @@ import type { Store } from "../ports/store.ts";
 import type { FleetMember } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
-import { buildTaskRoutes } from "./tasks.ts";
+import { buildTaskRoutes } from "./task-wiring.ts";
 
 interface RouteDeps {
   readonly clock: Clock;

@@ -20,7 +20,7 @@ import { buildHttpFront, type Front, type HttpFrontDeps } from "../http-front.ts
 import { dashboardFolder, packageVersion } from "../package.ts";
 import { growUnderLoad, tuneRuntime } from "../runtime.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
-import { routedPath } from "../tasks.ts";
+import { routedPath } from "../task-wiring.ts";
 import { openTracing } from "../tracing.ts";
 import { readStoredUsers } from "../../wire/headers.ts";
 import { createRemoteLedger, createRemoteLimiter, remoteKeys, WorkerBodyPool } from "./remote.ts";
