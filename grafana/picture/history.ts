@@ -13,7 +13,7 @@ import {
 } from "../../src/core/scope.ts";
 import type { Refusal, RefusalCode } from "../../src/core/refusals.ts";
 import { ceilingNames, type CeilingName } from "../../src/core/tasks.ts";
-import type { ChargedKey } from "../../src/ports/events.ts";
+import { combineEvents, type ChargedKey, type Events } from "../../src/ports/events.ts";
 import type { BudgetFigures, LedgerFigures } from "../../src/server/metrics/ledger-gauges.ts";
 import { createMetrics, type Metrics } from "../../src/server/metrics/metrics.ts";
 import { manualClock } from "../../test/support/manual-clock.ts";
@@ -117,7 +117,7 @@ function processLines(at: number, requests: number): string {
 /** Simulated requests so far, with their costs and results. */
 class PastMonth {
   requests = 0;
-  readonly #metrics: Metrics;
+  readonly #events: Omit<Events, "gatewayKey">;
   readonly #spent = new Map<string, PicoUsd>();
   /** Requests in flight. */
   #running: { readonly endsAt: number; readonly cost: PicoUsd; readonly key: ChargedKey; readonly end: () => void }[] =
@@ -126,7 +126,7 @@ class PastMonth {
   #sampledAt: number;
 
   constructor(metrics: Metrics, at: number) {
-    this.#metrics = metrics;
+    this.#events = combineEvents(...metrics.listeners);
     this.#sampledAt = at;
   }
 
@@ -134,7 +134,7 @@ class PastMonth {
   take(request: PastRequest): void {
     const { hold, model, profile, luck, durationMs, tokens } = request;
     this.settle(hold.at);
-    const { events } = this.#metrics;
+    const events = this.#events;
     const key = { id: profile.name, name: profile.name, team: profile.team ?? null };
     const route = "/v1/chat/completions";
     const about = { id: hold.id, route, model: model.id, stream: hold.stream };
@@ -187,7 +187,7 @@ class PastMonth {
     this.#sampledAt = at - ((at - 17_000) % 60_000);
     if (this.#balance < 600) this.#balance += 3_600;
     const available = Math.round(this.#balance * 1e6);
-    this.#metrics.events.accountRead({
+    this.#events.accountRead({
       usd: this.#balance,
       credits: { total: available + 2e8, used: 2e8, frozen: 0, available },
       plan: "pro",

@@ -136,7 +136,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const alerts = owned.use(startAlerting(settings, jobDeps, drift));
   const recorder = owned.use(startRefusalRecorder({ refusals: store.refusals, clock, log }));
   const watch = new GatewayWatch(clock);
-  const events = combineEvents(metrics.events, spanLog(log), keyLog(log, clock), watch.events, {
+  const events = combineEvents(...metrics.listeners, spanLog(log), keyLog(log, clock), watch.events, {
     posted: fleet.did.posted,
     refused(event) {
       alerts.refused(event.refusal);
@@ -251,7 +251,7 @@ async function openStore(
     calendar,
     clock,
     access: "serve",
-    onWrite: metrics.events.ledgerWrote,
+    onWrite: metrics.ledgerWrote,
     onEvent: (event) => logStoreEvent(event, place, log),
     settlePauseMs,
     requestLifeMs: gateway.streamMs + gateway.silenceMs,

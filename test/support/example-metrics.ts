@@ -1,7 +1,8 @@
 import { countTasks } from "../../src/core/tasks.ts";
 import { systemClock } from "../../src/platform/clock.ts";
+import { combineEvents } from "../../src/ports/events.ts";
 import type { LedgerFigures } from "../../src/server/metrics/ledger-gauges.ts";
-import { createMetrics, type Metrics } from "../../src/server/metrics/metrics.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 
 /** Figures of an empty ledger. */
 export const noFigures: LedgerFigures = {
@@ -17,8 +18,8 @@ interface ExampleOptions extends Partial<Parameters<typeof createMetrics>[0]> {
   readonly figures?: LedgerFigures;
 }
 
-/** Creates the metrics of a proxy, by default with an empty ledger and ten keys shown by name. */
-export function metricsWith({ figures = noFigures, ...options }: ExampleOptions = {}): Metrics {
+/** Creates the metrics of a proxy and their events, by default with an empty ledger and ten keys shown by name. */
+export function metricsWith({ figures = noFigures, ...options }: ExampleOptions = {}) {
   const metrics = createMetrics({
     version: "0",
     keysMax: 10,
@@ -29,5 +30,5 @@ export function metricsWith({ figures = noFigures, ...options }: ExampleOptions 
     ...options,
   });
   metrics.showLedger(async () => figures);
-  return metrics;
+  return { ...metrics, events: combineEvents(...metrics.listeners) };
 }

@@ -1,6 +1,6 @@
 import { Registry } from "prom-client";
 import type { Clock } from "../../ports/clock.ts";
-import { combineEvents, type Events } from "../../ports/events.ts";
+import type { Events } from "../../ports/events.ts";
 import { accountGauges } from "./account-gauges.ts";
 import { chargeMetrics, taskMetrics, requestMetrics } from "./request-metrics.ts";
 import {
@@ -24,8 +24,16 @@ import {
 import { escaped, KeyNames, type Family, type Format } from "./series.ts";
 
 export interface Metrics {
-  /** Handlers of all events that metrics count. */
-  readonly events: Omit<Events, "gatewayKey">;
+  /** Handlers of the events that metrics count. */
+  readonly listeners: readonly [
+    requests: EventsOf<typeof requestMetrics>,
+    charges: EventsOf<typeof chargeMetrics>,
+    tasks: EventsOf<typeof taskMetrics>,
+    genAi: Partial<EventsOf<typeof genAiMetrics>>,
+    account: Pick<Events, "accountRead">,
+  ];
+  /** Handler of the ledger's writes, which begin before the proxy combines its listeners. */
+  readonly ledgerWrote: Events["ledgerWrote"];
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
   readonly fleet: FleetGauges;
@@ -41,6 +49,8 @@ export interface Metrics {
   /** Returns a page of all metrics, with current gauges of the ledger. Only OpenMetrics has exemplars (request ids). */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
 }
+
+type EventsOf<Create extends (...given: never) => { readonly events: unknown }> = ReturnType<Create>["events"];
 
 /** Metrics of each worker process, by the worker's number. */
 type WorkerProcesses = ReadonlyMap<string, readonly ProcessMetric[]>;
@@ -74,9 +84,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const tasks = taskMetrics();
   const genAi = options.otel ? genAiMetrics() : null;
   return {
-    events: combineEvents(requests.events, charges.events, tasks.events, genAi?.events ?? {}, {
-      accountRead: accountGauges(registry, options.clock),
-    }),
+    listeners: [
+      requests.events,
+      charges.events,
+      tasks.events,
+      genAi?.events ?? {},
+      { accountRead: accountGauges(registry, options.clock) },
+    ],
+    ledgerWrote: requests.events.ledgerWrote,
     priceReloads: priceReloads(registry, options.pricesLoadedAt),
     outbox: outboxCounts(registry),
     fleet: fleetGauges(registry),
