@@ -1,7 +1,7 @@
 import { createAdmin, newAdminSchema, revokeAdmin, showAdmin, type NewAdmin } from "../admin/admins.ts";
 import { inputFault } from "../admin/result.ts";
 import { adminRoles, type AdminRole } from "../core/keys.ts";
-import { adminJson, newAdminJson } from "../reporting/keys.ts";
+import { adminJson, newAdminJson } from "../reporting/details.ts";
 import { isoTime } from "../core/time.ts";
 import { lifetimeArgument } from "./arguments.ts";
 import { command, json } from "./command.ts";

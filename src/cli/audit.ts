@@ -1,5 +1,5 @@
 import type { AuditDetails } from "../core/audit.ts";
-import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
+import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/details.ts";
 import { noteNext, pageOptions, readInstant } from "./arguments.ts";
 import { command } from "./command.ts";
 import { refusal } from "./io.ts";

@@ -1,4 +1,4 @@
-import { listCharges, readPair, showCharge } from "../admin/charge-lists.ts";
+import { listCharges, readPair, showCharge } from "../admin/request-lists.ts";
 import { correctCharge } from "../admin/corrections.ts";
 import { userAsStored } from "../wire/headers.ts";
 import { completionTotal, promptTotal } from "../core/usage.ts";

@@ -9,7 +9,7 @@ import { settingsPath, type Environment } from "../config/sources.ts";
 import { variableOf, type SettingName } from "../config/table.ts";
 import { localUrl } from "../core/addresses.ts";
 import { namePattern, reservedAdminNames } from "../core/keys.ts";
-import { newAdminJson, newKeyJson } from "../reporting/keys.ts";
+import { newAdminJson, newKeyJson } from "../reporting/details.ts";
 import { isHealthy, type Check } from "../reporting/doctor.ts";
 import { isCheckout } from "../server/package.ts";
 import { command, type Given } from "./command.ts";

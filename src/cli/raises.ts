@@ -1,6 +1,6 @@
 import { approveRaise, denyRaise, listRaiseRequests, type RaiseAsked } from "../admin/raise-requests.ts";
 import { keyNames } from "../reporting/names.ts";
-import { adminRaiseRequestJson, raiseRequestJson } from "../reporting/raise-requests.ts";
+import { adminRaiseRequestJson, raiseRequestJson } from "../reporting/standing.ts";
 import type { RaiseRequestJson } from "../reporting/shapes/keys.ts";
 import { command, json } from "./command.ts";
 import { printLine, type Io } from "./io.ts";

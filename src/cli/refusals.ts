@@ -1,4 +1,4 @@
-import { listRefusals } from "../admin/refusal-lists.ts";
+import { listRefusals } from "../admin/request-lists.ts";
 import { nearest } from "../core/fault.ts";
 import { refusalCodes } from "../core/refusals.ts";
 import { refusalSorts } from "../ports/refusals.ts";

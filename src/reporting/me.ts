@@ -11,7 +11,7 @@ import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { isoTime, isoTimeOrNull, minuteMs } from "../core/time.ts";
 import { ownName } from "./names.ts";
 import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
-import { raiseRequestJson } from "./raise-requests.ts";
+import { raiseRequestJson } from "./standing.ts";
 import type { MeJson } from "./shapes/keys.ts";
 import { standingOf } from "./standing.ts";
 

@@ -1,10 +1,22 @@
-import { limitOf, raisedIn, raisedUntil, raisesByEnd, type Budget, type BudgetWindow } from "../core/budget.ts";
-import { keyOfSubject, namedScope, namedSubject } from "../core/scope.ts";
+import {
+  type Budget,
+  type BudgetWindow,
+  limitOf,
+  raisedIn,
+  raisedUntil,
+  raisesByEnd,
+  usedPercent,
+} from "../core/budget.ts";
+import type { Key } from "../core/keys.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
+import { keyOfScope, keyOfSubject, namedScope, namedSubject } from "../core/scope.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
-import type { NameOf } from "./names.ts";
 import type { NewRaise } from "../ports/ledger.ts";
-import type { RaiseJson, StandingJson } from "./shapes/keys.ts";
+import type { RankedWindow, Usage } from "../ports/lists.ts";
+import { type RaiseRequest, raiseRequestState } from "../ports/raise-requests.ts";
+import type { NameOf } from "./names.ts";
+import type { AdminRaiseRequestJson, RaiseJson, RaiseRequestJson, StandingJson } from "./shapes/keys.ts";
+import type { FullestJson, RankedStandingJson } from "./shapes/lists.ts";
 
 /** Returns a raise of a budget. */
 export function raiseJson(
@@ -50,4 +62,73 @@ export function standingOf(window: BudgetWindow, nameOf: NameOf): StandingJson {
     resets_at: isoTimeOrNull(window.end),
     ...(countsSince > window.start && { counts_since: isoTime(countsSince) }),
   };
+}
+
+export function usageJson({ spent, requests, lastUsedAt, refusedToday }: Usage) {
+  return {
+    spent_usd: formatUsd(spent),
+    requests,
+    last_used_at: isoTimeOrNull(lastUsedAt),
+    refused_today: refusedToday,
+  };
+}
+
+export function rankedStanding(window: RankedWindow, nameOf: NameOf): RankedStandingJson {
+  return { ...standingOf(window, nameOf), used_percent: usedPercent(window), refusing: window.refusing };
+}
+
+export function fullestJson(window: RankedWindow | null, nameOf: NameOf): FullestJson {
+  if (window === null) return null;
+  const standing = rankedStanding(window, nameOf);
+  const { warn_percent: _warn, remaining_usd: _left, starts_at: _start, ...rest } = standing;
+  const { raised_usd: _raised, raised_until: _until, raises: _raises, ...json } = rest;
+  return json;
+}
+
+/** Returns, for each window, the id of the key that its subject or scope names; null if neither names a key. */
+export function keysIn(windows: readonly BudgetWindow[]): (string | null)[] {
+  return windows.map(({ budget: { scope }, subject }) => keyOfSubject(scope, subject) ?? keyOfScope(scope));
+}
+
+/** Returns a raise request in the form for the key that made it. */
+export function raiseRequestJson(request: RaiseRequest, nameOf: NameOf, now: number): RaiseRequestJson {
+  const { id, budget, subject, amount, why, at, lapsesAt, decidedAt, granted, until } = request;
+  return {
+    id,
+    scope: namedScope(budget.scope, nameOf),
+    subject: namedSubject(budget.scope, subject, nameOf),
+    period: budget.period,
+    amount_usd: formatUsd(amount),
+    why,
+    state: raiseRequestState(request, now),
+    created_at: isoTime(at),
+    lapses_at: isoTimeOrNull(lapsesAt),
+    decided_at: isoTimeOrNull(decidedAt),
+    approved_usd: granted === null ? null : formatUsd(granted),
+    approved_until: isoTimeOrNull(until),
+  };
+}
+
+/** Largest number of `spender_names`. */
+const namesMax = 20;
+
+/** Returns a raise request in the form for admins. `spenders`: live keys that may spend the raise. */
+export function adminRaiseRequestJson(
+  request: RaiseRequest,
+  spenders: readonly Pick<Key, "name">[],
+  nameOf: NameOf,
+  now: number,
+): AdminRaiseRequestJson {
+  return {
+    ...raiseRequestJson(request, nameOf, now),
+    key: nameOf(request.key),
+    decided_by: request.decidedBy,
+    spenders: spenders.length,
+    spender_names: spenders.slice(0, namesMax).map(({ name }) => name),
+  };
+}
+
+/** Returns the ids of the keys that a raise request refers to; null for no key. */
+export function keysInRequest({ budget: { scope }, subject, key }: RaiseRequest): (string | null)[] {
+  return [key, keyOfScope(scope), keyOfSubject(scope, subject)];
 }

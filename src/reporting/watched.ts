@@ -7,7 +7,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import { refusalsWrittenMs, type RefusalRow, type Refusals } from "../ports/refusals.ts";
 import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
-import { keysIn } from "./lists.ts";
+import { keysIn } from "./standing.ts";
 import { keyNamesOf } from "./names.ts";
 import { runOutlook } from "./outlook.ts";
 import type { SpendMemory } from "./spend-memory.ts";

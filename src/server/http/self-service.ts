@@ -6,33 +6,31 @@ import { notForwarded, refuse, type Handler } from "../../ports/exchange.ts";
 import type { Limiter } from "../../request/limits.ts";
 import { raiseRequestSchema, requestRaise } from "../../admin/raise-requests.ts";
 import { meJson, ownCharge, ownCharges, ownWindows } from "../../reporting/me.ts";
-import { raiseRequestJson } from "../../reporting/raise-requests.ts";
+import { raiseRequestJson } from "../../reporting/standing.ts";
 import { ownName } from "../../reporting/names.ts";
 import { chargesCsv, refusalsCsv, type CsvList } from "../../reporting/list-csv.ts";
 import { ownRefusals, refusalCausesJson } from "../../reporting/refusals.ts";
 import { runOverview } from "../../reporting/overview.ts";
 import { recentJson, recentQueryOf } from "../../reporting/charges.ts";
-import {
-  askedCauses,
-  askedCharges,
-  askedOverview,
-  askedRefusals,
-  causeQuery,
-  chargeQuery,
-  liveQuery,
-  overviewQueryBy,
-  refusalQuery,
-} from "./admin/fields.ts";
+import { askedCharges, chargeQuery } from "./admin/charges.ts";
+import { askedOverview, overviewQueryBy } from "./admin/overview.ts";
+import { askedCauses, askedRefusals, causeQuery, refusalQuery } from "./admin/refusals.ts";
+import { liveQuery } from "./admin/requests.ts";
 import { withFormat } from "./admin/csv.ts";
 import { readBody, readQuery } from "./admin/read-input.ts";
-import { found, type AdminDeps, type RouteAnswer } from "./admin/route.ts";
+import { found, type RouteAnswer, type Timed } from "./admin/route.ts";
 import { answerRoute, refusalOfFailure } from "./admin/serve-route.ts";
+import type { Store } from "../../ports/store.ts";
+import type { SpendMemory } from "../../reporting/spend-memory.ts";
+import type { StoredUser } from "../../wire/headers.ts";
 import type { Route } from "./http-app.ts";
 import { answerJson } from "./json.ts";
 
 type OwnStores = "ledger" | "lists" | "figures" | "raiseRequests" | "keys";
 
-interface SelfServiceDeps extends Pick<AdminDeps, OwnStores | "memory" | "calendar" | "clock" | "storedUser"> {
+interface SelfServiceDeps extends Pick<Store, OwnStores>, Timed {
+  readonly memory: SpendMemory;
+  readonly storedUser: StoredUser | null;
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
   /** Writes the refusals that are still in memory. */

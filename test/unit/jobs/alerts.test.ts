@@ -5,7 +5,7 @@ import type { AlertType } from "../../../src/core/alerts.ts";
 import type { Period } from "../../../src/core/budget.ts";
 import { startAlerts, type Alerts } from "../../../src/jobs/alerts.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
-import { listAlerts } from "../../../src/reporting/alerts.ts";
+import { listAlerts } from "../../../src/server/http/admin/alerts.ts";
 import type { AlertMessage } from "../../../src/wire/alert-message.ts";
 import { calendarOf } from "../../../src/platform/clock.ts";
 import { captureLog } from "../../support/captured-log.ts";

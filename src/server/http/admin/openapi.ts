@@ -1,12 +1,15 @@
 import { z } from "zod";
-import { found, route, type AdminRoute } from "./route.ts";
+import { found, routesFor, type AdminRoute } from "./route.ts";
 import { adminBase } from "../late-paths.ts";
 
 /** Adds the route that serves the OpenAPI document. The document describes all routes, including this one. */
-export function withDocument(routes: readonly AdminRoute[], version: string): readonly AdminRoute[] {
-  const all: AdminRoute[] = [
+export function withDocument<Tools>(
+  routes: readonly AdminRoute<Tools>[],
+  version: string,
+): readonly AdminRoute<Tools>[] {
+  const all: AdminRoute<Tools>[] = [
     ...routes,
-    route("GET /openapi.json", {
+    routesFor<unknown>()("GET /openapi.json", {
       role: "viewer",
       summary: "This document",
       answer: documentSchema,

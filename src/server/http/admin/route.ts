@@ -5,38 +5,17 @@ import type { AdminCaller } from "../../../admin/admin-gate.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
 import type { AdminRole } from "../../../core/keys.ts";
 import type { Calendar } from "../../../ports/calendar.ts";
-import type { Catalogue } from "../../../ports/catalogue.ts";
 import type { Clock } from "../../../ports/clock.ts";
 import type { Shape } from "../../../reporting/shapes/fields.ts";
-import type { SpendMemory } from "../../../reporting/spend-memory.ts";
-import type { ProcessHealth } from "../../../reporting/health.ts";
-import type { Store } from "../../../ports/store.ts";
-import type { StoredUser } from "../../../wire/headers.ts";
 
-/** Stores and services that the routes of the admin API call. */
-export interface AdminDeps extends Store {
-  /** True if `FAREBOX_ADMIN_TOKEN` is set. Its bearer is an editor. */
-  readonly hasSettingsToken: boolean;
+/** Clock and calendar of a route that reads times. */
+export interface Timed {
   readonly clock: Clock;
   readonly calendar: Calendar;
-  /** Returns the prices in force. */
-  readonly catalogue: () => Catalogue;
-  /**
-   * Returns the gateway's account record; undefined if there is none. It is at most `accountTtlMs` old if the gateway
-   * answers.
-   */
-  readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
-  readonly accountTtlMs: number;
-  /** Returns the stored form of a user's name; null if users are not stored. */
-  readonly storedUser: StoredUser | null;
-  /** Cached spending of past days and hours. */
-  readonly memory: SpendMemory;
-  /** State of this process, for `GET /health`. */
-  readonly process: ProcessHealth;
 }
 
-/** Dependencies and the caller of one request. `by` is the author of a change, for the audit. */
-export interface RouteTools extends AdminDeps {
+/** Caller of a request. `by` is the author of a change, for the audit. */
+export interface Caller {
   readonly caller: AdminCaller;
   readonly by: string;
 }
@@ -53,8 +32,8 @@ interface NoGateway {
 
 type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
 
-/** Route of the admin API, for serving and for the OpenAPI document. */
-export interface AdminRoute {
+/** Route of the admin API, for serving and for the OpenAPI document. `Tools`: the stores and services that it uses. */
+export interface AdminRoute<Tools = never> {
   readonly method: AdminMethod;
   /** Path below /admin/v1 with parameters in braces: "/keys/{key}". */
   readonly path: string;
@@ -71,13 +50,20 @@ export interface AdminRoute {
   readonly answer: z.ZodType;
   /** Rows and columns of the answer as CSV; null if it is not a list. */
   readonly csv: CsvList<never> | null;
-  handle(
-    tools: RouteTools,
+  readonly handle: (
+    tools: Tools & Caller,
     input: { readonly params: readonly string[]; readonly query: never; readonly body: never },
-  ): Promise<RouteAnswer>;
+  ) => Promise<RouteAnswer>;
 }
 
-interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodObject> {
+/** The stores and services that these routes use together. */
+export type ToolsOf<Route extends AdminRoute> = [Route["handle"]] extends [
+  (tools: infer Tools, input: never) => unknown,
+]
+  ? Omit<Tools, keyof Caller>
+  : never;
+
+interface Declared<Tools, A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodObject> {
   readonly role: AdminRole;
   readonly summary: string;
   readonly query?: Q;
@@ -90,29 +76,31 @@ interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodOb
    */
   readonly csv?: CsvList<Shape<A>>;
   handle(
-    tools: RouteTools,
+    tools: Tools & Caller,
     input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> },
   ): Promise<RouteAnswer<Shape<A>>>;
 }
 
 /**
- * Declares a route such as "GET /keys/{key}". `params` are in the order of the path. `handle` must return what `answer`
- * declares.
+ * Returns the function that declares a route such as "GET /keys/{key}" of a resource. `Tools` are the stores and
+ * services that the resource uses. `params` are in the order of the path. `handle` must return what `answer` declares.
  */
-export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
-  name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
-  { query, body, status, csv, handle, ...declared }: Declared<A, Q, B>,
-): AdminRoute {
-  const [method = "", path = ""] = name.split(" ");
-  return {
-    ...declared,
-    method: method.toLowerCase() as AdminMethod,
-    path,
-    query: query === undefined ? null : csv === undefined ? query : withFormat(query),
-    csv: csv ?? null,
-    body: body ?? null,
-    status: status ?? 200,
-    handle: handle as AdminRoute["handle"],
+export function routesFor<Tools>() {
+  return <A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
+    name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
+    { query, body, status, csv, handle, ...declared }: Declared<Tools, A, Q, B>,
+  ): AdminRoute<Tools> => {
+    const [method = "", path = ""] = name.split(" ");
+    return {
+      ...declared,
+      method: method.toLowerCase() as AdminMethod,
+      path,
+      query: query === undefined ? null : csv === undefined ? query : withFormat(query),
+      csv: csv ?? null,
+      body: body ?? null,
+      status: status ?? 200,
+      handle,
+    };
   };
 }
 

@@ -1,30 +1,48 @@
-import { adminTokenRoutes } from "./admin-token-routes.ts";
-import { figureRoutes } from "./figure-routes.ts";
-import { keyRoutes, teamRoutes } from "./key-routes.ts";
-import { modelRoutes } from "./model-routes.ts";
-import { raiseRoutes } from "./raise-routes.ts";
-import { budgetRoutes, chargeRoutes, refusalRoutes } from "./money-routes.ts";
-import { overviewRoutes } from "./overview-routes.ts";
+import { adminTokenRoutes } from "./admins.ts";
+import { alertRoutes } from "./alerts.ts";
+import { auditRoutes } from "./audit.ts";
+import { balanceRoutes } from "./balance.ts";
+import { budgetRoutes } from "./budgets.ts";
+import { chargeRoutes } from "./charges.ts";
+import { healthRoutes } from "./health.ts";
+import { keyRoutes } from "./keys.ts";
+import { modelRoutes } from "./models.ts";
 import { withDocument } from "./openapi.ts";
-import type { AdminRoute } from "./route.ts";
-import { taskRoutes } from "./task-routes.ts";
+import { overviewRoutes } from "./overview.ts";
+import { priceHistoryRoutes, priceRoutes } from "./prices.ts";
+import { raiseRoutes } from "./raises.ts";
+import { reconciliationRoutes } from "./reconciliation.ts";
+import { refusalRoutes } from "./refusals.ts";
+import { requestRoutes } from "./requests.ts";
+import type { AdminRoute, ToolsOf } from "./route.ts";
+import { taskRoutes } from "./tasks.ts";
+import { teamRoutes } from "./teams.ts";
+import { usageRoutes } from "./usage.ts";
+
+/** Routes of each resource, in the order of the OpenAPI document. The file of a resource has its name. */
+const routes = [
+  ...keyRoutes,
+  ...teamRoutes,
+  ...budgetRoutes,
+  ...raiseRoutes,
+  ...chargeRoutes,
+  ...refusalRoutes,
+  ...modelRoutes,
+  ...taskRoutes,
+  ...adminTokenRoutes,
+  ...usageRoutes,
+  ...priceRoutes,
+  ...balanceRoutes,
+  ...reconciliationRoutes,
+  ...alertRoutes,
+  ...auditRoutes,
+  ...overviewRoutes,
+  ...requestRoutes,
+  ...healthRoutes,
+  ...priceHistoryRoutes,
+];
 
 /** Returns all routes of the admin API, to serve, document and test them. */
-export function adminRoutes(version: string): readonly AdminRoute[] {
-  return withDocument(
-    [
-      ...keyRoutes,
-      ...teamRoutes,
-      ...budgetRoutes,
-      ...raiseRoutes,
-      ...chargeRoutes,
-      ...refusalRoutes,
-      ...modelRoutes,
-      ...taskRoutes,
-      ...adminTokenRoutes,
-      ...figureRoutes,
-      ...overviewRoutes,
-    ],
-    version,
-  );
+export function adminRoutes(version: string): readonly AdminRoute<ToolsOf<(typeof routes)[number]>>[] {
+  return withDocument<ToolsOf<(typeof routes)[number]>>(routes, version);
 }

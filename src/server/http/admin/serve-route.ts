@@ -7,7 +7,7 @@ import { adminBase, latePaths } from "../late-paths.ts";
 import { answerJson, refuseUncached } from "../json.ts";
 import { answerCsv, firstPage } from "./csv.ts";
 import { readBody, readQuery } from "./read-input.ts";
-import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
+import type { AdminRoute, RouteAnswer } from "./route.ts";
 
 /** Checks of an admin's token and of a dashboard session. */
 interface AccessChecks {
@@ -16,7 +16,7 @@ interface AccessChecks {
 }
 
 /** Route with the pattern of its paths. */
-interface ServedRoute extends AdminRoute {
+interface ServedRoute<Tools = never> extends AdminRoute<Tools> {
   readonly pattern: RegExp;
 }
 
@@ -24,8 +24,11 @@ interface ServedRoute extends AdminRoute {
  * Returns the routes for the HTTP application. They take all paths of the admin API and refuse those that no route of
  * the API answers, so that the application need not know the routes of the API before their first request.
  */
-export function serveAdmin(adminRoutes: readonly AdminRoute[], deps: AdminDeps & AccessChecks): readonly Route[] {
-  const routes = adminRoutes.map((each): ServedRoute => ({ ...each, pattern: patternOf(each) }));
+export function serveAdmin<Tools>(
+  adminRoutes: readonly AdminRoute<Tools>[],
+  deps: Tools & AccessChecks,
+): readonly Route[] {
+  const routes = adminRoutes.map((each): ServedRoute<Tools> => ({ ...each, pattern: patternOf(each) }));
   // A model's path matches longer paths, too, so longer routes come first.
   const inOrder = routes.toSorted((one, other) => other.path.split("/").length - one.path.split("/").length);
   const handler = async (exchange: Exchange): Promise<Summary> => {
@@ -47,7 +50,11 @@ function shownPath({ path }: AdminRoute): string {
   return adminBase + path.replace("{model}", "*model").replace(/\{(\w+)\}/g, ":$1");
 }
 
-async function serve(exchange: Exchange, route: ServedRoute, deps: AdminDeps & AccessChecks): Promise<Summary> {
+async function serve<Tools>(
+  exchange: Exchange,
+  route: ServedRoute<Tools>,
+  deps: Tools & AccessChecks,
+): Promise<Summary> {
   const admission = await admit(exchange, deps);
   if (!admission.ok) return refuseUncached(exchange, admission.refusal);
   const { caller } = admission;

@@ -1,16 +1,22 @@
 import { z } from "zod";
 import { failure } from "../../../admin/result.ts";
-import { modelSorts } from "../../../ports/lists.ts";
-import { keysIn, listedModelJson, pricedModels, rankedStanding } from "../../../reporting/lists.ts";
+import type { Catalogue } from "../../../ports/catalogue.ts";
+import { type ListedModel, modelSorts } from "../../../ports/lists.ts";
+import type { Store } from "../../../ports/store.ts";
 import { modelsCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
-import { modelDetailsSchema, modelListSchema } from "../../../reporting/shapes/lists.ts";
+import { type ListedModelJson, modelDetailsSchema, modelListSchema } from "../../../reporting/shapes/lists.ts";
+import { keysIn, rankedStanding, usageJson } from "../../../reporting/standing.ts";
 import { listFields } from "./fields.ts";
-import { found, route, wrongCursor, type AdminRoute } from "./route.ts";
+import { found, routesFor, type Timed, wrongCursor } from "./route.ts";
 
 const modelList = listFields(modelSorts, ["name"]);
 
-export const modelRoutes: readonly AdminRoute[] = [
+const route = routesFor<
+  Pick<Store, "lists" | "keys"> & Pick<Timed, "clock"> & { readonly catalogue: () => Catalogue }
+>();
+
+export const modelRoutes = [
   route("GET /models", {
     role: "viewer",
     summary: "Models that have a price or were requested in the last 90 days, searched, sorted and in pages",
@@ -55,3 +61,26 @@ export const modelRoutes: readonly AdminRoute[] = [
     },
   }),
 ];
+
+/** Returns the models that have a price in force, with their groups. */
+function pricedModels(catalogue: Catalogue, now: number): readonly (readonly [string, string | null])[] {
+  return catalogue.list(now).flatMap(({ id, group, price }) => (price === null ? [] : [[id, group] as const]));
+}
+
+/**
+ * Returns a row of the list of models. `model` may be an alias, because a request may name one. An alias has the price
+ * of its model.
+ */
+function listedModelJson(
+  { model, group, isPriced, usage }: ListedModel,
+  catalogue: Catalogue,
+  now: number,
+): ListedModelJson {
+  const known = catalogue.named(model, now);
+  return {
+    model,
+    group: group ?? known?.group ?? null,
+    priced: isPriced || (known !== undefined && known.price !== null),
+    usage: usageJson(usage),
+  };
+}

@@ -1,16 +1,30 @@
 import { z } from "zod";
-import type { Message, Outbox } from "../ports/outbox.ts";
-import type { AlertMessage } from "../wire/alert-message.ts";
-import { isoTimeOrNull } from "../core/time.ts";
-import type { AlertJson, AlertListJson } from "./shapes/health.ts";
+import { isoTimeOrNull } from "../../../core/time.ts";
+import type { Message, Outbox } from "../../../ports/outbox.ts";
+import type { Store } from "../../../ports/store.ts";
+import { type AlertJson, type AlertListJson, alertListSchema } from "../../../reporting/shapes/health.ts";
+import type { AlertMessage } from "../../../wire/alert-message.ts";
+import { found, routesFor } from "./route.ts";
 
-export const alertQuerySchema = z.strictObject({
+const alertQuerySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1000).default(100),
   /** Id of the last alert of the previous page. */
   cursor: z.string().max(100).optional(),
 });
 
-export type AlertQuery = z.output<typeof alertQuerySchema>;
+type AlertQuery = z.output<typeof alertQuerySchema>;
+
+const route = routesFor<Pick<Store, "outbox">>();
+
+export const alertRoutes = [
+  route("GET /alerts", {
+    role: "viewer",
+    summary: "Recent alerts with the state of their delivery, newest first, in pages",
+    query: alertQuerySchema,
+    answer: alertListSchema,
+    handle: async ({ outbox }, { query }) => found(await listAlerts({ outbox }, query)),
+  }),
+];
 
 /** Returns a page of recent alerts, newest first. The page is empty for an unknown cursor. */
 export async function listAlerts(

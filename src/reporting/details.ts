@@ -1,5 +1,8 @@
-import { adminDetails, keyDetails } from "../core/audit.ts";
-import { adminStateOf, stateOf, type Admin, type Key } from "../core/keys.ts";
+import { adminDetails, type AuditEntry, keyDetails } from "../core/audit.ts";
+import { type Admin, adminStateOf, type Key, stateOf } from "../core/keys.ts";
+import { isoTime } from "../core/time.ts";
+import type { AuditPage } from "../ports/audit-log.ts";
+import type { AuditEntryJson } from "./shapes/health.ts";
 import type { KeyJson, NewKeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 
 export function keyJson(key: Key, now: number): KeyJson {
@@ -26,4 +29,18 @@ export function adminJson(admin: Admin, now: number) {
 export function newAdminJson(admin: Admin, text: string) {
   const { id, name, ...facts } = adminDetails(admin);
   return { id, name, token: text, ...facts };
+}
+
+export function auditEntryJson({ id, at, by, action, object, before, after }: AuditEntry): AuditEntryJson {
+  return { id, time: isoTime(at), by, action, object, before, after };
+}
+
+/** Returns a page of audit entries, newest first, with the cursor of the next page. */
+export function auditJson({ entries, next }: AuditPage) {
+  return { entries: entries.map(auditEntryJson), next: next === null ? null : String(next) };
+}
+
+/** Returns the number of the entry that a cursor names; undefined for an invalid cursor. */
+export function readAuditCursor(cursor: string): number | undefined {
+  return /^[1-9]\d{0,14}$/.test(cursor) ? Number(cursor) : undefined;
 }

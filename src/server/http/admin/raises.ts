@@ -3,12 +3,13 @@ import { approveRaise, denyRaise, listRaiseRequests, type RaiseAsked } from "../
 import { raiseBudget, topUpBudget, whyMax } from "../../../admin/raises.ts";
 import { ofAmountUsd } from "../../../admin/result.ts";
 import { keyOfScope, keyOfSubject } from "../../../core/scope.ts";
+import type { Store } from "../../../ports/store.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
-import { adminRaiseRequestJson, keysInRequest, raiseRequestJson } from "../../../reporting/raise-requests.ts";
 import { raiseRequestListSchema, raiseRequestSchema, raiseSchema } from "../../../reporting/shapes/keys.ts";
-import { raiseJson } from "../../../reporting/standing.ts";
-import { period, scope } from "./money-routes.ts";
-import { found, route, type AdminRoute, type RouteTools } from "./route.ts";
+import { adminRaiseRequestJson, keysInRequest, raiseJson, raiseRequestJson } from "../../../reporting/standing.ts";
+import type { StoredUser } from "../../../wire/headers.ts";
+import { period, scope } from "./budgets.ts";
+import { found, routesFor, type Timed } from "./route.ts";
 
 const amount = z.string().max(100).meta({ description: "USD as a decimal string, above 0.", example: "5" });
 const until = z.string().max(100).optional().meta({
@@ -20,7 +21,14 @@ const why = z
   .max(1000)
   .meta({ description: `Reason, at most ${whyMax} characters.` });
 
-export const raiseRoutes: readonly AdminRoute[] = [
+/** Stores and services that the routes of raises use. */
+interface Tools extends Pick<Store, "ledger" | "keys" | "raiseRequests">, Timed {
+  readonly storedUser: StoredUser | null;
+}
+
+const route = routesFor<Tools>();
+
+export const raiseRoutes = [
   route("POST /budgets/raises", {
     role: "editor",
     status: 201,
@@ -84,7 +92,7 @@ export const raiseRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function decided({ keys, clock }: Pick<RouteTools, "keys" | "clock">, result: RaiseAsked) {
+async function decided({ keys, clock }: Pick<Tools, "keys" | "clock">, result: RaiseAsked) {
   if (!result.ok) return result;
   const nameOf = await keyNamesOf(keys, keysInRequest(result.request));
   return found(raiseRequestJson(result.request, nameOf, clock.now()));

@@ -1,10 +1,12 @@
 import { z } from "zod";
 import { createAdmin, newAdminSchema, revokeAdmin } from "../../../admin/admins.ts";
-import { adminJson, newAdminJson } from "../../../reporting/keys.ts";
+import { isoTimeOrNull } from "../../../core/time.ts";
+import type { Store } from "../../../ports/store.ts";
+import { adminJson, newAdminJson } from "../../../reporting/details.ts";
 import { adminsCsv } from "../../../reporting/list-csv.ts";
-import { adminListSchema, adminSchema, newAdminJsonSchema } from "../../../reporting/shapes/keys.ts";
+import { adminListSchema, adminSchema, newAdminJsonSchema, whoamiSchema } from "../../../reporting/shapes/keys.ts";
 import { cursor, lifetime, limitOf, msOf, search } from "./fields.ts";
-import { answered, found, route, wrongCursor, type AdminRoute } from "./route.ts";
+import { answered, found, routesFor, type Timed, wrongCursor } from "./route.ts";
 
 const newAdmin = z.strictObject({
   name: z.string(),
@@ -14,8 +16,16 @@ const newAdmin = z.strictObject({
   }),
 });
 
+/** Stores and services that the routes of admins use. */
+interface Tools extends Pick<Store, "admins">, Pick<Timed, "clock"> {
+  /** True if `FAREBOX_ADMIN_TOKEN` is set. Its bearer is an editor. */
+  readonly hasSettingsToken: boolean;
+}
+
+const route = routesFor<Tools>();
+
 /** Routes for the tokens of the admin API. Tokens are revoked, never deleted, because the audit names their admins. */
-export const adminTokenRoutes: readonly AdminRoute[] = [
+export const adminTokenRoutes = [
   route("GET /admins", {
     role: "viewer",
     summary: "All admins with the state of their tokens, in the order of creation, in pages",
@@ -57,5 +67,12 @@ export const adminTokenRoutes: readonly AdminRoute[] = [
       answered(await revokeAdmin(tools, name, !tools.hasSettingsToken), ({ admin }) =>
         adminJson(admin, tools.clock.now()),
       ),
+  }),
+  route("GET /whoami", {
+    role: "viewer",
+    summary: "Name, role and expiry of the admin that sends the request",
+    answer: whoamiSchema,
+    handle: async ({ caller: { name, role, expiresAt } }) =>
+      found({ name, role, expires_at: isoTimeOrNull(expiresAt) }),
   }),
 ];

@@ -1,11 +1,13 @@
 import { z } from "zod";
 import { findKeyIfNamed } from "../../../admin/keys.ts";
 import { failure } from "../../../admin/result.ts";
-import { keyNamesIn } from "../../../reporting/names.ts";
-import { taskJson } from "../../../reporting/tasks.ts";
-import { taskListSchema, taskSchema } from "../../../reporting/shapes/charges.ts";
+import type { Task } from "../../../core/tasks.ts";
+import { isoTime, isoTimeOrNull } from "../../../core/time.ts";
+import type { Store } from "../../../ports/store.ts";
+import { keyNamesIn, type NameOf } from "../../../reporting/names.ts";
+import { type TaskJson, taskListSchema, taskSchema } from "../../../reporting/shapes/charges.ts";
 import { cursor, limitOf } from "./fields.ts";
-import { found, route, type AdminRoute } from "./route.ts";
+import { found, routesFor } from "./route.ts";
 
 const taskQuery = z.strictObject({
   key: z.string().max(200).optional().meta({ description: "A key's name or id." }),
@@ -17,7 +19,9 @@ const taskQuery = z.strictObject({
   cursor: cursor.optional(),
 });
 
-export const taskRoutes: readonly AdminRoute[] = [
+const route = routesFor<Pick<Store, "tasks" | "keys">>();
+
+export const taskRoutes = [
   route("GET /tasks", {
     role: "viewer",
     summary: "Tasks of all keys, newest first, in pages",
@@ -48,3 +52,23 @@ export const taskRoutes: readonly AdminRoute[] = [
     },
   }),
 ];
+
+function taskJson(task: Task, nameOf: NameOf): TaskJson {
+  return {
+    task_id: task.taskId,
+    request_id: task.charge,
+    key: nameOf(task.key),
+    model: task.model,
+    task_type: task.taskType,
+    status: task.status,
+    failure: task.failure,
+    created_at: isoTime(task.createdAt),
+    started_at: isoTimeOrNull(task.startedAt),
+    ended_at: isoTimeOrNull(task.endedAt),
+    settled_at: isoTimeOrNull(task.settledAt),
+    seen_at: isoTime(task.seenAt),
+    next_look_at: isoTimeOrNull(task.nextPollAt),
+    consumption: task.consumption === null ? null : { ...task.consumption, units_per_usd: task.unitsPerUsd },
+    quantity: task.quantity,
+  };
+}

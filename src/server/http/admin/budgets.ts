@@ -1,41 +1,32 @@
-import { everyRequest, isEachKey, keyOfScope } from "../../../core/scope.ts";
 import { z } from "zod";
 import { removeBudget, scopeFilter, setBudget } from "../../../admin/budgets.ts";
-import { listCharges, showCharge } from "../../../admin/charge-lists.ts";
-import { correctCharge } from "../../../admin/corrections.ts";
-import { findKeyIfNamed } from "../../../admin/keys.ts";
-import { listRefusals } from "../../../admin/refusal-lists.ts";
-import { resolveSubject } from "../../../admin/raises.ts";
 import { periodSchema, warnPercentSchema } from "../../../admin/fields.ts";
+import { findKeyIfNamed } from "../../../admin/keys.ts";
+import { resolveSubject } from "../../../admin/raises.ts";
 import { failure } from "../../../admin/result.ts";
-import { budgetDetails } from "../../../core/audit.ts";
 import { scopeForms } from "../../../admin/scopes.ts";
-import { noMoney, parseSignedUsd, parseUsd } from "../../../core/money.ts";
-import { budgetSorts, windowSorts } from "../../../ports/lists.ts";
-import { chargeDetailsJson, chargeJson, chargesJson } from "../../../reporting/charges.ts";
-import { budgetsCsv, chargesCsv, refusalsCsv } from "../../../reporting/list-csv.ts";
-import { keyNamesIn, keyNamesOf } from "../../../reporting/names.ts";
-import { budgetHistoryJson, keysIn, keysInRanked, rankedBudgetJson, rankedStanding } from "../../../reporting/lists.ts";
-import { refusalCausesJson, refusalsJson } from "../../../reporting/refusals.ts";
-import {
-  chargeDetailsSchema,
-  chargeListSchema,
-  correctionMadeSchema,
-  refusalCausesSchema,
-  refusalListSchema,
-} from "../../../reporting/shapes/charges.ts";
+import { budgetDetails } from "../../../core/audit.ts";
+import { usedPercent } from "../../../core/budget.ts";
+import { formatUsd, parseUsd } from "../../../core/money.ts";
+import { everyRequest, isEachKey, keyOfScope, namedScope } from "../../../core/scope.ts";
+import { isoTime, isoTimeOrNull } from "../../../core/time.ts";
+import type { Catalogue } from "../../../ports/catalogue.ts";
+import { budgetSorts, type PastWindow, type RankedBudget, windowSorts } from "../../../ports/lists.ts";
+import type { Store } from "../../../ports/store.ts";
+import { budgetsCsv } from "../../../reporting/list-csv.ts";
+import { keyNamesOf, type NameOf } from "../../../reporting/names.ts";
 import { removedSchema, setBudgetSchema } from "../../../reporting/shapes/keys.ts";
-import { budgetHistorySchema, budgetListSchema, rankedBudgetListSchema } from "../../../reporting/shapes/lists.ts";
 import {
-  askedCauses,
-  askedCharges,
-  askedRefusals,
-  causeQuery,
-  chargeQuery,
-  listFields,
-  refusalQuery,
-} from "./fields.ts";
-import { answered, found, route, wrongCursor, type AdminRoute } from "./route.ts";
+  type BudgetHistoryJson,
+  budgetHistorySchema,
+  budgetListSchema,
+  type RankedBudgetJson,
+  rankedBudgetListSchema,
+} from "../../../reporting/shapes/lists.ts";
+import { keysIn, rankedStanding } from "../../../reporting/standing.ts";
+import type { StoredUser } from "../../../wire/headers.ts";
+import { listFields } from "./fields.ts";
+import { answered, found, routesFor, type Timed, wrongCursor } from "./route.ts";
 
 export const scope = z
   .string()
@@ -66,7 +57,16 @@ const budgetFilter = { scope: scope.optional(), period: period.optional() };
 /** Largest number of windows in a budget's history. */
 const historyMax = 24;
 
-export const budgetRoutes: readonly AdminRoute[] = [
+/** Stores and services that the routes of budgets use. */
+interface Tools extends Pick<Store, "ledger" | "lists" | "keys">, Timed {
+  readonly storedUser: StoredUser | null;
+  /** Returns the prices in force. */
+  readonly catalogue: () => Catalogue;
+}
+
+const route = routesFor<Tools>();
+
+export const budgetRoutes = [
   route("GET /budgets", {
     role: "viewer",
     summary: "Current windows of budgets, searched, sorted and in pages",
@@ -180,86 +180,39 @@ export const budgetRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-const amountShape = 'must be an amount in USD as a string such as "0.25" or "-0.05", not zero and below 9 million';
+/**
+ * Returns the ids of the keys that budgets and their fullest windows name. Includes the budgets, because a budget may
+ * have no window yet.
+ */
+export function keysInRanked(ranked: readonly RankedBudget[]): (string | null)[] {
+  return ranked.flatMap(({ budget: { scope }, fullest }) => [keyOfScope(scope), ...keysIn(fullest)]);
+}
 
-const correction = z.strictObject({
-  amount_usd: z
-    .string(amountShape)
-    .refine((text) => (parseSignedUsd(text) ?? noMoney) !== noMoney, amountShape)
-    .meta({ description: "Amount that is added to the charge's cost; below zero for a credit.", example: "-0.05" }),
-  why: z.string().meta({ description: "The reason, stored with the correction." }),
-});
+export function rankedBudgetJson(ranked: RankedBudget, nameOf: NameOf): RankedBudgetJson {
+  const { budget, windows, refusing, spent, held, end, fullest } = ranked;
+  return {
+    scope: namedScope(budget.scope, nameOf),
+    period: budget.period,
+    mode: budget.mode,
+    limit_usd: formatUsd(budget.limit),
+    warn_percent: budget.warnPercent,
+    windows,
+    refusing,
+    used_percent: fullest.length === 0 && budget.limit === 0n ? 100 : Math.max(0, ...fullest.map(usedPercent)),
+    spent_usd: formatUsd(spent),
+    held_usd: formatUsd(held),
+    resets_at: isoTimeOrNull(end),
+    fullest: fullest.map((window) => rankedStanding(window, nameOf)),
+  };
+}
 
-export const chargeRoutes: readonly AdminRoute[] = [
-  route("GET /charges", {
-    role: "viewer",
-    summary: "Charges, filtered, sorted by time or cost, in pages",
-    query: chargeQuery,
-    answer: chargeListSchema,
-    csv: chargesCsv,
-    handle: async (tools, { query }) => {
-      const read = askedCharges(query, tools);
-      if (!read.ok) return read;
-      const listed = await listCharges(tools, query.key, read.asked);
-      return listed.ok ? found(chargesJson(listed.page, await keyNamesIn(tools.keys, listed.page.charges))) : listed;
-    },
-  }),
-  route("GET /charges/{request_id}", {
-    role: "viewer",
-    summary: "One charge with its corrections",
-    answer: chargeDetailsSchema,
-    handle: async ({ ledger, keys }, { params: [id = ""] }) => {
-      const shown = await showCharge(ledger, id);
-      if (!shown.ok) return shown;
-      return found(
-        chargeDetailsJson(shown.charge, shown.corrections, await keyNamesIn(keys, [shown.charge]), shown.prices),
-      );
-    },
-  }),
-  route("POST /charges/{request_id}/corrections", {
-    role: "editor",
-    summary: "Add a correction to a charge, as a separate row; repeating a correction changes nothing",
-    body: correction,
-    answer: correctionMadeSchema,
-    handle: async (tools, { params: [id = ""], body: { amount_usd: amount, why } }) => {
-      const made = await correctCharge(tools, { id, amount, why, by: tools.by });
-      if (!made.ok) return made;
-      const nameOf = await keyNamesIn(tools.keys, [made.charge]);
-      return found({
-        repeated: made.repeated,
-        charge: chargeJson(made.charge, nameOf),
-        correction: chargeJson(made.correction, nameOf),
-      });
-    },
-  }),
-];
-
-export const refusalRoutes: readonly AdminRoute[] = [
-  route("GET /refusals", {
-    role: "viewer",
-    summary: "Refused requests, searched, sorted and in pages; equal refusals within a minute share one row",
-    query: refusalQuery,
-    answer: refusalListSchema,
-    csv: refusalsCsv,
-    handle: async (tools, { query }) => {
-      const read = askedRefusals(query, tools);
-      if (!read.ok) return read;
-      const listed = await listRefusals(tools, read.asked);
-      return listed.ok ? found(refusalsJson(listed.page, await keyNamesIn(tools.keys, listed.page.refusals))) : listed;
-    },
-  }),
-  route("GET /refusals/causes", {
-    role: "viewer",
-    summary: "Refused requests counted by key, code and budget window, latest first",
-    query: causeQuery,
-    answer: refusalCausesSchema,
-    handle: async (tools, { query }) => {
-      const read = askedCauses(query, tools);
-      if (!read.ok) return read;
-      const named = await findKeyIfNamed(tools.keys, query.key);
-      if (!named.ok) return named;
-      const made = await tools.refusals.causes({ ...read.asked, key: named.key?.id });
-      return found(refusalCausesJson(made, await keyNamesIn(tools.keys, made.causes)));
-    },
-  }),
-];
+function budgetHistoryJson(windows: readonly PastWindow[]): BudgetHistoryJson {
+  return {
+    windows: windows.map(({ start, end, spent, requests }) => ({
+      starts_at: isoTime(start),
+      ends_at: isoTimeOrNull(end),
+      spent_usd: formatUsd(spent),
+      requests,
+    })),
+  };
+}

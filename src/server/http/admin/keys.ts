@@ -1,6 +1,4 @@
 import { z } from "zod";
-import { createKey, resumeKey, revokeKey, rotateKey, showKey, suspendKey, updateKey } from "../../../admin/keys.ts";
-import { failure } from "../../../admin/result.ts";
 import {
   labelsSchema,
   limitsSchema,
@@ -11,27 +9,21 @@ import {
   requirementsSchema,
   userSchema,
 } from "../../../admin/fields.ts";
-import { createTeam, removeTeam, showTeam, updateTeam } from "../../../admin/teams.ts";
-import { teamDetails } from "../../../core/audit.ts";
+import { createKey, resumeKey, revokeKey, rotateKey, showKey, suspendKey, updateKey } from "../../../admin/keys.ts";
+import { type KeyState, keyStates } from "../../../core/keys.ts";
 import { callerOf } from "../../../core/scope.ts";
-import { keyStates, type KeyState } from "../../../core/keys.ts";
-import { keySorts, teamSorts } from "../../../ports/lists.ts";
-import { keyJson, newKeyJson, rotatedKeyJson } from "../../../reporting/keys.ts";
-import { keysCsv, teamsCsv } from "../../../reporting/list-csv.ts";
+import { keySorts, type ListedKey } from "../../../ports/lists.ts";
+import type { Store } from "../../../ports/store.ts";
+import { keyJson, newKeyJson, rotatedKeyJson } from "../../../reporting/details.ts";
+import { keysCsv } from "../../../reporting/list-csv.ts";
 import { ownName } from "../../../reporting/names.ts";
-import { listedKeyJson, listedTeamJson, rankedStanding, usageJson } from "../../../reporting/lists.ts";
-import {
-  keySchema,
-  newKeySchema,
-  removedSchema,
-  rotatedKeySchema,
-  teamSchema,
-} from "../../../reporting/shapes/keys.ts";
-import { keyDetailsSchema, keyListSchema, teamDetailsSchema, teamListSchema } from "../../../reporting/shapes/lists.ts";
+import { keySchema, newKeySchema, rotatedKeySchema } from "../../../reporting/shapes/keys.ts";
+import { keyDetailsSchema, keyListSchema, type ListedKeyJson } from "../../../reporting/shapes/lists.ts";
+import { fullestJson, rankedStanding, usageJson } from "../../../reporting/standing.ts";
 import { lifetime, listFields, msOf, overlap } from "./fields.ts";
-import { answered, found, route, wrongCursor, type AdminRoute } from "./route.ts";
+import { answered, found, routesFor, type Timed, wrongCursor } from "./route.ts";
 
-const outputCap = outputCapSchema
+export const outputCap = outputCapSchema
   .optional()
   .meta({ description: "Most output tokens for each choice of a request; null for no cap." });
 
@@ -89,7 +81,9 @@ const stateChanges = [
   ["revoke", revokeKey, "Revoke a key permanently; repeating the call changes nothing"],
 ] as const;
 
-export const keyRoutes: readonly AdminRoute[] = [
+const route = routesFor<Pick<Store, "keys" | "lists" | "ledger"> & Pick<Timed, "clock">>();
+
+export const keyRoutes = [
   route("GET /keys", {
     role: "viewer",
     summary: "Keys, including revoked ones, searched, sorted and in pages",
@@ -172,70 +166,6 @@ export const keyRoutes: readonly AdminRoute[] = [
   ),
 ];
 
-const teamChange = z.strictObject({
-  models: modelsSchema.optional(),
-  limits: limitsSchema.optional(),
-  output_cap: outputCap,
-});
-
-const teamList = listFields(teamSorts, ["name"]);
-
-export const teamRoutes: readonly AdminRoute[] = [
-  route("GET /teams", {
-    role: "viewer",
-    summary: "Teams with the names of their live keys, searched, sorted and in pages",
-    query: z.strictObject(teamList.fields),
-    answer: teamListSchema,
-    csv: teamsCsv,
-    handle: async ({ lists, clock }, { query }) => {
-      const page = await lists.listTeams(teamList.queryOf(query, clock.now()));
-      return page === null ? wrongCursor("teams") : found({ teams: page.rows.map(listedTeamJson), next: page.next });
-    },
-  }),
-  route("POST /teams", {
-    role: "editor",
-    summary: "Create a team",
-    body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
-    status: 201,
-    answer: teamSchema,
-    handle: async (tools, { body: { output_cap, ...body } }) =>
-      answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
-  }),
-  route("GET /teams/{team}", {
-    role: "viewer",
-    summary: "A team with the names of its live keys, its usage and the budgets that apply to the whole team",
-    answer: teamDetailsSchema,
-    handle: async ({ teams, lists, ledger, clock }, { params: [name = ""] }) => {
-      const now = clock.now();
-      const [shown, page, windows] = await Promise.all([
-        showTeam(teams, name),
-        lists.listTeams({ ...teamList.queryOf({ sort: "name", limit: 1 }, now), team: name }),
-        ledger.windowsOf({ key: "", team: name }, now),
-      ]);
-      if (!shown.ok) return shown;
-      const [row] = page?.rows ?? [];
-      if (row === undefined) return failure("not_found", `there is no team ${JSON.stringify(name)}`);
-      const { fullest: _fullest, ...json } = listedTeamJson(row);
-      const ranked = [
-        ...(await lists.ranked(windows, now)),
-        ...(await lists.requestWindows({ key: "", team: name }, now)),
-      ];
-      return found({ ...json, budgets: ranked.map((window) => rankedStanding(window, (id) => id)) });
-    },
-  }),
-  route("PATCH /teams/{team}", {
-    role: "editor",
-    summary: "Change the given fields of a team",
-    body: teamChange,
-    answer: teamSchema,
-    handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>
-      answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
-  }),
-  route("DELETE /teams/{team}", {
-    role: "editor",
-    summary: "Remove a team that has no live keys or budgets",
-    answer: removedSchema,
-    handle: async (tools, { params: [name = ""] }) =>
-      answered(await removeTeam(tools, name), () => ({ removed: true as const })),
-  }),
-];
+function listedKeyJson({ key, usage, fullest }: ListedKey, now: number): ListedKeyJson {
+  return { ...keyJson(key, now), usage: usageJson(usage), fullest: fullestJson(fullest, () => key.name) };
+}

@@ -1,17 +1,23 @@
-import { formatUsdOrNull } from "../core/money.ts";
-import { everyKey } from "../core/slices.ts";
-import type { AccountSamples } from "../ports/account-samples.ts";
-import type { Catalogue } from "../ports/catalogue.ts";
-import type { KeyStore } from "../ports/key-store.ts";
-import type { Charging, LedgerQueries } from "../ports/ledger.ts";
-import type { Outbox } from "../ports/outbox.ts";
+import { formatUsdOrNull } from "../../../core/money.ts";
+import { everyKey } from "../../../core/slices.ts";
+import { dayMs, isoTime, isoTimeOrNull, minuteMs } from "../../../core/time.ts";
+import type { AccountSamples } from "../../../ports/account-samples.ts";
+import type { Catalogue } from "../../../ports/catalogue.ts";
+import type { KeyStore } from "../../../ports/key-store.ts";
+import type { Charging, LedgerQueries } from "../../../ports/ledger.ts";
+import type { Outbox } from "../../../ports/outbox.ts";
+import type { GatewayHealth } from "../../../reporting/gateway-watch.ts";
+import { keyNamesIn } from "../../../reporting/names.ts";
+import { newestReview } from "../../../reporting/prices.ts";
+import {
+  groupsExplaining,
+  reconciliationJson,
+  runReconciliation,
+  whyNotReconciled,
+} from "../../../reporting/reconciliation.ts";
+import { type HealthJson, healthSchema } from "../../../reporting/shapes/health.ts";
 import { listAlerts } from "./alerts.ts";
-import { dayMs, isoTime, isoTimeOrNull, minuteMs } from "../core/time.ts";
-import { keyNamesIn } from "./names.ts";
-import { newestReview } from "./prices.ts";
-import { groupsExplaining, reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
-import type { HealthJson } from "./shapes/health.ts";
-import type { GatewayHealth } from "./gateway-watch.ts";
+import { found, routesFor, type Timed } from "./route.ts";
 
 /** Age from which a pending hold is listed, in milliseconds. */
 const oldHoldMs = 5 * minuteMs;
@@ -19,14 +25,14 @@ const oldHoldsMax = 20;
 const alertsMax = 20;
 
 /** State of a running process. Times are in milliseconds since 1970 UTC. */
-export interface ProcessHealth {
+interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
   ready(): Promise<boolean>;
   gateway(): GatewayHealth;
 }
 
-interface HealthTools {
+interface HealthTools extends Pick<Timed, "clock"> {
   readonly ledger: LedgerQueries & Charging;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
@@ -35,11 +41,22 @@ interface HealthTools {
   readonly process: ProcessHealth;
 }
 
+const route = routesFor<HealthTools>();
+
+export const healthRoutes = [
+  route("GET /health", {
+    role: "viewer",
+    summary: "Reconciliation, pending holds, the gateway's errors, alerts",
+    answer: healthSchema,
+    handle: async (tools) => found(await runHealth(tools, tools.clock.now())),
+  }),
+];
+
 /**
  * Returns the health of the process: reconciliation, pending holds, stream bursts, the gateway's errors, alerts and
  * prices.
  */
-export async function runHealth(
+async function runHealth(
   { ledger, keys, samples, outbox, catalogue, process }: HealthTools,
   now: number,
 ): Promise<HealthJson> {

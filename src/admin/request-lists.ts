@@ -2,7 +2,8 @@ import type { Charge } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/keys.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { pricesOf, type ChargePage, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
+import { type ChargePage, type ChargeQuery, type LedgerQueries, pricesOf } from "../ports/ledger.ts";
+import type { RefusalPage, RefusalQuery, Refusals } from "../ports/refusals.ts";
 import { noSuchCharge } from "./corrections.ts";
 import { findKeyIfNamed } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
@@ -26,7 +27,7 @@ export async function listCharges(
   return { ok: true, page: await ledger.charges({ ...query, key: found.key?.id }) };
 }
 
-export interface ShownCharge {
+interface ShownCharge {
   readonly ok: true;
   readonly charge: Charge;
   /** Corrections, newest first. */
@@ -47,4 +48,17 @@ export function readPair(text: string): NonNullable<ChargeQuery["tag"]> | null {
   const separator = text.indexOf("=");
   const name = text.slice(0, separator);
   return separator > 0 && isTagName(name) ? { name, value: text.slice(separator + 1) } : null;
+}
+
+/** Returns a page of refusals. `key` in the query is a name or an id. */
+export async function listRefusals(
+  { refusals, keys }: { readonly refusals: Pick<Refusals, "list">; readonly keys: KeyStore },
+  query: RefusalQuery,
+): Promise<{ readonly ok: true; readonly page: RefusalPage } | Failure> {
+  const found = await findKeyIfNamed(keys, query.key);
+  if (!found.ok) return found;
+  const page = await refusals.list({ ...query, key: found.key?.id });
+  if (page === undefined)
+    return failure("invalid", "cursor must be the cursor of an earlier list of refusals in the same order");
+  return { ok: true, page };
 }
