@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Locator, Page } from "playwright-core";
-import { setBudget } from "../src/admin/budgets.ts";
+import { setBudget } from "../src/admin/budget-changes.ts";
 import { sandboxPrices } from "../src/sandbox/prices.ts";
 import { addAdmin } from "../test/support/admin-client.ts";
 import { closeBrowser, signIn, visit } from "../test/support/browser.ts";

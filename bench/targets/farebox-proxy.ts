@@ -1,7 +1,7 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
-import { setBudget } from "../../src/admin/budgets.ts";
-import { createKey } from "../../src/admin/keys.ts";
+import { setBudget } from "../../src/admin/budget-changes.ts";
+import { createKey } from "../../src/admin/key-changes.ts";
 import { packageVersion } from "../../src/server/package.ts";
 import { growUnderLoad, tuneRuntime } from "../../src/server/runtime.ts";
 import { startServing, type Serving } from "../../src/server/serving.ts";

@@ -9,10 +9,10 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Path } from "../ports/yaml.ts";
 import type { StoredUser } from "../wire/headers.ts";
 import type { ApplyFile, StatedBudget, StatedKey, StatedTeam } from "./apply-file.ts";
-import type { NewBudget } from "./budgets.ts";
+import type { NewBudget } from "./budget-changes.ts";
 import { scopeAsStored, sharedFault, usersFault } from "./scopes.ts";
-import { lifetimeMsMax, type KeyUpdate, type NewKey } from "./keys.ts";
-import type { NewTeam, TeamUpdate } from "./teams.ts";
+import { lifetimeMsMax, type KeyUpdate, type NewKey } from "./key-changes.ts";
+import type { NewTeam, TeamUpdate } from "./team-changes.ts";
 
 /** Teams, keys and budgets before the file is applied. */
 export interface CurrentState {

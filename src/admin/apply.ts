@@ -5,10 +5,10 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { CurrentState, PlannedChange, UseCaseCall } from "./apply-plan.ts";
-import { removeBudget, setBudget } from "./budgets.ts";
-import { createKey, revokeKey, updateKey, type CreatedKey } from "./keys.ts";
+import { removeBudget, setBudget } from "./budget-changes.ts";
+import { createKey, revokeKey, updateKey, type CreatedKey } from "./key-changes.ts";
 import type { Failure } from "./result.ts";
-import { createTeam, removeTeam, updateTeam } from "./teams.ts";
+import { createTeam, removeTeam, updateTeam } from "./team-changes.ts";
 
 export interface ApplyTools {
   readonly ledger: BudgetStore;

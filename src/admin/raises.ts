@@ -5,9 +5,9 @@ import { parseUsd, type PicoUsd } from "../core/money.ts";
 import { isoTime, parseDuration } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { NewRaise } from "../ports/ledger.ts";
-import { resolveScope, type BudgetChangeTools } from "./budgets.ts";
+import { resolveScope, type BudgetChangeTools } from "./budget-changes.ts";
 import { periodSchema, usdSchema } from "./fields.ts";
-import { showKey } from "./keys.ts";
+import { showKey } from "./key-changes.ts";
 import { plainUser, userAsStored } from "../wire/headers.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 

@@ -5,7 +5,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import { type ChargePage, type ChargeQuery, type LedgerQueries, pricesOf } from "../ports/ledger.ts";
 import type { RefusalPage, RefusalQuery, Refusals } from "../ports/refusals.ts";
 import { noSuchCharge } from "./corrections.ts";
-import { findKeyIfNamed } from "./keys.ts";
+import { findKeyIfNamed } from "./key-changes.ts";
 import { failure, type Failure } from "./result.ts";
 
 interface ChargeTools {

@@ -13,7 +13,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { NewRunSession, RunSessions } from "../ports/run-sessions.ts";
 import { credentialOf } from "../wire/run-credential.ts";
 import { isPin, usdSchema } from "./fields.ts";
-import { randomId } from "./keys.ts";
+import { randomId } from "./key-changes.ts";
 import { failure, type Failure } from "./result.ts";
 
 export interface RunSessionTools {

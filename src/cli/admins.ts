@@ -1,4 +1,4 @@
-import { createAdmin, newAdminSchema, revokeAdmin, showAdmin, type NewAdmin } from "../admin/admins.ts";
+import { createAdmin, newAdminSchema, revokeAdmin, showAdmin, type NewAdmin } from "../admin/admin-changes.ts";
 import { inputFault } from "../admin/result.ts";
 import { adminRoles, type AdminRole } from "../core/keys.ts";
 import { adminJson, newAdminJson } from "../reporting/details.ts";

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
+import { lifetimeMsMax, overlapMsMax } from "../admin/key-changes.ts";
 import { parseDuration } from "../core/time.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/bounds.ts";

@@ -1,4 +1,4 @@
-import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
+import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budget-changes.ts";
 import { budgetDetails } from "../core/audit.ts";
 import { periods } from "../core/budget.ts";
 import { formatUsd, noMoney } from "../core/money.ts";

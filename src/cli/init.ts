@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
-import { createAdmin, newAdminSchema, type CreatedAdmin } from "../admin/admins.ts";
-import { newBudgetFault, setBudget, type NewBudget } from "../admin/budgets.ts";
-import { createKey, newKeySchema, type CreatedKey } from "../admin/keys.ts";
+import { createAdmin, newAdminSchema, type CreatedAdmin } from "../admin/admin-changes.ts";
+import { newBudgetFault, setBudget, type NewBudget } from "../admin/budget-changes.ts";
+import { createKey, newKeySchema, type CreatedKey } from "../admin/key-changes.ts";
 import { failure, inputFault, type Failure } from "../admin/result.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";

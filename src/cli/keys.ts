@@ -10,7 +10,7 @@ import {
   updateKey,
   type KeyUpdate,
   type NewKey,
-} from "../admin/keys.ts";
+} from "../admin/key-changes.ts";
 import { nearest } from "../core/fault.ts";
 import { callerOf } from "../core/scope.ts";
 import { changeFault, inputFault } from "../admin/result.ts";

@@ -6,7 +6,7 @@ import {
   showTeam,
   teamChangeSchema,
   updateTeam,
-} from "../admin/teams.ts";
+} from "../admin/team-changes.ts";
 import { changeFault, inputFault } from "../admin/result.ts";
 import { teamDetails } from "../core/audit.ts";
 import { command, json } from "./command.ts";

@@ -1,5 +1,5 @@
-import { findKeyIfNamed } from "../admin/keys.ts";
-import { showTeam } from "../admin/teams.ts";
+import { findKeyIfNamed } from "../admin/key-changes.ts";
+import { showTeam } from "../admin/team-changes.ts";
 import { shownDatabase } from "../config/database.ts";
 import { parseScope, keyOfScope } from "../core/scope.ts";
 import type { Charge } from "../core/charge.ts";

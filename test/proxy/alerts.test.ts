@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { setBudget } from "../../src/admin/budgets.ts";
+import { setBudget } from "../../src/admin/budget-changes.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { size } from "../support/effort.ts";
 import { fastClock } from "../support/fast-clock.ts";

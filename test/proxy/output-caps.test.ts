@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { updateKey } from "../../src/admin/keys.ts";
-import { createTeam } from "../../src/admin/teams.ts";
+import { updateKey } from "../../src/admin/key-changes.ts";
+import { createTeam } from "../../src/admin/team-changes.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
 import { priceFolder } from "../support/price-files.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { removeBudget, setBudget } from "../../src/admin/budgets.ts";
+import { removeBudget, setBudget } from "../../src/admin/budget-changes.ts";
 import type { BudgetWindow, Period } from "../../src/core/budget.ts";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import type { Ledger } from "../../src/ports/ledger.ts";

@@ -1,6 +1,6 @@
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import { revokeKey } from "../../src/admin/keys.ts";
+import { revokeKey } from "../../src/admin/key-changes.ts";
 import { refusalListSchema, type RefusalJson } from "../../src/reporting/shapes/charges.ts";
 import { askAdmin } from "../support/admin-client.ts";
 import { chatWith } from "../support/books.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTeam } from "../../src/admin/teams.ts";
+import { createTeam } from "../../src/admin/team-changes.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { Books } from "../support/books.ts";

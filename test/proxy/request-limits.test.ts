@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from "../../src/admin/keys.ts";
-import { createTeam, updateTeam } from "../../src/admin/teams.ts";
+import { resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from "../../src/admin/key-changes.ts";
+import { createTeam, updateTeam } from "../../src/admin/team-changes.ts";
 import type { LimitsChange } from "../../src/core/limits.ts";
 import { completionTotal, promptTotal } from "../../src/core/usage.ts";
 import type { Clock } from "../../src/ports/clock.ts";

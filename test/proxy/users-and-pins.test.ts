@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { updateKey, type KeyUpdate, type NewKey } from "../../src/admin/keys.ts";
+import { updateKey, type KeyUpdate, type NewKey } from "../../src/admin/key-changes.ts";
 import { beginSession, newSessionSchema } from "../../src/admin/run-sessions.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";
 import { captureLog } from "../support/captured-log.ts";

@@ -1,5 +1,5 @@
 import { request } from "node:http";
-import { createAdmin } from "../../src/admin/admins.ts";
+import { createAdmin } from "../../src/admin/admin-changes.ts";
 import type { AdminRole } from "../../src/core/keys.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { openStore, utc } from "./ledger-fixtures.ts";

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createAdmin } from "../../src/admin/admins.ts";
-import { setBudget } from "../../src/admin/budgets.ts";
-import { createKey } from "../../src/admin/keys.ts";
-import { createTeam } from "../../src/admin/teams.ts";
+import { createAdmin } from "../../src/admin/admin-changes.ts";
+import { setBudget } from "../../src/admin/budget-changes.ts";
+import { createKey } from "../../src/admin/key-changes.ts";
+import { createTeam } from "../../src/admin/team-changes.ts";
 import { usd } from "../../src/core/money.ts";
 import { keyScope } from "../../src/core/scope.ts";
 import { openSqlite } from "../../src/ledger/sqlite/open.ts";

@@ -1,4 +1,4 @@
-import { updateKey } from "../../src/admin/keys.ts";
+import { updateKey } from "../../src/admin/key-changes.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { noMoney, type PicoUsd } from "../../src/core/money.ts";
 import { noTokens, type TokenCounts } from "../../src/core/usage.ts";

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setBudget } from "../../src/admin/budgets.ts";
-import { createKey, type NewKey } from "../../src/admin/keys.ts";
+import { setBudget } from "../../src/admin/budget-changes.ts";
+import { createKey, type NewKey } from "../../src/admin/key-changes.ts";
 import { startServing, type Serving } from "../../src/server/serving.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import type { Charge } from "../../src/core/charge.ts";

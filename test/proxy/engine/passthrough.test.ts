@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTeam } from "../../../src/admin/teams.ts";
+import { createTeam } from "../../../src/admin/team-changes.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { beginSession } from "../../../src/admin/run-sessions.ts";
-import { resumeKey, revokeKey, suspendKey, updateKey } from "../../../src/admin/keys.ts";
+import { resumeKey, revokeKey, suspendKey, updateKey } from "../../../src/admin/key-changes.ts";
 import { runBudgetKeptMs, runSessionsMax } from "../../../src/core/keys.ts";
 import { runSessionSchema, type RunSessionJson } from "../../../src/reporting/shapes/figures.ts";
 import { manualClock } from "../../support/manual-clock.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { digestOfKey, rotateKey } from "../../../src/admin/keys.ts";
+import { digestOfKey, rotateKey } from "../../../src/admin/key-changes.ts";
 import { beginSession, newSessionSchema } from "../../../src/admin/run-sessions.ts";
 import { Secret } from "../../../src/config/secret.ts";
 import { startServing } from "../../../src/server/serving.ts";

@@ -1,8 +1,8 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { setBudget } from "../../../src/admin/budgets.ts";
-import { createKey } from "../../../src/admin/keys.ts";
+import { setBudget } from "../../../src/admin/budget-changes.ts";
+import { createKey } from "../../../src/admin/key-changes.ts";
 import { formatScope } from "../../../src/core/scope.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTeam, updateTeam } from "../../../src/admin/teams.ts";
+import { createTeam, updateTeam } from "../../../src/admin/team-changes.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox } from "../../support/farebox-process.ts";
 import { startProxy } from "../../support/running-proxy.ts";

@@ -1,6 +1,6 @@
 // @module-tag races
 import { expect, it } from "vitest";
-import { rotateKey } from "../../../src/admin/keys.ts";
+import { rotateKey } from "../../../src/admin/key-changes.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";

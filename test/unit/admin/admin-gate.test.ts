@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createAdmin, revokeAdmin } from "../../../src/admin/admins.ts";
+import { createAdmin, revokeAdmin } from "../../../src/admin/admin-changes.ts";
 import { createAdminGate, type Admission } from "../../../src/admin/admin-gate.ts";
 import type { AdminFailure } from "../../../src/core/keys.ts";
 import { FailedAttempts, waitMsAfter } from "../../../src/admin/failed-attempts.ts";

@@ -6,7 +6,7 @@ import { stringify } from "yaml";
 import { applyFileJsonSchema, type ApplyFile } from "../../../src/admin/apply-file.ts";
 import { planOf, type PlannedChange } from "../../../src/admin/apply-plan.ts";
 import { applyChanges, readCurrentState } from "../../../src/admin/apply.ts";
-import { createKey, digestOfKey } from "../../../src/admin/keys.ts";
+import { createKey, digestOfKey } from "../../../src/admin/key-changes.ts";
 import { calendarOf } from "../../../src/platform/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { runs } from "../../support/effort.ts";

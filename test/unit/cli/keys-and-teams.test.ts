@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { digestOfKey } from "../../../src/admin/keys.ts";
+import { digestOfKey } from "../../../src/admin/key-changes.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 let farebox: Harness;

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { createKey } from "../../../src/admin/keys.ts";
+import { createKey } from "../../../src/admin/key-changes.ts";
 import type { PricesDiff, TrafficDiff } from "../../../src/reporting/prices-diff.ts";
 import { oneModelFile } from "../../support/price-files.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";

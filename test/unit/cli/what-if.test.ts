@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createKey } from "../../../src/admin/keys.ts";
+import { createKey } from "../../../src/admin/key-changes.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { WhatIfReport } from "../../../src/reporting/what-if.ts";
 import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";

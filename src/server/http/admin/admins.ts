@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { createAdmin, newAdminSchema, revokeAdmin } from "../../../admin/admins.ts";
+import { createAdmin, newAdminSchema, revokeAdmin } from "../../../admin/admin-changes.ts";
 import { isoTimeOrNull } from "../../../core/time.ts";
 import type { Store } from "../../../ports/store.ts";
 import { adminJson, newAdminJson } from "../../../reporting/details.ts";

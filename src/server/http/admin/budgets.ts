@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { removeBudget, scopeFilter, setBudget } from "../../../admin/budgets.ts";
+import { removeBudget, scopeFilter, setBudget } from "../../../admin/budget-changes.ts";
 import { periodSchema, warnPercentSchema } from "../../../admin/fields.ts";
-import { findKeyIfNamed } from "../../../admin/keys.ts";
+import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { resolveSubject } from "../../../admin/raises.ts";
 import { failure } from "../../../admin/result.ts";
 import { scopeForms } from "../../../admin/scopes.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { lifetimeMsMax, overlapMsMax } from "../../../admin/keys.ts";
+import { lifetimeMsMax, overlapMsMax } from "../../../admin/key-changes.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
 import { parseDuration } from "../../../core/time.ts";
 import { listOrders, type ListQuery } from "../../../ports/lists.ts";

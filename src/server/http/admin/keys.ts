@@ -9,7 +9,15 @@ import {
   requirementsSchema,
   userSchema,
 } from "../../../admin/fields.ts";
-import { createKey, resumeKey, revokeKey, rotateKey, showKey, suspendKey, updateKey } from "../../../admin/keys.ts";
+import {
+  createKey,
+  resumeKey,
+  revokeKey,
+  rotateKey,
+  showKey,
+  suspendKey,
+  updateKey,
+} from "../../../admin/key-changes.ts";
 import { type KeyState, keyStates } from "../../../core/keys.ts";
 import { callerOf } from "../../../core/scope.ts";
 import { keySorts, type ListedKey } from "../../../ports/lists.ts";

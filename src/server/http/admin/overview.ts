@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { findKeyIfNamed } from "../../../admin/keys.ts";
+import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
 import { type SpendDimension, spendDimensions } from "../../../ports/spend.ts";
 import type { Store } from "../../../ports/store.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { findKeyIfNamed } from "../../../admin/keys.ts";
+import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { listRefusals } from "../../../admin/request-lists.ts";
 import { refusalCodes } from "../../../core/refusals.ts";
 import { listOrders } from "../../../ports/lists.ts";

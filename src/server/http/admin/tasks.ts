@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { findKeyIfNamed } from "../../../admin/keys.ts";
+import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { failure } from "../../../admin/result.ts";
 import type { Task } from "../../../core/tasks.ts";
 import { isoTime, isoTimeOrNull } from "../../../core/time.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { limitsSchema, modelsSchema, nameSchema } from "../../../admin/fields.ts";
 import { failure } from "../../../admin/result.ts";
-import { createTeam, removeTeam, showTeam, updateTeam } from "../../../admin/teams.ts";
+import { createTeam, removeTeam, showTeam, updateTeam } from "../../../admin/team-changes.ts";
 import { teamDetails } from "../../../core/audit.ts";
 import { type ListedTeam, teamSorts } from "../../../ports/lists.ts";
 import type { Store } from "../../../ports/store.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { adminRoles, reservedAdminNames, type Admin } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
-import { digestOfKey, lifetimeMsMax } from "./keys.ts";
+import { digestOfKey, lifetimeMsMax } from "./key-changes.ts";
 import { isoTime } from "../core/time.ts";
 import { nameSchema } from "./fields.ts";
 import { failure, noSuch, parseInput, type Failure } from "./result.ts";

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createKey, revokeKey, rotateKey, updateKey } from "../../../src/admin/keys.ts";
+import { createKey, revokeKey, rotateKey, updateKey } from "../../../src/admin/key-changes.ts";
 import {
   createTeam,
   removeTeam,
@@ -8,7 +8,7 @@ import {
   updateTeam,
   type NewTeam,
   type TeamUpdate,
-} from "../../../src/admin/teams.ts";
+} from "../../../src/admin/team-changes.ts";
 import { limitMax, noLimits } from "../../../src/core/limits.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";

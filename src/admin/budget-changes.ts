@@ -19,7 +19,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import type { StoredUser } from "../wire/headers.ts";
 import { periodSchema, usdSchema, warnPercentSchema } from "./fields.ts";
-import { showKey } from "./keys.ts";
+import { showKey } from "./key-changes.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 import { readBudgetScope, scopeAsStored, sharedFault, usersFault, type BudgetScopeResult } from "./scopes.ts";
 
