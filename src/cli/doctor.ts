@@ -1,4 +1,5 @@
-import { doctorJson, isHealthy, type Check } from "../reporting/doctor.ts";
+import { doctorJson, isHealthy } from "../reporting/doctor.ts";
+import type { Check } from "../reporting/shapes/commands.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
 import { bold, printLine, withoutControls, type Io } from "./io.ts";

@@ -6,13 +6,8 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { basisOf, underCap } from "../request/written-values.ts";
 import { createPricer } from "../request/price.ts";
-import {
-  estimate,
-  readEstimateRequest,
-  type Estimate,
-  type EstimateParams,
-  type EstimateTools,
-} from "../reporting/estimate.ts";
+import { estimate, readEstimateRequest, type EstimateParams, type EstimateTools } from "../reporting/estimate.ts";
+import type { EstimateJson } from "../reporting/shapes/commands.ts";
 import { chatCompletions, readChatRequest } from "../wire/endpoints/chat-completions.ts";
 import { loadPrices } from "./price-files.ts";
 import { wholeNumberArgument } from "./arguments.ts";
@@ -138,7 +133,7 @@ function problemOf(problem: "unknown_model" | "no_price", model: string, catalog
   return `no price file names the model "${model}"; ${hint}`;
 }
 
-function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean): void {
+function printEstimate(io: Io, { items, ...sums }: EstimateJson, hasRequest: boolean): void {
   const { cost_usd, list_cost_usd } = sums;
   const known = sums.exact ? "exact" : knownOf(items);
   const total = { class: "total", tokens: null, usd_per_million: null, cost_usd, list_cost_usd, known, why: null };
@@ -166,6 +161,6 @@ function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean
   for (const line of sums.notes) note(io, line);
 }
 
-function knownOf(items: Estimate["items"]): string {
+function knownOf(items: EstimateJson["items"]): string {
   return items.some(({ known }) => known === "bound") ? "bound" : "estimate";
 }

@@ -1,5 +1,6 @@
 import type { Catalogue } from "../ports/catalogue.ts";
-import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
+import { diffPrices, diffTraffic } from "../reporting/prices-diff.ts";
+import type { PricesDiffJson, TrafficDiffJson } from "../reporting/shapes/commands.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, refusal, type Io, type Refusal } from "./io.ts";
@@ -37,7 +38,7 @@ function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly str
   return loading.ok ? [] : loading.faults;
 }
 
-type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | Refusal;
+type Traffic = { readonly ok: true; readonly diff: TrafficDiffJson } | Refusal;
 
 /**
  * Computes the cost of the last 30 days under both catalogues. Returns a refusal if the ledger cannot be opened. The
@@ -50,7 +51,7 @@ async function trafficUnder({ openLedger, clock }: Tools, before: Catalogue, aft
   return { ok: true, diff: await diffTraffic(store.ledger, before, after, clock.now()) };
 }
 
-function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
+function printDiff(io: Io, { added, removed, changes }: Omit<PricesDiffJson, "traffic">): void {
   if (added.length + removed.length + changes.length === 0) return printLine(io, "the prices are the same");
   const rowOf = (change: string) => (model: (typeof added)[number]) => ({
     model: model.model,
@@ -76,7 +77,7 @@ function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
   });
 }
 
-function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficDiff): void {
+function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficDiffJson): void {
   const changed = rows.filter(({ before_usd, after_usd }) => before_usd !== after_usd);
   printLine(io, "");
   printRows(io, [...changed, { ...total, model: "all models" }], {

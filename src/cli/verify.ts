@@ -2,6 +2,7 @@ import type { Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
+import type { OldHoldJson } from "../reporting/shapes/commands.ts";
 import type { RepairedRow } from "./services/database.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
@@ -68,7 +69,7 @@ function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verif
   printLine(io, `${counted(charges, "charge")} checked, ${counted(differences.length + unlisted, "difference")}`);
 }
 
-function printOldHolds(io: Io, holds: ReturnType<typeof oldHoldsJson>): void {
+function printOldHolds(io: Io, holds: readonly OldHoldJson[]): void {
   for (const { request_id, time, hold_usd, owner } of holds) {
     const why =
       owner === "running" ? "its proxy is still running" : "its proxy has ended; the next farebox serve posts the hold";

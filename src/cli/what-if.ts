@@ -4,7 +4,8 @@ import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson, ReportJson, DimensionsJson } from "../reporting/shapes/figures.ts";
-import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
+import { runWhatIf, type WhatIfReport } from "../reporting/what-if.ts";
+import type { LeftoversJson } from "../reporting/shapes/commands.ts";
 import { loadPrices } from "./price-files.ts";
 import { note, printJson, printText, refusal, type Io, type Refusal } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -84,7 +85,7 @@ const reasons: Readonly<Record<NotRecomputed, string>> = {
  * Prints notes on charges that kept their stored amount, and on charges that had no price before. `suffix` names the
  * prices that were used, such as " under A".
  */
-export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, suffix = ""): void {
+export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: LeftoversJson, suffix = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
     note(
       io,

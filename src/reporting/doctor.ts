@@ -1,18 +1,7 @@
 import { hourMs, isoTime } from "../core/time.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { newestReview } from "./prices.ts";
-
-/** Result of one check of `doctor`. */
-export interface Check {
-  /** Name of the check, in a word or two. */
-  readonly name: string;
-  /** `skipped`: the check was not possible, for example because another check failed. */
-  readonly status: "ok" | "warning" | "failed" | "skipped";
-  /** Finding of the check, in one sentence without secrets. */
-  readonly message: string;
-  /** Advice on the next step; null if none is needed. */
-  readonly advice: string | null;
-}
+import type { Check, DoctorJson } from "./shapes/commands.ts";
 
 /** Findings of one part of `doctor`. */
 export type Findings = Check | readonly Check[];
@@ -21,7 +10,7 @@ export function isHealthy(checks: readonly Check[]): boolean {
   return checks.every(({ status }) => status !== "failed");
 }
 
-export function doctorJson(checks: readonly Check[]) {
+export function doctorJson(checks: readonly Check[]): DoctorJson {
   return { ok: isHealthy(checks), checks };
 }
 

@@ -11,6 +11,7 @@ import { chatTextOf, readChatRequest, withModel } from "../wire/endpoints/chat-c
 import { isObject } from "../wire/json.ts";
 import { countImages, type ChatText, type ImageCount } from "../core/prompt-text.ts";
 import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/usage.ts";
+import type { EstimateJson } from "./shapes/commands.ts";
 
 export interface EstimateParams {
   /** Id or alias of a model. */
@@ -39,14 +40,15 @@ export interface EstimateTools {
   readonly at: number;
 }
 
-/** Answer of `estimate`. Each item states its certainty. */
-export type Estimate = Extract<Awaited<ReturnType<typeof estimate>>, { readonly ok: true }>["estimate"];
+export type Estimated =
+  | { readonly ok: true; readonly estimate: EstimateJson }
+  | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
 
 /** Estimates the cost of a request, item by item, before it is sent. */
-export async function estimate(tools: EstimateTools, params: EstimateParams) {
+export async function estimate(tools: EstimateTools, params: EstimateParams): Promise<Estimated> {
   const model = tools.catalogue.find(params.model, tools.at);
-  if (model === undefined) return { ok: false, problem: "unknown_model" } as const;
-  if (model.price === null) return { ok: false, problem: "no_price" } as const;
+  if (model === undefined) return { ok: false, problem: "unknown_model" };
+  if (model.price === null) return { ok: false, problem: "no_price" };
   const { version } = model.price;
   const prompt = await promptOf(tools, model, params);
   const request = params.given?.request ?? null;
@@ -64,7 +66,7 @@ export async function estimate(tools: EstimateTools, params: EstimateParams) {
     (request?.fields.doubts ?? []).length === 0 &&
     otherModels(tools, model, request).length === 0;
   return {
-    ok: true as const,
+    ok: true,
     estimate: {
       model: model.id,
       price_version: model.price.id,
@@ -72,10 +74,8 @@ export async function estimate(tools: EstimateTools, params: EstimateParams) {
       cost_usd: formatUsd(cost.charged),
       list_cost_usd: formatUsd(cost.list),
       minimum_applied: cost.minimumApplied,
-      /** True if every item is exact. */
       exact: isFullyKnown && !hasCeilingPrice(tools, model) && items.every(({ known }) => known === "exact"),
       ...holds,
-      /** Fields whose cost has no upper bound. A hard budget refuses a request with such fields. */
       unbounded_fields: unbounded,
       notes: notesOf(tools, model, { prompt, request, unbounded }),
     },
@@ -108,12 +108,7 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
   return {
     unbounded,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
-    /** The tighter hold, which the proxy tries if the first hold does not fit; null if there is none. */
     counted_hold_usd: formatUsdOrNull(counted),
-    /**
-     * Output tokens that `hold_usd` covers, and the field or bound that decided their number. Null if the request would
-     * be refused.
-     */
     held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
   };
 }
@@ -122,7 +117,7 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
  * Returns an item of the cost, with the certainty of the parts that it is computed from. A flat price has no parts, so
  * it is exact. A minimum depends on all parts.
  */
-function itemJson(item: CostItem, parts: readonly EstimatePart[]) {
+function itemJson(item: CostItem, parts: readonly EstimatePart[]): EstimateJson["items"][number] {
   const from = parts.filter((part) => part.class === item.class && part.tokens > 0);
   const why =
     item.class === "minimum" ? "the gateway's minimum charge" : from.flatMap((part) => part.why ?? []).join("; ");
@@ -212,7 +207,7 @@ function jsonProblem(bytes: Buffer): string | undefined {
 /**
  * Certainty of a number of tokens: the number that will be billed, a count that may be inaccurate, or an upper bound.
  */
-type Certainty = "exact" | "estimate" | "bound";
+type Certainty = EstimateJson["items"][number]["known"];
 
 /** Part of an estimate: tokens of one class. `why`: reason for their number; null if it needs none. */
 interface EstimatePart {

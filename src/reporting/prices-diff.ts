@@ -3,6 +3,7 @@ import type { Catalogue, CatalogueModel, ModelHistory, ModelSpan } from "../port
 import type { LedgerQueries, WhatIfRow } from "../ports/ledger.ts";
 import { dayMs, isoTime } from "../core/time.ts";
 import { quarterHours } from "./report.ts";
+import type { ChangeJson, PresenceJson, PricesDiffJson, TrafficDiffJson } from "./shapes/commands.ts";
 import { leftoversOf, rowsUnder } from "./what-if.ts";
 import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../core/price.ts";
 import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
@@ -10,15 +11,12 @@ import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 /** Number of days whose traffic is compared. */
 const trafficDays = 30;
 
-export type PricesDiff = ReturnType<typeof diffPrices>;
-
 /** Compares two catalogues. Lists changes in the order of the models in `before`. */
-export function diffPrices(before: Catalogue, after: Catalogue) {
+export function diffPrices(before: Catalogue, after: Catalogue): Omit<PricesDiffJson, "traffic"> {
   const [old, current] = [byId(before), byId(after)];
   const onlyIn = (one: ReadonlyMap<string, ModelHistory>, other: ReadonlyMap<string, ModelHistory>) =>
     [...one.values()].filter(({ id }) => !other.has(id)).map(presence);
   return {
-    /** Digest of the first catalogue. It equals `after`, the digest of the second, if nothing differs. */
     before: before.digest,
     after: after.digest,
     added: onlyIn(current, old),
@@ -35,7 +33,7 @@ function byId(catalogue: Catalogue): ReadonlyMap<string, ModelHistory> {
 }
 
 /** Returns a model that only one catalogue has, with the day of its first price; null if it never has a price. */
-function presence({ id, spans, tasks = [] }: ModelHistory) {
+function presence({ id, spans, tasks = [] }: ModelHistory): PresenceJson {
   const priced = [
     spans.find(({ model }) => model.price !== null),
     ...tasks.map((task) => task.spans.find(({ price }) => price !== null)),
@@ -48,11 +46,13 @@ function presence({ id, spans, tasks = [] }: ModelHistory) {
   };
 }
 
-/** Cost of the same traffic under two catalogues, by the model named in the request. */
-export type TrafficDiff = Awaited<ReturnType<typeof diffTraffic>>;
-
 /** Computes the cost of the last 30 days under each catalogue. `now` is in milliseconds since 1970 UTC. */
-export async function diffTraffic(ledger: LedgerQueries, before: Catalogue, after: Catalogue, now: number) {
+export async function diffTraffic(
+  ledger: LedgerQueries,
+  before: Catalogue,
+  after: Catalogue,
+  now: number,
+): Promise<TrafficDiffJson> {
   const span = quarterHours(now - trafficDays * dayMs, now);
   const query = { by: ["model" as const], ...span };
   const old = new Map((await rowsUnder(ledger, before, query)).map((row) => [row.dimensions.model, row]));
@@ -83,7 +83,6 @@ function figuresOf(pairs: readonly Pair[]) {
   const after = sum(pairs.map((pair) => pair.after.whatIf.cost));
   return {
     requests: pairs.reduce((total, pair) => total + pair.after.requests, 0),
-    /** Cost as it was charged. */
     cost_usd: formatUsd(sum(pairs.map((pair) => pair.after.cost))),
     before_usd: formatUsd(before),
     after_usd: formatUsd(after),
@@ -91,14 +90,11 @@ function figuresOf(pairs: readonly Pair[]) {
   };
 }
 
-/** Difference in one field of a model between two catalogues, over a span of days. */
-export type Change = ReturnType<typeof changeJson>;
-
 /**
  * Returns the changes of a model that both catalogues have, field by field. Each change has the span in which both of
  * its values apply.
  */
-export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
+export function changesOf(before: ModelHistory, after: ModelHistory): ChangeJson[] {
   const spans = [before, after].flatMap((model) => [
     ...model.spans,
     ...(model.tasks ?? []).flatMap((task) => task.spans),
@@ -124,29 +120,17 @@ export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
   return [...aliasChange(before, after), ...changes.map((change) => changeJson(before.id, change))];
 }
 
-interface Difference {
-  /**
-   * Name of the field as in a price file: `gateway.input`, `official.output`, `minimum.usd`, `fraction`,
-   * `context_tokens`.
-   */
-  readonly field: string;
-  /** Prompt size at which a rate begins to apply, in tokens; null for other fields. */
-  readonly from_prompt_tokens: number | null;
-  /** Value in the first catalogue; null if that catalogue has none. Rates are in USD per million tokens. */
-  readonly before: string | null;
-  readonly after: string | null;
-}
+type Difference = Pick<ChangeJson, "field" | "from_prompt_tokens" | "before" | "after">;
 
 interface OpenChange extends Difference {
   readonly start: number;
   until: number | null;
 }
 
-function changeJson(model: string, { before, after, start, until, ...field }: OpenChange) {
+function changeJson(model: string, { before, after, start, until, ...field }: OpenChange): ChangeJson {
   return {
     model,
     ...field,
-    /** Half-open span of ISO days. A null bound means no limit on that side. */
     from: Number.isFinite(start) ? dayOf(start) : null,
     until: until === null ? null : dayOf(until),
     before,
@@ -158,7 +142,7 @@ function dayOf(at: number): string {
   return new Date(at).toISOString().slice(0, 10);
 }
 
-function aliasChange(before: ModelHistory, after: ModelHistory): Change[] {
+function aliasChange(before: ModelHistory, after: ModelHistory): ChangeJson[] {
   const lost = before.aliases.filter((name) => !after.aliases.includes(name));
   const gained = after.aliases.filter((name) => !before.aliases.includes(name));
   if (lost.length === 0 && gained.length === 0) return [];

@@ -5,15 +5,10 @@ import type { LedgerQueries, ReportQuery, RequestsAndCost, WhatIfRow } from "../
 import { isoTime } from "../core/time.ts";
 import type { NameOf } from "./names.ts";
 import { dimensionsOf, addSums, figuresOf, noSums, quarterHours } from "./report.ts";
+import type { LeftoversJson } from "./shapes/commands.ts";
 
 /** Report whose rows also state the cost of the same traffic under other prices. */
 export type WhatIfReport = Awaited<ReturnType<typeof runWhatIf>>;
-
-/**
- * Charges that a report under other prices lists separately: charges it cannot recompute, and charges that had no price
- * before.
- */
-export type Leftovers = ReturnType<typeof leftoversOf>;
 
 /**
  * Returns the rows of a report with their cost under a catalogue. Each charge is recomputed at the price in force at
@@ -53,11 +48,9 @@ export async function runWhatIf(
   };
 }
 
-export function leftoversOf(rows: readonly WhatIfRow[]) {
+export function leftoversOf(rows: readonly WhatIfRow[]): LeftoversJson {
   return {
-    /** Charges that keep their stored amounts, by reason. */
     not_recomputed: { ...requestsAndCost(sumsNotRecomputed(rows)), by_reason: reasonsOf(rows) },
-    /** Charges that had no price, but have one under the other prices. Their cost is included only in `what_if`. */
     newly_priced: requestsAndCost(rows.map(({ whatIf }) => whatIf.newlyPriced)),
   };
 }

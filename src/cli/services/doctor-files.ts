@@ -24,8 +24,8 @@ import {
   ok,
   skipped,
   warning,
-  type Check,
 } from "../../reporting/doctor.ts";
+import type { Check } from "../../reporting/shapes/commands.ts";
 import { ledgerProblem } from "./database.ts";
 
 /** Checks the ledger's file, folder and disk. Creates nothing. */

@@ -1,6 +1,7 @@
 import type { DatabaseSetting } from "../../config/database.ts";
 import type { Settings } from "../../config/settings.ts";
-import { failed, judgePending, ok, warning, type Check, type Findings } from "../../reporting/doctor.ts";
+import { failed, judgePending, ok, warning, type Findings } from "../../reporting/doctor.ts";
+import type { Check } from "../../reporting/shapes/commands.ts";
 import type { ServerState } from "../../ledger/postgres/maintenance.ts";
 import { ledgerProblem } from "./database.ts";
 import { judgeTimeZone, judgeUsers } from "./doctor-files.ts";

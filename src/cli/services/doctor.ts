@@ -28,9 +28,9 @@ import {
   ok,
   skipped,
   warning,
-  type Check,
   type Findings,
 } from "../../reporting/doctor.ts";
+import type { Check } from "../../reporting/shapes/commands.ts";
 import { accountFault } from "../../wire/account.ts";
 import { isObject, parseJson } from "../../wire/json.ts";
 import { readStatedError } from "../../wire/stated-error.ts";

@@ -14,8 +14,8 @@ import {
   judgePrices,
   judgeWal,
   judgeWorkers,
-  type Check,
 } from "../../../src/reporting/doctor.ts";
+import { doctorSchema, type Check } from "../../../src/reporting/shapes/commands.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { connectProxy } from "../../support/connect-proxy.ts";
 import { holdOf } from "../../support/ledger-fixtures.ts";
@@ -36,7 +36,7 @@ async function doctor(...args: string[]) {
   h.clock.set(Math.floor(machineNow() / 1000) * 1000);
   const { code, stdout, stderr } = await h.run("doctor", "--json", ...args);
   expect(stderr).toBe("");
-  const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Check[] };
+  const { ok, checks } = doctorSchema.parse(JSON.parse(stdout));
   expect(ok).toBe(code === 0);
   const of = (name: string) => checks.filter((check) => check.name === name);
   return { code, checks, of, stdout };

@@ -6,7 +6,7 @@ import { runCli } from "../../../src/cli/program.ts";
 import { processSurroundings } from "../../../src/cli/surroundings.ts";
 import { readTextFile } from "../../../src/config/environment.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
-import type { Estimate } from "../../../src/reporting/estimate.ts";
+import { estimateSchema, type EstimateJson } from "../../../src/reporting/shapes/commands.ts";
 import { buildOnce } from "../../support/built-catalogues.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { harness } from "../../support/cli-harness.ts";
@@ -14,7 +14,7 @@ import { harness } from "../../support/cli-harness.ts";
 const hello = { messages: [{ role: "user", content: "hello" }] };
 
 /** Runs an estimate with the shipped prices. */
-async function estimateOf(request: object | null, ...argv: string[]): Promise<Estimate> {
+async function estimateOf(request: object | null, ...argv: string[]): Promise<EstimateJson> {
   let stdout = "";
   let stderr = "";
   const io = {
@@ -35,10 +35,10 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
   };
   const code = await runCli(["estimate", ...file, ...argv, "--json"], surroundings);
   if (code !== 0) throw new Error(stderr);
-  return JSON.parse(stdout);
+  return estimateSchema.parse(JSON.parse(stdout));
 }
 
-const known = ({ items }: Estimate) => Object.fromEntries(items.map((item) => [item.class, item.known]));
+const known = ({ items }: EstimateJson) => Object.fromEntries(items.map((item) => [item.class, item.known]));
 
 describe("the JSON of an estimate", () => {
   it("names other models of the request and unknown fields in notes", async () => {
@@ -219,7 +219,7 @@ default:
 `,
     );
     const given = ["--input-tokens", "10", "--output-tokens", "10", "--pricing", cli.folder];
-    const least = await cli.json<Estimate>("estimate", "--model", "least", ...given);
+    const least = await cli.json<EstimateJson>("estimate", "--model", "least", ...given);
     expect(least).toMatchObject({ cost_usd: "0.005", list_cost_usd: "0.00005", minimum_applied: true, exact: true });
     expect(least.items.at(-1)).toMatchObject({
       class: "minimum",
@@ -227,7 +227,7 @@ default:
       cost_usd: "0.00495",
       why: "the gateway's minimum charge",
     });
-    const unknown = await cli.json<Estimate>("estimate", "--model", "who-knows", ...given);
+    const unknown = await cli.json<EstimateJson>("estimate", "--model", "who-knows", ...given);
     expect(unknown).toMatchObject({ model: "default", exact: false, notes: [expect.stringContaining("ceiling")] });
   });
 

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createKey } from "../../../src/admin/key-changes.ts";
-import type { PricesDiff, TrafficDiff } from "../../../src/reporting/prices-diff.ts";
+import { pricesDiffSchema, type PricesDiffJson } from "../../../src/reporting/shapes/commands.ts";
 import { oneModelFile } from "../../support/price-files.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
@@ -29,8 +29,7 @@ async function fill(farebox: Harness): Promise<void> {
   await spend(store.ledger, { id: "elsewhere", at: noon - dayMs, key, input: 10, output: 10, model: "gone" });
 }
 
-type Diff = PricesDiff & { readonly traffic: TrafficDiff | null };
-const changed = ({ changes }: Diff) =>
+const changed = ({ changes }: PricesDiffJson) =>
   changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
 
 describe("prices diff", () => {
@@ -38,7 +37,7 @@ describe("prices diff", () => {
     using farebox = harness();
     await fill(farebox);
     const [one, two] = [folderOf(farebox, "one", "2", "8"), folderOf(farebox, "two", "3", "8")];
-    const diff = await farebox.json<Diff>("prices", "diff", one, two);
+    const diff = pricesDiffSchema.parse(await farebox.json("prices", "diff", one, two));
     expect(changed(diff)).toEqual([["gateway.input", "2.00", "3.00"]]);
     expect(diff.traffic).toMatchObject({
       since: "2026-10-21T12:00:00.000Z",
@@ -78,7 +77,7 @@ describe("prices diff", () => {
     });
     expect(withoutLedger.stdout).toContain("model-a\tgateway.output\t4.00\t5.00\t2026-01-01\t-\n");
     expect(withoutLedger.stdout).not.toContain("traffic");
-    expect((await farebox.json<Diff>("prices", "diff", "shipped", folder)).traffic).toBeNull();
+    expect(pricesDiffSchema.parse(await farebox.json("prices", "diff", "shipped", folder)).traffic).toBeNull();
     await fill(farebox);
     const { stdout, stderr } = await farebox.run("prices", "diff", "shipped", folder);
     expect(stdout.split("\n\n")[1]?.split("\n")).toEqual([
@@ -95,10 +94,12 @@ describe("prices diff", () => {
   it("compares one folder with the prices in force, including FAREBOX_PRICING", async () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "5");
-    expect(changed(await farebox.json<Diff>("prices", "diff", folder))).toEqual([["gateway.output", "4.00", "5.00"]]);
+    expect(changed(pricesDiffSchema.parse(await farebox.json("prices", "diff", folder)))).toEqual([
+      ["gateway.output", "4.00", "5.00"],
+    ]);
     farebox.env["FAREBOX_PRICING"] = folder;
     expect(await farebox.run("prices", "diff", folder)).toMatchObject({ code: 0, stdout: "the prices are the same\n" });
-    expect(changed(await farebox.json<Diff>("prices", "diff", "shipped"))).toEqual([
+    expect(changed(pricesDiffSchema.parse(await farebox.json("prices", "diff", "shipped")))).toEqual([
       ["gateway.output", "5.00", "4.00"],
     ]);
   });

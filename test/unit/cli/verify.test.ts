@@ -3,6 +3,7 @@ import Database from "better-sqlite3";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { budget, endAt, holdOf, posting } from "../../support/ledger-fixtures.ts";
+import { verifySchema } from "../../../src/reporting/shapes/commands.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 let h: Harness;
@@ -51,7 +52,7 @@ it("verify --repair never changes a charge", async () => {
   tamper("update charges set cost = cost + 1");
   const { code, stdout } = await h.run("verify", "--repair", "--json");
   expect(code).toBe(1);
-  expect(JSON.parse(stdout)).toMatchObject({
+  expect(verifySchema.parse(JSON.parse(stdout))).toMatchObject({
     ok: false,
     charges: 1,
     differences: [{ kind: "charge", id: "a", expected: "cost 100000000000", found: "cost 100000000001" }],
@@ -107,4 +108,15 @@ it("verify --repair creates no ledger", async () => {
   const { code, stdout, stderr } = await h.run("verify", "--repair", "--database", `${h.folder}/none.db`);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^farebox: there is no ledger at [^\n]+\n$/);
+});
+
+it("verify --json lists holds that have been pending for more than an hour", async () => {
+  const at = h.clock.now() - 2 * 3_600_000;
+  await using store = await h.open();
+  await store.ledger.hold(holdOf("long", usd("1"), { at }));
+  expect(verifySchema.parse(await h.json("verify"))).toMatchObject({
+    ok: true,
+    charges: 2,
+    old_holds: [{ request_id: "long", hold_usd: "1.00", time: new Date(at).toISOString() }],
+  });
 });

@@ -4,7 +4,8 @@ import { formatRate } from "../../../src/core/money.ts";
 import { tierFor, type PriceVersion } from "../../../src/core/price.ts";
 import { parentClass, tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
 import type { CatalogueModel, ModelHistory } from "../../../src/ports/catalogue.ts";
-import { changesOf, diffPrices, type Change } from "../../../src/reporting/prices-diff.ts";
+import { changesOf, diffPrices } from "../../../src/reporting/prices-diff.ts";
+import type { ChangeJson } from "../../../src/reporting/shapes/commands.ts";
 import { catalogueOf, oneModel } from "../../support/example-catalogue.ts";
 import { prices } from "../../support/price-arbitraries.ts";
 import { runs } from "../../support/effort.ts";
@@ -61,7 +62,7 @@ const rateAt = (history: ModelHistory, at: number, prompt: number, side: "charge
   const price = priceAt(history, at);
   return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, prompt)[side][name]);
 };
-const appliesAt = ({ from, until }: Change, at: number) =>
+const appliesAt = ({ from, until }: ChangeJson, at: number) =>
   (from === null || Date.parse(from) <= at) && (until === null || at < Date.parse(until));
 
 describe("changesOf", () => {
@@ -108,7 +109,7 @@ describe("changesOf", () => {
           before: after,
           after: before,
         }));
-        const text = (changes: readonly Change[]) =>
+        const text = (changes: readonly ChangeJson[]) =>
           changes
             .map((change) =>
               JSON.stringify(change, ["field", "from_prompt_tokens", "from", "until", "before", "after"]),
