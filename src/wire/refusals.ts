@@ -1,4 +1,3 @@
-import { assertNever } from "../core/assert.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import { limitOf, type Period, type Shortage } from "../core/budget.ts";
@@ -92,110 +91,88 @@ function typeOf(status: number): string {
 type WholeError = ErrorParams & { readonly code: string };
 
 function errorOf(refusal: Refusal): WholeError {
-  return { code: refusal.code, ...errorParams(refusal) };
+  const answer = answers[refusal.code] as (refusal: Refusal) => ErrorParams;
+  return { code: refusal.code, ...answer(refusal) };
 }
 
-function errorParams(refusal: Refusal): ErrorParams {
-  switch (refusal.code) {
-    case "invalid_json":
-      return { status: 400, message: refusal.message };
-    case "invalid_request":
-      return { status: 400, message: refusal.message, param: refusal.param };
-    case "model_not_priced":
-      return { status: 400, message: notPriced(refusal), param: "model" };
-    case "cost_not_bounded": {
-      const message = `${refusal.fields.map(quoted).join(", ")} can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
-      return { status: 400, code: "invalid_request", message, param: refusal.fields[0]?.replace(toolType, "") ?? null };
-    }
-    case "invalid_api_key":
-      return { status: 401, message: refusal.message };
-    case "budget_exceeded":
-      return withAffordable(budgetExceeded(refusal), refusal);
-    case "budget_held":
-      return withAffordable(budgetHeld(refusal), refusal);
-    case "model_not_allowed":
-      return { status: 403, message: `This key may not use the model ${refusal.model}.`, param: "model" };
-    case "read_only":
-      return { status: 403, message: "A viewer's token may not change anything; use an editor's token." };
-    case "admin_refused":
-      return adminRefused(refusal.message, refusal.retryAfterSeconds);
-    case "conflict":
-      return { status: 409, message: refusal.message };
-    case "method_not_allowed": {
-      const allow = refusal.allow.join(", ");
-      return { status: 405, message: `This path accepts ${allow}.`, headers: [["allow", allow]] };
-    }
-    case "unsupported_media_type":
-      return {
-        status: 415,
-        message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.`,
-      };
-    case "cross_site":
-      return { status: 403, message: refusal.session ? ownPageOnly : otherSite };
-    case "not_found":
-      return { status: 404, message: refusal.message };
-    case "request_too_large":
-      return {
-        status: 413,
-        message: `The request body is larger ${refusal.isDecoded === true ? "when it is decoded " : ""}than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
-      };
-    case "request_timeout":
-      return { status: 408, message: "The request did not arrive in time." };
-    case "unsupported_encoding":
-      return {
-        status: 415,
-        message: `The request body may have one of the encodings gzip, deflate, br and zstd; content-encoding was '${refusal.encoding}'.`,
-      };
-    case "websocket_unsupported":
-      // After this status, clients that try a WebSocket first, such as Codex, immediately continue over HTTP.
-      return {
-        status: 426,
-        message: "Farebox does not support WebSocket; send the request over HTTP, with 'stream': true for events.",
-        headers: [
-          ["upgrade", "HTTP/1.1"],
-          ["connection", "upgrade, close"],
-        ],
-      };
-    case "unknown_host":
-      return {
-        status: 421,
-        message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'; use 127.0.0.1 or localhost.`,
-      };
-    case "concurrency_limit":
-      if ("family" in refusal.exceeded) return ceilingError(refusal.exceeded, refusal.retryAfterSeconds);
-      return limitError(refusal.exceeded, refusal.retryAfterSeconds);
-    case "rate_limit_exceeded":
-      return limitError(refusal.exceeded, refusal.retryAfterSeconds);
-    case "too_many_subjects":
-      return { status: 429, message: tooManySubjects, headers: [["x-should-retry", "false"]] };
-    case "gateway_unreachable":
-    case "gateway_stream_broken":
-      return { status: 502, message: refusal.message };
-    case "gateway_redirect":
-      return {
-        status: 502,
-        message: "The gateway redirected to another address; Farebox did not follow the redirect.",
-      };
-    case "gateway_key_refused":
-      return {
-        status: 502,
-        message: "The gateway refuses the key of this proxy; its operator must check FAREBOX_GATEWAY_API_KEY.",
-        headers: [["x-should-retry", "false"]],
-      };
-    case "gateway_timeout":
-      return { status: 504, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
-    case "ledger_unavailable":
-      return unavailable(ledgerMessage(refusal));
-    case "balance_floor":
-      return unavailable("The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
-    case "overloaded":
-      return unavailable(refusal.message);
-    case "internal_error":
-      return { status: 500, message: "Farebox failed on this request; its log shows the reason." };
-    default:
-      return assertNever(refusal);
-  }
-}
+/** Status, message and details of the answer to each kind of refusal, by its code. */
+const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { readonly code: Code }) => ErrorParams } = {
+  invalid_json: (refusal) => ({ status: 400, message: refusal.message }),
+  invalid_request: (refusal) => ({ status: 400, message: refusal.message, param: refusal.param }),
+  model_not_priced: (refusal) => ({ status: 400, message: notPriced(refusal), param: "model" }),
+  cost_not_bounded: (refusal) => {
+    const message = `${refusal.fields.map(quoted).join(", ")} can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
+    return { status: 400, code: "invalid_request", message, param: refusal.fields[0]?.replace(toolType, "") ?? null };
+  },
+  invalid_api_key: (refusal) => ({ status: 401, message: refusal.message }),
+  budget_exceeded: (refusal) => withAffordable(budgetExceeded(refusal), refusal),
+  budget_held: (refusal) => withAffordable(budgetHeld(refusal), refusal),
+  model_not_allowed: (refusal) => ({
+    status: 403,
+    message: `This key may not use the model ${refusal.model}.`,
+    param: "model",
+  }),
+  read_only: () => ({ status: 403, message: "A viewer's token may not change anything; use an editor's token." }),
+  admin_refused: (refusal) => adminRefused(refusal.message, refusal.retryAfterSeconds),
+  conflict: (refusal) => ({ status: 409, message: refusal.message }),
+  method_not_allowed: (refusal) => {
+    const allow = refusal.allow.join(", ");
+    return { status: 405, message: `This path accepts ${allow}.`, headers: [["allow", allow]] };
+  },
+  unsupported_media_type: (refusal) => ({
+    status: 415,
+    message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.`,
+  }),
+  cross_site: (refusal) => ({ status: 403, message: refusal.session ? ownPageOnly : otherSite }),
+  not_found: (refusal) => ({ status: 404, message: refusal.message }),
+  request_too_large: (refusal) => ({
+    status: 413,
+    message: `The request body is larger ${refusal.isDecoded === true ? "when it is decoded " : ""}than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
+  }),
+  request_timeout: () => ({ status: 408, message: "The request did not arrive in time." }),
+  unsupported_encoding: (refusal) => ({
+    status: 415,
+    message: `The request body may have one of the encodings gzip, deflate, br and zstd; content-encoding was '${refusal.encoding}'.`,
+  }),
+  // After this status, clients that try a WebSocket first, such as Codex, immediately continue over HTTP.
+  websocket_unsupported: () => ({
+    status: 426,
+    message: "Farebox does not support WebSocket; send the request over HTTP, with 'stream': true for events.",
+    headers: [
+      ["upgrade", "HTTP/1.1"],
+      ["connection", "upgrade, close"],
+    ],
+  }),
+  unknown_host: (refusal) => ({
+    status: 421,
+    message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'; use 127.0.0.1 or localhost.`,
+  }),
+  concurrency_limit: (refusal) => {
+    if ("family" in refusal.exceeded) return ceilingError(refusal.exceeded, refusal.retryAfterSeconds);
+    return limitError(refusal.exceeded, refusal.retryAfterSeconds);
+  },
+  rate_limit_exceeded: (refusal) => limitError(refusal.exceeded, refusal.retryAfterSeconds),
+  too_many_subjects: () => ({ status: 429, message: tooManySubjects, headers: [["x-should-retry", "false"]] }),
+  gateway_unreachable: (refusal) => ({ status: 502, message: refusal.message }),
+  gateway_stream_broken: (refusal) => ({ status: 502, message: refusal.message }),
+  gateway_redirect: () => ({
+    status: 502,
+    message: "The gateway redirected to another address; Farebox did not follow the redirect.",
+  }),
+  gateway_key_refused: () => ({
+    status: 502,
+    message: "The gateway refuses the key of this proxy; its operator must check FAREBOX_GATEWAY_API_KEY.",
+    headers: [["x-should-retry", "false"]],
+  }),
+  gateway_timeout: (refusal) => ({
+    status: 504,
+    message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.`,
+  }),
+  ledger_unavailable: (refusal) => unavailable(ledgerMessage(refusal)),
+  balance_floor: () => unavailable("The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded."),
+  overloaded: (refusal) => unavailable(refusal.message),
+  internal_error: () => ({ status: 500, message: "Farebox failed on this request; its log shows the reason." }),
+};
 
 /** Matches the type of a tool after its position: "tools[3] (web_search)". */
 const toolType = / \(\w+\)$/;
