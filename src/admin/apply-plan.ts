@@ -53,7 +53,7 @@ export type FieldValue = string | number | readonly string[] | null;
 export interface Plan {
   /** Changes in the order in which they must be made. */
   readonly changes: readonly PlannedChange[];
-  /** Removals that are skipped because pruning was not requested. */
+  /** Removals that are not made, because pruning was not requested. */
   readonly kept: readonly PlannedChange[];
 }
 
@@ -65,7 +65,7 @@ interface PlanParams {
   readonly file: ApplyFile;
   readonly current: CurrentState;
   readonly prune: boolean;
-  /** Instant of all changes, milliseconds since 1970 UTC. */
+  /** Time of all changes, in milliseconds since 1970 UTC. */
   readonly now: number;
   /** Finds the start of a date that `expires` names. */
   readonly calendar: Calendar;
@@ -73,7 +73,10 @@ interface PlanParams {
   readonly storedUser: StoredUser | null;
 }
 
-/** Plans the changes that make teams, keys and budgets match the file. Plans none for a section that the file lacks. */
+/**
+ * Plans the changes that make teams, keys and budgets match the file. Objects of a section that the file does not have
+ * stay as they are.
+ */
 export function planOf(params: PlanParams): Planning {
   const comparison = compare(params);
   const removals = removalChanges(comparison);
@@ -166,7 +169,7 @@ export interface PlanFault {
   readonly message: string;
 }
 
-/** Returns all faults that would make a change fail later. `removals` are the changes that pruning would make. */
+/** Returns the reasons why a change would fail. `removals` are the removals that the plan contains. */
 function faultsOf(comparison: Comparison, removals: readonly PlannedChange[]): PlanFault[] {
   return [
     ...comparison.keys.flatMap((pair) => keyFaults(pair, comparison)),

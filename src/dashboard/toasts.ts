@@ -3,6 +3,7 @@ import { div, p, type View } from "./dom.ts";
 import { icon } from "./icons.ts";
 
 const listeners = new Set<(text: string) => void>();
+/** Time for which a message is shown, in milliseconds. */
 const shownMs = 4000;
 
 /** Shows a message that disappears after a few seconds. Screen readers read it. */
@@ -10,6 +11,7 @@ export function showToast(text: string): void {
   for (const listener of listeners) listener(text);
 }
 
+/** Shows the latest message of `showToast`, until its time is over. */
 export function Toasts(): View {
   const [toast, setToast] = useState<{ text: string; number: number } | null>(null);
   useEffect(() => {
