@@ -23,8 +23,8 @@ const ageArgument = argument(
 /** Commands for the ledger as a whole. */
 export const commands = [
   command("db migrate", {
-    summary: "upgrade the ledger of an earlier release to the current schema, after a backup; serve does this too",
-    options: { noBackup: { help: "skip the backup, if you already have one" }, json },
+    summary: "upgrade the ledger of an earlier release to the current schema; serve does this too",
+    options: { noBackup: { help: "make no backup of a ledger in a file, if you already have one" }, json },
     settings: ledgerSettings,
     examples: ["farebox db migrate"],
     run: async (tools, { noBackup }) => {

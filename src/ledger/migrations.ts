@@ -3,7 +3,7 @@ import type { OpenFailure } from "./store.ts";
 
 type DatabaseKind = "sqlite" | "postgres";
 
-/** Upgrade of the schema by one version. */
+/** Step of the schema from one version to a later one. The first step creates the tables in an empty database. */
 export interface Migration {
   /** Resulting schema version: the leading number of the file's name. */
   readonly version: number;
@@ -21,25 +21,45 @@ export function migrationsOf(database: DatabaseKind): readonly Migration[] {
 
 /** Returns the schema version that this release uses. */
 export function knownSchemaOf(database: DatabaseKind): number {
-  return Math.max(...migrationsOf(database).map(({ version }) => version));
+  return Math.max(...versionsOf(database));
 }
 
-/** Returns the failure for a database whose schema is older than this release's schema. */
-export function olderSchema(found: number, known: number): OpenFailure {
-  const message = `its schema version ${found} is older than ${known}; upgrade it with farebox db migrate or farebox serve`;
-  return { kind: "unusable", message };
+const versionsOf = (database: DatabaseKind) => migrationsOf(database).map(({ version }) => version);
+
+/** Last commit that upgrades the ledgers from before the first release. */
+const upgradingCommit = "e4509c76";
+
+/**
+ * Returns the reason why a ledger with the schema version `found` cannot be used; null if it can. With `forward`,
+ * accepts an older version that this release can upgrade.
+ */
+export function schemaProblem(
+  database: DatabaseKind,
+  found: number,
+  { forward = false }: { readonly forward?: boolean } = {},
+): OpenFailure | null {
+  const known = knownSchemaOf(database);
+  const older = (how: string): OpenFailure => ({
+    kind: "unusable",
+    message: `its schema version ${found} is older than ${known}; ${how}`,
+  });
+  if (found > known) return { kind: "newer_schema", found, known };
+  if (found < Math.min(...versionsOf(database)))
+    return older(`upgrade it first with farebox db migrate of commit ${upgradingCommit}`);
+  if (found < known && !forward) return older("upgrade it with farebox db migrate or farebox serve");
+  return null;
 }
 
-/** Result of an upgrade of a ledger to the schema of this release. */
-export type SchemaUpgrade<Failure> =
+/** Result of a migration of a ledger to the schema of this release. */
+export type MigrationResult<Failure = OpenFailure> =
   | {
       readonly ok: true;
-      /** Schema version before the upgrade; 0 if there was no ledger. */
+      /** Schema version before the migration; 0 if there was no ledger. */
       readonly from: number;
       readonly to: number;
       /** False if the ledger already had this schema. */
       readonly changed: boolean;
-      /** File or database schema that contains the backup of the old ledger; null if no backup was made. */
+      /** File with the backup of the old ledger; null if no backup was made. */
       readonly backup: string | null;
     }
   | { readonly ok: false; readonly failure: Failure };

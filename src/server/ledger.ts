@@ -3,7 +3,7 @@ import { parsePostgresUrl, type PostgresServer } from "../core/postgres-url.ts";
 import { invariant } from "../core/assert.ts";
 import type { Secret } from "../config/secret.ts";
 import type { CopyFailure } from "../ledger/sqlite/backup.ts";
-import type { SchemaUpgrade } from "../ledger/migrations.ts";
+import type { MigrationResult } from "../ledger/migrations.ts";
 import type { OpenFailure, OpenResult, StoreOptions } from "../ledger/store.ts";
 
 /** Opens the ledger that the settings name. Loads only the modules for this kind of database. */
@@ -53,30 +53,27 @@ interface MigrateLedgerOptions {
 }
 
 /**
- * Migrates a ledger of an earlier release to this release's schema. Creates a backup first, unless `backup` is false.
+ * Migrates a ledger of an earlier release to this release's schema. First makes a backup of a ledger in a file, unless
+ * `backup` is false.
  */
 export async function migrateLedger(
   database: DatabaseSetting,
   { at, create = false, backup = true }: MigrateLedgerOptions,
-): Promise<SchemaUpgrade<CopyFailure>> {
+): Promise<MigrationResult<CopyFailure>> {
   if (database.kind === "sqlite") {
     const { migrateFile } = await import("../ledger/sqlite/backup.ts");
     return migrateFile({ path: database.path, stamp: stampOf(at), backup });
   }
   const { migrateServer } = await import("../ledger/postgres/maintenance.ts");
-  return migrateServer(serverOf(database), { create, backup });
+  return migrateServer(serverOf(database), { create });
 }
 
 /** Returns instructions for a return to the earlier release. */
-export function restoreHint(database: DatabaseSetting, backup: string): string {
-  if (database.kind === "sqlite") {
-    const [path, file] = [database.path, backup].map((name) =>
-      /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`,
-    );
-    return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
-  }
-  const address = `${database.shown}?options=-c%20search_path%3D${backup}`;
-  return `to go back, stop all proxies, install the earlier release and set its database to ${address}; add the password and the other parameters of the current address`;
+export function restoreHint(database: string, backup: string): string {
+  const [path, file] = [database, backup].map((name) =>
+    /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`,
+  );
+  return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
 }
 
 /** Formats an instant for the name of a file: "2026-11-20T120000Z". */

@@ -82,7 +82,7 @@ it(
       changelog.replace("## Unreleased\n", `## Unreleased\n\n## 1.0.0 - ${day.toISOString().slice(0, 10)}\n`),
     );
     expect(dated).toContain(read("CHANGELOG.md"));
-    expect(Object.keys(JSON.parse(read("src/ledger/migrations/released.json")))).toContain("sqlite/001-ledger.sql");
+    expect(Object.keys(JSON.parse(read("src/ledger/migrations/released.json")))).toContain("sqlite/023-ledger.sql");
     expect(
       git("status", "--porcelain")
         .trimEnd()
@@ -113,12 +113,12 @@ it(
       path("CHANGELOG.md"),
       read("CHANGELOG.md").replace("## Unreleased\n", "## Unreleased\n\n- Another thing.\n"),
     );
-    appendFileSync(path("src/ledger/migrations/sqlite/001-ledger.sql"), "-- later\n");
+    appendFileSync(path("src/ledger/migrations/sqlite/023-ledger.sql"), "-- later\n");
     git("commit", "--quiet", "--all", "--message", "An edit");
     expect(release("1.0.1")).toMatchObject({
       status: 2,
       stderr:
-        "release: the migration sqlite/001-ledger.sql was released, but is edited; restore it, and make the change in a new migration\n",
+        "release: the migration sqlite/023-ledger.sql was released, but is edited; restore it, and make the change in a new migration\n",
     });
   },
 );

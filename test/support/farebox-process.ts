@@ -42,6 +42,8 @@ export interface StartOptions {
   readonly cwd?: string;
   /** True to start the checkout even in a run of all tests. */
   readonly fromSources?: boolean;
+  /** Path of another program, such as that of the next release. */
+  readonly program?: string;
 }
 
 /** Returns the variables that the machine needs, without any that farebox or an SDK reads. */
@@ -85,9 +87,9 @@ export function startInTerminal(args: readonly string[], options: StartOptions =
 /** Returns the command line that runs farebox. */
 export function fareboxCommand(
   args: readonly string[],
-  { fromSources = false }: Pick<StartOptions, "fromSources"> = {},
+  { fromSources = false, program }: Pick<StartOptions, "fromSources" | "program"> = {},
 ): readonly string[] {
-  return [process.execPath, ...nodeFlags, fromSources ? sources : (builtProgram ?? sources), ...args];
+  return [process.execPath, ...nodeFlags, program ?? (fromSources ? sources : (builtProgram ?? sources)), ...args];
 }
 
 /** Starts any command in a terminal, such as a shell. */

@@ -36,7 +36,7 @@ export class Maintenance {
   async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
     const result = await migrateLedger(database, { at: this.#clock.now(), create: true, backup });
     if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
-    return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
+    return { ...result, restore: result.backup === null ? null : restoreHint(shownDatabase(database), result.backup) };
   }
 
   /** Copies the ledger, even while `serve` is running, and checks the copy. */

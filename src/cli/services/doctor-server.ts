@@ -50,7 +50,7 @@ function judgeServer(shown: string, state: ServerState): Check {
     return warning(
       "database",
       `${place} has schema version ${schema} of an earlier release`,
-      `the next farebox serve upgrades it to ${known} after a backup; farebox db migrate upgrades it now`,
+      `back it up with pg_dump; the next farebox serve upgrades it to ${known}, farebox db migrate upgrades it now`,
     );
   if (!hasOwnFunctions)
     return warning(

@@ -49,10 +49,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
     const { migrationText } = await import("../db.ts");
     note(io, migrationText(place, migrated));
     if (migrated.backup !== null)
-      note(
-        io,
-        `backup from before the migration: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`,
-      );
+      note(io, `backup from before the migration: ${migrated.backup}; ${restoreHint(place, migrated.backup)}`);
   }
   const { startServing } = await import("../../server/serving.ts");
   const started = await startServing(settings, { clock, log, version: packageVersion(), firstPrices });

@@ -1,7 +1,7 @@
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
-import type { SchemaUpgrade } from "../migrations.ts";
+import { schemaProblem, type MigrationResult } from "../migrations.ts";
 import { postgresDialect } from "../queries/dialects.ts";
 import { userScopesSql } from "../queries/scope-sql.ts";
 import type { OpenFailure } from "../store.ts";
@@ -27,11 +27,11 @@ interface MaintenanceFailure {
  */
 export async function migrateServer(
   server: PostgresServer,
-  { create, backup = true }: { readonly create: boolean; readonly backup?: boolean },
-): Promise<SchemaUpgrade<OpenFailure>> {
-  return onServer<SchemaUpgrade<OpenFailure>>(server, async (database) => {
+  { create }: { readonly create: boolean },
+): Promise<MigrationResult> {
+  return onServer<MigrationResult>(server, async (database) => {
     if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
-    return migrate(database, { forward: true, backup });
+    return migrate(database, { forward: true });
   });
 }
 
@@ -64,7 +64,8 @@ export async function inspectServer(server: PostgresServer): Promise<ServerInspe
   return onServer<ServerInspection>(server, async (database) => {
     const known = knownSchema();
     const schema = await schemaOf(database);
-    if (schema > known) return { ok: false, failure: { kind: "newer_schema", found: schema, known } };
+    const failure = schema === 0 ? null : schemaProblem("postgres", schema, { forward: true });
+    if (failure !== null) return { ok: false, failure };
     const facts = await database.row<{ version: string; encrypted: boolean | null; may: boolean | null }>(
       `select current_setting('server_version') as version, (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted,
          has_schema_privilege(current_schema(), 'create') as may`,
@@ -72,7 +73,7 @@ export async function inspectServer(server: PostgresServer): Promise<ServerInspe
     const state = {
       schema,
       known,
-      hasOwnFunctions: await hasOwnFunctions(database, schema),
+      hasOwnFunctions: schema > 0 && (await hasOwnFunctions(database)),
       version: facts?.version ?? "?",
       isEncrypted: facts?.encrypted === true,
       mayCreate: facts?.may === true,

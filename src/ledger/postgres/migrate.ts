@@ -1,18 +1,15 @@
 import { DatabaseError } from "pg";
-import { knownSchemaOf, olderSchema, type SchemaUpgrade } from "../migrations.ts";
+import { knownSchemaOf, schemaProblem, type MigrationResult } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { CopyUnfinished, type Database, type Statements } from "./connection.ts";
 import { isLiveProxy } from "./owners.ts";
 import { applyFunctions, hasOwnFunctions, runMigrations } from "./schema.ts";
-import { backUpToSchema } from "./schema-backup.ts";
 
 /** Number of the advisory lock for changes of the schema. It makes proxies that start at the same time take turns. */
 const migrationLock = 7_165_420_011n;
 
 /** Table with the progress of a copy into the database. It exists until the copy is complete. */
 export const copyProgressTable = "copy_progress";
-
-type SchemaResult = SchemaUpgrade<OpenFailure>;
 
 /** Returns the schema version of this release. */
 export function knownSchema(): number {
@@ -36,10 +33,7 @@ export async function schemaOf(db: Statements, { copying = false } = {}): Promis
 /** Returns the reason why the ledger cannot be read; null if it can. */
 export async function readingProblem(database: Database): Promise<OpenFailure | null> {
   const found = await schemaOf(database);
-  const known = knownSchema();
-  if (found > known) return { kind: "newer_schema", found, known };
-  if (found === 0) return { kind: "missing" };
-  return found < known ? olderSchema(found, known) : null;
+  return found === 0 ? { kind: "missing" } : schemaProblem("postgres", found);
 }
 
 export interface MigrateOptions {
@@ -47,33 +41,29 @@ export interface MigrateOptions {
   readonly forward?: boolean;
   /** True if the caller copies a ledger into the database. */
   readonly copying?: boolean;
-  /** False to upgrade the tables without a backup. */
-  readonly backup?: boolean;
 }
 
 /**
  * Creates a missing schema. With `forward`, also upgrades the ledger of another release to this release's tables and
- * functions. Fails while a proxy runs on the ledger. Makes all changes in one transaction.
+ * functions. Fails while a proxy runs on the ledger. Makes all changes in one transaction. Makes no backup.
  */
 export async function migrate(
   database: Database,
-  { forward = false, copying = false, backup = true }: MigrateOptions = {},
-): Promise<SchemaResult> {
+  { forward = false, copying = false }: MigrateOptions = {},
+): Promise<MigrationResult> {
   const known = knownSchema();
-  const nothing: SchemaResult = { ok: true, from: known, to: known, changed: false, backup: null };
-  const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db, found));
+  const nothing: MigrationResult = { ok: true, from: known, to: known, changed: false, backup: null };
+  const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db));
   if (await isCurrent(database, await schemaOf(database, { copying }))) return nothing;
-  const upgrading = database.transaction(async (db): Promise<SchemaResult> => {
+  const upgrading = database.transaction(async (db): Promise<MigrationResult> => {
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
     const found = await schemaOf(db, { copying });
     if (await isCurrent(db, found)) return nothing;
     const failure = found === 0 ? await cannotCreate(db) : await cannotUpgrade(db, found, { forward, copying });
     if (failure !== null) return { ok: false, failure };
-    const before = backup && found > 0 && found < known ? await backUpToSchema(db, found) : null;
-    if (before !== null && !before.ok) return before;
     await runMigrations(db, found);
     await applyFunctions(db);
-    return { ok: true, from: found, to: known, changed: true, backup: before?.schema ?? null };
+    return { ok: true, from: found, to: known, changed: true, backup: null };
   });
   return upgrading.catch((error: unknown) => {
     const failure = foreignDependency(error);
@@ -123,10 +113,10 @@ async function cannotUpgrade(
   found: number,
   { forward, copying }: Required<Pick<MigrateOptions, "forward" | "copying">>,
 ): Promise<OpenFailure | null> {
-  const known = knownSchema();
-  if (found > known) return { kind: "newer_schema", found, known };
+  const failure = schemaProblem("postgres", found, { forward: forward || copying });
+  if (failure !== null) return failure;
   if (copying) return { kind: "unusable", message: otherCopy };
-  if (!forward) return found < known ? olderSchema(found, known) : { kind: "unusable", message: otherFunctions };
+  if (!forward) return { kind: "unusable", message: otherFunctions };
   const running = await db.row(`select 1 from owners where ${isLiveProxy} limit 1`);
   return running === undefined ? null : { kind: "in_use" };
 }

@@ -4,9 +4,6 @@ import { holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { migrationsOf } from "../migrations.ts";
 import type { Statements } from "./connection.ts";
 
-/** First schema version that stores the digest of the functions. */
-const digestSince = 5;
-
 let loaded: { readonly sql: string; readonly digest: string } | null = null;
 
 /** Returns the SQL text of this release's functions, and the digest of that text. */
@@ -51,9 +48,8 @@ export function functionsDigest(): string {
   return functions().digest;
 }
 
-/** Returns true if a ledger of this schema version has the functions of this release. */
-export async function hasOwnFunctions(db: Statements, schema: number): Promise<boolean> {
-  if (schema < digestSince) return false;
+/** Returns true if a ledger has the functions of this release. */
+export async function hasOwnFunctions(db: Statements): Promise<boolean> {
   const newest = await db.row<{ functions: string | null }>(
     "select functions from farebox_migrations order by version desc limit 1",
   );
@@ -69,13 +65,13 @@ export async function applyFunctions(db: Statements): Promise<void> {
   );
 }
 
-/** Runs the migrations with versions above `after`, up to and including `until`. */
-export async function runMigrations(db: Statements, after: number, until = Infinity): Promise<void> {
+/** Runs the migrations with versions above `after`. Only the newest row has the digest of the functions. */
+export async function runMigrations(db: Statements, after: number): Promise<void> {
   await db.run(
-    "create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())",
+    "create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now(), functions text)",
   );
   for (const { version, sql } of migrationsOf("postgres")) {
-    if (version <= after || version > until) continue;
+    if (version <= after) continue;
     await db.run(sql());
     await db.run("insert into farebox_migrations (version) values ($1)", [version]);
   }

@@ -15,10 +15,10 @@ import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import { olderSchema, type SchemaUpgrade } from "../migrations.ts";
+import { schemaProblem, type MigrationResult } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
-import { foreign, isCurrent, knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { foreign, knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { contentOf, folderProblem, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
@@ -134,12 +134,12 @@ export async function migrateFile({
   path,
   stamp,
   backup = true,
-}: MigrateFileOptions): Promise<SchemaUpgrade<CopyFailure>> {
-  return await guarded<SchemaUpgrade<CopyFailure>>(async () => {
+}: MigrateFileOptions): Promise<MigrationResult<CopyFailure>> {
+  return await guarded<MigrationResult<CopyFailure>>(async () => {
     const to = knownSchema();
     const opened = openKnown(path);
     if (!opened.ok) return opened;
-    const isDone = isCurrent(opened.db);
+    const isDone = opened.schema === to;
     opened.db.close();
     const nothing = { ok: true, from: to, to, changed: false, backup: null } as const;
     if (isDone) return nothing;
@@ -151,7 +151,7 @@ export async function migrateFile({
     db.exec("begin immediate");
     owned.defer(() => void (db.inTransaction && db.exec("rollback")));
     // Another process may have upgraded the file before the lock was taken.
-    if (isCurrent(db)) return nothing;
+    if (schemaOf(db) === to) return nothing;
     const from = schemaOf(db);
     const made = backup ? await backUpBefore(target, `${target}.schema-${from}-${stamp}`) : null;
     if (made !== null && !made.ok) return made;
@@ -240,14 +240,14 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Open
   };
   try {
     const { schema: found, isEmpty } = contentOf(db);
-    const known = knownSchema();
     const tables = db
       .prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')")
       .pluck()
       .get();
     if (found === 0 && isEmpty) return refused({ kind: "missing" });
     if (tables !== 3) return refused(foreign);
-    if (found > known) return refused({ kind: "newer_schema", found, known });
+    const problem = schemaProblem("sqlite", found, { forward: true });
+    if (problem !== null) return refused(problem);
     return { ok: true, db, schema: found };
   } catch (error) {
     db.close();
@@ -258,10 +258,10 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Open
 /** Opens a Farebox ledger of this release only. */
 export function openCurrent(path: string): OpenedLedger {
   const opened = openKnown(path);
-  const known = knownSchema();
-  if (!opened.ok || opened.schema === known) return opened;
+  const failure = opened.ok ? schemaProblem("sqlite", opened.schema) : null;
+  if (!opened.ok || failure === null) return opened;
   opened.db.close();
-  return { ok: false, failure: olderSchema(opened.schema, known) };
+  return { ok: false, failure };
 }
 
 /**

@@ -5,9 +5,6 @@ import { isServed } from "./open.ts";
 import { userScopesSql } from "../queries/scope-sql.ts";
 import { runsTask } from "../tables/tasks.ts";
 
-/** First schema version with tasks. */
-const tasksSince = 11;
-
 /** State of a ledger file. */
 export interface FileState {
   readonly schema: number;
@@ -41,9 +38,7 @@ export async function inspectFile(path: string): Promise<FileInspection> {
       const timeZone = db.prepare("select time_zone from meta").pluck().get() as string | null;
       const [count, oldestAt] = db
         // Excludes the charges of tasks, because a task may run for a day.
-        .prepare(
-          `select count(*), min(admitted_at) from charges where state = 'pending'${schema < tasksSince ? "" : ` and not ${runsTask}`}`,
-        )
+        .prepare(`select count(*), min(admitted_at) from charges where state = 'pending' and not ${runsTask}`)
         .raw()
         .get() as [number, number | null];
       const known = knownSchema();

@@ -7,9 +7,9 @@ import { calendarOf } from "../../platform/clock.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../queue.ts";
 import type { LongQueries } from "../queries/interfaces.ts";
-import { olderSchema } from "../migrations.ts";
+import { schemaProblem } from "../migrations.ts";
 import { ChangeListeners, queuedStore, readOnlyChannel } from "../queued-store.ts";
-import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
+import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answerEach } from "./answer.ts";
 import { WindowStore } from "./budgets.ts";
 import {
@@ -21,7 +21,7 @@ import {
   type Connection,
 } from "./connection.ts";
 import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
-import { foreign, knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { foreign, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
 import { rememberedQueries } from "./remembered-queries.ts";
 import { rebuildDays } from "./rollups.ts";
@@ -93,10 +93,9 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
   const db = opened.adopt(connectToRead(options.path), (each) => void each.close());
   const { schema: found, isEmpty } = contentOf(db);
-  const known = knownSchema();
-  if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
-  if (found === 0 && isEmpty) return { ok: false, failure: { kind: "missing" } };
-  if (found < known) return { ok: false, failure: olderSchema(found, known) };
+  if (found === 0) return { ok: false, failure: isEmpty ? { kind: "missing" } : foreign };
+  const failure = schemaProblem("sqlite", found);
+  if (failure !== null) return { ok: false, failure };
   const calendar = storedCalendar(db, options.calendar);
   const runningOwner = ownerOfServe(db, options.path);
   return {
@@ -111,6 +110,8 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const isNewFile = createPrivateFile(options.path) === "created";
   // Resolves links, because every path to the file must use the same lock.
   const path = realpathSync(options.path);
+  const refused = isNewFile ? null : schemaProblemOf(path);
+  if (refused !== null) return { ok: false, failure: refused };
   // Connects before the lock file is created, because connecting throws if the file is not a database.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
   const content = contentOf(db);
@@ -125,6 +126,20 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const channel = () => inProcessChannel(new Writer(db, calendar, null, options));
   const runningOwner = ownerOfServe(db, path);
   return { ok: true, store: assemble(options, opened, { db, calendar, channel, created, runningOwner }) };
+}
+
+/**
+ * Returns the reason why the schema of a file cannot be used; null if it can or if the file has none. Only reads, because
+ * a connection that writes moves the log into the file when it closes, and a refused ledger must stay unchanged.
+ */
+function schemaProblemOf(path: string): OpenFailure | null {
+  const db = connectToRead(path);
+  try {
+    const found = schemaOf(db);
+    return found === 0 ? null : schemaProblem("sqlite", found);
+  } finally {
+    db.close();
+  }
 }
 
 function openServed(

@@ -1,40 +1,27 @@
 // @module-tag races
-import { chmodSync, cpSync, readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import Database from "better-sqlite3";
-import { expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { knownSchema } from "../../../src/ledger/sqlite/migrate.ts";
-import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
-import { oldLedgerSql } from "../../support/old-ledgers.ts";
+import { fillLedger } from "../../support/full-ledger.ts";
+import { nextRelease, nextSchemaOf } from "../../support/next-release.ts";
 import { mountSmallDisk, skipIfImpossible, whyNot } from "../crash/disks.ts";
 
-const firstSchema = readFileSync(
-  new URL("../../../src/ledger/migrations/sqlite/001-ledger.sql", import.meta.url),
-  "utf8",
-);
 const known = knownSchema();
+const next = nextSchemaOf("sqlite");
+const release = await nextRelease();
+afterAll(() => release[Symbol.asyncDispose]());
+const { program } = release;
 
-/** Creates a ledger of the first release with one key. */
-function firstLedger(path: string): void {
-  const db = new Database(path);
-  db.pragma("journal_mode = wal");
-  db.exec(firstSchema);
-  db.exec(`update meta set time_zone = 'UTC';
-    insert into keys (id, name, digest, created_at) values ('k1', 'alice', 'no digest', 1)`);
-  db.pragma("user_version = 1");
-  db.close();
-  chmodSync(path, 0o600);
-}
+/** Runs a command of the next release. */
+const farebox = (database: string, ...args: string[]) =>
+  runFarebox(args, { program, env: { FAREBOX_DATABASE: database } });
 
-/** Creates a ledger of schema version 12 with charges. */
-function oldLedger(path: string): void {
-  const ledger = oldLedgers.find(({ name }) => name === "sqlite-12-callbacks");
-  const db = new Database(path);
-  if (ledger !== undefined) db.exec(oldLedgerSql(ledger));
-  db.close();
-}
+/** Creates a ledger of this release with charges in all states. */
+const fill = (path: string) => fillLedger(path, 300);
 
 /** Returns the version, tables and rows of a ledger. */
 function contentOf(path: string): string {
@@ -46,6 +33,13 @@ function contentOf(path: string): string {
   const version: unknown = db.pragma("user_version", { simple: true });
   db.close();
   return JSON.stringify([version, content]);
+}
+
+function rowsOf(path: string, sql: string): unknown {
+  const db = new Database(path, { readonly: true });
+  const rows = db.prepare(sql).raw().all();
+  db.close();
+  return rows;
 }
 
 /** Returns the names of the backups next to a ledger. */
@@ -66,23 +60,23 @@ it("serve migrates the ledger of an earlier release after making a backup", asyn
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
-  firstLedger(database);
+  await fill(database);
   const before = contentOf(database);
-  await using serve = await startServe({ database, gateway: sandbox });
+  await using serve = await startServe({ program, database, gateway: sandbox });
   const [name = ""] = backupsOf(database);
   const backup = join(folder.path, name);
   expect(name).toMatch(backupName);
   await serve.printed(/to go back, .*\n/);
   expect(serve.stderr).toContain(
-    `migrated the ledger at ${database} from schema version 1 to ${known}\nbackup from before the migration: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
+    `migrated the ledger at ${database} from schema version ${known} to ${next}\nbackup from before the migration: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
   );
   expect(statSync(backup).mode & 0o777).toBe(0o600);
-  expect([contentOf(backup), schemaOf(database)]).toEqual([before, known]);
+  expect([contentOf(backup), schemaOf(database)]).toEqual([before, next]);
   serve.signal("SIGTERM");
   await serve.ended;
 
   // Nothing is left to migrate, so no backup is made.
-  await using again = await startServe({ database, gateway: sandbox });
+  await using again = await startServe({ program, database, gateway: sandbox });
   expect(again.stderr).not.toContain("migrated");
   expect(backupsOf(database)).toEqual([name]);
 });
@@ -99,82 +93,116 @@ it("serve makes no backup of a new ledger", async () => {
 it("commands refuse an old ledger; db migrate reports the versions, the backup and how to go back", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
-  firstLedger(database);
-  const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
+  await fill(database);
   for (const args of [
     ["keys", "list"],
-    ["keys", "create", "bob"],
+    ["keys", "create", "carol"],
     ["db", "backup", join(folder.path, "b.db")],
   ]) {
-    expect(await farebox(...args)).toMatchObject({
+    expect(await farebox(database, ...args)).toMatchObject({
       code: 2,
-      stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; upgrade it with farebox db migrate or farebox serve\n`,
+      stderr: `farebox: the ledger at ${database} cannot be opened: its schema version ${known} is older than ${next}; upgrade it with farebox db migrate or farebox serve\n`,
     });
   }
-  const migrated = await farebox("db", "migrate");
+  const migrated = await farebox(database, "db", "migrate");
   const [name = ""] = backupsOf(database);
   const backup = join(folder.path, name);
   expect(migrated).toMatchObject({
     code: 0,
-    stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
+    stdout: `migrated the ledger at ${database} from schema version ${known} to ${next}
 backup from before the migration: ${backup}
 to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}
 `,
   });
-  expect(JSON.parse((await farebox("keys", "list", "--json")).stdout).keys).toMatchObject([{ name: "alice" }]);
-  expect(JSON.parse((await farebox("db", "migrate", "--json")).stdout)).toEqual({
-    from: known,
-    to: known,
+  expect(rowsOf(database, "select nickname from keys where name = 'alice'")).toEqual([["alice!"]]);
+  expect(JSON.parse((await farebox(database, "db", "migrate", "--json")).stdout)).toEqual({
+    from: next,
+    to: next,
     backup: null,
     restore: null,
   });
+  // This release refuses the newer ledger.
+  expect(await runFarebox(["keys", "list"], { env: { FAREBOX_DATABASE: database } })).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("was written by a newer farebox"),
+  });
 
   // Restoring migrates the copy and leaves the backup file unchanged.
-  expect(await farebox("db", "restore", backup)).toMatchObject({
+  expect(await farebox(database, "db", "restore", backup)).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining("0 charges verified, no difference"),
+    stdout: expect.stringContaining("charges verified, no difference"),
   });
-  expect([schemaOf(backup), schemaOf(database)]).toEqual([1, known]);
+  expect([schemaOf(backup), schemaOf(database)]).toEqual([known, next]);
+});
+
+it("a ledger from before the oldest schema is refused unchanged, with the commit that upgrades it", async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const database = join(folder.path, "farebox.db");
+  await fill(database);
+  const db = new Database(database);
+  db.pragma("user_version = 19");
+  db.pragma("journal_mode = delete");
+  db.close();
+  const [before, files] = [readFileSync(database), readdirSync(folder.path)];
+  const env = { FAREBOX_DATABASE: database };
+  const reason = `its schema version 19 is older than ${known}; upgrade it first with farebox db migrate of commit e4509c76\n`;
+  for (const args of [
+    ["db", "migrate"],
+    ["serve", "--gateway-url", sandbox.url, "--port", "0"],
+    ["keys", "list"],
+    ["keys", "create", "carol"],
+    ["db", "backup", join(folder.path, "b.db")],
+    ["verify"],
+  ]) {
+    expect(await runFarebox(args, { env: { ...env, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey } })).toMatchObject({
+      code: 2,
+      stderr: `farebox: the ledger at ${database} cannot be opened: ${reason}`,
+    });
+    expect(readFileSync(database).equals(before)).toBe(true);
+    expect(readdirSync(folder.path)).toEqual(files);
+  }
+  const other = { FAREBOX_DATABASE: join(folder.path, "other.db") };
+  expect(await runFarebox(["db", "restore", database], { env: other })).toMatchObject({
+    code: 2,
+    stderr: `farebox: ${database} cannot be restored: ${reason}`,
+  });
 });
 
 it("db migrate makes no backup with --no-backup", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
-  oldLedger(database);
-  const { stdout } = await runFarebox(["db", "migrate", "--no-backup", "--json"], {
-    env: { FAREBOX_DATABASE: database },
-  });
-  expect(JSON.parse(stdout)).toEqual({ from: 12, to: known, backup: null, restore: null });
-  expect([schemaOf(database), backupsOf(database)]).toEqual([known, []]);
+  await fill(database);
+  const { stdout } = await farebox(database, "db", "migrate", "--no-backup", "--json");
+  expect(JSON.parse(stdout)).toEqual({ from: known, to: next, backup: null, restore: null });
+  expect([schemaOf(database), backupsOf(database)]).toEqual([next, []]);
 });
 
 it("only one of several parallel db migrate makes a backup and migrates", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
-  oldLedger(database);
+  await fill(database);
   const before = contentOf(database);
-  const ran = await Promise.all(
-    [1, 2, 3, 4].map(() => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } })),
-  );
+  const ran = await Promise.all([1, 2, 3, 4].map(() => farebox(database, "db", "migrate")));
   expect(ran.filter(({ stdout }) => stdout.startsWith("migrated"))).toHaveLength(1);
   // The others find nothing to migrate, or are refused while the first one runs.
   for (const { code, stdout, stderr } of ran)
     expect(code === 0 ? stdout : stderr).toMatch(/^migrated|nothing to migrate|farebox serve is using the ledger/);
   const [name = "", ...more] = backupsOf(database);
-  expect([contentOf(join(folder.path, name)), more, schemaOf(database)]).toEqual([before, [], known]);
+  expect([contentOf(join(folder.path, name)), more, schemaOf(database)]).toEqual([before, [], next]);
 });
 
 it("a migration that fails leaves the ledger unchanged and no backup", async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
-  oldLedger(database);
+  await fill(database);
   const spoiled = new Database(database);
-  // The last statement of migration 013 fails, because its column already exists.
-  spoiled.exec("alter table rollup_day add column in_doubt integer");
+  // The last statement of the migration fails, because its table already exists.
+  spoiled.exec("create table next_release (note text)");
   spoiled.close();
   const before = contentOf(database);
   for (let tries = 0; tries < 2; tries++) {
-    expect((await runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } })).code).not.toBe(0);
+    expect((await farebox(database, "db", "migrate")).code).not.toBe(0);
     expect([contentOf(database), backupsOf(database)]).toEqual([before, []]);
   }
 });
@@ -186,7 +214,7 @@ it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
   async () => {
     await using folder = await temporaryFolder();
     const old = join(folder.path, "old.db");
-    oldLedger(old);
+    await fill(old);
     const needed = statSync(old).size;
     using disk = mountSmallDisk(4 * 1024 * 1024);
     const database = join(disk.path, "farebox.db");
@@ -195,7 +223,7 @@ it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
     disk.fill();
     const filler = join(disk.path, "filler");
     const filled = statSync(filler).size;
-    const migrate = () => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } });
+    const migrate = () => farebox(database, "db", "migrate");
     const reasons = new Set<string>();
     // From no room at all to room for the backup, but not for SQLite's own files or the migration's log.
     for (const room of [0, 64 * 1024, needed, needed + 48 * 1024, needed + 80 * 1024]) {
@@ -214,6 +242,6 @@ it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
     expect([...reasons]).toContain("no room for the backup");
     disk.free();
     expect((await migrate()).code).toBe(0);
-    expect([schemaOf(database), backupsOf(database).length]).toEqual([known, 1]);
+    expect([schemaOf(database), backupsOf(database).length]).toEqual([next, 1]);
   },
 );

@@ -72,7 +72,7 @@ describe("the tarball", () => {
     expect(files.toSorted()).toEqual(
       [...source, ...shared, ...entries, ...tables, ...prices, ...grafana, ...others].toSorted(),
     );
-    expect(files).toContain("dist/ledger/migrations/sqlite/001-ledger.sql");
+    expect(files).toContain("dist/ledger/migrations/sqlite/023-ledger.sql");
   });
 
   it("contains no path of the build machine and imports no TypeScript file", () => {
