@@ -17,7 +17,7 @@ import { readPrice } from "../src/ledger/queries/short.ts";
 import { readBudgets } from "../src/ledger/queries/windows.ts";
 import { withoutSeq } from "../src/ledger/rows/budgets.ts";
 import { Writer } from "../src/ledger/sqlite/writer.ts";
-import type { Store } from "../src/ports/store.ts";
+import type { Store } from "../src/ports/stores.ts";
 import { keys } from "../src/ledger/tables/keys.ts";
 import { marks } from "../src/ledger/tables/table.ts";
 import { tasks } from "../src/ledger/tables/tasks.ts";

@@ -22,7 +22,7 @@ import type { Handler } from "../src/ports/exchange.ts";
 import { burnPerHour } from "../src/reporting/balance.ts";
 import { keyNames } from "../src/reporting/names.ts";
 import { SpendMemory } from "../src/reporting/spend-memory.ts";
-import type { Store } from "../src/ports/store.ts";
+import type { Store } from "../src/ports/stores.ts";
 import { createSeal } from "../src/gateway/webhooks/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Owner, World } from "./world.ts";

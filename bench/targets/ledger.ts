@@ -3,7 +3,7 @@ import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
 import { openPostgres } from "../../src/ledger/postgres/open.ts";
 import { openSqlite } from "../../src/ledger/sqlite/open.ts";
 import type { OpenResult } from "../../src/ledger/store.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { calendarOf, systemClock } from "../../src/platform/clock.ts";
 import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
 import type { BudgetsParams, FromLedger, LedgerParams, ToLedger } from "../postgres.ts";

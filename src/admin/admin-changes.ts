@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { adminRoles, reservedAdminNames, type Admin } from "../core/keys.ts";
-import type { AdminStore } from "../ports/admin-store.ts";
+import type { AdminStore } from "../ports/stores.ts";
 import type { Clock } from "../ports/clock.ts";
 import { digestOfKey, lifetimeMsMax } from "./key-changes.ts";
 import { isoTime } from "../core/time.ts";

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { isLive, settingsAdmin, type Admin, type AdminFailure, type AdminRole } from "../core/keys.ts";
-import type { AdminStore } from "../ports/admin-store.ts";
+import type { AdminStore } from "../ports/stores.ts";
 import type { Clock } from "../ports/clock.ts";
 import { FailedAttempts } from "./failed-attempts.ts";
 

@@ -1,9 +1,8 @@
 import { isOfSession } from "../core/scope.ts";
 import type { StoredUser } from "../wire/headers.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore, TeamStore } from "../ports/stores.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
-import type { TeamStore } from "../ports/team-store.ts";
 import type { CurrentState, PlannedChange, UseCaseCall } from "./apply-plan.ts";
 import { removeBudget, setBudget } from "./budget-changes.ts";
 import { createKey, revokeKey, updateKey, type CreatedKey } from "./key-changes.ts";

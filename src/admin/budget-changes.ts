@@ -15,7 +15,7 @@ import { isLive, matchesPattern } from "../core/keys.ts";
 import { noMoney } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import type { StoredUser } from "../wire/headers.ts";
 import { periodSchema, usdSchema, warnPercentSchema } from "./fields.ts";

@@ -4,7 +4,7 @@ import { isoTime } from "../core/time.ts";
 import { changedKey, isLive, labelsMax, tagsMax, type Key, type KeyChange } from "../core/keys.ts";
 import { noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import {
   labelsSchema,
   limitsSchema,

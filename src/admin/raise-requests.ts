@@ -5,13 +5,13 @@ import type { BudgetWindow } from "../core/budget.ts";
 import { keyOfSubject, limitsOneKey, mayApplyTo, namedScope, namedSubject } from "../core/scope.ts";
 import { isLive, type Key } from "../core/keys.ts";
 import {
-  raiseRequestPauseMs,
+  type KeyStore,
   type RaiseDecided,
   type RaiseRequest,
+  raiseRequestPauseMs,
   type RaiseRequests,
-} from "../ports/raise-requests.ts";
+} from "../ports/stores.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { KeyStore } from "../ports/key-store.ts";
 import { amountSchema, readUntil, whySchema, type RaiseTools } from "./raises.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 

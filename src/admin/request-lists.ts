@@ -1,7 +1,7 @@
 import type { Charge } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/keys.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import { type ChargePage, type ChargeQuery, type LedgerQueries, pricesOf } from "../ports/ledger.ts";
 import type { RefusalPage, RefusalQuery, Refusals } from "../ports/refusals.ts";
 import { noSuchCharge } from "./corrections.ts";

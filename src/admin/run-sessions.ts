@@ -10,7 +10,7 @@ import {
 } from "../core/keys.ts";
 import { parseUsd } from "../core/money.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { NewRunSession, RunSessions } from "../ports/run-sessions.ts";
+import type { NewRunSession, RunSessions } from "../ports/stores.ts";
 import { credentialOf } from "../wire/run-credential.ts";
 import { isPin, usdSchema } from "./fields.ts";
 import { randomId } from "./key-changes.ts";

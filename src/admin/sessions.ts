@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../ports/clock.ts";
-import { dashboardSessionsMax, type DashboardSession, type DashboardSessions } from "../ports/dashboard-sessions.ts";
+import { type DashboardSession, type DashboardSessions, dashboardSessionsMax } from "../ports/stores.ts";
 import type { AdminCredential } from "./admin-gate.ts";
 
 /**

@@ -2,8 +2,7 @@ import { z } from "zod";
 import { changedTeam, isLive, type Team } from "../core/keys.ts";
 import { noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { KeyStore } from "../ports/key-store.ts";
-import type { TeamStore } from "../ports/team-store.ts";
+import type { KeyStore, TeamStore } from "../ports/stores.ts";
 import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 

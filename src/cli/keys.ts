@@ -14,7 +14,7 @@ import {
 import { nearest } from "../core/fault.ts";
 import { callerOf } from "../core/scope.ts";
 import { changeFault, inputFault } from "../admin/result.ts";
-import type { TeamStore } from "../ports/team-store.ts";
+import type { TeamStore } from "../ports/stores.ts";
 import { keyJson, newKeyJson, rotatedKeyJson } from "../reporting/details.ts";
 import { isoTime } from "../core/time.ts";
 import { ownName, pairsText } from "../reporting/names.ts";

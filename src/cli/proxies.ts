@@ -1,6 +1,6 @@
 import { shownDatabase } from "../config/database.ts";
 import { formatUsd } from "../core/money.ts";
-import { liveMs, type ProxyRun } from "../ports/proxies.ts";
+import { liveMs, type ProxyRun } from "../ports/stores.ts";
 import { isoTime } from "../core/time.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";

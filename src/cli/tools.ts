@@ -11,7 +11,7 @@ import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { readAccountOnce } from "../server/account.ts";
 import type { ask, askText } from "./services/ask.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import type { PriceFiles } from "./price-files.ts";
 import { tuneRuntime } from "../server/runtime.ts";
 import { readStoredUsers, type StoredUser } from "../wire/headers.ts";

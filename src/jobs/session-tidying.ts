@@ -1,7 +1,7 @@
 import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import type { RunSessions } from "../ports/run-sessions.ts";
+import type { RunSessions } from "../ports/stores.ts";
 import { loop } from "../platform/loop.ts";
 
 const everyMs = 600_000;

@@ -1,5 +1,5 @@
 import type { AccountSample } from "../core/account.ts";
-import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AccountSamples } from "../ports/stores.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import { readAccountFigures } from "../wire/account.ts";

@@ -1,7 +1,7 @@
 import { pollPauseMsMax, type Task } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskStore } from "../ports/stores.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 

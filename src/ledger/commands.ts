@@ -12,7 +12,7 @@ import type {
   Posting,
   SettleResult,
 } from "../ports/ledger.ts";
-import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/task-store.ts";
+import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/stores.ts";
 import { endColumns, holdColumns, noteColumns, postColumns, type ValuesOf } from "./charge-columns.ts";
 import { basisOf } from "./rows/charges.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";

@@ -1,8 +1,7 @@
-import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AccountSamples, ProxyRuns, TaskStore } from "../ports/stores.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Fleet } from "../ports/fleet.ts";
 import type { Ledger } from "../ports/ledger.ts";
-import type { ProxyRuns } from "../ports/proxies.ts";
 import { postCommand, voidCommand, type BatchChannel } from "./commands.ts";
 import type { LongQueries, PageEnd, PostingPage } from "./queries/interfaces.ts";
 import type { ShortQueries } from "./queries/short.ts";
@@ -11,7 +10,6 @@ import type { QueuedStore, StoreOptions } from "./store.ts";
 import { bind, type RunQuery } from "./tables/tables.ts";
 import { fareboxAdmin } from "../core/keys.ts";
 import { WhatIfSums } from "./what-if-sums.ts";
-import type { TaskStore } from "../ports/task-store.ts";
 
 /** Implements the `Changes` port. */
 export class ChangeListeners implements Changes {

@@ -1,6 +1,6 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import type { StoreEvent, CommandSink } from "./queue.ts";
 
 /** Store whose writes go through a queue. */

@@ -1,7 +1,7 @@
 import { adminDetails, type AuditEntry, keyDetails } from "../core/audit.ts";
 import { type Admin, adminStateOf, type Key, stateOf } from "../core/keys.ts";
 import { isoTime } from "../core/time.ts";
-import type { AuditPage } from "../ports/audit-log.ts";
+import type { AuditPage } from "../ports/stores.ts";
 import type { AuditEntryJson } from "./shapes/health.ts";
 import type { KeyJson, NewKeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 

@@ -5,7 +5,7 @@ import { noMoney } from "../core/money.ts";
 import type { Key } from "../core/keys.ts";
 import { tightestLimit, type Limits, type LimitStatus } from "../core/limits.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import { pricesOf, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
 import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { isoTime, isoTimeOrNull, minuteMs } from "../core/time.ts";

@@ -1,5 +1,5 @@
 import type { Key } from "../core/keys.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 
 /** Returns the name to show for a key id; null if there is no key, or if the reader may not see its name. */
 export type NameOf = (keyId: string) => string | null;

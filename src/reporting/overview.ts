@@ -1,7 +1,7 @@
 import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { frameOf, isInMonths, previousSpan, type Asked, type Frame } from "./frame.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import type { LedgerQueries, TimeSpan } from "../ports/ledger.ts";
 import { otherNames, type SpendDimension, type SpendFilter, type SpendRow } from "../ports/spend.ts";
 import type { Refusals } from "../ports/refusals.ts";

@@ -9,7 +9,7 @@ import {
   type Reconciliation,
 } from "../core/reconciliation.ts";
 import { formatRate, formatUsd, formatUsdOrNull, subtract, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
-import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AccountSamples } from "../ports/stores.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import { isoTime } from "../core/time.ts";

@@ -13,7 +13,7 @@ import { keyOfScope, keyOfSubject, namedScope, namedSubject } from "../core/scop
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import type { NewRaise } from "../ports/ledger.ts";
 import type { RankedWindow, Usage } from "../ports/lists.ts";
-import { type RaiseRequest, raiseRequestState } from "../ports/raise-requests.ts";
+import { type RaiseRequest, raiseRequestState } from "../ports/stores.ts";
 import type { NameOf } from "./names.ts";
 import type { AdminRaiseRequestJson, RaiseJson, RaiseRequestJson, StandingJson } from "./shapes/keys.ts";
 import type { FullestJson, RankedStandingJson } from "./shapes/lists.ts";

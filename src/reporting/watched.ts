@@ -3,7 +3,7 @@ import type { Charge } from "../core/charge.ts";
 import { noMoney, stepsOf, type PicoUsd } from "../core/money.ts";
 import { dayMs, minuteMs } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import { refusalsWrittenMs, type RefusalRow, type Refusals } from "../ports/refusals.ts";
 import type { RecentCursor, RecentQuery } from "../ports/spend.ts";

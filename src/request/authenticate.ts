@@ -18,9 +18,7 @@ import type { OrRefused, Refusal } from "../core/refusals.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import { refuse, type Exchange, type Handler, type Summary } from "../ports/exchange.ts";
-import type { KeyStore } from "../ports/key-store.ts";
-import type { RunSessions } from "../ports/run-sessions.ts";
-import type { TeamStore } from "../ports/team-store.ts";
+import type { KeyStore, RunSessions, TeamStore } from "../ports/stores.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
 import { readPinnedTags, readUserHeader, type StoredUser } from "../wire/headers.ts";
 

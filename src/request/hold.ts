@@ -1,7 +1,7 @@
 import type { BodyBytes } from "../ports/exchange.ts";
 import { limitOf, maySeeAmounts, visibleRoom, type BudgetWindow, type OwnView, type Shortage } from "../core/budget.ts";
 import { keyOfScope, keyOfSubject, namedScope, namedSubject, type Caller } from "../core/scope.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";

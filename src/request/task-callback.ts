@@ -7,8 +7,7 @@ import { type Exchange, notForwarded, refuse, type Handler, type Summary } from 
 import type { Log } from "../ports/log.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
-import type { TaskCallbacks } from "../ports/task-callbacks.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskCallbacks, TaskStore } from "../ports/stores.ts";
 import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 import { authenticate, isCallbackOf, isEvent, relay, type Authentic } from "./task-webhooks.ts";

@@ -1,7 +1,7 @@
 import type { OrRefused } from "../core/refusals.ts";
 import { exceededCeiling, countTasks, type Task, type TaskCeilings } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskStore } from "../ports/stores.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 

@@ -4,7 +4,7 @@ import type { BodyBytes } from "../ports/exchange.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ChargeEnd, HoldResult } from "../ports/ledger.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskStore } from "../ports/stores.ts";
 import { isAccepted, readCreatedTasks, type CreatedTask } from "../wire/created-tasks.ts";
 import { mayNameTask } from "../wire/task.ts";
 import { writeHold, type RequestToHold } from "./hold.ts";

@@ -29,10 +29,9 @@ import type { Charge } from "../core/charge.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore, TaskEnding, TaskStore } from "../ports/stores.ts";
 import type { LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
 /** Origin of a task's record: a request of its client, or the poller. */
 type RecordSource = "client" | "poller";

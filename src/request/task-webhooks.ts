@@ -5,7 +5,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
-import type { TaskCallback, TaskCallbacks } from "../ports/task-callbacks.ts";
+import type { TaskCallback, TaskCallbacks } from "../ports/stores.ts";
 import type { CheckEndpoint } from "../ports/webhook-sender.ts";
 import { isObject, objectOr, parseJson, valueAt } from "../wire/json.ts";
 import {

@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
 import { BodyBytes, type Exchange, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskStore } from "../ports/stores.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { readCreatedTasks } from "../wire/created-tasks.ts";
 import {

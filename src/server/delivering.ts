@@ -9,7 +9,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Message } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import { openPayload } from "../request/task-webhooks.ts";
 import { createWebhookSender } from "../gateway/webhooks/webhook-sender.ts";
 import type { FleetMember } from "./fleet.ts";

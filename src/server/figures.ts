@@ -3,7 +3,7 @@ import { countTasks } from "../core/tasks.ts";
 import type { LedgerFigures } from "./metrics/ledger-gauges.ts";
 import { LedgerUnavailable, type LedgerQueries } from "../ports/ledger.ts";
 import { beyondUncertainty, runReconciliation } from "../reporting/reconciliation.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import { isOfSession, keyOfScope, keyOfSubject } from "../core/scope.ts";
 import { add, noMoney, type PicoUsd } from "../core/money.ts";
 import { dayMs } from "../core/time.ts";

@@ -28,7 +28,7 @@ import type { StoredUser } from "../wire/headers.ts";
 import type { GatewayHealth } from "../reporting/gateway-watch.ts";
 import { newestReview } from "../reporting/prices.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import type { FleetMember } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";

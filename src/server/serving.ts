@@ -26,7 +26,7 @@ import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
 import type { QueuedStore } from "../ledger/store.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { createTokenCounter } from "../platform/tokens/token-counter.ts";
 import { createSeal } from "../gateway/webhooks/seal.ts";

@@ -3,7 +3,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Route, Work } from "./http/http-app.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
-import type { KeyStore } from "../ports/key-store.ts";
+import type { KeyStore } from "../ports/stores.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import { createForwarder, type Forwarder, type ForwardLimits, createGatewayHeaders } from "../request/forward.ts";
 import type { KeyWatch } from "../request/gateway-key.ts";

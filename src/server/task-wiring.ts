@@ -18,7 +18,7 @@ import { createTaskWebhooks } from "../request/task-webhooks.ts";
 import { createTask } from "../request/task-creation.ts";
 import { cancelTask, pollTask, retrieveTask, taskPath, type TaskSteps } from "../request/tasks.ts";
 import { isRouted, routedTasks } from "../request/task-routes.ts";
-import type { Store } from "../ports/store.ts";
+import type { Store } from "../ports/stores.ts";
 import { createEndpointCheck } from "../gateway/webhooks/endpoint-check.ts";
 import { taskWebhookRule } from "./delivering.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import type { ChargeQuery, ReportDimension, ReportQuery } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { alice, bob, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

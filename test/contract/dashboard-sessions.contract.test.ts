@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { DashboardSession } from "../../src/ports/dashboard-sessions.ts";
+import type { DashboardSession } from "../../src/ports/stores.ts";
 import { ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

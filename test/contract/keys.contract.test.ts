@@ -2,7 +2,7 @@ import { eachKeyScope, teamScope } from "../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
 import { noLimits } from "../../src/core/limits.ts";
 import type { Team } from "../../src/core/keys.ts";
-import type { KeyPageQuery } from "../../src/ports/key-store.ts";
+import type { KeyPageQuery } from "../../src/ports/stores.ts";
 import { budget, key, ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

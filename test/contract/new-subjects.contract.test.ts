@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseScope, type Caller, type Scope } from "../../src/core/scope.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { clean } from "../support/ledger-contract.ts";
 import { alice, bob, budget, holdOf, ledgerKinds, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { eachKeyScope, everyRequest } from "../../src/core/scope.ts";
 import { usd } from "../../src/core/money.ts";
-import type { NewRaiseRequest } from "../../src/ports/raise-requests.ts";
+import type { NewRaiseRequest } from "../../src/ports/stores.ts";
 import { bob, budget, holdOf, key, ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Period } from "../../src/core/budget.ts";
 import { usd } from "../../src/core/money.ts";
 import { formatScope, isByUserOrTag } from "../../src/core/scope.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { everyScope, mixedRequest } from "../support/every-scope.ts";
 import { budget, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";

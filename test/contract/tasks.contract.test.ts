@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
-import type { TaskEnding } from "../../src/ports/task-store.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store, TaskEnding } from "../../src/ports/stores.ts";
 import {
   assumed,
   bob,

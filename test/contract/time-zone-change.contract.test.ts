@@ -14,7 +14,7 @@ import { longQueries } from "../../src/ledger/sqlite/queries.ts";
 import { Writer } from "../../src/ledger/sqlite/writer.ts";
 import { calendarOf } from "../../src/platform/clock.ts";
 import { LedgerUnavailable } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import {
   alice,
   budget,

@@ -7,7 +7,7 @@ import { canonicalPrice, type PriceVersion } from "../../src/core/price.ts";
 import { settlementFor, type Outcome } from "../../src/core/settlement.ts";
 import { recomputeUnder, type PriceAt } from "../../src/core/what-if.ts";
 import { reportDimensions, type ReportDimension } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { outcomes, prices, tokenCounts } from "../support/price-arbitraries.ts";
 import { alice, assumed, bob, endAt, holdOf, ledgerKinds, noon, posting, price } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";

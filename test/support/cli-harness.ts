@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { AccountReading } from "../../src/server/account.ts";
 import type { Watching } from "../../src/cli/services/watching.ts";
 import type { RunParams, Surroundings } from "../../src/cli/tools.ts";
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";

@@ -1,4 +1,4 @@
-import type { Store } from "../../src/ports/store.ts";
+import type { Store } from "../../src/ports/stores.ts";
 import { noon, type LedgerKind } from "./ledger-fixtures.ts";
 import { manualClock } from "./manual-clock.ts";
 

@@ -15,12 +15,11 @@ import { stateOf, type Key } from "../../core/keys.ts";
 import { formatUsd } from "../../core/money.ts";
 import { isoTime } from "../../core/time.ts";
 import { createLog } from "../../platform/log.ts";
-import type { KeyStore } from "../../ports/key-store.ts";
+import type { KeyStore, Store } from "../../ports/stores.ts";
 import type { LedgerQueries } from "../../ports/ledger.ts";
 import { sessionJson } from "../../reporting/run-session.ts";
 import type { RunSessionJson } from "../../reporting/shapes/figures.ts";
 import { completionTotal, promptTotal } from "../../core/usage.ts";
-import type { Store } from "../../ports/store.ts";
 import { tuneRuntime } from "../../server/runtime.ts";
 import { startServing, type Serving } from "../../server/serving.ts";
 

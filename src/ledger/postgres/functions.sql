@@ -271,7 +271,7 @@ begin
 end
 $$;
 
--- Binds, updates and ends tasks in the order of their ids. Returns the replies of src/ports/task-store.ts in the given order.
+-- Binds, updates and ends tasks in the order of their ids. Returns the replies of src/ports/stores.ts in the given order.
 -- The charges of bound and ended tasks are locked.
 create function farebox_write_tasks(asked jsonb, locked charges[]) returns jsonb language plpgsql as $$
 declare

@@ -1,5 +1,5 @@
 import type { Clock } from "../../ports/clock.ts";
-import { liveMs } from "../../ports/proxies.ts";
+import { liveMs } from "../../ports/stores.ts";
 import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";

@@ -2,7 +2,7 @@ import { proxyEndEntry } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { liveMs, type ProxyEnding, type ProxyRun, type ProxyRuns, type ProxyState } from "../../ports/proxies.ts";
+import { liveMs, type ProxyEnding, type ProxyRun, type ProxyRuns, type ProxyState } from "../../ports/stores.ts";
 import { orphanPost } from "../commands.ts";
 import { recordAudit } from "../tables/audit.ts";
 import { runsTask } from "../tables/tasks.ts";

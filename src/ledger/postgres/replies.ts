@@ -3,7 +3,7 @@ import { limitOf, shortageOf, worstShortage, type Shortage } from "../../core/bu
 import type { ChargeState } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
-import type { BindResult } from "../../ports/task-store.ts";
+import type { BindResult } from "../../ports/stores.ts";
 import type { Outcome, Replies } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
 import { endedBy, type BatchedCommand, type PlannedBatch } from "./batch.ts";

@@ -1,5 +1,4 @@
-import type { AccountSamples } from "../../ports/account-samples.ts";
-import type { AuditLog } from "../../ports/audit-log.ts";
+import type { AccountSamples, AuditLog } from "../../ports/stores.ts";
 import type { Refusals } from "../../ports/refusals.ts";
 import type { ListQueries } from "../../ports/lists.ts";
 import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery } from "../../ports/ledger.ts";

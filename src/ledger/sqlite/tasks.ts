@@ -1,4 +1,4 @@
-import type { BindResult, NewTask, TaskObservation } from "../../ports/task-store.ts";
+import type { BindResult, NewTask, TaskObservation } from "../../ports/stores.ts";
 import type { TaskEndDetails } from "../commands.ts";
 import type { Query } from "../queries/query.ts";
 import { insert, one, update } from "../tables/table.ts";

@@ -12,7 +12,7 @@ import {
 import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import { isCountedFor, subjectsMaxDefault } from "../../core/scope.ts";
 import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
-import type { BindResult } from "../../ports/task-store.ts";
+import type { BindResult } from "../../ports/stores.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { holdColumns, postColumns, tokensIn } from "../charge-columns.ts";
 import { adjust } from "../adjustments.ts";

@@ -1,7 +1,7 @@
 import type { AccountSample, LedgerTotals } from "../../core/account.ts";
 import { sources, type Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AccountSamples } from "../../ports/stores.ts";
 import { write } from "../queries/query.ts";
 import { all, Columns, insert, marks, one, type Table } from "./table.ts";
 

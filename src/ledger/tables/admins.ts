@@ -1,6 +1,6 @@
 import type { Admin } from "../../core/keys.ts";
 import { adminEntry } from "../../core/audit.ts";
-import type { AdminStore } from "../../ports/admin-store.ts";
+import type { AdminStore } from "../../ports/stores.ts";
 import { recordAudit } from "./audit.ts";
 import { rowsOf, write, type Query } from "../queries/query.ts";
 import { all, Columns, insert, locked, one, type Table } from "./table.ts";

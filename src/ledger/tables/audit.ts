@@ -1,5 +1,5 @@
 import { changesAnything, type AuditEntry, type AuditDetails, type NewAuditEntry } from "../../core/audit.ts";
-import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
+import type { AuditPage, AuditQuery } from "../../ports/stores.ts";
 import { Conditions, containing } from "../queries/page.ts";
 import type { Query } from "../queries/query.ts";
 import { all, insert } from "./table.ts";

@@ -1,9 +1,9 @@
 import {
-  dashboardSessionsMax,
-  sessionsOfSecretMax,
   type DashboardSession,
   type DashboardSessions,
-} from "../../ports/dashboard-sessions.ts";
+  dashboardSessionsMax,
+  sessionsOfSecretMax,
+} from "../../ports/stores.ts";
 import { write } from "../queries/query.ts";
 import { Columns, insert, one, type Table } from "./table.ts";
 

@@ -2,7 +2,7 @@ import { keyOfScope, keyOfSubject } from "../../core/scope.ts";
 import { changedKey, fareboxAdmin, type Key, type KeyState } from "../../core/keys.ts";
 import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
-import type { KeyStore } from "../../ports/key-store.ts";
+import type { KeyStore } from "../../ports/stores.ts";
 import { Conditions } from "../queries/page.ts";
 import { rowsOf, write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";

@@ -3,7 +3,7 @@ import { raiseDenyEntry } from "../../core/audit.ts";
 import { isPeriod } from "../../core/budget.ts";
 import { formatScope, parseScope } from "../../core/scope.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import { raiseRequestPauseMs, type RaiseRequest, type RaiseRequests } from "../../ports/raise-requests.ts";
+import { type RaiseRequest, raiseRequestPauseMs, type RaiseRequests } from "../../ports/stores.ts";
 import { Conditions } from "../queries/page.ts";
 import { rowsOf, type Query, type Value } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";

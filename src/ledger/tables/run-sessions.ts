@@ -9,7 +9,7 @@ import {
   type RunSession,
 } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import type { RunSessions } from "../../ports/run-sessions.ts";
+import type { RunSessions } from "../../ports/stores.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";

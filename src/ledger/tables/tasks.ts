@@ -1,10 +1,9 @@
 import type { Task } from "../../core/tasks.ts";
-import type { NewTask, TaskObservation, TaskStore } from "../../ports/task-store.ts";
+import type { NewTask, TaskCallback, TaskCallbacks, TaskObservation, TaskStore } from "../../ports/stores.ts";
 import type { TaskEndDetails } from "../commands.ts";
 import { Conditions } from "../queries/page.ts";
 import type { Query } from "../queries/query.ts";
 import { all, Columns, insert, marks, one, type Table } from "./table.ts";
-import type { TaskCallback, TaskCallbacks } from "../../ports/task-callbacks.ts";
 
 type TaskRow = Omit<Task, "consumption"> & { readonly usageType: string | null; readonly usageUnits: string | null };
 

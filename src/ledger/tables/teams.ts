@@ -2,7 +2,7 @@ import { changedTeam, fareboxAdmin, type Team } from "../../core/keys.ts";
 import { formatScope, namedScope, parseScope, teamScope } from "../../core/scope.ts";
 import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
-import type { TeamCreation, TeamStore } from "../../ports/team-store.ts";
+import type { TeamCreation, TeamStore } from "../../ports/stores.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";

@@ -2,7 +2,7 @@ import { beginSession, newSessionSchema, type NewSession, type RunSessionTools }
 import type { RunSession } from "../../core/keys.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { type Exchange, notForwarded, refuse, type Handler, type Summary } from "../../ports/exchange.ts";
-import type { Store } from "../../ports/store.ts";
+import type { Store } from "../../ports/stores.ts";
 import { credentialOf, digestOfSecret, type Authenticate, type Keyring, withKey } from "../../request/authenticate.ts";
 import { isoTime } from "../../core/time.ts";
 import { sessionJson } from "../../reporting/run-session.ts";

@@ -20,7 +20,7 @@ import { withFormat } from "./admin/csv.ts";
 import { readBody, readQuery } from "./admin/read-input.ts";
 import { found, type RouteAnswer, type Timed } from "./admin/route.ts";
 import { answerRoute, refusalOfFailure } from "./admin/serve-route.ts";
-import type { Store } from "../../ports/store.ts";
+import type { Store } from "../../ports/stores.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
 import type { StoredUser } from "../../wire/headers.ts";
 import type { Route } from "./http-app.ts";

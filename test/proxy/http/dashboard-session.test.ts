@@ -6,7 +6,7 @@ import type { Clock } from "../../../src/ports/clock.ts";
 import { sessionSchema } from "../../../src/reporting/shapes/keys.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
-import type { DashboardSessions } from "../../../src/ports/dashboard-sessions.ts";
+import type { DashboardSessions } from "../../../src/ports/stores.ts";
 import { startServing } from "../../../src/server/serving.ts";
 import { addAdmin } from "../../support/admin-client.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";

@@ -9,7 +9,7 @@ import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { digest, pick, randomFrom, type Random } from "../../../src/sandbox/random.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
-import type { Store } from "../../../src/ports/store.ts";
+import type { Store } from "../../../src/ports/stores.ts";
 import { calendarOf, systemClock } from "../../../src/platform/clock.ts";
 import { startFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { gatewayBooks, readFile } from "./books.ts";

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { createHash } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createKey, revokeKey, showKey, updateKey, type NewKey } from "../../../src/admin/key-changes.ts";
-import type { KeyStore } from "../../../src/ports/key-store.ts";
+import type { KeyStore } from "../../../src/ports/stores.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 

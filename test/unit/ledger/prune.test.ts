@@ -13,7 +13,7 @@ import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { pruneAgeMsMin } from "../../../src/core/charge.ts";
 import { reportDimensions, type ReportDimension } from "../../../src/ports/ledger.ts";
 import { connectToWrite, type Connection } from "../../../src/ledger/sqlite/connection.ts";
-import type { Store } from "../../../src/ports/store.ts";
+import type { Store } from "../../../src/ports/stores.ts";
 import { horizons, pruneLedger, prunePreview } from "../../../src/ledger/pruning.ts";
 import { answer } from "../../../src/ledger/sqlite/answer.ts";
 import { longQueries } from "../../../src/ledger/sqlite/queries.ts";

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { RepairedRow } from "../../../src/ledger/audit/repair-row.ts";
 import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
-import type { Store } from "../../../src/ports/store.ts";
+import type { Store } from "../../../src/ports/stores.ts";
 import { pruneLedger } from "../../../src/ledger/pruning.ts";
 import { repair, type RepairOptions } from "../../../src/ledger/maintenance.ts";
 import { ledgerIn, maintained } from "../../../src/ledger/sqlite/maintenance.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { createAdmin, newAdminSchema, revokeAdmin } from "../../../admin/admin-changes.ts";
 import { isoTimeOrNull } from "../../../core/time.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { adminJson, newAdminJson } from "../../../reporting/details.ts";
 import { adminsCsv } from "../../../reporting/list-csv.ts";
 import { adminListSchema, adminSchema, newAdminJsonSchema, whoamiSchema } from "../../../reporting/shapes/keys.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isoTimeOrNull } from "../../../core/time.ts";
 import type { Message, Outbox } from "../../../ports/outbox.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { type AlertJson, type AlertListJson, alertListSchema } from "../../../reporting/shapes/health.ts";
 import type { AlertMessage } from "../../../wire/alert-message.ts";
 import { found, routesFor } from "./route.ts";

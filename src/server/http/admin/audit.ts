@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { failure } from "../../../admin/result.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { auditJson, readAuditCursor } from "../../../reporting/details.ts";
 import { auditCsv } from "../../../reporting/list-csv.ts";
 import { auditListSchema } from "../../../reporting/shapes/health.ts";

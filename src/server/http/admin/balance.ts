@@ -1,5 +1,5 @@
 import type { LedgerQueries } from "../../../ports/ledger.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { balanceJson, burnPerHour } from "../../../reporting/balance.ts";
 import { type BalanceJson, balanceSchema } from "../../../reporting/shapes/figures.ts";
 import { readAccount } from "../../../wire/account.ts";

@@ -12,7 +12,7 @@ import { everyRequest, isEachKey, keyOfScope, namedScope } from "../../../core/s
 import { isoTime, isoTimeOrNull } from "../../../core/time.ts";
 import type { Catalogue } from "../../../ports/catalogue.ts";
 import { budgetSorts, type PastWindow, type RankedBudget, windowSorts } from "../../../ports/lists.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { budgetsCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesOf, type NameOf } from "../../../reporting/names.ts";
 import { removedSchema, setBudgetSchema } from "../../../reporting/shapes/keys.ts";

@@ -7,7 +7,7 @@ import { noMoney, parseSignedUsd } from "../../../core/money.ts";
 import { doubts } from "../../../core/usage.ts";
 import { chargeNames, type ChargeQuery, chargeSorts } from "../../../ports/ledger.ts";
 import { listOrders } from "../../../ports/lists.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../../../reporting/charges.ts";
 import { chargesCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesIn } from "../../../reporting/names.ts";

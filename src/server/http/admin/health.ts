@@ -1,9 +1,8 @@
 import { formatUsdOrNull } from "../../../core/money.ts";
 import { everyKey } from "../../../core/slices.ts";
 import { dayMs, isoTime, isoTimeOrNull, minuteMs } from "../../../core/time.ts";
-import type { AccountSamples } from "../../../ports/account-samples.ts";
+import type { AccountSamples, KeyStore } from "../../../ports/stores.ts";
 import type { Catalogue } from "../../../ports/catalogue.ts";
-import type { KeyStore } from "../../../ports/key-store.ts";
 import type { Charging, LedgerQueries } from "../../../ports/ledger.ts";
 import type { Outbox } from "../../../ports/outbox.ts";
 import type { GatewayHealth } from "../../../reporting/gateway-watch.ts";

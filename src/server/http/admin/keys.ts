@@ -21,7 +21,7 @@ import {
 import { type KeyState, keyStates } from "../../../core/keys.ts";
 import { callerOf } from "../../../core/scope.ts";
 import { keySorts, type ListedKey } from "../../../ports/lists.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { keyJson, newKeyJson, rotatedKeyJson } from "../../../reporting/details.ts";
 import { keysCsv } from "../../../reporting/list-csv.ts";
 import { ownName } from "../../../reporting/names.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { failure } from "../../../admin/result.ts";
 import type { Catalogue } from "../../../ports/catalogue.ts";
 import { type ListedModel, modelSorts } from "../../../ports/lists.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { modelsCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
 import { type ListedModelJson, modelDetailsSchema, modelListSchema } from "../../../reporting/shapes/lists.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
 import { type SpendDimension, spendDimensions } from "../../../ports/spend.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
 import { type OverviewParams, runOverview } from "../../../reporting/overview.ts";
 import { overviewSchema, spanNames } from "../../../reporting/shapes/figures.ts";

@@ -3,7 +3,7 @@ import { approveRaise, denyRaise, listRaiseRequests, type RaiseAsked } from "../
 import { raiseBudget, topUpBudget, whyMax } from "../../../admin/raises.ts";
 import { ofAmountUsd } from "../../../admin/result.ts";
 import { keyOfScope, keyOfSubject } from "../../../core/scope.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
 import { raiseRequestListSchema, raiseRequestSchema, raiseSchema } from "../../../reporting/shapes/keys.ts";
 import { adminRaiseRequestJson, keysInRequest, raiseJson, raiseRequestJson } from "../../../reporting/standing.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { failure } from "../../../admin/result.ts";
 import type { Catalogue } from "../../../ports/catalogue.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import {
   groupsExplaining,
   reconciliationJson,

@@ -4,7 +4,7 @@ import { listRefusals } from "../../../admin/request-lists.ts";
 import { refusalCodes } from "../../../core/refusals.ts";
 import { listOrders } from "../../../ports/lists.ts";
 import { refusalSorts } from "../../../ports/refusals.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { refusalsCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesIn } from "../../../reporting/names.ts";
 import { refusalCausesJson, refusalsJson } from "../../../reporting/refusals.ts";

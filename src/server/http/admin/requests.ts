@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { failure } from "../../../admin/result.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { recentJson, recentQueryOf } from "../../../reporting/charges.ts";
 import { keyNamesIn } from "../../../reporting/names.ts";
 import { liveSchema } from "../../../reporting/shapes/charges.ts";

@@ -3,7 +3,7 @@ import { findKeyIfNamed } from "../../../admin/key-changes.ts";
 import { failure } from "../../../admin/result.ts";
 import type { Task } from "../../../core/tasks.ts";
 import { isoTime, isoTimeOrNull } from "../../../core/time.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { keyNamesIn, type NameOf } from "../../../reporting/names.ts";
 import { type TaskJson, taskListSchema, taskSchema } from "../../../reporting/shapes/charges.ts";
 import { cursor, limitOf } from "./fields.ts";

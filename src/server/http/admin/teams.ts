@@ -4,7 +4,7 @@ import { failure } from "../../../admin/result.ts";
 import { createTeam, removeTeam, showTeam, updateTeam } from "../../../admin/team-changes.ts";
 import { teamDetails } from "../../../core/audit.ts";
 import { type ListedTeam, teamSorts } from "../../../ports/lists.ts";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { teamsCsv } from "../../../reporting/list-csv.ts";
 import { removedSchema, teamSchema } from "../../../reporting/shapes/keys.ts";
 import { type ListedTeamJson, teamDetailsSchema, teamListSchema } from "../../../reporting/shapes/lists.ts";

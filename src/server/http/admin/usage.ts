@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Store } from "../../../ports/store.ts";
+import type { Store } from "../../../ports/stores.ts";
 import { keyNames } from "../../../reporting/names.ts";
 import { meantDimension, readDimensions, runReport } from "../../../reporting/report.ts";
 import { reportSchema } from "../../../reporting/shapes/figures.ts";
