@@ -24,9 +24,6 @@ export const priceRoutes = [
         : found(pricedModel(model));
     },
   }),
-];
-
-export const priceHistoryRoutes = [
   route("GET /prices/{model}/history", {
     role: "viewer",
     summary: "Past, current and future prices of a model, newest first",

@@ -9,7 +9,7 @@ import { keyRoutes } from "./keys.ts";
 import { modelRoutes } from "./models.ts";
 import { withDocument } from "./openapi.ts";
 import { overviewRoutes } from "./overview.ts";
-import { priceHistoryRoutes, priceRoutes } from "./prices.ts";
+import { priceRoutes } from "./prices.ts";
 import { raiseRoutes } from "./raises.ts";
 import { reconciliationRoutes } from "./reconciliation.ts";
 import { refusalRoutes } from "./refusals.ts";
@@ -39,7 +39,6 @@ const routes = [
   ...overviewRoutes,
   ...requestRoutes,
   ...healthRoutes,
-  ...priceHistoryRoutes,
 ];
 
 /** Returns all routes of the admin API, to serve, document and test them. */
