@@ -5,7 +5,7 @@ import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { basisOf, underCap } from "../request/written-values.ts";
-import { createPricer } from "../request/price.ts";
+import { Pricer } from "../request/price.ts";
 import { estimate, readEstimateRequest, type EstimateParams, type EstimateTools } from "../reporting/estimate.ts";
 import type { EstimateJson } from "../reporting/shapes/commands.ts";
 import { chatCompletions, readChatRequest } from "../wire/endpoints/chat-completions.ts";
@@ -92,7 +92,7 @@ function holdsWith(
   at: number,
   outputCap: number | null,
 ): EstimateTools["holdsFor"] {
-  const pricer = createPricer({
+  const pricer = new Pricer({
     catalogue: () => catalogue,
     tokens,
     unpriced: "record",

@@ -69,12 +69,6 @@ export interface ForwardParams extends AnswerRules, StreamRules {
   readonly beginning?: BeginningRules | undefined;
 }
 
-export interface Forwarder {
-  forward(params: ForwardParams): Promise<Forwarded>;
-  /** Ends every running call, and every later call at once. A call that was already sent ends as cut or unknown. */
-  stopAll(): void;
-}
-
 export interface ForwardLimits {
   /** Longest time without a byte from the gateway, in milliseconds. */
   readonly silenceMs: number;
@@ -90,42 +84,52 @@ interface ForwarderDeps {
   readonly limits: ForwardLimits;
 }
 
-/** Creates a forwarder, which sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
-export function createForwarder(deps: ForwarderDeps): Forwarder {
-  const { clock, limits } = deps;
-  const shared = { ...deps, memory: new StreamMemory() };
-  const running = new Running<Forwarding>();
-  let stopped = false;
+/** Sends requests to the gateway and passes answers on by the rules in `ForwardParams`. */
+export class Forwarder {
+  readonly #deps: ForwarderDeps & { readonly memory: StreamMemory };
+  readonly #running = new Running<Forwarding>();
+  #stopped = false;
   /** Timer for all calls. One is enough because all calls have the same time limit, so the oldest reaches it first. */
-  let sweep: Timer | undefined;
-  const endOverdue = (): void => {
-    sweep = undefined;
+  #sweep: Timer | undefined;
+
+  constructor(deps: ForwarderDeps) {
+    this.#deps = { ...deps, memory: new StreamMemory() };
+  }
+
+  forward(params: ForwardParams): Promise<Forwarded> {
+    return new Promise((resolve) => {
+      const forwarding = new Forwarding(params, this.#deps, (forwarded) => {
+        this.#running.remove(forwarding);
+        resolve(forwarded);
+      });
+      this.#running.add(forwarding);
+      if (this.#sweep === undefined) this.#sweepAfter(this.#deps.limits.wholeMs);
+      if (this.#stopped) forwarding.stop(shutdown);
+      else forwarding.start();
+    });
+  }
+
+  /** Ends every running call, and every later call at once. A call that was already sent ends as cut or unknown. */
+  stopAll(): void {
+    this.#stopped = true;
+    for (const forwarding of this.#running.all()) forwarding.stop(shutdown);
+  }
+
+  #sweepAfter(ms: number): void {
+    this.#sweep = this.#deps.clock.after(ms, () => this.#endOverdue());
+  }
+
+  #endOverdue(): void {
+    const { wholeMs } = this.#deps.limits;
+    this.#sweep = undefined;
     let nextMs = Infinity;
-    for (const forwarding of running.all()) {
-      const leftMs = limits.wholeMs - forwarding.ranMs();
-      if (leftMs <= 0) forwarding.stop(timeLimit(limits.wholeMs));
+    for (const forwarding of this.#running.all()) {
+      const leftMs = wholeMs - forwarding.ranMs();
+      if (leftMs <= 0) forwarding.stop(timeLimit(wholeMs));
       else nextMs = Math.min(nextMs, leftMs);
     }
-    if (nextMs < Infinity) sweep ??= clock.after(Math.ceil(nextMs), endOverdue);
-  };
-  return {
-    forward(params) {
-      return new Promise((resolve) => {
-        const forwarding = new Forwarding(params, shared, (forwarded) => {
-          running.remove(forwarding);
-          resolve(forwarded);
-        });
-        running.add(forwarding);
-        sweep ??= clock.after(limits.wholeMs, endOverdue);
-        if (stopped) forwarding.stop(shutdown);
-        else forwarding.start();
-      });
-    },
-    stopAll() {
-      stopped = true;
-      for (const forwarding of running.all()) forwarding.stop(shutdown);
-    },
-  };
+    if (nextMs < Infinity && this.#sweep === undefined) this.#sweepAfter(Math.ceil(nextMs));
+  }
 }
 
 class Forwarding implements GatewayReceiver {
@@ -590,30 +594,34 @@ function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
 }
 
 /**
- * Returns the headers to send to the gateway for a caller's request, without the gateway's credential. `form`: how
- * Farebox has read the body.
+ * Returns the secret for idempotency keys. It is derived from the gateway's key, so it is the same after a restart and
+ * in all workers and proxies.
  */
-export type GatewayHeaders = (exchange: Exchange, caller: Caller, form: BodyForm) => Record<string, string>;
+export function idempotencySecretOf(gatewayKey: string): Buffer {
+  return Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", "idempotency v1", 32));
+}
 
 /**
- * Creates the function that returns gateway headers. It replaces each idempotency key with an HMAC-SHA-256 of the
- * internal key's id and the value. Two internal keys therefore never share an idempotency key at the gateway. The HMAC
- * secret is derived from the gateway's key, so it is the same after a restart and in all workers and proxies.
+ * Returns the headers to send to the gateway for a caller's request, without the gateway's credential. Replaces each
+ * idempotency key with an HMAC-SHA-256 of the internal key's id and the value. Two internal keys therefore never share
+ * an idempotency key at the gateway. `form`: how Farebox has read the body.
  */
-export function createGatewayHeaders(gatewayKey: string): GatewayHeaders {
-  const secret = Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", "idempotency v1", 32));
-  return (exchange, { key }, form) => {
-    // Neither a key's id nor a header's value can contain the separator.
-    const idempotencyKey = (value: string) => createHmac("sha256", secret).update(`${key}\0${value}`).digest("hex");
-    const headers = forwardableHeaders(exchange.headers(), idempotencyKey);
-    // Asks for answers without compression, because Farebox reads them. A gateway may compress them nevertheless.
-    headers["accept-encoding"] = "identity";
-    const contentType = sentContentType(exchange.header("content-type"), form);
-    if (contentType !== undefined) headers["content-type"] = contentType;
-    if (exchange.span !== null) {
-      for (const name of traceHeaders) delete headers[name];
-      Object.assign(headers, exchange.span.headers);
-    }
-    return headers;
-  };
+export function gatewayHeaders(
+  secret: Buffer,
+  exchange: Exchange,
+  { key }: Caller,
+  form: BodyForm,
+): Record<string, string> {
+  // Neither a key's id nor a header's value can contain the separator.
+  const idempotencyKey = (value: string) => createHmac("sha256", secret).update(`${key}\0${value}`).digest("hex");
+  const headers = forwardableHeaders(exchange.headers(), idempotencyKey);
+  // Asks for answers without compression, because Farebox reads them. A gateway may compress them nevertheless.
+  headers["accept-encoding"] = "identity";
+  const contentType = sentContentType(exchange.header("content-type"), form);
+  if (contentType !== undefined) headers["content-type"] = contentType;
+  if (exchange.span !== null) {
+    for (const name of traceHeaders) delete headers[name];
+    Object.assign(headers, exchange.span.headers);
+  }
+  return headers;
 }

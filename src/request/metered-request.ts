@@ -13,6 +13,7 @@ import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts"
 import { withHeadersAndQuery, type BodyForm } from "../wire/headers.ts";
 import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { billedAs, costHeaders } from "./billed.ts";
+import { gatewayHeaders } from "./forward.ts";
 import { GrowingHold } from "./growing-hold.ts";
 import { placeHold, type Held, type ShortageView } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
@@ -198,9 +199,9 @@ async function cover(
   body: BodyBytes,
 ): Promise<Covering> {
   const form = bodyFormOf(exchange, endpoint, quote.request, body);
-  const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller, form);
+  const given = gatewayHeaders(steps.idempotencySecret, exchange, who.caller, form);
   const received: Sending = { quote, body, written: null };
-  const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, received);
+  const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: given }, received);
   if (!limiting.ok) return limiting;
   const { first, params, headers, idempotency, earlier } = limiting;
   if (slot.countsTokens) {

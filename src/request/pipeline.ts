@@ -11,7 +11,7 @@ import { readRetry, type StoredUser } from "../wire/headers.ts";
 import { readSender, type Authenticate, type Authenticated, type Sender, recordRefusals } from "./authenticate.ts";
 import type { FindExhausted } from "./exhausted.ts";
 import { type BalanceGuard, enter, type Limiter, type Slot } from "./limits.ts";
-import type { Forwarder, GatewayHeaders } from "./forward.ts";
+import type { Forwarder } from "./forward.ts";
 import { knownName } from "./price.ts";
 import type { Ending, Forwarded, ResponseEnding, UsageRefused, TaskOwner } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
@@ -23,7 +23,8 @@ export interface PipelineSteps {
   readonly limiter: Pick<Limiter, "enter">;
   readonly findExhausted: FindExhausted;
   readonly balanceGuard: BalanceGuard;
-  readonly gatewayHeaders: GatewayHeaders;
+  /** Secret for the idempotency keys at the gateway. */
+  readonly idempotencySecret: Buffer;
   readonly forwarder: Forwarder;
   readonly ledger: Charging;
   readonly taskOwner: TaskOwner;

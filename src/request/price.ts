@@ -100,34 +100,7 @@ export type Pricing =
   /** `model`: the requested model, if it was priced and the catalogue knows its name. */
   | { readonly ok: false; readonly refusal: Refusal; readonly model?: string | undefined };
 
-export interface Pricer {
-  /** Returns the quote of a request that arrived at `at`. Bounds the prompt by its length, without tokenizing it. */
-  quote(request: ModelRequest, at: number): Pricing;
-  /**
-   * Counts the tokens of the prompt and adds a bound for its template and media. Returns undefined if it cannot be
-   * counted.
-   */
-  countPrompt(quote: Quote, body: BodyBytes): Promise<number | undefined>;
-  /**
-   * Returns the output maximum for each choice to write into a text request that states none. The maximum is as much as
-   * a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
-   * null if Farebox may not write a maximum, or if the maximum would not limit the output.
-   */
-  fit(quote: Quote, room: bigint): number | null;
-  /**
-   * Returns the largest output maximum for each choice that `room` can pay for. Counts the prompt if that helps.
-   * Returns null if a maximum does not bound the cost. `counted`: tokens of the prompt, if they were counted before.
-   */
-  affordable(quote: Quote, body: BodyBytes, room: bigint, counted?: number): Promise<number | null>;
-  /**
-   * Counts the prompt and returns the smaller amount to hold. Returns undefined if the prompt cannot be counted, or if
-   * the output alone costs more than `room`.
-   */
-  tighten(quote: Quote, body: BodyBytes, room: bigint): Promise<CountedPlan | undefined>;
-}
-
-/** Creates a pricer, which prices requests before they are sent. */
-export function createPricer(deps: {
+interface PricerDeps {
   readonly catalogue: () => Catalogue;
   readonly tokens: TokenCounter;
   readonly unpriced: "record" | "refuse";
@@ -144,22 +117,56 @@ export function createPricer(deps: {
    * maximum at all.
    */
   readonly fitTokensMin: number | null;
-}): Pricer {
-  const { sliceTokens, toolCalls, fitTokensMin } = deps;
-  const terms: HoldTerms = { sliceTokens, toolCalls };
-  /** Returns the models that a request names in addition to the requested one. */
-  const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
-    const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
-    const mentioned = fields.mentions.flatMap((name) => {
-      const found = spellingsOf(name)
-        .map((spelling) => catalogue.named(spelling, at))
-        .find((model) => model !== undefined);
-      return found === undefined ? [] : [{ name, model: found, isStated: false }];
-    });
-    return uniqueNames([...stated, ...mentioned]).filter(({ name }) => name !== model);
-  };
+}
 
-  const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
+/** Prices requests before they are sent. */
+export class Pricer {
+  readonly #deps: PricerDeps;
+
+  constructor(deps: PricerDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns the quote of a request that arrived at `at`. Bounds the prompt by its length, without tokenizing it. */
+  quote(given: ModelRequest, at: number): Pricing {
+    const catalogue = this.#deps.catalogue();
+    const named = modelsNamed(given, at, catalogue);
+    const [{ model }] = named;
+    const request = cachesForUnpricedHour(given, named) ? withUnpricedHour(given) : given;
+    const unpriced = named.filter((one) => one.model?.price == null);
+    const refused = this.#deps.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
+    if (refused !== undefined)
+      return {
+        ok: false,
+        refusal: { code: "model_not_priced", model: refused.name, hardBudget: false },
+        model: knownName({ model, request: given }),
+      };
+    const { unboundedFields, toolCalls } = boundsOf(request, named, this.#deps);
+    const modelIds = isAlone(given) ? [model?.id ?? request.model] : idsByCost(request, named, this.#deps);
+    if (modelIds.length > mentionsMax.models) return tooManyNames;
+    const quoted = {
+      request,
+      at,
+      model,
+      models: named,
+      modelIds,
+      // A request to an unknown path may name its model where Farebox does not read it.
+      anyModel: request.isUnpriced === true || named.some(isAnyModel),
+      promptTokens: promptBoundOfAll(request, named),
+      unboundedFields,
+      toolCalls,
+      catalogue,
+    };
+    if (model?.price == null) return { ok: true, quote: { ...quoted, ...unpricedHold, bounded: false } };
+    const bounded = unboundedFields.length === 0 && unpriced.length === 0;
+    return { ok: true, quote: { ...quoted, ...worstCaseForAll(request, named, this.#deps), bounded } };
+  }
+
+  /**
+   * Counts the tokens of the prompt and adds a bound for its template and media. Returns undefined if it cannot be
+   * counted.
+   */
+  async countPrompt({ request, model, promptTokens }: Quote, body: BodyBytes): Promise<number | undefined> {
     if (
       model === undefined ||
       model.unit !== "token" ||
@@ -171,7 +178,7 @@ export function createPricer(deps: {
     if (media === null) return undefined;
     const prompt = request.prompt.text(body.whole);
     const counted = await countPromptText(
-      deps.tokens,
+      this.#deps.tokens,
       prompt.kind === "chat" ? withoutTools(prompt) : prompt,
       model,
       promptTokens,
@@ -180,93 +187,81 @@ export function createPricer(deps: {
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
     const outside = scaleTokens(request.prompt.bytesOutside(body.whole), model.tokensPerByte);
     return Math.min(counted.tokens + template + outside + media, promptTokens);
-  };
+  }
 
-  return {
-    quote(given, at) {
-      const catalogue = deps.catalogue();
-      const model = pricedFor(given, catalogue.find(given.model, at));
-      const asked = { name: given.model, model, isStated: true };
-      const { models, mentions } = given.fields;
-      const isAlone = models.length === 0 && mentions.length === 0;
-      const named = isAlone
-        ? [asked]
-        : [asked, ...others(given, at, catalogue).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
-      const request =
-        cachesForHour(given) &&
-        named.some(({ model: each }) => each?.price != null && lacksHourRate(each.price.version))
-          ? withUnpricedHour(given)
-          : given;
-      const unpriced = named.filter((one) => one.model?.price == null);
-      const refused = deps.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
-      if (refused !== undefined)
-        return {
-          ok: false,
-          refusal: { code: "model_not_priced", model: refused.name, hardBudget: false },
-          model: knownName({ model, request: given }),
-        };
-      const promptTokens = Math.max(
-        ...named.map((one) =>
-          one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model),
-        ),
-      );
-      const { unboundedFields, toolCalls } = boundsOf(request, named, terms);
-      const modelIds = isAlone ? [model?.id ?? request.model] : idsByCost(request, named, terms);
-      if (modelIds.length > mentionsMax.models) return tooManyNames;
-      const quoted = {
-        request,
-        at,
-        model,
-        models: named,
-        modelIds,
-        // A request to an unknown path may name its model where Farebox does not read it.
-        anyModel: request.isUnpriced === true || named.some(isAnyModel),
-        promptTokens,
-        unboundedFields,
-        toolCalls,
-        catalogue,
-      };
-      if (model?.price == null) return { ok: true, quote: { ...quoted, ...unpricedHold, bounded: false } };
-      const bounded = unboundedFields.length === 0 && unpriced.length === 0;
-      return { ok: true, quote: { ...quoted, ...worstCaseForAll(request, named, terms), bounded } };
-    },
+  /**
+   * Returns the output maximum for each choice to write into a text request that states none. The maximum is as much as
+   * a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
+   * null if Farebox may not write a maximum, or if the maximum would not limit the output.
+   */
+  fit(quote: Quote, room: bigint): number | null {
+    const { sliceTokens, fitTokensMin } = this.#deps;
+    const { request, models } = quote;
+    if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true || isPredicted(request))
+      return null;
+    const most = outputMost(quote);
+    const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
+    const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
+    const quarter = affordableOf(quote, room / 4n, this.#deps);
+    if (quarter === null) return null;
+    const tokens = Math.max(least, quarter);
+    return tokens < most ? tokens : null;
+  }
 
-    countPrompt,
+  /**
+   * Returns the largest output maximum for each choice that `room` can pay for. Counts the prompt if that helps.
+   * Returns null if a maximum does not bound the cost. `counted`: tokens of the prompt, if they were counted before.
+   */
+  async affordable(quote: Quote, body: BodyBytes, room: bigint, counted?: number): Promise<number | null> {
+    const byBytes = affordableOf(quote, room, this.#deps);
+    // A count applies to one tokenizer only, so several models use the bound by bytes.
+    if (byBytes === null || quote.models.length > 1) return byBytes;
+    if (counted === undefined && affordableOf(quote, room, this.#deps, 0) === byBytes) return byBytes;
+    const prompt = counted ?? (await this.countPrompt(quote, body));
+    return prompt === undefined ? byBytes : affordableOf(quote, room, this.#deps, prompt);
+  }
 
-    fit(quote, room) {
-      const { request, models } = quote;
-      if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true || isPredicted(request))
-        return null;
-      const most = outputMost(quote);
-      const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
-      const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
-      const quarter = affordableOf(quote, room / 4n, terms);
-      if (quarter === null) return null;
-      const tokens = Math.max(least, quarter);
-      return tokens < most ? tokens : null;
-    },
+  /**
+   * Counts the prompt and returns the smaller amount to hold. Returns undefined if the prompt cannot be counted, or if
+   * the output alone costs more than `room`.
+   */
+  async tighten(quote: Quote, body: BodyBytes, room: bigint): Promise<CountedPlan | undefined> {
+    const { request, model, models } = quote;
+    // A count applies to one tokenizer only.
+    if (model === undefined || models.length > 1) return undefined;
+    const withoutPrompt = firstHold(worstCaseFor(request, model, 0, this.#deps));
+    if (withoutPrompt === null || withoutPrompt > room) return undefined;
+    const prompt = await this.countPrompt(quote, body);
+    if (prompt === undefined) return undefined;
+    const { hold, growth } = worstCaseFor(request, model, prompt, this.#deps);
+    return { hold, growth, promptTokens: prompt };
+  }
+}
 
-    async affordable(quote, body, room, counted) {
-      const byBytes = affordableOf(quote, room, terms);
-      // A count applies to one tokenizer only, so several models use the bound by bytes.
-      if (byBytes === null || quote.models.length > 1) return byBytes;
-      if (counted === undefined && affordableOf(quote, room, terms, 0) === byBytes) return byBytes;
-      const prompt = counted ?? (await countPrompt(quote, body));
-      return prompt === undefined ? byBytes : affordableOf(quote, room, terms, prompt);
-    },
+/** Returns true if a request names no model in addition to the requested one. */
+function isAlone({ fields: { models, mentions } }: ModelRequest): boolean {
+  return models.length === 0 && mentions.length === 0;
+}
 
-    async tighten(quote, body, room) {
-      const { request, model, models } = quote;
-      // A count applies to one tokenizer only.
-      if (model === undefined || models.length > 1) return undefined;
-      const withoutPrompt = firstHold(worstCaseFor(request, model, 0, terms));
-      if (withoutPrompt === null || withoutPrompt > room) return undefined;
-      const prompt = await countPrompt(quote, body);
-      if (prompt === undefined) return undefined;
-      const { hold, growth } = worstCaseFor(request, model, prompt, terms);
-      return { hold, growth, promptTokens: prompt };
-    },
-  };
+/** Returns the models that a request names, with their prices for it. The requested model is first. */
+function modelsNamed(request: ModelRequest, at: number, catalogue: Catalogue): readonly [Named, ...Named[]] {
+  const { model: name, fields } = request;
+  const asked = { name, model: pricedFor(request, catalogue.find(name, at)), isStated: true };
+  if (isAlone(request)) return [asked];
+  const stated = fields.models.map((other) => ({ name: other, model: catalogue.find(other, at), isStated: true }));
+  const mentioned = fields.mentions.flatMap((mention) => {
+    const found = spellingsOf(mention)
+      .map((spelling) => catalogue.named(spelling, at))
+      .find((model) => model !== undefined);
+    return found === undefined ? [] : [{ name: mention, model: found, isStated: false }];
+  });
+  const others = uniqueNames([...stated, ...mentioned]).filter((other) => other.name !== name);
+  return [asked, ...others.map((other) => ({ ...other, model: pricedFor(request, other.model) }))];
+}
+
+/** Returns the largest number of prompt tokens that any of the models may count. */
+function promptBoundOfAll({ size }: ModelRequest, named: readonly Named[]): number {
+  return Math.max(...named.map(({ model }) => (model === undefined ? size.textBytes : promptBound(size, model))));
 }
 
 /** Returns true if the catalogue does not know the name of a model. */
@@ -350,8 +345,11 @@ interface Named extends Candidate {
   readonly isStated: boolean;
 }
 
-function cachesForHour({ classes }: ModelRequest): boolean {
-  return classes.prompt.includes("cache_write_1h");
+function cachesForUnpricedHour({ classes }: ModelRequest, named: readonly Named[]): boolean {
+  return (
+    classes.prompt.includes("cache_write_1h") &&
+    named.some(({ model }) => model?.price != null && lacksHourRate(model.price.version))
+  );
 }
 
 function withUnpricedHour(request: ModelRequest): ModelRequest {

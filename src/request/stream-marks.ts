@@ -10,70 +10,74 @@ const freshMs = 1_000;
 /** Time after a recorded burst in which further bursts for the same key are not recorded, in milliseconds. */
 const recordedMs = 60_000;
 
-/** Finds and records models whose answers arrive all at once: docs/decisions/0013-a-burst-marks-a-model.md. */
-export interface StreamMarks {
-  /**
-   * Returns true if the whole cost of the model's answers to a key must be held, or if the marks cannot be read.
-   * Reads the ledger at most once a second, except after a failed read.
-   */
-  isMarked(key: string, model: string): boolean | Promise<boolean>;
-  /** Records whether a watched stream was live or a burst. Records a burst once a minute for each key and model. */
-  record(key: string, model: string, kind: StreamKind): void;
-}
-
-export function createStreamMarks(deps: {
+interface MarkDeps {
   readonly ledger: Charging;
   readonly clock: Clock;
   readonly events: Pick<Events, "streamBurst">;
   readonly log: Log;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
-}): StreamMarks {
-  const { ledger, clock, log } = deps;
-  let marks: readonly BurstMark[] = [];
-  let readAt = -Infinity;
-  let reading: Promise<boolean> | undefined;
+}
 
-  const isIn = (key: string, model: string) =>
-    marks.some((mark) => mark.model === model && (mark.key === key || mark.key === everyKey));
+/** Finds and records models whose answers arrive all at once: docs/decisions/0013-a-burst-marks-a-model.md. */
+export class StreamMarks {
+  readonly #deps: MarkDeps;
+  #marks: readonly BurstMark[] = [];
+  #readAt = -Infinity;
+  #reading: Promise<boolean> | undefined;
 
-  async function read(): Promise<boolean> {
+  constructor(deps: MarkDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Returns true if the whole cost of the model's answers to a key must be held, or if the marks cannot be read.
+   * Reads the ledger at most once a second, except after a failed read.
+   */
+  isMarked(key: string, model: string): boolean | Promise<boolean> {
+    if (this.#deps.clock.monotonic() - this.#readAt < freshMs) return this.#isIn(key, model);
+    this.#reading ??= this.#read();
+    // If the ledger cannot be read, the whole cost is held.
+    return this.#reading.then((isRead) => !isRead || this.#isIn(key, model));
+  }
+
+  /** Records whether a watched stream was live or a burst. Records a burst once a minute for each key and model. */
+  record(key: string, model: string, kind: StreamKind): void {
+    if (kind === "burst") this.#deps.events.streamBurst({ model });
+    if (kind === "live" || !this.#isRecorded(key, model)) this.#deps.background(this.#note(key, model, kind));
+  }
+
+  #isIn(key: string, model: string): boolean {
+    return this.#marks.some((mark) => mark.model === model && (mark.key === key || mark.key === everyKey));
+  }
+
+  async #read(): Promise<boolean> {
+    const { ledger, clock } = this.#deps;
     const askedAt = clock.monotonic();
-    const result = await ledger.burstMarks(null, clock.now()).finally(() => (reading = undefined));
+    const result = await ledger.burstMarks(null, clock.now()).finally(() => (this.#reading = undefined));
     if (!result.ok) return false;
-    marks = result.marks;
-    readAt = askedAt;
+    this.#marks = result.marks;
+    this.#readAt = askedAt;
     return true;
   }
 
   /** Returns true if recording another burst would change nothing but the time of the last one. */
-  const isRecorded = (key: string, model: string) =>
-    marks.some(
-      (mark) =>
-        mark.key === key && mark.model === model && mark.live === 0 && Math.abs(clock.now() - mark.at) < recordedMs,
+  #isRecorded(key: string, model: string): boolean {
+    const now = this.#deps.clock.now();
+    return this.#marks.some(
+      (mark) => mark.key === key && mark.model === model && mark.live === 0 && Math.abs(now - mark.at) < recordedMs,
     );
+  }
 
-  async function note(key: string, model: string, kind: StreamKind): Promise<void> {
+  async #note(key: string, model: string, kind: StreamKind): Promise<void> {
+    const { ledger, clock, log } = this.#deps;
     const result = await ledger.burstMarks({ key, model, kind }, clock.now());
-    if (result.ok) marks = result.marks;
+    if (result.ok) this.#marks = result.marks;
     if (kind === "live") return;
-    const forAll = marks.some((mark) => mark.model === model && mark.key === everyKey);
+    const forAll = this.#marks.some((mark) => mark.model === model && mark.key === everyKey);
     log.warn(
       { model, key, for_all_keys: forAll },
       "a streamed answer of this model arrived all at once; the whole cost of its answers is held for at least an hour",
     );
   }
-
-  return {
-    isMarked(key, model) {
-      if (clock.monotonic() - readAt < freshMs) return isIn(key, model);
-      reading ??= read();
-      // If the ledger cannot be read, the whole cost is held.
-      return reading.then((isRead) => !isRead || isIn(key, model));
-    },
-    record(key, model, kind) {
-      if (kind === "burst") deps.events.streamBurst({ model });
-      if (kind === "live" || !isRecorded(key, model)) deps.background(note(key, model, kind));
-    },
-  };
 }

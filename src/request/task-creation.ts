@@ -9,6 +9,7 @@ import { readCreatedTasks, readCreationError, type CreatedTask, type CreatedTask
 import { tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
+import { gatewayHeaders } from "./forward.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
 import {
   endOf,
@@ -230,7 +231,7 @@ async function forward(
     ...heldForInspection,
     exchange,
     path: exchange.path + exchange.query,
-    headers: steps.gatewayHeaders(exchange, covered.who.caller, isSent ? form : "none"),
+    headers: gatewayHeaders(steps.idempotencySecret, exchange, covered.who.caller, isSent ? form : "none"),
     body: isSent ? new BodyBytes([body]) : undefined,
     inspect: (status, plain) => inspect(steps, path, exchange, { ...covered, shown }, status, plain),
   });

@@ -13,7 +13,7 @@ import {
   withOwnRecordsOnly,
 } from "../wire/task.ts";
 import { taskAnswerBytesMax, type RecordFetcher } from "./fetch-whole.ts";
-import type { ForwardParams } from "./forward.ts";
+import { gatewayHeaders, type ForwardParams } from "./forward.ts";
 import { withKey } from "./authenticate.ts";
 import type { ShortageView } from "./hold.ts";
 import { type Mask, unchangedAnswer, withhold, type ResponseEnding, noSuchTask, showsForeignTask } from "./response.ts";
@@ -167,7 +167,12 @@ async function passAnswer(
     ...heldForInspection,
     exchange,
     path: asked.path + exchange.query,
-    headers: steps.gatewayHeaders(exchange, { key, team: null }, asked.body === undefined ? "none" : "json"),
+    headers: gatewayHeaders(
+      steps.idempotencySecret,
+      exchange,
+      { key, team: null },
+      asked.body === undefined ? "none" : "json",
+    ),
     body: asked.body && new BodyBytes([asked.body]),
     async inspect(status, plain) {
       if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
@@ -197,7 +202,7 @@ export function listTasks(steps: TaskSteps, route: string): Handler {
       ...heldForInspection,
       exchange,
       path: exchange.path + exchange.query,
-      headers: steps.gatewayHeaders(exchange, caller, "none"),
+      headers: gatewayHeaders(steps.idempotencySecret, exchange, caller, "none"),
       body: undefined,
       async inspect(status, plain) {
         const isFailure = status >= 300 && plain !== undefined;

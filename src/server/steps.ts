@@ -5,25 +5,25 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/stores.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
-import { createForwarder, type Forwarder, type ForwardLimits, createGatewayHeaders } from "../request/forward.ts";
+import { Forwarder, idempotencySecretOf, type ForwardLimits } from "../request/forward.ts";
 import type { KeyWatch } from "../request/gateway-key.ts";
 import type { Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
 import { listModels, showModel } from "../request/models.ts";
 import { isPassed, passAllThrough } from "../request/passthrough.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
-import { createPricer } from "../request/price.ts";
+import { Pricer } from "../request/price.ts";
 import { createExhaustedCheck } from "../request/exhausted.ts";
 import { budgetNamesOf, type ShortageView } from "../request/hold.ts";
 import { createUsageRefusals } from "../request/usage-probe.ts";
-import { createStreamMarks } from "../request/stream-marks.ts";
+import { StreamMarks } from "../request/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 
 /** Dependencies of the request path, in the primary or in a worker. */
 interface StepDeps
   extends
-    Omit<PipelineSteps, "gatewayHeaders" | "forwarder" | "background" | "newId" | "findExhausted">,
+    Omit<PipelineSteps, "idempotencySecret" | "forwarder" | "background" | "newId" | "findExhausted">,
     Pick<RequestSteps, "tokens"> {
   readonly keys: Pick<KeyStore, "findById">;
   /** Returns the windows of the budgets that apply to a caller. */
@@ -47,7 +47,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   const { clock, keys, work } = parts;
   const background = work.add;
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
-  const forwarder = createForwarder({ ...parts, limits });
+  const forwarder = new Forwarder({ ...parts, limits });
   const view: ShortageView = {
     budgetNames: (window) => budgetNamesOf(window, keys),
     ownView: settings.access.ownView,
@@ -56,7 +56,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
     ...parts,
     ...view,
     findExhausted: createExhaustedCheck({ ...parts, ...view }),
-    pricer: createPricer({
+    pricer: new Pricer({
       catalogue: parts.catalogue,
       tokens: parts.tokens,
       unpriced: settings.pricing.unpriced,
@@ -64,13 +64,13 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
       toolCalls: settings.pricing.toolCalls,
       fitTokensMin: settings.output.fitTokensMin,
     }),
-    gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
+    idempotencySecret: idempotencySecretOf(settings.gateway.apiKey?.reveal() ?? ""),
     forwarder,
     newId: randomUUIDv7,
     outputCap: settings.output.cap,
     streamUsage: settings.stream.usage,
     usageRefusals: createUsageRefusals(clock),
-    streamMarks: createStreamMarks({ ...parts, background }),
+    streamMarks: new StreamMarks({ ...parts, background }),
     unknownFields: settings.pricing.unknownFields,
     background,
   };

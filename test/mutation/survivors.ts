@@ -233,10 +233,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     {
       why: "A shortcut: the general code returns the same result.",
       mutants: [
-        "createPricer: byBytes === null → false",
-        "createPricer: counted === undefined → true",
-        "createPricer: prompt === undefined → false",
-        "createPricer: models.length === 0 && mentions.length === 0 → false",
+        "Pricer: byBytes === null → false",
+        "Pricer: counted === undefined → true",
+        "Pricer: prompt === undefined → false",
+        "isAlone: models.length === 0 && mentions.length === 0 → false",
         "boundsOf: request.terms === undefined → false",
       ],
     },

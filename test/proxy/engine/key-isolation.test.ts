@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createGatewayHeaders } from "../../../src/request/forward.ts";
+import { gatewayHeaders, idempotencySecretOf } from "../../../src/request/forward.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
@@ -102,7 +102,9 @@ describe("an idempotency key", () => {
     } as unknown as Exchange;
     const [one, other] = ["a", "b"].map(
       (gatewayKey) =>
-        createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null }, "none")["idempotency-key"],
+        gatewayHeaders(idempotencySecretOf(gatewayKey), exchange, { key: "alice", team: null }, "none")[
+          "idempotency-key"
+        ],
     );
     expect(one).not.toBe(other);
   });

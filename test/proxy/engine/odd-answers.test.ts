@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
-import { createForwarder, type ForwardParams } from "../../../src/request/forward.ts";
+import { Forwarder, type ForwardParams } from "../../../src/request/forward.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startProxy } from "../../support/running-proxy.ts";
@@ -88,7 +88,7 @@ function forwarding({ endpoint = chatCompletions, isSlow = false } = {}) {
   let aborted = 0;
   const ignore = () => undefined;
   const call = { sent: true, abort: () => void (aborted += 1), pause: ignore, resume: ignore };
-  const forwarder = createForwarder({
+  const forwarder = new Forwarder({
     gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), call) } as never,
     clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: ignore }) },
     mask: createMask(""),

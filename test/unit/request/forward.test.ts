@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
 import { Running } from "../../../src/core/running.ts";
-import { createForwarder, type ForwardParams } from "../../../src/request/forward.ts";
+import { Forwarder, type ForwardParams } from "../../../src/request/forward.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { createMask } from "../../../src/request/response.ts";
@@ -14,7 +14,7 @@ const wholeMs = 100;
 function forwarding() {
   const clock = manualClock();
   const receivers: GatewayReceiver[] = [];
-  const forwarder = createForwarder({
+  const forwarder = new Forwarder({
     gateway: {
       send: (_request, receiver) => {
         receivers.push(receiver);
@@ -73,7 +73,7 @@ it("ends each slow answer at its own time limit, with one timer for all", async 
 it.each(["head", "send"] as const)("an exception in %s fails its request and leaves no timer", async (where) => {
   const clock = manualClock();
   let aborted = 0;
-  const forwarder = createForwarder({
+  const forwarder = new Forwarder({
     gateway: {
       send: (_request, receiver) => {
         if (where === "send") throw new Error("a bug");

@@ -6,7 +6,7 @@ import { shippedPrices } from "../../../src/server/package.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { HoldResult, Ledger } from "../../../src/ports/ledger.ts";
 import { placeHold } from "../../../src/request/hold.ts";
-import { createPricer } from "../../../src/request/price.ts";
+import { Pricer } from "../../../src/request/price.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
@@ -24,7 +24,7 @@ async function countsWhere(sums: {
   const loaded = await loadCatalogue({ shipped: shippedPrices });
   if (!loaded.ok) throw new Error("the shipped prices have faults");
   const count = vi.fn(async () => ({ ok: true, tokens: 2000 }) as const);
-  const pricer = createPricer({
+  const pricer = new Pricer({
     catalogue: () => loaded.catalogue,
     tokens: { prepare: () => {}, countText: count, countTexts: count, countChat: count },
     unpriced: "record",

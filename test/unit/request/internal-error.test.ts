@@ -30,7 +30,7 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
     tracing: null,
-    gatewayHeaders: () => ({}),
+    idempotencySecret: Buffer.alloc(32),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
     ledger: {
       hold: async () => ({ ok: true, room: null, keyRoom: null }),
@@ -50,6 +50,7 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
     query: "",
     startedAt: 0,
     clientGone: false,
+    span: null,
     status: null,
     header: () => undefined,
     headers: () => [],

@@ -4,7 +4,7 @@ import type { ChatText } from "../../../src/core/prompt-text.ts";
 import { ceilingPrice } from "../../../src/core/price.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
-import { createPricer, knownName, type Quote } from "../../../src/request/price.ts";
+import { Pricer, knownName, type Quote } from "../../../src/request/price.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { catalogueOf, characterCounter, flat, model, noon, request } from "./examples.ts";
@@ -14,7 +14,7 @@ function pricerOf(
   tokens: TokenCounter = characterCounter(),
   unpriced: "record" | "refuse" = "record",
 ) {
-  return createPricer({
+  return new Pricer({
     catalogue: () => catalogueOf([of]),
     tokens,
     unpriced,
@@ -111,7 +111,7 @@ describe("the models that a charge may count for", () => {
     model({ id: "free", price: null }),
   ];
   const idsOf = (asked: string, stated: readonly string[], mentions: readonly string[], otherwise?: CatalogueModel) => {
-    const pricer = createPricer({
+    const pricer = new Pricer({
       catalogue: () => catalogueOf(models, otherwise),
       tokens: characterCounter(),
       unpriced: "record",

@@ -5,7 +5,7 @@ import { anyServiceTier, type HostedTools } from "../../../src/core/bounds.ts";
 import type { PriceVersion } from "../../../src/core/price.ts";
 import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
-import { createPricer, firstHold, pricedFor, type Quote } from "../../../src/request/price.ts";
+import { Pricer, firstHold, pricedFor, type Quote } from "../../../src/request/price.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
 import { catalogueOf, characterCounter, flat, model, noon, pinned, request, version } from "./examples.ts";
@@ -34,7 +34,7 @@ function pricerOf({
 }: Setting = {}) {
   const tokens = characterCounter();
   return {
-    pricer: createPricer({
+    pricer: new Pricer({
       catalogue: () => catalogueOf(models, otherwise),
       tokens,
       unpriced,
@@ -422,7 +422,7 @@ describe("a prompt", () => {
   });
 
   it("is not counted if the counter is busy", async () => {
-    const busy = createPricer({
+    const busy = new Pricer({
       catalogue: () => catalogueOf([model()]),
       tokens: characterCounter(9),
       unpriced: "record",

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { marksAfter, type BurstMark, type StreamKind, type StreamObservation } from "../../../src/core/slices.ts";
 import type { BurstMarksResult, Charging } from "../../../src/ports/ledger.ts";
-import { createStreamMarks } from "../../../src/request/stream-marks.ts";
+import { StreamMarks } from "../../../src/request/stream-marks.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { stillClock } from "../../support/still-clock.ts";
@@ -11,7 +11,7 @@ it("reads the marks again after a read that failed", async () => {
     Promise.reject(new Error("the primary has died")),
     Promise.resolve({ ok: true, marks: [{ key: "alice", model: "m", at: 0, live: 0 }] }),
   ];
-  const marks = createStreamMarks({
+  const marks = new StreamMarks({
     ledger: { burstMarks: () => reads.shift() } as unknown as Charging,
     clock: stillClock(),
     events: { streamBurst: () => undefined },
@@ -36,7 +36,7 @@ it("records a burst once a minute for a key and a model, and counts each", async
       return { ok: true, marks: marked };
     },
   } as unknown as Charging;
-  const marks = createStreamMarks({
+  const marks = new StreamMarks({
     ledger,
     clock,
     events: { streamBurst: () => void counted++ },
