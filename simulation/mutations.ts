@@ -136,8 +136,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a maximum that is held for but not sent": [
     {
       file: "request/metered-request.ts",
-      from: "const sent = written === null ? given : body;",
-      to: "const sent = written === null || body.length > 0 ? given : body;",
+      from: "const sent = injected === null ? given : body;",
+      to: "const sent = injected === null || body.length > 0 ? given : body;",
     },
   ],
   "a retry without stream usage that is settled as the first attempt": [

@@ -4,7 +4,7 @@ import { nearest } from "../core/fault.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { basisOf, underCap } from "../request/written-values.ts";
+import { basisOf, underCap } from "../request/output-cap.ts";
 import { Pricer } from "../request/price.ts";
 import { estimate, readEstimateRequest, type EstimateParams, type EstimateTools } from "../reporting/estimate.ts";
 import type { EstimateJson } from "../reporting/shapes/commands.ts";
@@ -108,7 +108,7 @@ function holdsWith(
   return async (request, given) => {
     const pricing = pricer.quote(request, at);
     if (!pricing.ok || maximum === undefined) return { hold: null, counted: null, unboundedFields: [], basis: null };
-    const asked = { quote: pricing.quote, body: new BodyBytes([given]), written: null };
+    const asked = { quote: pricing.quote, body: new BodyBytes([given]), injected: null };
     const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
     const sending = limited?.ok === true ? limited.sending : asked;
     const { quote, body } = sending;

@@ -38,7 +38,7 @@ import { budgetRefusal, type ShortageView } from "./hold.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
 import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
-import { WrittenText } from "./written-text.ts";
+import { StreamedText } from "./streamed-text.ts";
 
 /**
  * Longest pause while an extension is pending, in milliseconds. The hold's reserve covers output that the gateway sends
@@ -101,7 +101,7 @@ export class GrowingHold implements StreamWatch {
   #covered: number;
   #stream: WatchedStream | undefined;
   #isReadable = true;
-  readonly #written: WrittenText;
+  readonly #streamed: StreamedText;
   /**
    * Estimated number of tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. 0 for
    * other streams.
@@ -130,7 +130,7 @@ export class GrowingHold implements StreamWatch {
     this.#covered = this.#coverage();
     const { statedTokens, quote } = params;
     const { errorFactor } = quote.model;
-    this.#written = new WrittenText(deps, quote.model);
+    this.#streamed = new StreamedText(deps, quote.model);
     this.#burstDetector = new BurstDetector(params.growth);
     this.#slack = statedTokens === null ? 0 : statedSlack(statedTokens, errorFactor);
     // Prepares the tokenizer now, because the first count of a process would take longer than the stream may pause.
@@ -158,14 +158,14 @@ export class GrowingHold implements StreamWatch {
   readonly output: OutputListener = {
     text: (text, choice) => {
       this.#burstDetector.wrote(Buffer.byteLength(text));
-      if (this.#canOutgrowHold()) this.#written.add(text, choice);
+      if (this.#canOutgrowHold()) this.#streamed.add(text, choice);
     },
     unknown: (bytes) => {
       this.#burstDetector.wrote(bytes);
-      if (this.#canOutgrowHold()) this.#written.addUnknown(bytes);
+      if (this.#canOutgrowHold()) this.#streamed.addUnknown(bytes);
     },
     inFlight: (bytes) => {
-      if (this.#canOutgrowHold()) this.#written.inFlight(bytes);
+      if (this.#canOutgrowHold()) this.#streamed.inFlight(bytes);
     },
     usage: (usage) => {
       if (this.#canOutgrowHold()) this.#addUsage(usage);
@@ -184,7 +184,7 @@ export class GrowingHold implements StreamWatch {
   #addUsage(usage: Usage): void {
     const [stated] = usagesIn("token", usage, this.#params.quote.request.classes.prompt);
     if (stated === undefined) return;
-    this.#written.covers(completionTotal(stated.tokens));
+    this.#streamed.covers(completionTotal(stated.tokens));
     if (promptTotal(stated.tokens) <= promptTotal(this.#statedPrompt)) return;
     this.#statedPrompt = stated.tokens;
     this.#growth = this.#withStatedPrompt(this.#countedGrowth);
@@ -261,7 +261,7 @@ export class GrowingHold implements StreamWatch {
         this.#resume();
         return;
       }
-      await (step === "count" ? this.#written.count() : this.#extend());
+      await (step === "count" ? this.#streamed.count() : this.#extend());
     }
   }
 
@@ -348,7 +348,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   #inFlight(): number {
-    const { silentMs, soFar } = this.#written;
+    const { silentMs, soFar } = this.#streamed;
     return silentMs === null ? 0 : tokensInFlight(soFar, silentMs + noticeMs, this.#growth);
   }
 
@@ -379,7 +379,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   #progress(): HoldProgress {
-    const { counted, uncounted } = this.#written;
+    const { counted, uncounted } = this.#streamed;
     return { covered: this.#covered + this.#slack, counted, uncounted, refused: this.#refused };
   }
 

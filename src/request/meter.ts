@@ -329,10 +329,10 @@ function uncountedOutput(
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
   const hasMedia = !isFlat(of) && uncountable?.hasMedia === true;
-  const written = unreadableTokens(uncountable, of);
+  const unreadable = unreadableTokens(uncountable, of);
   // Rejected tokens of a prediction are billed but do not appear in the answer.
   const predicted = of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model);
-  const unknownTokens = Math.max(written + predicted, isUnread ? unreadTokens(of) - output : 0);
+  const unknownTokens = Math.max(unreadable + predicted, isUnread ? unreadTokens(of) - output : 0);
   // A final usage includes what the model wrote unseen.
   const hidden = stated?.isFinal === true ? 0 : hiddenTokens(of, ranMs);
   const statesPrompt = stated !== undefined && promptTotal(stated.usage.tokens) > 0;

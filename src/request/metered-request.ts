@@ -16,6 +16,7 @@ import { billedAs, costHeaders } from "./billed.ts";
 import { gatewayHeaders } from "./forward.ts";
 import { GrowingHold } from "./growing-hold.ts";
 import { placeHold, type Held, type ShortageView } from "./hold.ts";
+import { rememberInjected, withoutUsageOf, type InjectedMaximum, type InjectedValues } from "./idempotency.ts";
 import { reserveTokens } from "./limits.ts";
 import { meterResponse } from "./meter.ts";
 import {
@@ -46,18 +47,14 @@ import {
   additionsTo,
   basisOf,
   fittedRequest,
-  limitOutput,
+  capOutput,
   mayBeFitted,
-  rememberWritten,
-  withoutUsageOf,
+  type OutputCapSteps,
   type Sending,
-  type WriteSteps,
-  type WrittenMaximum,
-  type WrittenValues,
-} from "./written-values.ts";
+} from "./output-cap.ts";
 
 /** Dependencies of requests that are priced and metered, in addition to those of every request. */
-export interface RequestSteps extends PipelineSteps, WriteSteps, ShortageView {
+export interface RequestSteps extends PipelineSteps, OutputCapSteps, ShortageView {
   readonly ledger: Charging;
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
@@ -78,7 +75,7 @@ interface MeteredRequest extends Covered, Sending {
   /** Headers that are sent to the gateway. */
   headers: Readonly<Record<string, string>>;
   /** Values that are written into the request in addition to a maximum. */
-  additions: Omit<WrittenValues, "maximum">;
+  additions: Omit<InjectedValues, "maximum">;
   growing: GrowingHold | undefined;
 }
 
@@ -199,14 +196,14 @@ async function cover(
   body: BodyBytes,
 ): Promise<Covering> {
   const form = bodyFormOf(exchange, endpoint, quote.request, body);
-  const given = gatewayHeaders(steps.idempotencySecret, exchange, who.caller, form);
-  const received: Sending = { quote, body, written: null };
-  const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: given }, received);
-  if (!limiting.ok) return limiting;
-  const { first, params, headers, idempotency, earlier } = limiting;
+  const headersGiven = gatewayHeaders(steps.idempotencySecret, exchange, who.caller, form);
+  const given: Sending = { quote, body, injected: null };
+  const capping = await capOutput(steps, exchange, { endpoint, who, headers: headersGiven }, given);
+  if (!capping.ok) return capping;
+  const { capped, params, headers, idempotency, earlier } = capping;
   if (slot.countsTokens) {
-    const overLimit = await reserveTokens(slot, first.quote.promptTokens, () =>
-      steps.pricer.countPrompt(first.quote, first.body),
+    const overLimit = await reserveTokens(slot, capped.quote.promptTokens, () =>
+      steps.pricer.countPrompt(capped.quote, capped.body),
     );
     if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
@@ -215,13 +212,13 @@ async function cover(
     kind: mayMakeTask(endpoint, exchange) ? "task" : "request",
     route: endpoint.route,
     who,
-    quote: first.quote,
-    body: first.body,
-    basis: params && basisOf(first, params.maximum),
+    quote: capped.quote,
+    body: capped.body,
+    basis: params && basisOf(capped, params.maximum),
     fitted:
       params === null || earlier !== null || !mayBeFitted(params)
         ? null
-        : (tokens) => fittedRequest(params, first, tokens),
+        : (tokens) => fittedRequest(params, capped, tokens),
     sender,
     retry,
   });
@@ -230,7 +227,7 @@ async function cover(
     return holding;
   }
   const { held } = holding;
-  const sending = holding.fitted ?? first;
+  const sending = holding.fitted ?? capped;
   const additions = additionsTo(steps, endpoint, sending.quote, { held, earlier });
   const { stream } = sending.quote.request;
   return {
@@ -262,10 +259,10 @@ async function forward(
   exchange: Exchange,
   covered: MeteredRequest,
 ): Promise<FinallyForwarded> {
-  const { quote, written } = covered;
+  const { quote, injected } = covered;
   if (covered.idempotency !== null) {
-    const values = { maximum: written, ...covered.additions };
-    const refusal = await rememberWritten(steps, covered.idempotency, values, quote.at);
+    const values = { maximum: injected, ...covered.additions };
+    const refusal = await rememberInjected(steps, covered.idempotency, values, quote.at);
     if (exchange.clientGone) return notSent("client_left");
     if (refusal !== null) {
       exchange.refuse(refusal);
@@ -285,7 +282,7 @@ async function forward(
   covered.headers = headers;
   covered.additions = { ...covered.additions, usage: false };
   if (covered.idempotency !== null && idempotency !== null) {
-    const refusal = await rememberWritten(steps, idempotency, { maximum: written, ...covered.additions }, quote.at);
+    const refusal = await rememberInjected(steps, idempotency, { maximum: injected, ...covered.additions }, quote.at);
     if (refusal !== null && !exchange.clientGone) exchange.refuse(refusal);
     if (refusal !== null || exchange.clientGone) {
       probe.end(null);
@@ -319,10 +316,10 @@ function send(
   covered: MeteredRequest,
   probe: UsageProbe | undefined,
 ): Promise<Forwarded> {
-  const { quote, held, slot, written, headers, additions } = covered;
+  const { quote, held, slot, injected, headers, additions } = covered;
   const { request } = quote;
   const { toolCalls, usage } = additions;
-  const cuts = written !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
+  const cuts = injected !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
   covered.growing = growingHold(steps, exchange, covered);
   return steps.forwarder.forward({
     exchange,
@@ -333,14 +330,14 @@ function send(
     stream: request.stream,
     asksForText: request.asksForText === true,
     dropUsageChunk: usage,
-    cutAtMaximum: cuts ? maximumReached(written) : null,
+    cutAtMaximum: cuts ? maximumReached(injected) : null,
     watch: covered.growing,
     // The client may send its next request before this one is read.
     onOver: () => slot.leave(),
     ownHeaders: [
       ...(usage ? [["x-farebox-stream-usage", "asked"] as const] : []),
       ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),
-      ...(written === null ? [] : [[maximumHeaders[written.why], String(written.tokens)] as const]),
+      ...(injected === null ? [] : [[maximumHeaders[injected.why], String(injected.tokens)] as const]),
     ],
     wholeBytesMax: null,
     mayNeedOtherKey: endpoint.isUnknown === true,
@@ -355,11 +352,11 @@ function send(
 }
 
 /** Returns the body to send, with the values that Farebox writes into it. */
-function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }: MeteredRequest) {
+function sentBody({ askForUsage }: Endpoint, { body, injected, given, additions }: MeteredRequest) {
   const { toolCalls, usage } = additions;
   if (usage && askForUsage !== undefined) return new BodyBytes([askForUsage(body.whole)]);
   if (toolCalls !== null) return new BodyBytes([withMember(body.whole, "max_tool_calls", String(toolCalls))]);
-  const sent = written === null ? given : body;
+  const sent = injected === null ? given : body;
   return sent.length === 0 ? undefined : sent;
 }
 
@@ -369,7 +366,7 @@ const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-
 /**
  * Returns the refusal for a stream that reached the written maximum. It states why the answer is incomplete.
  */
-function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
+function maximumReached({ tokens, why }: InjectedMaximum): Refusal {
   const limit =
     why === "fitted" ? `${tokens} output tokens, the most that fit the budget` : `the output cap of ${tokens} tokens`;
   return {

@@ -6,7 +6,7 @@ import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { isOutputMember } from "../wire/output-names.ts";
 import { hasModelList, outputCapOf, withKey } from "./authenticate.ts";
-import { memberNotCapped, modelNotCapped } from "./written-values.ts";
+import { memberNotCapped, modelNotCapped } from "./output-cap.ts";
 import { meteredRequest, nameModel, type RequestSteps } from "./metered-request.ts";
 
 /**

@@ -294,11 +294,11 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: nu
   )
     return null;
   const { size } = request;
-  const written = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
+  const injected = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
   const { costAt } =
     counted === undefined || model === undefined
-      ? worstCaseForAll(written, models, terms)
-      : worstCaseFor(written, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
+      ? worstCaseForAll(injected, models, terms)
+      : worstCaseFor(injected, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
   if (costAt === null) return null;
   return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
 }

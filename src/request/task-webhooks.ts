@@ -75,8 +75,8 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
         Buffer.from(JSON.stringify({ ours, theirs } satisfies SealedCallback)),
         purposeOf(charge),
       );
-      const written = await callbacks.put({ charge, digest: digestOf(token), sealed, createdAt: clock.now() });
-      if (!written) return { ok: false, refusal: { code: "ledger_unavailable" } };
+      const isStored = await callbacks.put({ charge, digest: digestOf(token), sealed, createdAt: clock.now() });
+      if (!isStored) return { ok: false, refusal: { code: "ledger_unavailable" } };
       return { ok: true, body: withWebhookConfig(body, ours), shown: (bytes) => withWebhookShown(bytes, ours, theirs) };
     },
 

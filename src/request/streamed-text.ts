@@ -8,7 +8,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
  * Measures the output of a running stream in tokens. The bytes of the output bound its tokens at once. `count` replaces
  * the bound with a count.
  */
-export class WrittenText {
+export class StreamedText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
   readonly #model: CatalogueModel;

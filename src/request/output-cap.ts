@@ -4,17 +4,24 @@ import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
 import { isOutputMaximum } from "../wire/output-names.ts";
-import { objectOr, parseJson, storedText } from "../wire/json.ts";
+import { storedText } from "../wire/json.ts";
 import { unnamedModel, type ModelRequest } from "../wire/model-request.ts";
-import { withHeadersAndQuery, isIdempotencyHeader } from "../wire/headers.ts";
+import { withHeadersAndQuery } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import type { FittedRequest, Held } from "./hold.ts";
+import {
+  idempotencyOf,
+  injectedEarlier,
+  injectedOtherwise,
+  withoutUsageOf,
+  type InjectedMaximum,
+  type InjectedValues,
+} from "./idempotency.ts";
 import { outputMost, type Pricer, type Pricing, type Quote } from "./price.ts";
 import type { UsageRefusals } from "./usage-probe.ts";
-import { createHash } from "node:crypto";
 
 /** Dependencies for the values that Farebox writes into a request. */
-export interface WriteSteps {
+export interface OutputCapSteps {
   readonly pricer: Pick<Pricer, "quote">;
   readonly ledger: Charging;
   /** Output cap of all keys; null for none. */
@@ -27,12 +34,12 @@ export interface WriteSteps {
   readonly usageRefusals: UsageRefusals;
 }
 
-export interface Limiting {
+export interface Capping {
   readonly ok: true;
-  /** Request for which the first hold is tried. */
-  readonly first: Sending;
+  /** Request for which the first hold is tried. It respects the output cap. */
+  readonly capped: Sending;
   /** Inputs for writing a maximum; null if the endpoint has no field that limits the output. */
-  readonly params: LimitParams | null;
+  readonly params: CapParams | null;
   /** Headers to send to the gateway. */
   readonly headers: Readonly<Record<string, string>>;
   /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
@@ -41,11 +48,11 @@ export interface Limiting {
   readonly earlier: { readonly usage: boolean } | null;
 }
 
-type LimitResult = Limiting | { readonly ok: false; readonly refusal: Refusal };
+type CapResult = Capping | { readonly ok: false; readonly refusal: Refusal };
 
 /** Writes the output cap into a request, or the values of an earlier try with the same idempotency key. */
-export function limitOutput(
-  steps: WriteSteps,
+export function capOutput(
+  steps: OutputCapSteps,
   exchange: Exchange,
   {
     endpoint,
@@ -53,13 +60,13 @@ export function limitOutput(
     headers,
   }: { readonly endpoint: Endpoint; readonly who: Authenticated; readonly headers: Readonly<Record<string, string>> },
   given: Sending,
-): LimitResult | Promise<LimitResult> {
+): CapResult | Promise<CapResult> {
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
   if (maximum === undefined) {
     const refusal = cap !== null && endpoint.isUnknown === true ? uncappedOutput(given.quote) : undefined;
     if (refusal !== undefined) return { ok: false, refusal };
-    return { ok: true, first: given, params: null, headers, idempotency: null, earlier: null };
+    return { ok: true, capped: given, params: null, headers, idempotency: null, earlier: null };
   }
   const { at } = given.quote;
   const price = (bytes: Buffer) => {
@@ -67,52 +74,51 @@ export function limitOutput(
     if (!read.ok) return read;
     return steps.pricer.quote(withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query), at);
   };
-  const params: LimitParams = { maximum, given, price };
-  const capped: Limited = cap === null ? { ok: true, sending: given } : underCap(params, cap);
-  if (!capped.ok) return capped;
-  const first = capped.sending;
+  const params: CapParams = { maximum, given, price };
+  const changed: Changed = cap === null ? { ok: true, sending: given } : underCap(params, cap);
+  if (!changed.ok) return changed;
+  const capped = changed.sending;
   const idempotency = idempotencyOf(endpoint.route, headers);
-  const limiting: Limiting = { ok: true, first, params, headers, idempotency, earlier: null };
-  return idempotency === null ? limiting : repeated(steps, endpoint, { ...limiting, params, idempotency }, cap);
+  const capping: Capping = { ok: true, capped, params, headers, idempotency, earlier: null };
+  return idempotency === null ? capping : repeated(steps, endpoint, { ...capping, params, idempotency }, cap);
 }
 
 /** Writes the values of an earlier try with the same idempotency key, if there was one. */
 async function repeated(
-  steps: WriteSteps,
+  steps: OutputCapSteps,
   endpoint: Endpoint,
-  limiting: Limiting & { readonly params: LimitParams; readonly idempotency: string },
+  capping: Capping & { readonly params: CapParams; readonly idempotency: string },
   cap: number | null,
-): Promise<LimitResult> {
-  const { ledger } = steps;
-  const { first, params, idempotency } = limiting;
+): Promise<CapResult> {
+  const { capped, params, idempotency } = capping;
   const { given } = params;
-  const earlier = await ledger.writtenFor(idempotency, null, given.quote.at);
-  if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
-  if (earlier.written === null) return limiting;
-  const { usage, maximum: earlierMaximum } = readWritten(earlier.written);
-  const withoutUsage = usage ? withoutUsageOf(endpoint.route, limiting.headers) : null;
+  const earlier = await injectedEarlier(steps, idempotency, given.quote.at);
+  if (!earlier.ok) return earlier;
+  if (earlier.injected === null) return capping;
+  const { usage, maximum } = earlier.injected;
+  const withoutUsage = usage ? withoutUsageOf(endpoint.route, capping.headers) : null;
   if (withoutUsage?.idempotency != null) {
     const { idempotency: secondTry, headers } = withoutUsage;
     // If the gateway refused usage, Farebox sent the request again without asking for usage. Only this second try may
     // then be repeated.
-    const second = await ledger.writtenFor(secondTry, null, given.quote.at);
-    if (!second.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
-    if (second.written !== null)
-      return repeated(steps, endpoint, { ...limiting, headers, idempotency: secondTry }, cap);
+    const second = await injectedEarlier(steps, secondTry, given.quote.at);
+    if (!second.ok) return second;
+    if (second.injected !== null)
+      return repeated(steps, endpoint, { ...capping, headers, idempotency: secondTry }, cap);
   }
-  if (earlierMaximum === null ? first.written !== null : earlierMaximum.tokens > (cap ?? Infinity))
-    return { ok: false, refusal: writtenOtherwise };
-  const limited: Limited = earlierMaximum === null ? { ok: true, sending: given } : rewritten(params, earlierMaximum);
-  return limited.ok ? { ...limiting, first: limited.sending, earlier: { usage } } : limited;
+  if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
+    return { ok: false, refusal: injectedOtherwise };
+  const changed: Changed = maximum === null ? { ok: true, sending: given } : withMaximum(params, maximum);
+  return changed.ok ? { ...capping, capped: changed.sending, earlier: { usage } } : changed;
 }
 
 /** Returns the values to write into a request in addition to a maximum. */
 export function additionsTo(
-  { streamUsage, usageRefusals }: WriteSteps,
+  { streamUsage, usageRefusals }: OutputCapSteps,
   { askForUsage, route }: Endpoint,
   { request, toolCalls }: Quote,
-  { held, earlier }: { readonly held: Held } & Pick<Limiting, "earlier">,
-): Omit<WrittenValues, "maximum"> {
+  { held, earlier }: { readonly held: Held } & Pick<Capping, "earlier">,
+): Omit<InjectedValues, "maximum"> {
   const isAsked =
     earlier?.usage ??
     (streamUsage === "inject" || (streamUsage === "auto" && !usageRefusals.has(route, request.model)));
@@ -123,81 +129,18 @@ export function additionsTo(
   };
 }
 
-/**
- * Stores written values for retries with the same idempotency key. Returns a refusal if another try has stored other
- * values.
- */
-export async function rememberWritten(
-  { ledger }: WriteSteps,
-  idempotency: string,
-  values: WrittenValues,
-  at: number,
-): Promise<Refusal | null> {
-  const text = writtenText(values);
-  const result = await ledger.writtenFor(idempotency, text, at);
-  if (!result.ok) return { code: "ledger_unavailable" };
-  return result.written === text ? null : writtenOtherwise;
-}
-
-/**
- * Returns the headers of the second try, which does not ask for usage, and the digest that all retries of that try
- * share.
- */
-export function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
-  const headers = headersWithoutUsage(given);
-  return { headers, idempotency: idempotencyOf(route, headers) };
-}
-
-/** Values written into a request. They are stored under its idempotency key. */
-export interface WrittenValues {
-  readonly maximum: WrittenMaximum | null;
-  readonly toolCalls: number | null;
-  readonly usage: boolean;
-}
-
-function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
-  return JSON.stringify({
-    ...(maximum && { field: maximum.field, tokens: maximum.tokens, why: maximum.why }),
-    ...(toolCalls !== null && { max_tool_calls: toolCalls }),
-    ...(usage && { include_usage: true }),
-  });
-}
-
-/** Reads the maximum and the request for usage in the output of `writtenText`. */
-function readWritten(text: string): Pick<WrittenValues, "maximum" | "usage"> {
-  const { field, tokens, why, include_usage } = objectOr(parseJson(text));
-  const maximum =
-    typeof tokens === "number"
-      ? { field: String(field), tokens, why: why === "fitted" ? ("fitted" as const) : ("output_cap" as const) }
-      : null;
-  return { maximum, usage: include_usage === true };
-}
-
-/** Refusal of a retry that would differ from the earlier try at the gateway. */
-const writtenOtherwise: Refusal = {
-  code: "conflict",
-  message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
-};
-
-/** Maximum that Farebox wrote into a request. It applies to each choice. */
-export interface WrittenMaximum {
-  readonly field: string;
-  readonly tokens: number;
-  readonly why: "output_cap" | "fitted";
-}
-
 /** Request as it is sent. Its quote is for the bytes that are sent. */
 export interface Sending {
   readonly quote: Quote;
   readonly body: BodyBytes;
   /** Maximum that Farebox wrote; null if the client's own bytes are sent. */
-  readonly written: WrittenMaximum | null;
+  readonly injected: InjectedMaximum | null;
 }
 
-type Limited = OrRefused<{ sending: Sending }>;
+type Changed = OrRefused<{ sending: Sending }>;
 
-/** Inputs for a limit on a request. */
-interface LimitParams {
+/** Inputs for writing a maximum into a request. */
+interface CapParams {
   readonly maximum: OutputMaximum;
   /** The request as the client sent it. */
   readonly given: Sending;
@@ -206,7 +149,7 @@ interface LimitParams {
 }
 
 /** Writes the output cap into a request that states no maximum or a larger one. */
-export function underCap(params: LimitParams, cap: number): Limited {
+export function underCap(params: CapParams, cap: number): Changed {
   const { maximum, given } = params;
   const hidden = hiddenMaximum(given.quote.request);
   if (hidden !== undefined) return { ok: false, refusal: hidden };
@@ -218,7 +161,7 @@ export function underCap(params: LimitParams, cap: number): Limited {
   if (body === stated) return { ok: true, sending: given };
   const isStated = given.quote.request.maximumField !== undefined;
   const tokens = isStated ? cap : Math.min(cap, unstated);
-  return written(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+  return priced(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
 }
 
 /** Returns the refusal of an output maximum in a field that Farebox does not know; undefined if there is none. */
@@ -234,29 +177,30 @@ function hiddenMaximum({ fields, unboundedFields }: ModelRequest): Refusal | und
  * fit. Returns null if the field is not known, if the output cap already allows no more than `tokens`, or if the
  * changed request cannot be priced.
  */
-export function fittedRequest(params: LimitParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
+export function fittedRequest(params: CapParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
   const field = maximumField(params.given.quote, params.maximum);
-  if (field === null || tokens >= (sending.written?.tokens ?? Infinity)) return null;
-  const limited = rewritten(params, { field, tokens, why: "fitted" });
-  return limited.ok ? { ...limited.sending, basis: basisOf(limited.sending, params.maximum) } : null;
+  if (field === null || tokens >= (sending.injected?.tokens ?? Infinity)) return null;
+  const changed = withMaximum(params, { field, tokens, why: "fitted" });
+  return changed.ok ? { ...changed.sending, basis: basisOf(changed.sending, params.maximum) } : null;
 }
 
 /** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
-export function mayBeFitted({ maximum, given }: LimitParams): boolean {
+export function mayBeFitted({ maximum, given }: CapParams): boolean {
   return maximum.absent === null && given.quote.request.size.outputLimit === null;
 }
 
 /** Writes a given maximum into a request, such as that of an earlier try. */
-function rewritten(params: LimitParams, maximum: WrittenMaximum): Limited {
+function withMaximum(params: CapParams, maximum: InjectedMaximum): Changed {
   const { tokens: most, field } = maximum;
   const body = withOutputMaximum(params.given.body.whole, params.maximum, { field, most, unstated: most });
-  return written(params, body, maximum);
+  return priced(params, body, maximum);
 }
 
-function written(params: LimitParams, bytes: Buffer, maximum: WrittenMaximum): Limited {
+/** Prices a body into which Farebox wrote a maximum. */
+function priced(params: CapParams, bytes: Buffer, maximum: InjectedMaximum): Changed {
   const pricing = params.price(bytes);
   if (!pricing.ok) return pricing;
-  return { ok: true, sending: { quote: pricing.quote, body: new BodyBytes([bytes]), written: maximum } };
+  return { ok: true, sending: { quote: pricing.quote, body: new BodyBytes([bytes]), injected: maximum } };
 }
 
 /**
@@ -302,7 +246,7 @@ export function memberNotCapped(member: string): Refusal {
 }
 
 /** Returns the output that a hold covers, and the reason for that number. */
-export function basisOf({ quote, written: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
+export function basisOf({ quote, injected: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
   const { outputTokens, request } = quote;
   return {
     by: limitedBy(quote, maximum, request.maximumField === undefined ? absent : null),
@@ -312,7 +256,7 @@ export function basisOf({ quote, written: maximum }: Sending, { absent }: Output
   };
 }
 
-function limitedBy(quote: Quote, maximum: WrittenMaximum | null, byDefault: number | null): string {
+function limitedBy(quote: Quote, maximum: InjectedMaximum | null, byDefault: number | null): string {
   const { request, outputTokens } = quote;
   const { outputLimit, unboundedFields } = request.size;
   const [hidden] = unboundedFields;
@@ -322,31 +266,4 @@ function limitedBy(quote: Quote, maximum: WrittenMaximum | null, byDefault: numb
   if (outputLimit === null || outputLimit > outputMost(quote)) return "model";
   if (byDefault !== null) return "default";
   return maximum?.why ?? request.maximumField ?? "model";
-}
-
-/**
- * Returns the headers for a second try without stream usage. The body of that try differs, so it needs another
- * idempotency key.
- */
-function headersWithoutUsage(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, isIdempotencyHeader(name) ? derivedKey(value) : value]),
-  );
-}
-
-function derivedKey(value: string): string {
-  return createHash("sha256").update(`${value}\0without stream usage`).digest("hex");
-}
-
-/**
- * Returns a digest of the route and the idempotency headers. All retries of a request have the same digest. Returns
- * null if there is no idempotency key.
- */
-function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
-  const keys: string[][] = [];
-  for (const name in headers) if (isIdempotencyHeader(name)) keys.push([name, headers[name] ?? ""]);
-  if (keys.length === 0) return null;
-  return createHash("sha256")
-    .update(JSON.stringify([route, ...keys]))
-    .digest("hex");
 }

@@ -1,0 +1,111 @@
+import { createHash } from "node:crypto";
+import type { Refusal } from "../core/refusals.ts";
+import type { Charging } from "../ports/ledger.ts";
+import { isIdempotencyHeader } from "../wire/headers.ts";
+import { objectOr, parseJson } from "../wire/json.ts";
+
+type Remembering = { readonly ledger: Pick<Charging, "writtenFor"> };
+
+/** Returns the values that an earlier try with the same idempotency key was sent with; null for the first try. */
+export async function injectedEarlier(
+  { ledger }: Remembering,
+  idempotency: string,
+  at: number,
+): Promise<
+  | { readonly ok: true; readonly injected: Pick<InjectedValues, "maximum" | "usage"> | null }
+  | { readonly ok: false; readonly refusal: Refusal }
+> {
+  const earlier = await ledger.writtenFor(idempotency, null, at);
+  if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
+  return { ok: true, injected: earlier.written === null ? null : readInjected(earlier.written) };
+}
+
+/**
+ * Stores injected values for retries with the same idempotency key. Returns a refusal if another try has stored other
+ * values.
+ */
+export async function rememberInjected(
+  { ledger }: Remembering,
+  idempotency: string,
+  values: InjectedValues,
+  at: number,
+): Promise<Refusal | null> {
+  const text = injectedText(values);
+  const result = await ledger.writtenFor(idempotency, text, at);
+  if (!result.ok) return { code: "ledger_unavailable" };
+  return result.written === text ? null : injectedOtherwise;
+}
+
+/**
+ * Returns the headers of the second try, which does not ask for usage, and the digest that all retries of that try
+ * share.
+ */
+export function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
+  const headers = headersWithoutUsage(given);
+  return { headers, idempotency: idempotencyOf(route, headers) };
+}
+
+/** Values that Farebox puts into a request. They are stored under its idempotency key. */
+export interface InjectedValues {
+  readonly maximum: InjectedMaximum | null;
+  readonly toolCalls: number | null;
+  readonly usage: boolean;
+}
+
+function injectedText({ maximum, toolCalls, usage }: InjectedValues): string {
+  return JSON.stringify({
+    ...(maximum && { field: maximum.field, tokens: maximum.tokens, why: maximum.why }),
+    ...(toolCalls !== null && { max_tool_calls: toolCalls }),
+    ...(usage && { include_usage: true }),
+  });
+}
+
+/** Reads the maximum and the request for usage in the output of `injectedText`. */
+function readInjected(text: string): Pick<InjectedValues, "maximum" | "usage"> {
+  const { field, tokens, why, include_usage } = objectOr(parseJson(text));
+  const maximum =
+    typeof tokens === "number"
+      ? { field: String(field), tokens, why: why === "fitted" ? ("fitted" as const) : ("output_cap" as const) }
+      : null;
+  return { maximum, usage: include_usage === true };
+}
+
+/** Refusal of a retry that would differ from the earlier try at the gateway. */
+export const injectedOtherwise: Refusal = {
+  code: "conflict",
+  message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
+};
+
+/** Maximum that Farebox wrote into a request. It applies to each choice. */
+export interface InjectedMaximum {
+  readonly field: string;
+  readonly tokens: number;
+  readonly why: "output_cap" | "fitted";
+}
+
+/**
+ * Returns the headers for a second try without stream usage. The body of that try differs, so it needs another
+ * idempotency key.
+ */
+function headersWithoutUsage(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, isIdempotencyHeader(name) ? derivedKey(value) : value]),
+  );
+}
+
+function derivedKey(value: string): string {
+  return createHash("sha256").update(`${value}\0without stream usage`).digest("hex");
+}
+
+/**
+ * Returns a digest of the route and the idempotency headers. All retries of a request have the same digest. Returns
+ * null if there is no idempotency key.
+ */
+export function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
+  const keys: string[][] = [];
+  for (const name in headers) if (isIdempotencyHeader(name)) keys.push([name, headers[name] ?? ""]);
+  if (keys.length === 0) return null;
+  return createHash("sha256")
+    .update(JSON.stringify([route, ...keys]))
+    .digest("hex");
+}
