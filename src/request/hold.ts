@@ -117,79 +117,82 @@ export async function placeHold<Fitted extends FittedRequest>(
   given: HoldParams<Fitted>,
 ): Promise<Holding<Fitted>> {
   let params: HoldParams = given;
+  let plan: HoldPlan = given.quote;
   let fitted: Fitted | null = null;
-  let tried: TryResult;
-  // Other requests may use the budget during a try, so the next try has a smaller maximum.
-  for (let fits = 0; ; fits++) {
-    const first = await tryHold(deps, params, params.quote);
-    tried = isShort(first)
-      ? await tryCounted(deps, params, first)
-      : { plan: params.quote, result: first, counted: undefined };
-    if (fits === fitsMax || given.fitted === null || !isShort(tried.result)) break;
-    const tokens = deps.pricer.fit(given.quote, roomNow(tried.result.shortage));
-    const next = tokens === null ? null : given.fitted(tokens);
-    const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(params.quote) ?? noMoney);
-    if (next === null || !isLess) break;
+  /** Tokens of the prompt; undefined if they were not counted. */
+  let counted: number | undefined;
+  for (let fits = 0; ;) {
+    const result = await holdPlan(deps, params, plan);
+    if (result.ok) return { ok: true, held: heldFor(deps, params, plan, result), fitted };
+    if (!isShort(result)) return { ok: false, refusal: await refusalOf(deps, params, result, undefined) };
+    if (plan === params.quote) {
+      const tighter = await deps.pricer.tighten(params.quote, params.body, roomFor(result.shortage));
+      counted = tighter?.promptTokens;
+      if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(plan) ?? noMoney)) {
+        plan = tighter;
+        continue;
+      }
+    }
+    // Other requests may use the budget during a try, so the next try has a smaller maximum.
+    const tokens =
+      given.fitted === null || fits++ === fitsMax ? null : deps.pricer.fit(given.quote, roomNow(result.shortage));
+    const next = tokens === null ? null : (given.fitted?.(tokens) ?? null);
+    if (next === null || (next.quote.hold ?? noMoney) >= (firstHold(params.quote) ?? noMoney))
+      return { ok: false, refusal: await refusalOf(deps, params, result, counted) };
     fitted = next;
     params = { ...given, ...next, fitted: null };
+    plan = params.quote;
   }
-  const { plan, result, counted } = tried;
-  if (!result.ok) {
-    const { request, models, unboundedFields } = params.quote;
-    if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
-    const unpriced = models.find(({ model }) => model?.price == null);
-    const asked = {
-      model: unpriced?.name ?? request.model,
-      isPriced: unpriced === undefined,
-      fields: unboundedFields,
-      why: request.fields.why,
-      affordable:
-        params.basis === null || !isShort(result) ? null : await affordableIn(deps, params, result.shortage, counted),
-    };
-    return { ok: false, refusal: await holdRefusal(deps, result, asked, params.who.caller) };
-  }
-  const price = params.quote.model?.price?.version ?? null;
-  // Without a hard budget the whole worst case is held, so the answer cannot outgrow the hold.
-  const growth = result.room === null ? null : plan.growth;
-  const hold = growth === null ? plan.hold : firstHold(plan);
-  const { room } = result;
-  const visible = visibleRoom(deps.ownView, result, params.who.caller);
-  return {
-    ok: true,
-    held: {
-      id: params.id,
-      route: params.route,
-      hold,
-      growth,
-      price,
-      room,
-      visibleRoom: visible,
-    },
-    fitted,
-  };
 }
 
-function tryHold({ ledger }: HoldDeps, params: HoldParams, plan: HoldPlan): Promise<HoldResult> {
-  const { quote } = params;
+/** Asks the ledger to hold the amount of a plan. */
+function holdPlan({ ledger }: HoldDeps, params: HoldParams, plan: HoldPlan): Promise<HoldResult> {
   const firstSlice = plan.growth === null ? null : firstHold(plan);
   return writeHold(ledger, params, plan.hold, {
-    stream: quote.request.stream,
+    stream: params.quote.request.stream,
     basis: params.basis,
     ...(plan.growth !== null && firstSlice !== null && { firstSlice, sliceTokens: plan.growth.sliceTokens }),
   });
 }
 
-/**
- * Counts the prompt's tokens and tries a smaller hold. `result`: refusal of the hold based on the prompt's length,
- * returned again if the count gives no smaller hold.
- */
-async function tryCounted(deps: HoldDeps, params: HoldParams, result: Short): Promise<TryResult> {
-  const plan: HoldPlan = params.quote;
-  const tighter = await deps.pricer.tighten(params.quote, params.body, roomFor(result.shortage));
-  const counted = tighter?.promptTokens;
-  if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(plan) ?? noMoney))
-    return { plan, result, counted };
-  return { plan: tighter, result: await tryHold(deps, params, tighter), counted };
+function heldFor(
+  { ownView }: HoldDeps,
+  { id, route, quote, who }: HoldParams,
+  plan: HoldPlan,
+  result: Extract<HoldResult, { ok: true }>,
+): Held {
+  const { room } = result;
+  // Without a hard budget the whole worst case is held, so the answer cannot outgrow the hold.
+  const growth = room === null ? null : plan.growth;
+  return {
+    id,
+    route,
+    hold: growth === null ? plan.hold : firstHold(plan),
+    growth,
+    price: quote.model?.price?.version ?? null,
+    room,
+    visibleRoom: visibleRoom(ownView, result, who.caller),
+  };
+}
+
+async function refusalOf(
+  deps: HoldDeps,
+  params: HoldParams,
+  result: Extract<HoldResult, { ok: false }>,
+  counted: number | undefined,
+): Promise<Refusal> {
+  const { request, models, unboundedFields } = params.quote;
+  if (result.reason === "not_bounded" && request.isUnpriced === true) return unknownCost;
+  const unpriced = models.find(({ model }) => model?.price == null);
+  const asked = {
+    model: unpriced?.name ?? request.model,
+    isPriced: unpriced === undefined,
+    fields: unboundedFields,
+    why: request.fields.why,
+    affordable:
+      params.basis === null || !isShort(result) ? null : await affordableIn(deps, params, result.shortage, counted),
+  };
+  return holdRefusal(deps, result, asked, params.who.caller);
 }
 
 async function affordableIn(
@@ -200,13 +203,6 @@ async function affordableIn(
 ): Promise<Affordable | null> {
   const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted);
   return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
-}
-
-interface TryResult {
-  readonly plan: HoldPlan;
-  readonly result: HoldResult;
-  /** Tokens of the prompt; undefined if they were not counted. */
-  readonly counted: number | undefined;
 }
 
 type Short = Extract<HoldResult, { ok: false; reason: "no_room" }>;

@@ -80,10 +80,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     {
       why: "A hold of the whole cost has no first slice, and one that grows always has.",
       mutants: [
-        "tryHold: plan.growth === null → false",
-        "tryHold: plan.growth !== null → true",
-        "tryHold: plan.growth !== null && firstSlice !== null → plan.growth !== null || firstSlice !== null",
-        "tryHold: firstSlice !== null → true",
+        "holdPlan: plan.growth === null → false",
+        "holdPlan: plan.growth !== null → true",
+        "holdPlan: plan.growth !== null && firstSlice !== null → plan.growth !== null || firstSlice !== null",
+        "holdPlan: firstSlice !== null → true",
       ],
     },
     { why: "Null is never less than a quote.", mutants: ["placeHold: next === null → false"] },
