@@ -1,8 +1,7 @@
-import type { Billing } from "./cost.ts";
+import type { Billing, Formula } from "./cost.ts";
 import type { Doubt, TokenCounts } from "./usage.ts";
 import { noMoney, picoUsdMax, type PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./bounds.ts";
-import type { Delivered } from "./settlement.ts";
 import type { Consumption } from "./tasks.ts";
 import { dayMs } from "./time.ts";
 
@@ -21,11 +20,11 @@ export type ChargeState = "pending" | "posted" | "voided";
 export const sources = ["reported", "counted", "partial", "assumed"] as const;
 export type Source = (typeof sources)[number];
 
-/**
- * Formula with which an amount can be recomputed. `tokens`, `per_request`: from the price version. `assumed`: the
- * amount is the hold. `unpriced`: there is no amount. `task`, `adjustment`: the row states the amount.
- */
-export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustment" | "unpriced";
+/** Tokens of a request and of the answer that arrived, as Farebox counted them, without error margins. */
+export interface Delivered {
+  readonly input: number;
+  readonly output: number;
+}
 
 /** One row of the ledger. Times are milliseconds since 1970 UTC. */
 export interface Charge {

@@ -9,7 +9,6 @@ import {
   type PicoUsd,
   type PicoUsdPerToken,
 } from "./money.ts";
-import type { Formula } from "./charge.ts";
 import { inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
@@ -58,6 +57,12 @@ export interface CostItem {
   /** Prompt size at which the applied tier begins. */
   readonly tierFrom: number;
 }
+
+/**
+ * Formula with which an amount can be recomputed. `tokens`, `per_request`: from the price version. `assumed`: the
+ * amount is the hold. `unpriced`: there is no amount. `task`, `adjustment`: the row states the amount.
+ */
+export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustment" | "unpriced";
 
 /** Returns the exact cost of these tokens plus the fees of hosted tools, without rounding. */
 export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {

@@ -1,6 +1,6 @@
 import { assertNever } from "./assert.ts";
-import type { Formula, Source } from "./charge.ts";
-import { costUnder, type Billing } from "./cost.ts";
+import type { Delivered, Source } from "./charge.ts";
+import { costUnder, type Billing, type Formula } from "./cost.ts";
 import {
   completionClasses,
   completionTotal,
@@ -122,12 +122,6 @@ export type Settlement =
       /** Absent if Farebox counted nothing. `cost` is at least the cost of these tokens. */
       readonly delivered?: Delivered;
     };
-
-/** Tokens of a request and of the answer that arrived, as Farebox counted them, without error margins. */
-export interface Delivered {
-  readonly input: number;
-  readonly output: number;
-}
 
 export type Posted = Extract<Settlement, { kind: "post" }>;
 

@@ -1,4 +1,5 @@
-import type { ChargeState, Formula, HoldKind, Source } from "../core/charge.ts";
+import type { ChargeState, HoldKind, Source } from "../core/charge.ts";
+import type { Formula } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
 

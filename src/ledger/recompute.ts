@@ -1,6 +1,6 @@
 import { assertNever } from "../core/assert.ts";
-import { sources, type Charge, type Formula, type Source } from "../core/charge.ts";
-import { costWithinRange, type ChargePrices } from "../core/cost.ts";
+import { sources, type Charge, type Source } from "../core/charge.ts";
+import { costWithinRange, type ChargePrices, type Formula } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { noTokens } from "../core/usage.ts";

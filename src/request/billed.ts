@@ -1,4 +1,4 @@
-import { costUnder, type Billing } from "../core/cost.ts";
+import { costUnder } from "../core/cost.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { noDoubts, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -7,22 +7,8 @@ import type { Held } from "./hold.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
-import { usageFor } from "./meter.ts";
+import { usageFor, type Billed } from "./meter.ts";
 import { pricedFor, type Quote } from "./price.ts";
-
-/** Terms that decide the charge of an answer, in addition to its tokens and the price of the requested model. */
-export interface Billed {
-  /** Price of the model that answered. Null if it is the requested model, or has no price in that model's unit. */
-  readonly servedPrice: PinnedPrice | null;
-  /**
-   * Id of the model that answered. Undefined if the request named only one model, or if it is unknown which one
-   * answered.
-   */
-  readonly answered: string | undefined;
-  /** Service tier and calls of hosted tools; undefined at the standard tier without such calls. */
-  readonly billing: Billing | undefined;
-  readonly doubts: readonly Doubt[];
-}
 
 /** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */
 const plainlyBilled: Billed = { servedPrice: null, answered: undefined, billing: undefined, doubts: noDoubts };

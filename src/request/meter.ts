@@ -13,9 +13,9 @@ import {
   withDoubts,
   type TokenClass,
 } from "../core/usage.ts";
-import { lacksHourRate, tierFor, type PriceVersion } from "../core/price.ts";
+import { lacksHourRate, tierFor, type PinnedPrice, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
-import { costUnder } from "../core/cost.ts";
+import { costUnder, type Billing } from "../core/cost.ts";
 import {
   outcomeOfError,
   outcomeOfStatus,
@@ -27,9 +27,22 @@ import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
-import type { Billed } from "./billed.ts";
 import type { Answered, Written } from "../wire/model-answer.ts";
 import type { Ending } from "./response.ts";
+
+/** Terms that decide the charge of an answer, in addition to its tokens and the price of the requested model. */
+export interface Billed {
+  /** Price of the model that answered. Null if it is the requested model, or has no price in that model's unit. */
+  readonly servedPrice: PinnedPrice | null;
+  /**
+   * Id of the model that answered. Undefined if the request named only one model, or if it is unknown which one
+   * answered.
+   */
+  readonly answered: string | undefined;
+  /** Service tier and calls of hosted tools; undefined at the standard tier without such calls. */
+  readonly billing: Billing | undefined;
+  readonly doubts: readonly Doubt[];
+}
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;

@@ -1,5 +1,6 @@
 import { tokenClasses } from "../../core/usage.ts";
-import type { Formula, Source } from "../../core/charge.ts";
+import type { Source } from "../../core/charge.ts";
+import type { Formula } from "../../core/cost.ts";
 import type { TaskInputs } from "../../core/task-settlement.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";

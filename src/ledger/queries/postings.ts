@@ -1,4 +1,5 @@
-import type { Formula, Source } from "../../core/charge.ts";
+import type { Source } from "../../core/charge.ts";
+import type { Formula } from "../../core/cost.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";

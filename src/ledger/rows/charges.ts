@@ -1,9 +1,8 @@
-import type { Charge } from "../../core/charge.ts";
+import type { Charge, Delivered } from "../../core/charge.ts";
 import { standardBilling, type Billing } from "../../core/cost.ts";
 import { parseDoubts, tokenClasses, type TokenClass, type TokenCounts } from "../../core/usage.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { HoldBasis } from "../../core/bounds.ts";
-import type { Delivered } from "../../core/settlement.ts";
 import type { ChargeRow } from "../charge-columns.ts";
 
 /** SQL columns that `chargeOf` needs: all columns of the charge, and the consumption of its task. */
