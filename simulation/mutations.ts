@@ -129,15 +129,15 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold below the cost of the maximum that is sent": [
     {
       file: "request/hold.ts",
-      from: "params = { ...given, ...next, fitted: null };",
-      to: "params = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
+      from: "plan = held.quote;",
+      to: "plan = { ...held.quote, hold: ((held.quote.hold ?? 0n) / 2n) as PicoUsd };",
     },
   ],
   "a maximum that is held for but not sent": [
     {
       file: "request/metered-request.ts",
-      from: "const sent = injected === null ? given : body;",
-      to: "const sent = injected === null || body.length > 0 ? given : body;",
+      from: "const sent = sentRequest(steps, endpoint, capping, held, charge.room);",
+      to: "const sent = sentRequest(steps, endpoint, capping, { ...held, body: given.body }, charge.room);",
     },
   ],
   "a retry without stream usage that is settled as the first attempt": [

@@ -110,11 +110,11 @@ function holdsWith(
     if (!pricing.ok || maximum === undefined) return { hold: null, counted: null, unboundedFields: [], basis: null };
     const asked = { quote: pricing.quote, body: new BodyBytes([given]), injected: null };
     const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
-    const sending = limited?.ok === true ? limited.sending : asked;
-    const { quote, body } = sending;
+    const capped = limited?.ok === true ? limited.request : asked;
+    const { quote, body } = capped;
     const counted = (await pricer.tighten(quote, body, picoUsdMax))?.hold ?? null;
     return {
-      basis: limited?.ok === false ? null : basisOf(sending, maximum),
+      basis: limited?.ok === false ? null : basisOf(capped, maximum),
       hold: quote.hold,
       counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
       unboundedFields: quote.unboundedFields,

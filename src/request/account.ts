@@ -8,11 +8,12 @@ import { type Exchange, type HeaderList, notForwarded, refuse, type Handler } fr
 import type { Gateway } from "../ports/gateway.ts";
 import { balanceField, balanceIn, readAccount } from "../wire/account.ts";
 import { answerHeaders } from "../wire/headers.ts";
+import { readStatedError } from "../wire/stated-error.ts";
 import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
-import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "./fetch-whole.ts";
+import { fetchWhole, isKeyRefused, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "./fetch-whole.ts";
 import { failedCall } from "./gateway-failure.ts";
-import { isKeyRefused, type KeyWatch } from "./gateway-key.ts";
+import type { KeyWatch } from "./gateway-key.ts";
 import { hidden, keyRefused, maskedHeaders, type Mask } from "./response.ts";
 
 const route = "/account/info";
@@ -210,3 +211,18 @@ async function answerError(exchange: Exchange, answer: Extract<WholeAnswer, { ok
 }
 
 const unreadable: Refusal = { code: "gateway_unreachable", message: "The gateway's account record cannot be read." };
+
+/**
+ * Checks the key with the account record, or with the list of models if the gateway has no record. Some gateways return
+ * the list for any key, so it proves nothing.
+ */
+export async function checkGatewayKey(
+  account: Pick<Account, "lookUp">,
+  gateway: Gateway,
+  keyWatch: Pick<KeyWatch, "saw">,
+  silenceMs: number,
+): Promise<void> {
+  const found = await account.lookUp();
+  if (found.ok || !found.answer.ok || found.answer.head.status !== 404) return;
+  if (await isKeyRefused(await fetchWhole(gateway, "/v1/models", silenceMs), readStatedError)) keyWatch.saw(true);
+}

@@ -3,7 +3,7 @@ import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { noDoubts, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.ts";
-import type { Held } from "./hold.ts";
+import type { PendingCharge } from "./hold.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
@@ -133,7 +133,11 @@ function isRevision(name: string, asked: string): boolean {
  * Returns headers with the cost of an answer and the amount left in its budget. Returns no headers if there is no price
  * or the answer reports no usage.
  */
-export function costHeaders({ price, visibleRoom: room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
+export function costHeaders(
+  { price, visibleRoom: room, hold }: PendingCharge,
+  quote: Quote,
+  answer: ModelAnswer,
+): HeaderList {
   const billed = billedAs(quote, answer);
   const usage = usageFor({ ...quote, billed }, answer.usage);
   if (price === null || usage === undefined) return [];

@@ -1,3 +1,4 @@
+import type { StatedError } from "../core/settlement.ts";
 import type { Clock } from "../ports/clock.ts";
 import { BodyBytes } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
@@ -88,6 +89,19 @@ export async function recordIn(
   const bytes = answer.ok && answer.head.status === 200 ? await plainBody(answer, recordBytesMax) : undefined;
   const body = bytes && parseJson(bytes.toString("utf8"));
   return bytes && isObject(body) && accountFault(body) === undefined ? { body, bytes } : undefined;
+}
+
+/** Returns true if an answer about the account or the models says that the gateway does not accept the key. */
+export async function isKeyRefused(
+  answer: WholeAnswer,
+  faultOf: (record: unknown) => StatedError | string | undefined = accountFault,
+): Promise<boolean> {
+  if (!answer.ok) return false;
+  const { status } = answer.head;
+  const plain = await plainBody(answer, recordBytesMax);
+  if (status >= 300) return refusesKey(status, plain, true);
+  const fault = plain && faultOf(parseJson(plain.toString("utf8")));
+  return typeof fault === "object" && statesKeyRefusal(fault, true);
 }
 
 interface FetcherDeps {

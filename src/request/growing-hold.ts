@@ -1,4 +1,4 @@
-import type { BodyBytes } from "../ports/exchange.ts";
+import type { BodyBytes, Exchange } from "../ports/exchange.ts";
 import type { Shortage } from "../core/budget.ts";
 import type { Caller } from "../core/scope.ts";
 import type { PicoUsd } from "../core/money.ts";
@@ -32,9 +32,12 @@ import {
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Charging } from "../ports/ledger.ts";
+import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { budgetRefusal, type ShortageView } from "./hold.ts";
+import type { Authenticated } from "./authenticate.ts";
+import { budgetRefusal, type PendingCharge, type ShortageView } from "./hold.ts";
+import type { StreamMarks } from "./stream-marks.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
 import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
@@ -82,6 +85,54 @@ export interface GrowDeps extends ShortageView {
   readonly pricer: Pricer;
   readonly clock: Clock;
   readonly log: Log;
+}
+
+/** Returns the watch for a stream under a hard budget; undefined if watching it would have no effect. */
+export function growingHold(
+  deps: GrowDeps & { readonly events: Pick<Events, "refused">; readonly streamMarks: Pick<StreamMarks, "record"> },
+  { recordAs }: Exchange,
+  {
+    charge,
+    quote,
+    who,
+    body,
+  }: {
+    readonly charge: PendingCharge;
+    readonly quote: Quote;
+    readonly who: Authenticated;
+    readonly body: BodyBytes;
+  },
+): GrowingHold | undefined {
+  const { id, hold } = charge;
+  const { model, request } = quote;
+  const isStated = request.size.outputLimit !== null;
+  const isMarked = request.isHeldWhole === true;
+  const growth = charge.growth ?? (isStated || isMarked ? growthBeyond(quote, charge) : null);
+  if (growth === null || hold === null || model === undefined) return undefined;
+  return new GrowingHold(deps, {
+    id,
+    caller: who.caller,
+    hold,
+    growth,
+    quote: { ...quote, model },
+    body,
+    statedTokens: isStated ? quote.outputTokens : null,
+    onRefusal: (refusal) => deps.events.refused({ refusal, request: recordAs }),
+    onKind: (kind) => {
+      if (kind === "burst" || isMarked) deps.streamMarks.record(who.caller.key, model.id, kind);
+    },
+  });
+}
+
+/**
+ * Returns the rule by which a hold of the whole cost grows if the output exceeds `quote.outputTokens`. Null if no hard
+ * budget applies, or if Farebox could not see such output.
+ */
+function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: PendingCharge): Growth | null {
+  if (beyond === null || outputTokens === null || hold === null || room === null) return null;
+  // The hold is smaller than the quote's if the prompt was counted to fit the budget.
+  const saved = beyond.costAt(outputTokens) - hold;
+  return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - saved) as PicoUsd };
 }
 
 /**

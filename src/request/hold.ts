@@ -1,19 +1,19 @@
-import type { BodyBytes } from "../ports/exchange.ts";
 import { limitOf, maySeeAmounts, visibleRoom, type BudgetWindow, type OwnView, type Shortage } from "../core/budget.ts";
 import { keyOfScope, keyOfSubject, namedScope, namedSubject, type Caller } from "../core/scope.ts";
 import type { KeyStore } from "../ports/stores.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { HoldBasis } from "../core/bounds.ts";
 import type { Affordable, BudgetNames, BudgetRefusal, OrRefused, Refusal } from "../core/refusals.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";
+import type { OutputMaximum } from "../wire/endpoint.ts";
 import type { Authenticated, Sender } from "./authenticate.ts";
+import { basisOf, type PricedRequest } from "./output-cap.ts";
 import { firstHold, type Growth, type HoldPlan, type Pricer, type Quote } from "./price.ts";
 
-/** Durable pending charge. Farebox writes it before it sends the first byte to the gateway. */
-export interface Held {
+/** Charge with a durable hold. Farebox writes it before it sends the first byte to the gateway. */
+export interface PendingCharge {
   readonly id: string;
   readonly route: string;
   readonly hold: PicoUsd | null;
@@ -26,14 +26,8 @@ export interface Held {
   readonly visibleRoom: PicoUsd | null;
 }
 
-/** Request to which Farebox added an output maximum, so that its hold fits the budget. */
-export interface FittedRequest {
-  readonly quote: Quote;
-  readonly body: BodyBytes;
-  readonly basis: HoldBasis;
-}
-
-type Holding<Fitted = FittedRequest> = OrRefused<{ held: Held; fitted: Fitted | null }>;
+/** `held`: the request that the hold covers. It is the capped one, or that with an output maximum that fits. */
+type Holding = OrRefused<{ charge: PendingCharge; held: PricedRequest }>;
 
 /** Request for which Farebox writes a hold. */
 export interface RequestToHold {
@@ -80,16 +74,16 @@ export function writeHold(
   });
 }
 
-interface HoldParams<Fitted = FittedRequest> extends RequestToHold {
-  readonly quote: Quote;
-  readonly body: BodyBytes;
-  /** Explains which output the hold covers; null if requests to the endpoint cannot limit text output. */
-  readonly basis: HoldBasis | null;
+interface HoldParams extends Omit<RequestToHold, "quote"> {
+  /** Request for which the first hold is tried. */
+  readonly capped: PricedRequest;
+  /** Output maximum of the endpoint; null if requests to it cannot limit text output. */
+  readonly maximum: OutputMaximum | null;
   /**
-   * Adds an output maximum of `tokens` to the request; returns null if it cannot. `fitted` is null if Farebox must not
-   * add a maximum.
+   * Puts an output maximum of `tokens` into the request; returns null if it cannot. `fit` is null if Farebox must not
+   * put a maximum into it.
    */
-  readonly fitted: ((tokens: number) => Fitted | null) | null;
+  readonly fit: ((tokens: number) => PricedRequest | null) | null;
 }
 
 /** Largest number of output maximums that Farebox tries for a request. */
@@ -109,24 +103,21 @@ interface HoldDeps extends ShortageView {
 
 /**
  * Holds the largest possible cost of a request, or its first slice under a hard budget. Counts the prompt's tokens only
- * if a hold based on the prompt's length does not fit. If the hold after the count does not fit either, adds an output
- * maximum that fits, unless `given.fitted` is null.
+ * if a hold based on the prompt's length does not fit. If the hold after the count does not fit either, puts an output
+ * maximum that fits into the request, unless `params.fit` is null.
  */
-export async function placeHold<Fitted extends FittedRequest>(
-  deps: HoldDeps,
-  given: HoldParams<Fitted>,
-): Promise<Holding<Fitted>> {
-  let params: HoldParams = given;
-  let plan: HoldPlan = given.quote;
-  let fitted: Fitted | null = null;
+export async function placeHold(deps: HoldDeps, params: HoldParams): Promise<Holding> {
+  const { capped, fit } = params;
+  let held = capped;
+  let plan: HoldPlan = held.quote;
   /** Tokens of the prompt; undefined if they were not counted. */
   let counted: number | undefined;
   for (let fits = 0; ;) {
-    const result = await holdPlan(deps, params, plan);
-    if (result.ok) return { ok: true, held: heldFor(deps, params, plan, result), fitted };
-    if (!isShort(result)) return { ok: false, refusal: await refusalOf(deps, params, result, undefined) };
-    if (plan === params.quote) {
-      const tighter = await deps.pricer.tighten(params.quote, params.body, roomFor(result.shortage));
+    const result = await holdPlan(deps, params, held, plan);
+    if (result.ok) return { ok: true, charge: pendingCharge(deps, params, held.quote, plan, result), held };
+    if (!isShort(result)) return { ok: false, refusal: await refusalOf(deps, params, held, result, undefined) };
+    if (plan === held.quote) {
+      const tighter = await deps.pricer.tighten(held.quote, held.body, roomFor(result.shortage));
       counted = tighter?.promptTokens;
       if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(plan) ?? noMoney)) {
         plan = tighter;
@@ -134,33 +125,33 @@ export async function placeHold<Fitted extends FittedRequest>(
       }
     }
     // Other requests may use the budget during a try, so the next try has a smaller maximum.
-    const tokens =
-      given.fitted === null || fits++ === fitsMax ? null : deps.pricer.fit(given.quote, roomNow(result.shortage));
-    const next = tokens === null ? null : (given.fitted?.(tokens) ?? null);
-    if (next === null || (next.quote.hold ?? noMoney) >= (firstHold(params.quote) ?? noMoney))
-      return { ok: false, refusal: await refusalOf(deps, params, result, counted) };
-    fitted = next;
-    params = { ...given, ...next, fitted: null };
-    plan = params.quote;
+    const tokens = fit === null || fits++ === fitsMax ? null : deps.pricer.fit(capped.quote, roomNow(result.shortage));
+    const fitted = tokens === null ? null : (fit?.(tokens) ?? null);
+    if (fitted === null || (fitted.quote.hold ?? noMoney) >= (firstHold(held.quote) ?? noMoney))
+      return { ok: false, refusal: await refusalOf(deps, params, held, result, counted) };
+    held = fitted;
+    plan = held.quote;
   }
 }
 
 /** Asks the ledger to hold the amount of a plan. */
-function holdPlan({ ledger }: HoldDeps, params: HoldParams, plan: HoldPlan): Promise<HoldResult> {
+function holdPlan({ ledger }: HoldDeps, params: HoldParams, held: PricedRequest, plan: HoldPlan): Promise<HoldResult> {
+  const { quote } = held;
   const firstSlice = plan.growth === null ? null : firstHold(plan);
-  return writeHold(ledger, params, plan.hold, {
-    stream: params.quote.request.stream,
-    basis: params.basis,
+  return writeHold(ledger, { ...params, quote }, plan.hold, {
+    stream: quote.request.stream,
+    basis: params.maximum && basisOf(held, params.maximum),
     ...(plan.growth !== null && firstSlice !== null && { firstSlice, sliceTokens: plan.growth.sliceTokens }),
   });
 }
 
-function heldFor(
+function pendingCharge(
   { ownView }: HoldDeps,
-  { id, route, quote, who }: HoldParams,
+  { id, route, who }: HoldParams,
+  quote: Quote,
   plan: HoldPlan,
   result: Extract<HoldResult, { ok: true }>,
-): Held {
+): PendingCharge {
   const { room } = result;
   // Without a hard budget the whole worst case is held, so the answer cannot outgrow the hold.
   const growth = room === null ? null : plan.growth;
@@ -177,11 +168,12 @@ function heldFor(
 
 async function refusalOf(
   deps: HoldDeps,
-  params: HoldParams,
+  { who, maximum }: HoldParams,
+  held: PricedRequest,
   result: Extract<HoldResult, { ok: false }>,
   counted: number | undefined,
 ): Promise<Refusal> {
-  const { request, models, unboundedFields } = params.quote;
+  const { request, models, unboundedFields } = held.quote;
   if (result.reason === "not_bounded" && request.isUnpriced === true) return unknownCost;
   const unpriced = models.find(({ model }) => model?.price == null);
   const asked = {
@@ -189,15 +181,14 @@ async function refusalOf(
     isPriced: unpriced === undefined,
     fields: unboundedFields,
     why: request.fields.why,
-    affordable:
-      params.basis === null || !isShort(result) ? null : await affordableIn(deps, params, result.shortage, counted),
+    affordable: maximum === null || !isShort(result) ? null : await affordableIn(deps, held, result.shortage, counted),
   };
-  return holdRefusal(deps, result, asked, params.who.caller);
+  return holdRefusal(deps, result, asked, who.caller);
 }
 
 async function affordableIn(
   { pricer }: HoldDeps,
-  { quote, body }: HoldParams,
+  { quote, body }: PricedRequest,
   shortage: Shortage,
   counted: number | undefined,
 ): Promise<Affordable | null> {

@@ -21,16 +21,16 @@ export async function injectedEarlier(
 }
 
 /**
- * Stores injected values for retries with the same idempotency key. Returns a refusal if another try has stored other
+ * Stores the injected values of a request for retries with the same idempotency key. Returns a refusal if another try has stored other
  * values.
  */
 export async function rememberInjected(
   { ledger }: Remembering,
-  idempotency: string,
-  values: InjectedValues,
+  { idempotency, injected }: { readonly idempotency: string | null; readonly injected: InjectedValues },
   at: number,
 ): Promise<Refusal | null> {
-  const text = injectedText(values);
+  if (idempotency === null) return null;
+  const text = injectedText(injected);
   const result = await ledger.writtenFor(idempotency, text, at);
   if (!result.ok) return { code: "ledger_unavailable" };
   return result.written === text ? null : injectedOtherwise;
@@ -76,7 +76,7 @@ export const injectedOtherwise: Refusal = {
   message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
 };
 
-/** Maximum that Farebox wrote into a request. It applies to each choice. */
+/** Maximum that Farebox put into a request. It applies to each choice. */
 export interface InjectedMaximum {
   readonly field: string;
   readonly tokens: number;

@@ -72,7 +72,7 @@ const common = {
  */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
 
-interface MeterDeps {
+export interface MeterDeps {
   readonly tokens: TokenCounter;
   readonly clock: Clock;
 }

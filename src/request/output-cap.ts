@@ -2,13 +2,13 @@ import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { HoldBasis } from "../core/bounds.ts";
+import type { PicoUsd } from "../core/money.ts";
 import { withOutputMaximum, type Endpoint, type OutputMaximum } from "../wire/endpoint.ts";
 import { isOutputMaximum } from "../wire/output-names.ts";
-import { storedText } from "../wire/json.ts";
+import { storedText, withMember } from "../wire/json.ts";
 import { unnamedModel, type ModelRequest } from "../wire/model-request.ts";
 import { withHeadersAndQuery } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
-import type { FittedRequest, Held } from "./hold.ts";
 import {
   idempotencyOf,
   injectedEarlier,
@@ -20,7 +20,15 @@ import {
 import { outputMost, type Pricer, type Pricing, type Quote } from "./price.ts";
 import type { UsageRefusals } from "./usage-probe.ts";
 
-/** Dependencies for the values that Farebox writes into a request. */
+/** Request in one of its versions, with the quote for exactly these bytes. */
+export interface PricedRequest {
+  readonly quote: Quote;
+  readonly body: BodyBytes;
+  /** Maximum that Farebox put into the body; null for the client's own bytes. */
+  readonly injected: InjectedMaximum | null;
+}
+
+/** Dependencies for the values that Farebox puts into a request. */
 export interface OutputCapSteps {
   readonly pricer: Pick<Pricer, "quote">;
   readonly ledger: Charging;
@@ -37,8 +45,8 @@ export interface OutputCapSteps {
 export interface Capping {
   readonly ok: true;
   /** Request for which the first hold is tried. It respects the output cap. */
-  readonly capped: Sending;
-  /** Inputs for writing a maximum; null if the endpoint has no field that limits the output. */
+  readonly capped: PricedRequest;
+  /** Inputs for putting a maximum into the request; null if the endpoint has no field that limits the output. */
   readonly params: CapParams | null;
   /** Headers to send to the gateway. */
   readonly headers: Readonly<Record<string, string>>;
@@ -50,7 +58,7 @@ export interface Capping {
 
 type CapResult = Capping | { readonly ok: false; readonly refusal: Refusal };
 
-/** Writes the output cap into a request, or the values of an earlier try with the same idempotency key. */
+/** Puts the output cap into a request, or the values of an earlier try with the same idempotency key. */
 export function capOutput(
   steps: OutputCapSteps,
   exchange: Exchange,
@@ -59,7 +67,7 @@ export function capOutput(
     who,
     headers,
   }: { readonly endpoint: Endpoint; readonly who: Authenticated; readonly headers: Readonly<Record<string, string>> },
-  given: Sending,
+  given: PricedRequest,
 ): CapResult | Promise<CapResult> {
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
@@ -75,15 +83,14 @@ export function capOutput(
     return steps.pricer.quote(withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query), at);
   };
   const params: CapParams = { maximum, given, price };
-  const changed: Changed = cap === null ? { ok: true, sending: given } : underCap(params, cap);
+  const changed: Changed = cap === null ? { ok: true, request: given } : underCap(params, cap);
   if (!changed.ok) return changed;
-  const capped = changed.sending;
   const idempotency = idempotencyOf(endpoint.route, headers);
-  const capping: Capping = { ok: true, capped, params, headers, idempotency, earlier: null };
+  const capping: Capping = { ok: true, capped: changed.request, params, headers, idempotency, earlier: null };
   return idempotency === null ? capping : repeated(steps, endpoint, { ...capping, params, idempotency }, cap);
 }
 
-/** Writes the values of an earlier try with the same idempotency key, if there was one. */
+/** Puts the values of an earlier try with the same idempotency key into a request, if there was one. */
 async function repeated(
   steps: OutputCapSteps,
   endpoint: Endpoint,
@@ -108,47 +115,76 @@ async function repeated(
   }
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: injectedOtherwise };
-  const changed: Changed = maximum === null ? { ok: true, sending: given } : withMaximum(params, maximum);
-  return changed.ok ? { ...capping, capped: changed.sending, earlier: { usage } } : changed;
+  const changed: Changed = maximum === null ? { ok: true, request: given } : withMaximum(params, maximum);
+  return changed.ok ? { ...capping, capped: changed.request, earlier: { usage } } : changed;
 }
 
-/** Returns the values to write into a request in addition to a maximum. */
-export function additionsTo(
+/** Request as it is sent to the gateway. */
+export interface SentRequest {
+  /** Undefined for no body. */
+  readonly body: BodyBytes | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
+  readonly idempotency: string | null;
+  /** All values that Farebox put into the body. */
+  readonly injected: InjectedValues;
+}
+
+/**
+ * Puts the limit of tool calls or the request for usage into the request that the hold covers. `room`: amount that a
+ * hard budget has left; null without one.
+ */
+export function sentRequest(
   { streamUsage, usageRefusals }: OutputCapSteps,
-  { askForUsage, route }: Endpoint,
-  { request, toolCalls }: Quote,
-  { held, earlier }: { readonly held: Held } & Pick<Capping, "earlier">,
-): Omit<InjectedValues, "maximum"> {
+  endpoint: Endpoint,
+  { headers, idempotency, earlier }: Capping,
+  held: PricedRequest,
+  room: PicoUsd | null,
+): SentRequest {
+  const { askForUsage, route } = endpoint;
+  const { request, toolCalls } = held.quote;
   const isAsked =
     earlier?.usage ??
     (streamUsage === "inject" || (streamUsage === "auto" && !usageRefusals.has(route, request.model)));
-  return {
+  const injected: InjectedValues = {
+    maximum: held.injected,
     // Under a hard budget, the model must not make more calls than the hold covers.
-    toolCalls: held.room === null ? null : toolCalls,
+    toolCalls: room === null ? null : toolCalls,
     usage: isAsked && request.stream && !request.wantsStreamUsage && askForUsage !== undefined,
+  };
+  return { body: bodyWith(injected, endpoint, held), headers, idempotency, injected };
+}
+
+/** Returns the request that is sent after the gateway refused the request for usage in `sent`. */
+export function withoutUsage(endpoint: Endpoint, sent: SentRequest, held: PricedRequest): SentRequest {
+  const { headers, idempotency } = withoutUsageOf(endpoint.route, sent.headers);
+  const injected: InjectedValues = { ...sent.injected, usage: false };
+  return {
+    body: bodyWith(injected, endpoint, held),
+    headers,
+    idempotency: sent.idempotency === null ? null : idempotency,
+    injected,
   };
 }
 
-/** Request as it is sent. Its quote is for the bytes that are sent. */
-export interface Sending {
-  readonly quote: Quote;
-  readonly body: BodyBytes;
-  /** Maximum that Farebox wrote; null if the client's own bytes are sent. */
-  readonly injected: InjectedMaximum | null;
+function bodyWith({ toolCalls, usage }: InjectedValues, { askForUsage }: Endpoint, { body }: PricedRequest) {
+  if (usage && askForUsage !== undefined) return new BodyBytes([askForUsage(body.whole)]);
+  if (toolCalls !== null) return new BodyBytes([withMember(body.whole, "max_tool_calls", String(toolCalls))]);
+  return body.length === 0 ? undefined : body;
 }
 
-type Changed = OrRefused<{ sending: Sending }>;
+type Changed = OrRefused<{ request: PricedRequest }>;
 
-/** Inputs for writing a maximum into a request. */
+/** Inputs for putting a maximum into a request. */
 interface CapParams {
   readonly maximum: OutputMaximum;
   /** The request as the client sent it. */
-  readonly given: Sending;
+  readonly given: PricedRequest;
   /** Prices a changed body. */
   readonly price: (bytes: Buffer) => Pricing;
 }
 
-/** Writes the output cap into a request that states no maximum or a larger one. */
+/** Puts the output cap into a request that states no maximum or a larger one. */
 export function underCap(params: CapParams, cap: number): Changed {
   const { maximum, given } = params;
   const hidden = hiddenMaximum(given.quote.request);
@@ -158,7 +194,7 @@ export function underCap(params: CapParams, cap: number): Changed {
   const unstated = Math.min(outputMost(given.quote), maximum.absent ?? Infinity);
   const stated = given.body.whole;
   const body = withOutputMaximum(stated, maximum, { field, most: cap, unstated });
-  if (body === stated) return { ok: true, sending: given };
+  if (body === stated) return { ok: true, request: given };
   const isStated = given.quote.request.maximumField !== undefined;
   const tokens = isStated ? cap : Math.min(cap, unstated);
   return priced(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
@@ -173,15 +209,14 @@ function hiddenMaximum({ fields, unboundedFields }: ModelRequest): Refusal | und
 }
 
 /**
- * Writes a maximum that fits the budget into a request whose client states none. `sending`: the request that did not
- * fit. Returns null if the field is not known, if the output cap already allows no more than `tokens`, or if the
- * changed request cannot be priced.
+ * Puts a maximum that fits the budget into a request whose client states none. Returns null if the field is not known,
+ * if the output cap already allows no more than `tokens`, or if the changed request cannot be priced.
  */
-export function fittedRequest(params: CapParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
+export function fittedRequest(params: CapParams, capped: PricedRequest, tokens: number): PricedRequest | null {
   const field = maximumField(params.given.quote, params.maximum);
-  if (field === null || tokens >= (sending.injected?.tokens ?? Infinity)) return null;
+  if (field === null || tokens >= (capped.injected?.tokens ?? Infinity)) return null;
   const changed = withMaximum(params, { field, tokens, why: "fitted" });
-  return changed.ok ? { ...changed.sending, basis: basisOf(changed.sending, params.maximum) } : null;
+  return changed.ok ? changed.request : null;
 }
 
 /** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
@@ -189,18 +224,18 @@ export function mayBeFitted({ maximum, given }: CapParams): boolean {
   return maximum.absent === null && given.quote.request.size.outputLimit === null;
 }
 
-/** Writes a given maximum into a request, such as that of an earlier try. */
+/** Puts a given maximum into a request, such as that of an earlier try. */
 function withMaximum(params: CapParams, maximum: InjectedMaximum): Changed {
   const { tokens: most, field } = maximum;
   const body = withOutputMaximum(params.given.body.whole, params.maximum, { field, most, unstated: most });
   return priced(params, body, maximum);
 }
 
-/** Prices a body into which Farebox wrote a maximum. */
+/** Prices a body into which Farebox put a maximum. */
 function priced(params: CapParams, bytes: Buffer, maximum: InjectedMaximum): Changed {
   const pricing = params.price(bytes);
   if (!pricing.ok) return pricing;
-  return { ok: true, sending: { quote: pricing.quote, body: new BodyBytes([bytes]), injected: maximum } };
+  return { ok: true, request: { quote: pricing.quote, body: new BodyBytes([bytes]), injected: maximum } };
 }
 
 /**
@@ -246,7 +281,7 @@ export function memberNotCapped(member: string): Refusal {
 }
 
 /** Returns the output that a hold covers, and the reason for that number. */
-export function basisOf({ quote, injected: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
+export function basisOf({ quote, injected: maximum }: PricedRequest, { absent }: OutputMaximum): HoldBasis {
   const { outputTokens, request } = quote;
   return {
     by: limitedBy(quote, maximum, request.maximumField === undefined ? absent : null),

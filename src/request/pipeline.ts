@@ -1,5 +1,4 @@
 import type { Refusal } from "../core/refusals.ts";
-import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ChargePosted, Events } from "../ports/events.ts";
@@ -14,7 +13,7 @@ import { type BalanceGuard, enter, type Limiter, type Slot } from "./limits.ts";
 import type { Forwarder } from "./forward.ts";
 import { knownName } from "./price.ts";
 import type { Ending, Forwarded, ResponseEnding, UsageRefused, TaskOwner } from "./response.ts";
-import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
+import type { SettleParams } from "./settle.ts";
 import type { ClaimTask } from "./task-ownership.ts";
 
 /** Dependencies of every request with a charge. */
@@ -70,7 +69,7 @@ interface Priced {
 
 /** Request with a durable hold. */
 export interface Covered extends Admitted {
-  readonly held: SettleParams["held"];
+  readonly charge: SettleParams["charge"];
   readonly quote: Priced;
   readonly stream: boolean;
 }
@@ -79,7 +78,7 @@ export interface Covered extends Admitted {
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
 /** Steps that differ between kinds of requests. The pipeline calls the methods in this order. */
-interface RequestKind<Request, Quote extends Priced, Own extends Covered> {
+export interface RequestKind<Request, Quote extends Priced, Own extends Covered> {
   /** Name of the route in charges and metrics. */
   readonly route: string;
   /** True if requests of this kind may cost nothing; false if missing. */
@@ -114,6 +113,11 @@ export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
 
 /**
  * Runs the steps of a request: authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle.
+ * The handler resolves when the client has its answer; the charge may be settled later, in `steps.background`.
+ *
+ * @example
+ *   const handler = pipeline(steps, new MeteredRequests(steps, chatCompletions));
+ *   await handler(exchange); // { model: "gpt-4o", stream: true, firstTokenMs: 210, overheadMs: 0.4, error: undefined }
  */
 export function pipeline<Request, Quote extends Priced, Own extends Covered>(
   steps: PipelineSteps,
@@ -214,17 +218,6 @@ function unanswered(ending: Ending): FinallyForwarded {
 /** Returns the end of a request that has a hold but is not sent. */
 export function notSent(reason: string): FinallyForwarded {
   return unanswered({ kind: "notSent", reason });
-}
-
-/** Settles the hold, and replaces the reserved tokens by the used ones. */
-export function settle(
-  steps: SettleDeps,
-  { slot, held, quote, who }: Omit<Covered, "stream">,
-  outcome: Outcome,
-  end: ChargeEnd,
-): Promise<ChargePosted | null> {
-  if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
-  return settleCharge(steps, { held, quote, who, outcome, end });
 }
 
 /**

@@ -1,14 +1,22 @@
-import { noDoubts } from "../core/usage.ts";
-import { settlementFor, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
+import { noMoney, type PicoUsd } from "../core/money.ts";
+import { mergeDoubts, noDoubts } from "../core/usage.ts";
+import { settlementFor, tokensUsed, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { ChargePosted, Events } from "../ports/events.ts";
+import type { BodyBytes } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
-import type { Held } from "./hold.ts";
+import { billedAs } from "./billed.ts";
+import type { GrowingHold } from "./growing-hold.ts";
+import type { PendingCharge } from "./hold.ts";
+import type { Slot } from "./limits.ts";
+import { meterResponse, type MeterDeps } from "./meter.ts";
+import type { Quote } from "./price.ts";
+import type { Ending, Forwarded } from "./response.ts";
 
 export interface SettleParams {
-  readonly held: Pick<Held, "id" | "route" | "hold" | "price"> & Pick<Reserved, "servedPrice" | "answered">;
+  readonly charge: Pick<PendingCharge, "id" | "route" | "hold" | "price"> & Pick<Reserved, "servedPrice" | "answered">;
   readonly quote: { readonly model: Pick<CatalogueModel, "id" | "group"> | undefined };
   readonly who: Authenticated;
   readonly outcome: Outcome;
@@ -29,24 +37,24 @@ const notRecordable: Outcome = { kind: "unknown", reason: "not_recordable" };
  */
 export async function settleCharge(
   deps: SettleDeps,
-  { held, quote, who, outcome, end }: SettleParams,
+  { charge, quote, who, outcome, end }: SettleParams,
 ): Promise<ChargePosted | null> {
   const { ledger, events, log } = deps;
-  let settlement = settlementFor(held, outcome);
+  let settlement = settlementFor(charge, outcome);
   let result: SettleResult | undefined;
   try {
-    result = await write(ledger, held.id, settlement, end);
+    result = await write(ledger, charge.id, settlement, end);
   } catch (error) {
-    log.error({ request_id: held.id, err: error }, "the ledger refused a settlement");
-    settlement = settlementFor(held, notRecordable);
-    result = await write(ledger, held.id, settlement, end).catch((secondError: unknown) => {
-      log.error({ request_id: held.id, err: secondError }, "the ledger refused a settlement");
+    log.error({ request_id: charge.id, err: error }, "the ledger refused a settlement");
+    settlement = settlementFor(charge, notRecordable);
+    result = await write(ledger, charge.id, settlement, end).catch((secondError: unknown) => {
+      log.error({ request_id: charge.id, err: secondError }, "the ledger refused a settlement");
       return undefined;
     });
   }
   if (result === undefined || !result.ok) {
     log.error(
-      { request_id: held.id, reason: result?.reason },
+      { request_id: charge.id, reason: result?.reason },
       "a charge could not be settled; recovery will post its hold",
     );
     return null;
@@ -55,9 +63,9 @@ export async function settleCharge(
   const { key } = who;
   const { doubts = noDoubts } = settlement;
   const posted: ChargePosted = {
-    id: held.id,
+    id: charge.id,
     key: key === null ? null : { id: key.id, name: key.name, team: key.team },
-    route: held.route,
+    route: charge.route,
     model: quote.model?.id ?? null,
     group: quote.model?.group ?? null,
     source: settlement.source,
@@ -73,7 +81,7 @@ export async function settleCharge(
   if (settlement.source === "assumed" || isBroken || settlement.clamped || result.overage > 0n) {
     const { source, reason, clamped } = settlement;
     log.warn(
-      { request_id: held.id, source, reason, clamped, doubts, overage: result.overage.toString() },
+      { request_id: charge.id, source, reason, clamped, doubts, overage: result.overage.toString() },
       "settled with an uncertain cost or an overage",
     );
   }
@@ -91,4 +99,65 @@ function write(
   end: ChargeEnd,
 ): Promise<SettleResult> {
   return settlement.kind === "void" ? ledger.void(id, settlement.reason, end) : ledger.post(id, settlement, end);
+}
+
+/** Request to settle. */
+type Settling = Omit<SettleParams, "outcome" | "end"> & { readonly slot: Slot };
+
+/** Settles the hold, and replaces the reserved tokens by the used ones. */
+export function settle(
+  steps: SettleDeps,
+  { slot, charge, quote, who }: Settling,
+  outcome: Outcome,
+  end: ChargeEnd,
+): Promise<ChargePosted | null> {
+  if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
+  return settleCharge(steps, { charge, quote, who, outcome, end });
+}
+
+/**
+ * Meters the answer, and settles the charge at the most expensive of the terms that may apply. Calls `release` once the
+ * body is no longer needed. If the answer cannot be metered, posts the hold. Never rejects.
+ */
+export async function settleMetered(
+  steps: SettleDeps & MeterDeps,
+  metered: Settling & {
+    readonly charge: PendingCharge;
+    readonly quote: Quote;
+    readonly body: BodyBytes;
+    readonly growing: GrowingHold | undefined;
+  },
+  { ending, terms: stated }: Pick<Forwarded<Ending>, "ending" | "terms">,
+  end: ChargeEnd,
+  release: () => void,
+): Promise<ChargePosted | null> {
+  const { quote, charge, growing, body, slot, who } = metered;
+  const { model, request } = quote;
+  const inFlightTokens = growing?.inFlightTokens ?? 0;
+  const terms = billedAs(quote, stated);
+  let outcome: Outcome;
+  try {
+    const of = { model, body, request, inFlightTokens, billed: terms };
+    outcome = await meterResponse(steps, ending, of);
+  } catch (error) {
+    steps.log.error({ request_id: charge.id, err: error }, "an answer could not be metered; its hold is posted");
+    outcome = { kind: "unknown", reason: "not_metered" };
+  } finally {
+    release();
+  }
+  const hold = growing === undefined ? charge.hold : await growing.settled();
+  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), request.fields.doubts);
+  const charges = terms.map(({ servedPrice, answered, billing }) => ({
+    charge: { ...charge, hold, servedPrice, answered },
+    outcome:
+      billing === undefined && doubts.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts },
+  }));
+  const most = charges.reduce((largest, each) => (costOf(each) > costOf(largest) ? each : largest));
+  return settle(steps, { slot, charge: most.charge, quote, who }, most.outcome, end);
+}
+
+/** Returns the cost that the settlement of an outcome posts. */
+function costOf({ charge, outcome }: { readonly charge: Reserved; readonly outcome: Outcome }): PicoUsd {
+  const settlement = settlementFor(charge, outcome);
+  return settlement.kind === "void" ? noMoney : (settlement.cost ?? noMoney);
 }

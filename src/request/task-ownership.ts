@@ -1,15 +1,15 @@
 import { picoUsdMax, type PicoUsd } from "../core/money.ts";
 import { deadlineOf, finalStatusOf, nextPollAt, type Task, type TaskRecord } from "../core/tasks.ts";
-import type { BodyBytes } from "../ports/exchange.ts";
+import type { BodyBytes, Exchange } from "../ports/exchange.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { ChargeEnd, HoldResult } from "../ports/ledger.ts";
+import type { ChargeEnd, Charging, HoldResult } from "../ports/ledger.ts";
 import type { TaskStore } from "../ports/stores.ts";
 import { isAccepted, readCreatedTasks, type CreatedTask } from "../wire/created-tasks.ts";
 import { mayNameTask } from "../wire/task.ts";
-import { writeHold, type RequestToHold } from "./hold.ts";
-import type { PipelineSteps } from "./pipeline.ts";
-import { settleCharge, type SettleParams } from "./settle.ts";
+import { writeHold, type PendingCharge, type RequestToHold } from "./hold.ts";
+import { foreignTask, noSuchTask, unchangedAnswer, withhold, type TaskOwner, type Verdict } from "./response.ts";
+import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
 
 /** Task that the gateway's answer names, with the charge that pays for it. */
 export type TaskClaim = Pick<
@@ -74,7 +74,13 @@ interface Bound {
   readonly claimed: Claimed;
 }
 
-type BindSteps = Pick<PipelineSteps, "claimTask" | "taskOwner" | "newId" | "ledger" | "events" | "log">;
+interface BindSteps extends SettleDeps {
+  readonly ledger: Charging;
+  /** Binds a task that the gateway's answer names to the charge that pays for it. */
+  readonly claimTask: ClaimTask;
+  readonly taskOwner: TaskOwner;
+  readonly newId: () => string;
+}
 
 /**
  * Binds the tasks that an answer names, before the client sees their ids. The charge of the request pays for the first
@@ -124,9 +130,9 @@ async function holdAnother(steps: BindSteps, making: Making, taskId: string): Pr
   if (owner !== undefined) return { ok: false, claimed: owner === making.who.caller.key ? "known" : "foreign" };
   const charge = steps.newId();
   const isPrepared = (await making.prepare?.(charge)) ?? true;
-  const held = isPrepared ? await holdOwed(steps, making, charge, making.hold) : null;
-  if (held?.ok === true) return { ok: true, charge };
-  const fields = { request_id: making.charge, task_id: taskId, reason: held?.reason ?? "unavailable" };
+  const result = isPrepared ? await holdOwed(steps, making, charge, making.hold) : null;
+  if (result?.ok === true) return { ok: true, charge };
+  const fields = { request_id: making.charge, task_id: taskId, reason: result?.reason ?? "unavailable" };
   steps.log.error(fields, "a task of an answer could not be charged; the answer is not shown");
   return { ok: false, claimed: "unavailable" };
 }
@@ -148,9 +154,9 @@ async function chargeUnbound(steps: BindSteps, making: Making, count: number): P
   const id = steps.newId();
   steps.log.error({ request_id: charge, tasks: count }, "tasks of an answer are not bound; their holds are charged");
   if (!(await holdOwed(steps, making, id, hold)).ok) return;
-  const held = { id, route, hold, price: quote.model?.price?.version ?? null };
+  const pending = { id, route, hold, price: quote.model?.price?.version ?? null };
   const outcome = { kind: "unknown", reason: "tasks_not_bound" } as const;
-  await settleCharge(steps, { held, quote, who, outcome, end: making.end() });
+  await settleCharge(steps, { charge: pending, quote, who, outcome, end: making.end() });
 }
 
 /** Largest answer of a passed path that is read although it has no member such as `task_id`, in bytes. */
@@ -178,6 +184,53 @@ export function tasksMadeBy(
       ({ taskId }, index) =>
         index >= tasksBoundMax || !(request.target.includes(taskId) || request.body.whole.includes(taskId)),
     );
+}
+
+/** Binds the tasks that the answer names, before the client gets their ids. */
+export async function bindMade(
+  steps: BindSteps,
+  exchange: Exchange,
+  {
+    charge,
+    quote,
+    who,
+    sender,
+    body,
+  }: Pick<Making, "quote" | "who" | "sender"> & {
+    readonly charge: PendingCharge;
+    readonly quote: { readonly hold: PicoUsd | null };
+    readonly body: BodyBytes;
+  },
+  plain: Buffer,
+  end: () => ChargeEnd,
+): Promise<Verdict | null> {
+  const made = tasksMadeBy(plain, { target: decodeURIComponent(exchange.path) + exchange.query, body });
+  if (made.length === 0) return null;
+  const { isCharged, claimed } = await bindTasks(steps, made, {
+    charge: charge.id,
+    route: charge.route,
+    hold: quote.hold,
+    taskType: null,
+    quantity: null,
+    who,
+    quote,
+    sender,
+    end,
+  });
+  switch (claimed) {
+    case "bound":
+      return { ending: { kind: "task" }, show: unchangedAnswer };
+    case "known":
+      return null;
+    case "foreign":
+      return withhold(exchange, noSuchTask, isCharged ? { kind: "task" } : { kind: "unknown", reason: foreignTask });
+    case "unavailable":
+      return withhold(
+        exchange,
+        { code: "ledger_unavailable", forwarded: true },
+        isCharged ? { kind: "task" } : { kind: "unknown", reason: "task_not_recorded" },
+      );
+  }
 }
 
 /**

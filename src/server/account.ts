@@ -1,9 +1,15 @@
 import type { Settings } from "../config/settings.ts";
 import { openGateway } from "./gateway.ts";
 import type { Clock } from "../ports/clock.ts";
-import { fetchWhole, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "../request/fetch-whole.ts";
+import {
+  fetchWhole,
+  plainBody,
+  recordBytesMax,
+  recordIn,
+  type WholeAnswer,
+  isKeyRefused,
+} from "../request/fetch-whole.ts";
 import { describedFailure } from "../request/gateway-failure.ts";
-import { isKeyRefused } from "../request/gateway-key.ts";
 import { accountFault } from "../wire/account.ts";
 import { parseJson } from "../wire/json.ts";
 

@@ -16,10 +16,10 @@ import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Tracing } from "../ports/tracing.ts";
-import { accountInfo, createAccount, type Account } from "../request/account.ts";
+import { accountInfo, checkGatewayKey, createAccount, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
 import { createBalanceGuard, createLimiter, type ProcessLimiter } from "../request/limits.ts";
-import { checkGatewayKey, KeyWatch } from "../request/gateway-key.ts";
+import { KeyWatch } from "../request/gateway-key.ts";
 import { createTaskClaims } from "../request/task-ownership.ts";
 import { type TaskOwner, createMask } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
@@ -140,7 +140,7 @@ export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
   ];
   return {
     routes,
-    checkGatewayKey: () => checkGatewayKey({ account, gateway, keyWatch, silenceMs }),
+    checkGatewayKey: () => checkGatewayKey(account, gateway, keyWatch, silenceMs),
     freshAccount: async () => (await account.refresh())?.body,
     stopForwarding() {
       forwarder.stopAll();

@@ -86,7 +86,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "holdPlan: firstSlice !== null → true",
       ],
     },
-    { why: "Null is never less than a quote.", mutants: ["placeHold: next === null → false"] },
+    { why: "Null is never less than a quote.", mutants: ["placeHold: fitted === null → false"] },
     { why: "0 is returned either way.", mutants: ["roomNow: room > 0n → room >= 0n"] },
   ],
   "core/settlement.ts": [

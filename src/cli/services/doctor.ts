@@ -14,8 +14,7 @@ import {
   type SettingName,
 } from "../../config/table.ts";
 import type { Clock } from "../../ports/clock.ts";
-import { fetchWhole, type WholeAnswer } from "../../request/fetch-whole.ts";
-import { isKeyRefused } from "../../request/gateway-key.ts";
+import { fetchWhole, type WholeAnswer, isKeyRefused } from "../../request/fetch-whole.ts";
 import { describedFailure, type WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
 import { messageOf } from "../../core/fault.ts";

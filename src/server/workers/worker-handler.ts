@@ -173,7 +173,7 @@ export class WorkerHandler {
     const known = catalogue().find(model, at);
     const price = known?.price?.version ?? null;
     await shared.settle({
-      held: { id, route, hold, price },
+      charge: { id, route, hold, price },
       quote: { model: known && { id: known.id, group } },
       who: { key, team: null, caller: { key: keyId, team } },
       outcome: { kind: "unknown", reason: "crash" },

@@ -16,6 +16,7 @@ import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Charging, HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
 import { holdRefusal, placeHold, budgetNamesOf, writeHold } from "../../../src/request/hold.ts";
 import type { Growth, Pricer, Quote, HoldPlan } from "../../../src/request/price.ts";
+import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { unnamedModel } from "../../../src/wire/model-request.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
 import { only } from "../../support/only.ts";
@@ -94,10 +95,9 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Ho
     kind: "request",
     route: "/v1/chat/completions",
     who: someone,
-    quote: asked,
-    body,
-    basis: null,
-    fitted: null,
+    capped: { quote: asked, body, injected: null },
+    maximum: null,
+    fit: null,
     sender: { tags, user: null },
     retry: 2,
   });
@@ -130,7 +130,7 @@ describe("a hold", () => {
     ]);
     expect(holding).toEqual({
       ok: true,
-      held: {
+      charge: {
         id: "c1",
         route: "/v1/chat/completions",
         hold: pico(1000),
@@ -139,14 +139,14 @@ describe("a hold", () => {
         room: pico(7),
         visibleRoom: pico(7),
       },
-      fitted: null,
+      held: { quote: asked, body, injected: null },
     });
   });
 
   it("of a model that the catalogue does not know has neither group nor price", async () => {
     const { holding, held } = await placed(quote({ model: undefined, hold: null, bounded: false }), [room(null)]);
     expect(held).toMatchObject([{ group: null, price: null, amount: null }]);
-    expect(holding).toMatchObject({ held: { hold: null, price: null, room: null } });
+    expect(holding).toMatchObject({ charge: { hold: null, price: null, room: null } });
   });
 
   it("of a model without a price has its group", async () => {
@@ -154,7 +154,7 @@ describe("a hold", () => {
       room(null),
     ]);
     expect(held).toMatchObject([{ group: "general", price: null }]);
-    expect(holding).toMatchObject({ held: { price: null } });
+    expect(holding).toMatchObject({ charge: { price: null } });
   });
 
   it.each<[string, Quote, PicoUsd | null, object]>([
@@ -164,7 +164,7 @@ describe("a hold", () => {
     ["is the first slice if nothing is left", quote({ growth }), pico(0), { hold: pico(11), growth }],
   ])("%s", async (_, asked, left, expected) => {
     const { holding, held } = await placed(asked, [room(left)]);
-    expect(holding).toMatchObject({ ok: true, held: expected });
+    expect(holding).toMatchObject({ ok: true, charge: expected });
     expect(held.map(({ amount, firstSlice }) => [amount, firstSlice])).toEqual([
       [pico(1000), asked.growth === null ? undefined : pico(11)],
     ]);
@@ -183,7 +183,7 @@ describe("a hold without room", () => {
   it("is requested again if the count is lower", async () => {
     const { holding, held } = await placed(quote(), [noRoom(), room(pico(1))], { hold: pico(999), growth: null });
     expect(held.map(({ amount }) => amount)).toEqual([pico(1000), pico(999)]);
-    expect(holding).toMatchObject({ ok: true, held: { hold: pico(999), room: pico(1) } });
+    expect(holding).toMatchObject({ ok: true, charge: { hold: pico(999), room: pico(1) } });
   });
 
   it("compares first slices if it grows, and then grows by the count", async () => {
@@ -193,7 +193,7 @@ describe("a hold without room", () => {
       growth: lower,
     });
     expect(held.map(({ firstSlice }) => firstSlice)).toEqual([pico(11), pico(10)]);
-    expect(holding).toMatchObject({ held: { hold: pico(10), growth: lower } });
+    expect(holding).toMatchObject({ charge: { hold: pico(10), growth: lower } });
   });
 
   it.each<[string, HoldPlan | undefined]>([
@@ -332,7 +332,7 @@ it("a hold without an amount is not compared with a counted hold", async () => {
 
 describe("a request whose output maximum may be fitted to the budget", () => {
   const bytes = new BodyBytes([Buffer.from("{fitted}")]);
-  const basis = { by: "model", outputTokens: 1000, outputCap: null, fitted: null };
+  const basis = { by: "model", outputTokens: 100, outputCap: null, fitted: null };
   /** Places a hold for a request that can be fitted. The ledger and the pricer answer in order. */
   async function fittedTo(
     answers: readonly HoldResult[],
@@ -373,16 +373,19 @@ describe("a request whose output maximum may be fitted to the budget", () => {
         kind: "request",
         route: "/v1/chat/completions",
         who: someone,
-        quote: asked,
-        body,
-        basis,
-        fitted: (tokens) =>
+        capped: { quote: asked, body, injected: null },
+        maximum: chatCompletions.maximum ?? null,
+        fit: (tokens) =>
           tokens === 0
             ? null
             : {
-                quote: quote({ hold: costOf(tokens) }),
+                quote: quote({
+                  request: request({ size: { outputLimit: tokens } }),
+                  hold: costOf(tokens),
+                  outputTokens: tokens,
+                }),
                 body: bytes,
-                basis: { ...basis, by: "fitted", fitted: tokens },
+                injected: { field: "max_tokens", tokens, why: "fitted" },
               },
         sender: { tags, user: null },
         retry: 2,
@@ -393,7 +396,7 @@ describe("a request whose output maximum may be fitted to the budget", () => {
 
   it("is held unchanged if the budget pays for it", async () => {
     const { holding, held, rooms } = await fittedTo([room(pico(1))], []);
-    expect(holding).toMatchObject({ ok: true, fitted: null, held: { hold: pico(1000) } });
+    expect(holding).toMatchObject({ ok: true, charge: { hold: pico(1000) }, held: { body, injected: null } });
     expect([held.length, rooms]).toEqual([1, []]);
   });
 
@@ -406,8 +409,8 @@ describe("a request whose output maximum may be fitted to the budget", () => {
     ]);
     expect(holding).toMatchObject({
       ok: true,
-      held: { hold: pico(600) },
-      fitted: { body: bytes, basis: { fitted: 600 } },
+      charge: { hold: pico(600) },
+      held: { body: bytes, injected: { tokens: 600 } },
     });
   });
 

@@ -66,10 +66,9 @@ async function countsWhere(sums: {
     kind: "request",
     route: "/v1/chat/completions",
     who,
-    quote: pricing.quote,
-    body: new BodyBytes([body]),
-    basis: null,
-    fitted: null,
+    capped: { quote: pricing.quote, body: new BodyBytes([body]), injected: null },
+    maximum: null,
+    fit: null,
     sender: { tags: {}, user: null },
     retry: 0,
   });

@@ -30,7 +30,7 @@ function settling(methods: Partial<Charging>) {
   };
   const settleAs = (outcome: Outcome, more: Partial<SettleParams> = {}) =>
     settleCharge(deps, {
-      held: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
+      charge: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
       quote: { model: model({ group: "general" }) },
       who: someone,
       outcome,

@@ -14,9 +14,9 @@ it("a settlement counts its amount in doubt, and logs its doubts if the cost is 
   const deps = { ledger, events: metrics.events, log };
   const end = async (id: string, outcome: Outcome, hold = usd("1")) => {
     await ledger.hold(holdOf(id, hold));
-    const held = { id, route: "chat", hold, price };
+    const charge = { id, route: "chat", hold, price };
     await settleCharge(deps, {
-      held,
+      charge,
       quote: { model: undefined },
       who: { key: null, team: null, caller: { key: "", team: null } },
       outcome,

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
-import { readTogether } from "../../../src/request/metered-request.ts";
+import { readTogether } from "../../../src/request/read-request.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 import { runs } from "../../support/effort.ts";
