@@ -1,6 +1,6 @@
 import { differenceOfDay } from "../src/server/figures.ts";
 import { GatewayWatch } from "../src/reporting/gateway-watch.ts";
-import { buildRoutes, type BuiltRoutes } from "../src/server/routes.ts";
+import { buildAccess, buildRequests, ownRoutes, type Requests } from "../src/server/routes.ts";
 import { routedPath } from "../src/server/task-wiring.ts";
 import { Work } from "../src/server/http/http-app.ts";
 import type { Settings } from "../src/config/settings.ts";
@@ -20,8 +20,8 @@ import type { TokenCounter } from "../src/ports/token-counter.ts";
 import type { WebhookSender } from "../src/ports/webhook-sender.ts";
 import type { Handler } from "../src/ports/exchange.ts";
 import { burnPerHour } from "../src/reporting/balance.ts";
+import { KeyWatch } from "../src/request/gateway-key.ts";
 import { keyNames } from "../src/reporting/names.ts";
-import { SpendMemory } from "../src/reporting/spend-memory.ts";
 import type { Store } from "../src/ports/stores.ts";
 import { createSeal } from "../src/gateway/webhooks/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
@@ -119,46 +119,45 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
   const watch = new GatewayWatch(clock);
   const jobs = { posted: alerts.spent, refused: ({ refusal }: RefusedEvent) => alerts.refused(refusal) };
   const events = combineEvents(silentEvents, jobs, watch.events);
-  const scrape = () => Promise.resolve({ contentType: "text/plain", text: "" });
-  const built = buildRoutes(settings, {
-    clock,
-    log,
-    version: "simulated",
-    calendar,
+  const parts = { clock, log, events, work, gateway, tokens, catalogue, keyWatch: new KeyWatch(events), tracing: null };
+  const access = buildAccess(settings, store, parts, 10);
+  const storedUser = (name: string) => name;
+  const requests = buildRequests(settings, parts, {
     store,
-    gateway,
-    tokens,
-    catalogue,
-    metrics: { events, scrape },
-    work,
+    access,
+    storedUser,
+    seal,
     fleet: {
       did: { posted: alerts.spent, tasks: () => poller.wake(), queued: () => delivery.wake() },
       peerUsage: undefined,
-      standing: () => null,
     },
-    flushRefusals: async () => {},
-    seal,
-    tracing: null,
-    storedUser: (name) => name,
     random: () => world.chance.next(),
-    keysRemembered: 10,
-    memory: new SpendMemory(store.figures.ledger, clock),
-    gatewayHealth: () => watch.health(),
-    startedAt: clock.now(),
   });
-  const poller = startTaskPoller({ tasks: store.tasks, poll: built.pollTask, clock, log, claim: alwaysMine });
+  const own = ownRoutes(settings, parts, requests, {
+    store,
+    calendar,
+    access,
+    storedUser,
+    onRaiseRequest: alerts.spent,
+    flushRefusals: async () => {},
+    process: { version: "simulated", startedAt: clock.now(), gateway: () => watch.health(), ready: async () => true },
+  });
+  const poller = startTaskPoller({ tasks: store.tasks, poll: requests.pollTask, clock, log, claim: alwaysMine });
   const sampler = startBalanceSampler({
     ledger,
     samples,
     clock,
     log,
     everyMs: settings.balance.ttlMs,
-    fetch: built.freshAccount,
+    fetch: async () => (await requests.account.refresh())?.body,
     claim: alwaysMine,
   });
   const running = new Set<SimulatedExchange>();
   const handlers = new Map(
-    built.routes.map(({ method, path, handler }) => [`${method.toUpperCase()} ${path}`, handler]),
+    [...requests.routes, ...own, ...requests.otherPaths].map(({ method, path, handler }) => [
+      `${method.toUpperCase()} ${path}`,
+      handler,
+    ]),
   );
   return {
     owner,
@@ -171,7 +170,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     },
     settled: () => work.done(),
     async drain() {
-      await finish(work, built, clock.after);
+      await finish(work, requests, clock.after);
       await alerts[Symbol.asyncDispose]();
       await sampler[Symbol.asyncDispose]();
       await poller[Symbol.asyncDispose]();
@@ -196,12 +195,11 @@ async function answer(handlers: ReadonlyMap<string, Handler>, exchange: Simulate
 
 async function finish(
   work: Work,
-  built: BuiltRoutes,
+  { stopForwarding }: Requests,
   after: (ms: number, callback: () => void) => unknown,
 ): Promise<void> {
-  built.stopBeingReady();
   await Promise.race([work.done(), new Promise<void>((resolve) => after(drainMs, resolve))]);
-  built.stopForwarding();
+  stopForwarding();
   await work.done();
 }
 

@@ -3,11 +3,12 @@ import type { Settings } from "../config/settings.ts";
 import { isLoopbackHost } from "../core/addresses.ts";
 import type { OrProblem } from "../core/fault.ts";
 import { BodyAllowance, type BodyPool } from "./http/body-memory.ts";
-import { createHttpApp, type HttpAppOptions, createHttpServer, type Work } from "./http/http-app.ts";
+import { createHttpApp, type HttpAppOptions, createHttpServer } from "./http/http-app.ts";
 import { hostName } from "./http/exchange.ts";
 import type { ProcessMetric } from "./metrics/process-metrics.ts";
 import { sleep } from "../platform/loop.ts";
 import { listen } from "./listen.ts";
+import type { ProcessParts } from "./steps.ts";
 
 /** Server for the proxy's clients, in this process or in its workers. */
 export interface Front {
@@ -31,15 +32,15 @@ export interface Front {
 
 export type FrontResult = OrProblem<{ front: Front }>;
 
-export interface HttpFrontDeps extends Pick<HttpAppOptions, "routes" | "events" | "log" | "clock"> {
-  /** Work that a shutdown must wait for. */
-  readonly work: Work;
-  /** Memory for bodies. By default, this process may use all memory that the settings allow. */
-  readonly bodyMemory?: BodyPool;
+/** Parts of its process that a front uses. It closes the gateway's connections at the end. */
+export interface FrontProcess extends Pick<ProcessParts, "clock" | "log" | "events" | "work"> {
+  readonly gateway: AsyncDisposable;
+}
+
+/** Routes that a front answers, and the functions that its end needs. */
+export interface Answering extends Pick<HttpAppOptions, "routes"> {
   /** Ends all running calls to the gateway. Each of them is settled. */
   readonly stopForwarding: () => void;
-  /** Gateway whose connections are closed at the end. */
-  readonly gateway: AsyncDisposable;
   readonly isLedgerWritable: () => Promise<boolean>;
 }
 
@@ -57,8 +58,14 @@ export const errorEventsMs = 1_000;
 const stuckMs = 1_000;
 
 /** Listens and answers requests in this process. */
-export async function openHttpFront(settings: Pick<Settings, "listen">, deps: HttpFrontDeps): Promise<FrontResult> {
-  const { server, ...ending } = buildHttpFront(settings, deps);
+export async function openHttpFront(
+  settings: Pick<Settings, "listen">,
+  parts: FrontProcess,
+  answering: Answering,
+): Promise<FrontResult> {
+  // This process may use all memory for bodies that the settings allow.
+  const bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax, parts.clock);
+  const { server, ...ending } = buildHttpFront(settings, parts, answering, bodyMemory);
   const listening = await listen(server, settings.listen);
   return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
 }
@@ -66,16 +73,20 @@ export async function openHttpFront(settings: Pick<Settings, "listen">, deps: Ht
 /** Builds a server and the functions that end it. The caller lets it listen, or passes it connections. */
 export function buildHttpFront(
   { listen: settings }: Pick<Settings, "listen">,
-  deps: HttpFrontDeps,
+  { clock, log, events, work, gateway }: FrontProcess,
+  { routes, stopForwarding, isLedgerWritable }: Answering,
+  bodyMemory: BodyPool,
 ): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
-  const { events, clock, work, stopForwarding, gateway } = deps;
   const app: RequestListener = createHttpApp({
-    ...deps,
+    routes,
+    events,
+    log,
+    clock,
     loopbackOnly: isLoopbackHost(settings.host),
     publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
     corsOrigins: settings.corsOrigins,
     bodyBytesMax: settings.bodyBytesMax,
-    bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax, clock),
+    bodyMemory,
     running: work.add,
   });
   const server = createHttpServer(app, { onRefusal: (refusal) => events.refused({ refusal, request: null }) });
@@ -91,7 +102,7 @@ export function buildHttpFront(
     stopForwarding();
     server.closeAllConnections();
     await gateway[Symbol.asyncDispose]();
-    await settledOrStuck(deps);
+    await settledOrStuck({ work, clock }, isLedgerWritable);
   };
   return {
     server,
@@ -114,11 +125,10 @@ export function buildHttpFront(
  * Waits until all requests are settled. Stops waiting if the ledger cannot be written; the next start then posts the
  * open holds.
  */
-export async function settledOrStuck({
-  work,
-  clock,
-  isLedgerWritable,
-}: Pick<HttpFrontDeps, "work" | "clock" | "isLedgerWritable">): Promise<void> {
+export async function settledOrStuck(
+  { work, clock }: Pick<FrontProcess, "work" | "clock">,
+  isLedgerWritable: () => Promise<boolean>,
+): Promise<void> {
   for (;;) {
     const isDone = await Promise.race([work.done().then(() => true), sleep(clock, stuckMs).then(() => false)]);
     if (isDone || !(await isLedgerWritable())) return;

@@ -3,220 +3,171 @@ import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
 import { dashboardRoutes, frontRoute } from "./http/dashboard/files.ts";
 import { BrowserSessions } from "./http/dashboard/signed-in.ts";
-import type { Route, Work } from "./http/http-app.ts";
+import type { Route } from "./http/http-app.ts";
 import { latePaths, loadedLater } from "./http/late-paths.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "./http/operations.ts";
+import type { ProcessHealth } from "./http/admin/health.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Catalogue } from "../ports/catalogue.ts";
-import type { Clock } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
-import type { Gateway } from "../ports/gateway.ts";
-import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
-import type { TokenCounter } from "../ports/token-counter.ts";
-import type { Tracing } from "../ports/tracing.ts";
 import { accountInfo, checkGatewayKey, createAccount, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
 import { createBalanceGuard, createLimiter, type ProcessLimiter } from "../request/limits.ts";
-import { KeyWatch } from "../request/gateway-key.ts";
 import { createTaskClaims } from "../request/task-ownership.ts";
-import { type TaskOwner, createMask } from "../request/response.ts";
+import type { TaskOwner } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
 import { settleCharge, type SettleParams } from "../request/settle.ts";
 import type { StoredUser } from "../wire/headers.ts";
-import type { GatewayHealth } from "../reporting/gateway-watch.ts";
 import { newestReview } from "../reporting/prices.ts";
-import type { SpendMemory } from "../reporting/spend-memory.ts";
+import { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../ports/stores.ts";
 import type { FleetMember } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
-import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
+import { buildSteps, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "./steps.ts";
 import { buildTaskRoutes } from "./task-wiring.ts";
 
-interface RouteDeps {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly version: string;
-  readonly calendar: Calendar;
+/** Parts that only the primary has, for requests to the gateway. */
+interface RequestParts {
   readonly store: Store;
-  readonly gateway: Gateway;
-  readonly tokens: TokenCounter;
-  readonly tracing: Tracing | null;
-  readonly storedUser: StoredUser | null;
-  /** Returns the prices in force. Called for each request. */
-  readonly catalogue: () => Catalogue;
-  readonly metrics: Pick<Metrics, "scrape"> & { readonly events: Events };
-  readonly work: Work;
-  /** Cached spend, for pages with many readers. Such a page does not wait for the long queries of other pages. */
-  readonly memory: SpendMemory;
-  readonly gatewayHealth: () => GatewayHealth;
-  readonly startedAt: number;
-  /** Writes the refusals that are still in memory. */
-  readonly flushRefusals: () => Promise<void>;
-  readonly seal: Seal;
   /** Receives reports of work for the jobs, and knows the peers. */
-  readonly fleet: Pick<FleetMember, "did" | "peerUsage" | "standing">;
+  readonly fleet: Pick<FleetMember, "did" | "peerUsage">;
+  readonly access: Pick<Access, "authenticate">;
+  readonly storedUser: StoredUser | null;
+  readonly seal: Seal;
   /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
-  /** Largest number of cached keys; the keyring's default if missing. */
-  readonly keysRemembered?: number;
 }
 
-export interface BuiltRoutes {
+/** Routes that need the gateway, and parts of them that other routes and jobs use. */
+export interface Requests {
   readonly routes: readonly Route[];
+  /** Routes of all remaining paths. They come after all other routes. */
+  readonly otherPaths: readonly Route[];
   /** Steps that all processes of this proxy share. */
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
+  readonly shared: Pick<RequestSteps, "balanceGuard" | "claimTask"> & {
+    readonly limiter: ProcessLimiter;
     settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
-  /** Makes `/readyz` answer that this proxy is not ready. */
-  stopBeingReady(): void;
-  /** Returns a code that stands for this token, for one sign-in in a browser. */
-  readonly signInCode: (token: string) => string;
-  /** Fetches the account record from the gateway. Returns undefined if it cannot be read. */
-  freshAccount(): Promise<unknown>;
+  readonly account: Account;
   checkGatewayKey(): Promise<void>;
   /** Fetches and applies a task's record. */
   pollTask(task: Task): Promise<void>;
   /** Ends every running call to the gateway. Each of them is settled. */
   stopForwarding(): void;
-  /** Returns the usage of the limits of keys and teams in this proxy. */
-  limitsUsed: ProcessLimiter["used"];
 }
 
-/** Builds the steps of requests and all routes. */
-export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
-  const { clock, log, store, gateway, catalogue, fleet, random } = deps;
-  const { events } = deps.metrics;
-  const { ledger, keys } = store;
-  const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock, peerUsage: fleet.peerUsage });
-  const access = buildAccess(settings, deps);
-  const { authenticate } = access;
+/** Builds the steps of requests, and the routes that need the gateway. */
+export function buildRequests(
+  settings: Settings,
+  parts: ProcessParts,
+  { store, fleet, access: { authenticate }, storedUser, seal, random }: RequestParts,
+): Requests {
+  const { clock, log, events, gateway, keyWatch, catalogue } = parts;
+  const { ledger, keys, tasks: stored } = store;
   const { silenceMs } = settings.gateway;
-  const keyWatch = new KeyWatch(events);
+  const { did } = fleet;
   const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
-  let draining = false;
-  const readiness = () => readinessOf(deps, !draining);
-  const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
-  const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
-  const { tasks: wakePoller, queued: wakeDelivery } = fleet.did;
-  const claimTask = createTaskClaims({ tasks: store.tasks, clock, catalogue, random, wakePoller });
-  const shared = { limiter, balanceGuard, taskOwner, claimTask };
-  const { steps, forwarder, limits } = buildSteps(settings, {
-    ...deps,
-    ...shared,
-    events,
-    keyWatch,
-    authenticate,
-    ledger,
-    windowsOf: (caller, at) => ledger.windowsOf(caller, at),
-    keys,
-    mask,
-  });
-  const tasks = buildTaskRoutes(settings, {
-    ...deps,
-    ...steps,
-    mask,
-    limits,
-    account,
-    keyWatch,
-    wakePoller,
-    wakeDelivery,
-  });
-  const routes: Route[] = [
-    ...meteredRoutes(steps),
-    ...modelRoutes({ authenticate, catalogue, clock }),
-    ...tasks.routes,
-    {
-      method: "get",
-      path: "/account/info",
-      handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
-    },
-    ...ownRoutes(settings, deps, { access, account, limiter, readiness }),
-    tasks.routed,
-    ...passedRoutes(settings, steps, catalogue),
-  ];
+  const shared = {
+    limiter: createLimiter({ clock, peerUsage: fleet.peerUsage }),
+    balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
+    taskOwner: async (taskId: string) => (await stored.find(taskId))?.key,
+    claimTask: createTaskClaims({ tasks: stored, clock, catalogue, random, wakePoller: did.tasks }),
+  };
+  const built = buildSteps(settings, parts, { ...shared, authenticate, storedUser, ledger, keys });
+  const { steps, mask } = built;
+  const tasks = buildTaskRoutes(settings, parts, built, { store, account, seal, did, random });
   return {
-    routes,
+    routes: [
+      ...meteredRoutes(steps),
+      ...modelRoutes({ authenticate, catalogue, clock }),
+      ...tasks.routes,
+      {
+        method: "get",
+        path: "/account/info",
+        handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
+      },
+    ],
+    otherPaths: [tasks.routed, ...passedRoutes(settings, steps, catalogue)],
+    shared: { ...shared, settle: async (params) => void (await settleCharge(steps, params)) },
+    account,
     checkGatewayKey: () => checkGatewayKey(account, gateway, keyWatch, silenceMs),
-    freshAccount: async () => (await account.refresh())?.body,
+    pollTask: tasks.poll,
     stopForwarding() {
-      forwarder.stopAll();
+      built.forwarder.stopAll();
       tasks.stop();
     },
-    shared: { ...shared, settle: async (params) => void (await settleCharge(steps, params)) },
-    pollTask: tasks.poll,
-    signInCode: (token) => access.browserSessions.code(token),
-    stopBeingReady: () => (draining = true),
-    limitsUsed: limiter.used,
   };
 }
 
-type Access = ReturnType<typeof buildAccess>;
+export type Access = ReturnType<typeof buildAccess>;
 
-/** Builds the authentication of requests: by key, by admin token, or by a session of the dashboard. */
-function buildAccess({ access }: Settings, { clock, store, metrics, keysRemembered }: RouteDeps) {
-  const { keys, teams, sessions, changes, admins } = store;
+/**
+ * Builds the authentication of requests: by key, by admin token, or by a session of the dashboard. `keysRemembered`:
+ * largest number of cached keys; the keyring's default if missing.
+ */
+export function buildAccess(
+  { access }: Settings,
+  { keys, teams, sessions, changes, admins, dashboardSessions }: Store,
+  { clock, events }: Pick<ProcessParts, "clock" | "events">,
+  keysRemembered?: number,
+) {
   const keyring = createKeyring({ keys, teams, sessions, changes, clock, rememberedMax: keysRemembered });
   const gate = createAdminGate({
     admins,
     clock,
     settingsToken: access.adminToken?.reveal() ?? null,
-    onFailure: (why) => metrics.events.adminFailed(why),
+    onFailure: (why) => events.adminFailed(why),
   });
   return {
     keyring,
     gate,
     authenticate: createAuthenticator({ keyring, mode: access.auth }),
-    browserSessions: new BrowserSessions({ gate, keyring, clock, stored: store.dashboardSessions }),
+    browserSessions: new BrowserSessions({ gate, keyring, clock, stored: dashboardSessions }),
   };
 }
 
-async function readinessOf({ store, catalogue, clock, fleet }: RouteDeps, accepting: boolean): Promise<Readiness> {
-  const checks = { accepting, ledger: await store.ledger.isWritable(), prices: true };
-  const prices = newestReview(catalogue(), clock.now());
-  return {
-    ready: Object.values(checks).every(Boolean),
-    checks,
-    catalogue: catalogue().digest,
-    prices,
-    peers: fleet.standing(),
-  };
-}
-
-interface OwnDeps {
+/** Parts of the routes that Farebox answers without the gateway, in addition to those of requests. */
+interface OwnParts {
+  readonly store: Store;
+  readonly calendar: Calendar;
   readonly access: Access;
-  readonly account: Account;
-  readonly limiter: ProcessLimiter;
-  readonly readiness: () => Promise<Readiness>;
+  readonly storedUser: StoredUser | null;
+  /** Reports that a key asked for a raise. */
+  readonly onRaiseRequest: () => void;
+  /** Writes the refusals that are still in memory. */
+  readonly flushRefusals: () => Promise<void>;
+  readonly process: ProcessHealth;
 }
 
 /** Returns the routes that Farebox answers without the gateway. */
-function ownRoutes(
+export function ownRoutes(
   settings: Settings,
-  deps: RouteDeps,
-  { access: { authenticate, keyring, gate, browserSessions }, account, limiter, readiness }: OwnDeps,
+  { clock, catalogue }: Pick<ProcessParts, "clock" | "catalogue">,
+  { account, shared: { limiter } }: Requests,
+  { store, calendar, access, storedUser, onRaiseRequest, flushRefusals, process }: OwnParts,
 ): readonly Route[] {
-  const { clock, calendar, catalogue, memory, storedUser, metrics, version, startedAt } = deps;
-  const shared = { ...deps.store, clock, calendar, catalogue, memory, storedUser };
+  const { authenticate, keyring, gate, browserSessions } = access;
+  const { version } = process;
+  // Cached spend, so that pages with many readers do not wait for the long queries of other pages.
+  const memory = new SpendMemory(store.figures.ledger, clock);
+  const read = { ...store, clock, calendar, catalogue, memory, storedUser };
   return [
     ...loadedLater(latePaths.selfService, async () => {
       const { selfServiceRoutes } = await import("./http/self-service.ts");
       return selfServiceRoutes({
-        ...shared,
+        ...read,
         authenticate: browserSessions.own(authenticate),
         limiter,
-        onRaiseRequest: deps.fleet.did.posted,
-        flushRefusals: deps.flushRefusals,
+        onRaiseRequest,
+        flushRefusals,
         outputCap: settings.output.cap,
         ownView: settings.access.ownView,
       });
     }),
     ...loadedLater(latePaths.runSessions, async () => {
       const { runSessionRoutes } = await import("./http/run-sessions.ts");
-      return runSessionRoutes({ ...shared, authenticate, keyring });
+      return runSessionRoutes({ ...read, authenticate, keyring });
     }),
     ...loadedLater(latePaths.admin, async () => {
       const [{ adminRoutes }, { serveAdmin }] = await Promise.all([
@@ -224,7 +175,7 @@ function ownRoutes(
         import("./http/admin/serve-route.ts"),
       ]);
       return serveAdmin(adminRoutes(version), {
-        ...shared,
+        ...read,
         account: async () => {
           const found = await account.lookUp();
           return found.ok ? found.record : undefined;
@@ -233,7 +184,7 @@ function ownRoutes(
         browserSessions,
         hasSettingsToken: settings.access.adminToken !== null,
         accountTtlMs: settings.balance.ttlMs,
-        process: { version, startedAt, gateway: deps.gatewayHealth, ready: async () => (await readiness()).ready },
+        process,
       });
     }),
     ...loadedLater(latePaths.dashboardSession, async () => {
@@ -242,12 +193,46 @@ function ownRoutes(
     }),
     frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),
-    { method: "get", path: "/healthz", handler: healthz },
-    { method: "get", path: "/readyz", handler: readyz(readiness) },
-    {
-      method: "get",
-      path: "/metrics",
-      handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }),
+  ];
+}
+
+/** Checks of a proxy's readiness. `stop` makes it unready. */
+export interface ReadinessCheck {
+  read(): Promise<Readiness>;
+  stop(): void;
+}
+
+export function readinessCheck(
+  { clock, catalogue }: Pick<ProcessParts, "clock" | "catalogue">,
+  { ledger }: Pick<Store, "ledger">,
+  { standing }: Pick<FleetMember, "standing">,
+): ReadinessCheck {
+  let accepting = true;
+  return {
+    stop: () => (accepting = false),
+    async read() {
+      const checks = { accepting, ledger: await ledger.isWritable(), prices: true };
+      const { digest } = catalogue();
+      return {
+        ready: Object.values(checks).every(Boolean),
+        checks,
+        catalogue: digest,
+        prices: newestReview(catalogue(), clock.now()),
+        peers: standing(),
+      };
     },
+  };
+}
+
+/** Returns the routes that watch a process: its health, its readiness and its metrics. */
+export function operationRoutes(
+  { metrics: { token } }: Settings,
+  readiness: ReadinessCheck,
+  { scrape }: Pick<Metrics, "scrape">,
+): readonly Route[] {
+  return [
+    { method: "get", path: "/healthz", handler: healthz },
+    { method: "get", path: "/readyz", handler: readyz(readiness.read) },
+    { method: "get", path: "/metrics", handler: metricsPage({ token: token?.reveal() ?? null, scrape }) },
   ];
 }

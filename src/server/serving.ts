@@ -24,11 +24,11 @@ import { combineEvents } from "../ports/events.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { SpendMemory } from "../reporting/spend-memory.ts";
 import type { QueuedStore } from "../ledger/store.ts";
 import type { Store } from "../ports/stores.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { createTokenCounter } from "../platform/tokens/token-counter.ts";
+import { KeyWatch } from "../request/gateway-key.ts";
 import { createSeal } from "../gateway/webhooks/seal.ts";
 import type { SentTracing } from "../tracing/tracing.ts";
 import { startAlerting, startDelivering, type JobDeps } from "./delivering.ts";
@@ -36,10 +36,19 @@ import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember } from "./fleet.ts";
 import { openLedger, storeProblem } from "./ledger.ts";
 import { GatewayWatch } from "../reporting/gateway-watch.ts";
-import type { Front, FrontResult } from "./http-front.ts";
+import type { Answering, Front, FrontProcess, FrontResult } from "./http-front.ts";
 import { keyLog, logReload, logStoreEvent } from "./logged-events.ts";
 import { priceFolders } from "./price-folders.ts";
-import { buildRoutes, type BuiltRoutes } from "./routes.ts";
+import {
+  buildAccess,
+  buildRequests,
+  operationRoutes,
+  ownRoutes,
+  readinessCheck,
+  type Access,
+  type ReadinessCheck,
+  type Requests,
+} from "./routes.ts";
 import { readStoredUsers } from "../wire/headers.ts";
 import { openTracing, spanLog } from "./tracing.ts";
 import { Work } from "./http/http-app.ts";
@@ -145,60 +154,72 @@ export async function startServing(settings: Settings, options: ServingOptions):
   });
   const tracing = await openTracing(settings, { version, clock, onSent: events.spansSent });
   const work = new Work();
-  const common = { ...options, store, gateway, work, catalogue: prices.current };
-  const built = buildRoutes(settings, {
-    ...common,
+  const keyWatch = new KeyWatch(events);
+  const parts = { clock, log, events, work, gateway, keyWatch, tokens, tracing, catalogue: prices.current };
+  const access = buildAccess(settings, store, parts, options.keysRemembered);
+  const storedUser = await readStoredUsers(settings.access.users, store.sessions);
+  const requests = buildRequests(settings, parts, { store, fleet, access, storedUser, seal, random: Math.random });
+  const readiness = readinessCheck(parts, store, fleet);
+  const own = ownRoutes(settings, parts, requests, {
+    store,
     calendar,
-    tokens,
-    tracing,
-    storedUser: await readStoredUsers(settings.access.users, store.sessions),
-    metrics: { events, scrape: metrics.scrape },
+    access,
+    storedUser,
+    onRaiseRequest: fleet.did.posted,
     flushRefusals: () => recorder.flushSoon(),
-    seal,
-    random: Math.random,
-    fleet,
-    memory: new SpendMemory(store.figures.ledger, clock),
-    gatewayHealth: () => watch.health(),
-    startedAt: clock.now(),
+    process: {
+      version,
+      startedAt: clock.now(),
+      gateway: () => watch.health(),
+      ready: async () => (await readiness.read()).ready,
+    },
   });
-  const sampler = startJobs(settings, jobDeps, built, owned);
-  fleet.join(built.limitsUsed);
+  const sampler = startJobs(settings, jobDeps, requests, owned);
+  fleet.join(requests.shared.limiter.used);
   const recovery = await recovering;
   if (!recovery.ok) return failure(recovery.problem);
-  const fronting = await openFront(settings, {
-    ...common,
-    ...built,
-    events,
+  const answering: Answering = {
+    routes: [
+      ...requests.routes,
+      ...own,
+      ...operationRoutes(settings, readiness, metrics),
+      // They match every path.
+      ...requests.otherPaths,
+    ],
+    stopForwarding: requests.stopForwarding,
     isLedgerWritable: () => store.ledger.isWritable(),
-    onPrices: (listener) => prices.onApplied(listener),
-    lost: metrics.lost,
-  });
+  };
+  const { shared } = requests;
+  const fronting = await openFront(settings, parts, answering, { store, shared, prices, lost: metrics.lost });
   if (!fronting.ok) return failure(fronting.problem);
   const { front } = fronting;
   metrics.showWorkers(front.processMetrics ?? null);
   const running = { ...store, sampler, alerts, recorder, recovered: recovery.recovered };
-  return { ok: true, serving: { ...running, ...controls({ prices, work, built, front, tracing }, owned.move()) } };
+  const controlled = controls({ front, prices, work, tracing, readiness, access, requests }, owned.move());
+  return { ok: true, serving: { ...running, ...controlled } };
 }
 
 interface Running {
+  readonly front: Front;
   readonly prices: WatchedPrices;
   readonly work: Work;
-  readonly built: BuiltRoutes;
-  readonly front: Front;
   readonly tracing: SentTracing | null;
+  readonly readiness: ReadinessCheck;
+  readonly access: Access;
+  readonly requests: Requests;
 }
 
 /** Returns the functions that control and end a running proxy. */
-function controls({ prices, work, built, front, tracing }: Running, owned: AsyncDisposableStack) {
+function controls({ front, prices, work, tracing, readiness, access, requests }: Running, owned: AsyncDisposableStack) {
   return {
     url: front.url,
-    signInLink: (token: string) => `${front.url}/dashboard#sign-in=${built.signInCode(token)}`,
+    signInLink: (token: string) => `${front.url}/dashboard#sign-in=${access.browserSessions.code(token)}`,
     settled: () => work.done(),
-    checkGatewayKey: () => built.checkGatewayKey(),
+    checkGatewayKey: () => requests.checkGatewayKey(),
     reloadPrices: () => prices.reload(),
     failed: front.failed ?? new Promise<never>(() => undefined),
     async drain() {
-      built.stopBeingReady();
+      readiness.stop();
       await front.drain();
     },
     async [Symbol.asyncDispose]() {
@@ -280,7 +301,7 @@ async function recover(
 function startJobs(
   settings: Settings,
   { store, clock, log, fleet }: JobDeps,
-  built: BuiltRoutes,
+  { account, pollTask }: Requests,
   owned: AsyncDisposableStack,
 ): BalanceSampler {
   const { ledger, samples, tasks, sessions } = store;
@@ -292,11 +313,11 @@ function startJobs(
       clock,
       log,
       everyMs: settings.balance.ttlMs,
-      fetch: built.freshAccount,
+      fetch: async () => (await account.refresh())?.body,
       claim: jobs.of("account"),
     }),
   );
-  const poller = owned.use(startTaskPoller({ tasks, poll: built.pollTask, clock, log, claim: jobs.of("tasks") }));
+  const poller = owned.use(startTaskPoller({ tasks, poll: pollTask, clock, log, claim: jobs.of("tasks") }));
   fleet.on("tasks", poller.wake);
   owned.use(startSessionTidying({ sessions, clock, log }));
   if (store.fleet !== null) owned.use(startRecovery({ ledger, clock, log, claim: jobs.of("recovery") }));
@@ -304,11 +325,16 @@ function startJobs(
 }
 
 /** Opens the server in this process, or in worker processes. */
-async function openFront(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
+async function openFront(
+  settings: Settings,
+  parts: FrontProcess,
+  answering: Answering,
+  deps: WorkerPoolDeps,
+): Promise<FrontResult> {
   if (workerCount(settings) === 1) {
     const { openHttpFront } = await import("./http-front.ts");
-    return await openHttpFront(settings, deps);
+    return await openHttpFront(settings, parts, answering);
   }
   const { openWorkerPool } = await import("./workers/worker-pool.ts");
-  return await openWorkerPool(settings, deps);
+  return await openWorkerPool(settings, parts, answering, deps);
 }

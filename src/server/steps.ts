@@ -4,10 +4,11 @@ import type { Route, Work } from "./http/http-app.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/stores.ts";
-import type { BudgetStore } from "../ports/ledger.ts";
+import type { BudgetStore, Charging } from "../ports/ledger.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
 import { Forwarder, idempotencySecretOf, type ForwardLimits } from "../request/forward.ts";
 import type { KeyWatch } from "../request/gateway-key.ts";
-import type { Mask } from "../request/response.ts";
+import { createMask, type Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
 import { listModels, showModel } from "../request/models.ts";
 import { isPassed, passAllThrough } from "../request/passthrough.ts";
@@ -20,61 +21,74 @@ import { StreamMarks } from "../request/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 
-/** Dependencies of the request path, in the primary or in a worker. */
-interface StepDeps
-  extends
-    Omit<PipelineSteps, "idempotencySecret" | "forwarder" | "background" | "newId" | "findExhausted">,
-    Pick<RequestSteps, "tokens"> {
-  readonly keys: Pick<KeyStore, "findById">;
-  /** Returns the windows of the budgets that apply to a caller. */
-  readonly windowsOf: BudgetStore["windowsOf"];
+/** Parts that each process of a proxy has of its own, in the primary and in a worker. */
+export interface ProcessParts extends Pick<PipelineSteps, "clock" | "log" | "events" | "tracing"> {
   readonly gateway: Gateway;
-  readonly mask: Mask;
+  /** Knows whether the gateway refuses its key. */
   readonly keyWatch: KeyWatch;
+  readonly tokens: TokenCounter;
   /** Returns the prices in force. Called for each request. */
   readonly catalogue: () => Catalogue;
   readonly work: Work;
 }
 
-interface BuiltSteps {
+/** Parts that all processes of a proxy share. A worker calls those of its primary. */
+interface SharedParts extends Pick<
+  PipelineSteps,
+  "authenticate" | "storedUser" | "limiter" | "balanceGuard" | "taskOwner" | "claimTask"
+> {
+  readonly ledger: Charging & Pick<BudgetStore, "windowsOf">;
+  readonly keys: Pick<KeyStore, "findById">;
+}
+
+export interface BuiltSteps {
   readonly steps: RequestSteps;
   readonly forwarder: Forwarder;
   readonly limits: ForwardLimits;
+  readonly mask: Mask;
 }
 
 /** Builds the steps of metered requests. */
-export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
-  const { clock, keys, work } = parts;
-  const background = work.add;
+export function buildSteps(settings: Settings, parts: ProcessParts, shared: SharedParts): BuiltSteps {
+  const { clock, log, events, tracing, tokens, catalogue, work } = parts;
+  const { ledger, keys, storedUser } = shared;
+  const apiKey = settings.gateway.apiKey?.reveal() ?? "";
+  const mask = createMask(apiKey);
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
-  const forwarder = new Forwarder({ ...parts, limits });
+  const forwarder = new Forwarder({ ...parts, mask, limits });
   const view: ShortageView = {
     budgetNames: (window) => budgetNamesOf(window, keys),
     ownView: settings.access.ownView,
   };
+  const windowsOf: BudgetStore["windowsOf"] = (caller, at) => ledger.windowsOf(caller, at);
   const steps: RequestSteps = {
-    ...parts,
+    ...shared,
     ...view,
-    findExhausted: createExhaustedCheck({ ...parts, ...view }),
+    clock,
+    log,
+    events,
+    tracing,
+    tokens,
+    findExhausted: createExhaustedCheck({ ...view, windowsOf, catalogue, storedUser, clock, log }),
     pricer: new Pricer({
-      catalogue: parts.catalogue,
-      tokens: parts.tokens,
+      catalogue,
+      tokens,
       unpriced: settings.pricing.unpriced,
       sliceTokens: settings.stream.sliceTokens,
       toolCalls: settings.pricing.toolCalls,
       fitTokensMin: settings.output.fitTokensMin,
     }),
-    idempotencySecret: idempotencySecretOf(settings.gateway.apiKey?.reveal() ?? ""),
+    idempotencySecret: idempotencySecretOf(apiKey),
     forwarder,
     newId: randomUUIDv7,
     outputCap: settings.output.cap,
     streamUsage: settings.stream.usage,
     usageRefusals: createUsageRefusals(clock),
-    streamMarks: new StreamMarks({ ...parts, background }),
+    streamMarks: new StreamMarks({ ledger, clock, events, log, background: work.add }),
     unknownFields: settings.pricing.unknownFields,
-    background,
+    background: work.add,
   };
-  return { steps, forwarder, limits };
+  return { steps, forwarder, limits, mask };
 }
 
 /** Returns the routes whose requests are forwarded and metered. They come before all other routes. */
@@ -87,7 +101,7 @@ export function meteredRoutes(steps: RequestSteps): readonly Route[] {
 }
 
 /** Returns the routes that list the models that a key may use. */
-export function modelRoutes(parts: Pick<StepDeps, "authenticate" | "catalogue" | "clock">): readonly Route[] {
+export function modelRoutes(parts: Parameters<typeof listModels>[0]): readonly Route[] {
   return [
     { method: "get", path: "/v1/models", handler: listModels(parts) },
     { method: "get", path: "/v1/models/:id", handler: showModel(parts) },

@@ -3,14 +3,9 @@ import type { Settings } from "../config/settings.ts";
 import { callbackPath } from "../core/task-routes.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Route } from "./http/http-app.ts";
-import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../request/account.ts";
 import { RecordFetcher } from "../request/fetch-whole.ts";
-import type { KeyWatch } from "../request/gateway-key.ts";
-import type { ForwardLimits } from "../request/forward.ts";
-import type { ShortageView } from "../request/hold.ts";
-import type { PipelineSteps } from "../request/pipeline.ts";
 import { TaskTracker } from "../request/task-tracker.ts";
 import { taskCallback } from "../request/task-callback.ts";
 import { createCeilingGate } from "../request/task-ceilings.ts";
@@ -21,6 +16,8 @@ import { isRouted, routedTasks } from "../request/task-routes.ts";
 import type { Store } from "../ports/stores.ts";
 import { createEndpointCheck } from "../gateway/webhooks/endpoint-check.ts";
 import { taskWebhookRule } from "./delivering.ts";
+import type { FleetMember } from "./fleet.ts";
+import type { BuiltSteps, ProcessParts } from "./steps.ts";
 
 /** Pattern that matches every path, because the routes of price files may change while the proxy runs. */
 export const routedPath = "/*routed";
@@ -35,41 +32,50 @@ interface TaskRoutes {
   stop(): void;
 }
 
+/** Parts that only requests for tasks use. */
+interface TaskParts {
+  readonly store: Store;
+  readonly account: Account;
+  readonly seal: Seal;
+  /** Receives reports of work for the jobs. */
+  readonly did: FleetMember["did"];
+  /** Returns a random number of at least 0 and below 1. */
+  readonly random: () => number;
+}
+
 /** Builds the routes of tasks, and the function that polls a task. */
 export function buildTaskRoutes(
   settings: Settings,
-  parts: PipelineSteps &
-    ShortageView &
-    Pick<TaskSteps, "catalogue" | "mask" | "wakePoller"> & {
-      readonly random: () => number;
-      readonly store: Store;
-      readonly gateway: Gateway;
-      readonly account: Account;
-      readonly keyWatch: KeyWatch;
-      readonly seal: Seal;
-      readonly wakeDelivery: () => void;
-      readonly limits: ForwardLimits;
-    },
+  parts: ProcessParts,
+  { steps: requestSteps, limits, mask }: BuiltSteps,
+  { store, account, seal, did, random }: TaskParts,
 ): TaskRoutes {
-  const { store, catalogue, account, clock, newId } = parts;
+  const { clock, log, catalogue } = parts;
   const { tasks, callbacks, outbox } = store;
-  const records = new RecordFetcher(parts);
+  const { newId, background } = requestSteps;
+  const records = new RecordFetcher({ ...parts, limits });
   const steps: TaskSteps = {
-    ...parts,
+    ...requestSteps,
+    catalogue,
     unpriced: settings.pricing.unpriced,
+    mask,
     tasks,
-    tracker: new TaskTracker({ ...parts, ...store }),
+    tracker: new TaskTracker({ ...parts, ...store, random }),
     webhooks: createTaskWebhooks({
-      ...parts,
       callbacks,
+      seal,
+      clock,
+      log,
       checkEndpoint: createEndpointCheck({ clock, rule: taskWebhookRule(settings) }),
       publicUrl: settings.listen.publicUrl,
       newToken: () => randomBytes(32).toString("hex"),
     }),
     admitTask: createCeilingGate({ mode: settings.tasks.ceilings, account, tasks, clock }),
+    wakePoller: did.tasks,
   };
   const poll = pollTask(records, steps.tracker);
-  const callback = taskCallback({ ...parts, callbacks, outbox, tasks, newId, poll });
+  const relay = { callbacks, seal, outbox, tasks, clock, log, newId, background, wakeDelivery: did.queued };
+  const callback = taskCallback({ ...relay, poll });
   return {
     routes: [
       { method: "post", path: taskPath, handler: createTask(steps) },

@@ -3,7 +3,7 @@ import type { HeaderList } from "../../ports/exchange.ts";
 import { unlimited, type Entry, type Limiter, type Slot, isLimited } from "../../request/limits.ts";
 import type { PrimaryLink, SlotReply, RequestCommand } from "./protocol.ts";
 import type { KeyStore, RunSessions, TeamStore } from "../../ports/stores.ts";
-import type { Charging } from "../../ports/ledger.ts";
+import type { BudgetStore, Charging } from "../../ports/ledger.ts";
 import type { Command } from "../../ledger/commands.ts";
 import { QueuedCharges, type Answer, type CommandSink } from "../../ledger/queue.ts";
 import type { Settings } from "../../config/settings.ts";
@@ -77,7 +77,7 @@ class RemoteSlot implements Slot {
 }
 
 /** Creates a ledger that sends commands to the primary, where the commands of all workers share transactions. */
-export function createRemoteLedger(link: PrimaryLink): Charging {
+export function createRemoteLedger(link: PrimaryLink): Charging & Pick<BudgetStore, "windowsOf"> {
   const sink: CommandSink = {
     async submit<C extends Command>(command: C): Promise<Answer<C>> {
       const outcome = await link.ask("command", command as unknown as RequestCommand);
@@ -86,7 +86,8 @@ export function createRemoteLedger(link: PrimaryLink): Charging {
       throw new Error(outcome.message);
     },
   };
-  return new QueuedCharges(sink);
+  const windowsOf: BudgetStore["windowsOf"] = (caller, at) => link.ask("windowsOf", { caller, at });
+  return Object.assign(new QueuedCharges(sink), { windowsOf });
 }
 
 /** Creates stores that ask the primary. A worker's keyring caches their answers. */

@@ -5,8 +5,8 @@ import type { Slot } from "../../request/limits.ts";
 import { holdColumns } from "../../ledger/charge-columns.ts";
 import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
-import type { HttpFrontDeps } from "../http-front.ts";
-import type { BuiltRoutes } from "../routes.ts";
+import type { Answering, FrontProcess } from "../http-front.ts";
+import type { Requests } from "../routes.ts";
 import type { Handlers } from "./link.ts";
 import { RoutedExchange } from "./routed-requests.ts";
 import type {
@@ -20,12 +20,9 @@ import type {
   WorkerLink,
 } from "./protocol.ts";
 
-export interface WorkerHandlerDeps extends Pick<
-  HttpFrontDeps,
-  "routes" | "events" | "clock" | "work" | "isLedgerWritable"
-> {
+export interface WorkerHandlerDeps extends Pick<FrontProcess, "events" | "clock" | "work">, Pick<Answering, "routes"> {
   readonly store: Pick<QueuedStore, "commands" | "ledger" | "keys" | "teams" | "sessions">;
-  readonly shared: BuiltRoutes["shared"];
+  readonly shared: Requests["shared"];
   /** Subtracts the requests and streams that ended with their worker process from the active ones. */
   readonly lost: (requests: number, streams: number) => void;
   readonly bodyMemory: BodyPool;
@@ -66,7 +63,7 @@ export class WorkerHandler {
     const { keys, teams, sessions } = store;
     this.handlers = {
       command: (command) => this.#command(command),
-      isLedgerWritable: () => deps.isLedgerWritable(),
+      isLedgerWritable: () => store.ledger.isWritable(),
       key: (id) => keys.findById(id),
       team: (name) => teams.find(name),
       session: (id) => sessions.find(id),

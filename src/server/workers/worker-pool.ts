@@ -1,5 +1,6 @@
 import cluster, { type Worker } from "node:cluster";
 import { createServer, type Socket } from "node:net";
+import type { WatchedPrices } from "../../catalogue/watched-prices.ts";
 import type { Settings } from "../../config/settings.ts";
 import { BodyAllowance } from "../http/body-memory.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
@@ -12,9 +13,10 @@ import {
   drainAcceptingMs,
   errorEventsMs,
   settledOrStuck,
+  type Answering,
   type Front,
+  type FrontProcess,
   type FrontResult,
-  type HttpFrontDeps,
 } from "../http-front.ts";
 import { listen } from "../listen.ts";
 import { WorkerHandler, type WorkerHandlerDeps } from "./worker-handler.ts";
@@ -22,11 +24,10 @@ import { Link } from "./link.ts";
 import { packSettings, workerCount } from "./settings.ts";
 import type { Start, WorkerCalls, WorkerLink } from "./protocol.ts";
 
-export interface WorkerPoolDeps
-  extends Omit<HttpFrontDeps, "bodyMemory">, Omit<WorkerHandlerDeps, "bodyMemory" | "changesApplied" | "routes"> {
+/** Parts of a proxy that its workers call, or that their primary passes to them. */
+export interface WorkerPoolDeps extends Pick<WorkerHandlerDeps, "shared" | "lost"> {
   readonly store: Pick<QueuedStore, "commands" | "ledger" | "keys" | "teams" | "sessions" | "changes">;
-  /** Calls the listener when the prices change. */
-  readonly onPrices: (listener: () => void) => void;
+  readonly prices: Pick<WatchedPrices, "current" | "onApplied">;
 }
 
 /**
@@ -58,8 +59,13 @@ const handOverMs = 50;
 const endMs = 10_000;
 
 /** Listens, and starts the workers. Resolves when all workers can answer. */
-export async function openWorkerPool(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
-  const pool = new WorkerPool(settings, deps);
+export async function openWorkerPool(
+  settings: Settings,
+  parts: FrontProcess,
+  answering: Answering,
+  deps: WorkerPoolDeps,
+): Promise<FrontResult> {
+  const pool = new WorkerPool(settings, parts, answering, deps);
   const problem = await pool.start();
   if (problem === null) return { ok: true, front: pool };
   await pool.cutOff();
@@ -84,6 +90,8 @@ class WorkerPool implements Front {
   readonly failed: Promise<string>;
   readonly #fail: (problem: string) => void;
   readonly #settings: Settings;
+  readonly #parts: FrontProcess;
+  readonly #answering: Answering;
   readonly #deps: WorkerPoolDeps;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -107,20 +115,22 @@ class WorkerPool implements Front {
   #changesApplied: Promise<void> = Promise.resolve();
   readonly #unlisten: () => void;
 
-  constructor(settings: Settings, deps: WorkerPoolDeps) {
+  constructor(settings: Settings, parts: FrontProcess, answering: Answering, deps: WorkerPoolDeps) {
     const failed = Promise.withResolvers<string>();
     this.failed = failed.promise;
     this.#fail = failed.resolve;
     this.#settings = settings;
+    this.#parts = parts;
+    this.#answering = answering;
     this.#deps = deps;
-    this.#clock = deps.clock;
-    this.#log = deps.log;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
     this.#size = workerCount(settings);
-    this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax, deps.clock);
+    this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax, parts.clock);
     const args = [moduleAddress(new URL("./process.ts", import.meta.url))];
     cluster.setupPrimary({ exec: processEntry, args, serialization: "advanced" });
     this.#unlisten = deps.store.changes.onChange(() => this.#spreadChange());
-    deps.onPrices(() => this.#notifyAll("prices", deps.catalogue().data));
+    deps.prices.onApplied(() => this.#notifyAll("prices", deps.prices.current().data));
   }
 
   get url(): string {
@@ -139,13 +149,13 @@ class WorkerPool implements Front {
   }
 
   async drain(): Promise<void> {
-    const { work, clock, stopForwarding } = this.#deps;
+    const { work, clock } = this.#parts;
     this.#isEnding = true;
     const { drainMs } = this.#settings.listen;
     const limitMs = drainMs + errorEventsMs + endMs;
     this.#clock.after(Math.max(0, Math.min(drainAcceptingMs, drainMs) - handOverMs), () => this.#server.close());
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "drain", limitMs)));
-    stopForwarding();
+    this.#answering.stopForwarding();
     await Promise.race([work.done(), sleep(clock, errorEventsMs)]);
     await this.cutOff();
   }
@@ -156,9 +166,9 @@ class WorkerPool implements Front {
     this.#server.close();
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "cutOff", endMs)));
     for (const connection of this.#waiting.splice(0)) connection.destroy();
-    this.#deps.stopForwarding();
-    await this.#deps.gateway[Symbol.asyncDispose]();
-    await settledOrStuck(this.#deps);
+    this.#answering.stopForwarding();
+    await this.#parts.gateway[Symbol.asyncDispose]();
+    await settledOrStuck(this.#parts, this.#answering.isLedgerWritable);
   }
 
   readonly processMetrics = async (): Promise<ReadonlyMap<string, readonly ProcessMetric[]>> => {
@@ -207,7 +217,7 @@ class WorkerPool implements Front {
         if (member.inTransit !== null) this.#waiting.unshift(member.inTransit);
         this.#handOut();
         const pauseMs = this.#pauseAfter(member);
-        this.#deps.work.add(this.#settleHolds(member));
+        this.#parts.work.add(this.#settleHolds(member));
         if (pauseMs > 0) await sleep(this.#clock, pauseMs);
         begin();
       });
@@ -220,7 +230,14 @@ class WorkerPool implements Front {
     const worker = cluster.fork();
     const link: WorkerLink = new Link((message) => void worker.send(message, () => undefined));
     const handler = new WorkerHandler(
-      { ...this.#deps, bodyMemory: this.#bodyMemory, changesApplied: () => this.#changesApplied },
+      {
+        ...this.#parts,
+        ...this.#answering,
+        ...this.#deps,
+        catalogue: this.#deps.prices.current,
+        bodyMemory: this.#bodyMemory,
+        changesApplied: () => this.#changesApplied,
+      },
       link,
     );
     const member: Member = {
@@ -260,13 +277,13 @@ class WorkerPool implements Front {
   }
 
   #startOf(number: number): Start {
-    const routes = this.#deps.routes.map(({ method, path }) => ({ method, path }));
+    const routes = this.#answering.routes.map(({ method, path }) => ({ method, path }));
     return {
       number,
       workers: this.#size,
       routes,
       settings: packSettings(this.#settings),
-      prices: this.#deps.catalogue().data,
+      prices: this.#deps.prices.current().data,
     };
   }
 

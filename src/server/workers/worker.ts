@@ -11,15 +11,14 @@ import { createProcessMetrics } from "../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import { createAuthenticator, createKeyring } from "../../request/authenticate.ts";
 import { KeyWatch } from "../../request/gateway-key.ts";
-import { createMask } from "../../request/response.ts";
 import { isRouted } from "../../request/task-routes.ts";
 import { ChangeListeners } from "../../ledger/queued-store.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { createTokenCounter } from "../../platform/tokens/token-counter.ts";
-import { buildHttpFront, type Front, type HttpFrontDeps } from "../http-front.ts";
+import { type Answering, buildHttpFront, type Front } from "../http-front.ts";
 import { dashboardFolder, packageVersion } from "../package.ts";
 import { growUnderLoad, tuneRuntime } from "../runtime.ts";
-import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
+import { buildSteps, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "../steps.ts";
 import { routedPath } from "../task-wiring.ts";
 import { openTracing } from "../tracing.ts";
 import { readStoredUsers } from "../../wire/headers.ts";
@@ -65,7 +64,8 @@ async function runWorker(): Promise<void> {
   link.notify("ready", null);
 }
 
-interface FrontDeps {
+/** Link to the primary, with the state that arrives through it. */
+interface Primary {
   readonly link: PrimaryLink;
   readonly changes: ChangeListeners;
   readonly prices: () => LoadedCatalogue;
@@ -80,37 +80,28 @@ interface WorkerFront extends Pick<Front, "drain" | "cutOff"> {
  * Builds a worker's server. The worker answers metered requests and the other routes of `openSteps`; the primary
  * answers all other requests.
  */
-async function openFront(start: Start, deps: FrontDeps): Promise<WorkerFront> {
+async function openFront(start: Start, primary: Primary): Promise<WorkerFront> {
   const settings = unpackSettings(start.settings);
-  const { link, prices } = deps;
-  const clock = systemClock();
-  const isTerminal = process.stderr.isTTY === true;
-  const log = await createLog({ level: settings.logLevel, isTerminal, worker: start.number });
-  const events = remoteEvents(link);
-  const work = new Work();
-  const { routes: own, gateway, forwarder, tracing } = await openSteps(settings, { ...deps, clock, log, events, work });
+  const { link, prices } = primary;
+  const parts = await openProcess(settings, start, primary);
+  const { routes: own, forwarder } = await openSteps(settings, parts, primary);
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
-  const routed = new RoutedRequests(link, clock);
+  const routed = new RoutedRequests(link, parts.clock);
   const bodyMemory = new WorkerBodyPool(link, settings.listen, start.workers);
   link.handle({
     readBody: (given) => routed.readBody(given),
     refuseBody: (id) => bodyMemory.refuse(id),
     sendPart: (part) => routed.sendPart(part),
   });
-  const { server, ...ending } = buildHttpFront(settings, {
+  const answering: Answering = {
     routes: start.routes.map((route, index) => {
       const accepts = route.path === routedPath ? { accepts: isRouted(prices) } : {};
       return ownByName.get(routeName(route)) ?? { ...route, ...accepts, handler: routed.handler(index) };
     }),
-    events,
-    log,
-    clock,
-    work,
-    gateway,
-    bodyMemory,
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
-  });
+  };
+  const { server, ...ending } = buildHttpFront(settings, parts, answering, bodyMemory);
   // The server's timeouts start with this event. The server never listens: the primary does.
   server.emit("listening");
   return {
@@ -121,51 +112,61 @@ async function openFront(start: Start, deps: FrontDeps): Promise<WorkerFront> {
     cutOff: ending.cutOff,
     async drain() {
       await ending.drain();
-      await tracing?.flush();
+      await parts.tracing?.flush();
     },
   };
 }
 
-interface StepsDeps extends FrontDeps, Pick<HttpFrontDeps, "clock" | "log" | "events" | "work"> {}
-
-/** Opens the gateway, and builds the routes that a worker answers itself. */
-async function openSteps(settings: Settings, { link, changes, prices, ...deps }: StepsDeps) {
-  const { clock, log, events } = deps;
+/** Opens the parts that a worker has of its own. */
+async function openProcess(settings: Settings, start: Start, { link, prices }: Primary) {
+  const clock = systemClock();
+  const log = await createLog({
+    level: settings.logLevel,
+    isTerminal: process.stderr.isTTY === true,
+    worker: start.number,
+  });
+  const events = remoteEvents(link);
   const { address, apiKey } = settings.gateway;
   invariant(address !== null && apiKey !== null, "a primary has a gateway");
   const baseUrl = address.origin + address.basePath;
-  const gateway = await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock });
-  const tracing = await openTracing(settings, { version: packageVersion(), clock, onSent: events.spansSent });
+  return {
+    clock,
+    log,
+    events,
+    work: new Work(),
+    gateway: await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock }),
+    keyWatch: new KeyWatch(events),
+    tokens: createTokenCounter({ log }),
+    catalogue: prices,
+    tracing: await openTracing(settings, { version: packageVersion(), clock, onSent: events.spansSent }),
+  };
+}
+
+/** Builds the routes that a worker answers itself. */
+async function openSteps(settings: Settings, parts: ProcessParts, { link, changes }: Primary) {
+  const { clock, catalogue } = parts;
   const remote = remoteKeys(link);
   const keyring = createKeyring({ ...remote, changes, clock });
   const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
-  const { steps, forwarder } = buildSteps(settings, {
-    ...deps,
+  const { steps, forwarder } = buildSteps(settings, parts, {
     authenticate,
-    gateway,
+    storedUser: await readStoredUsers(settings.access.users, remote.sessions),
     limiter: createRemoteLimiter(link),
     balanceGuard: settings.balance.floor === null ? () => null : () => link.ask("belowFloor", null),
-    ledger: createRemoteLedger(link),
-    windowsOf: (caller, at) => link.ask("windowsOf", { caller, at }),
     taskOwner: (taskId) => link.ask("taskOwner", taskId),
     claimTask: (claim) => link.ask("claimTask", claim),
+    ledger: createRemoteLedger(link),
     keys: remote.keys,
-    mask: createMask(apiKey.reveal()),
-    keyWatch: new KeyWatch(events),
-    tokens: createTokenCounter({ log }),
-    tracing,
-    storedUser: await readStoredUsers(settings.access.users, remote.sessions),
-    catalogue: prices,
   });
   const routes: readonly Route[] = [
     ...meteredRoutes(steps),
-    ...modelRoutes({ authenticate, catalogue: prices, clock }),
+    ...modelRoutes({ authenticate, catalogue, clock }),
     frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
-    ...passedRoutes(settings, steps, prices),
+    ...passedRoutes(settings, steps, catalogue),
   ];
-  return { routes, gateway, forwarder, tracing };
+  return { routes, forwarder };
 }
 
 /** Returns event handlers that send the events of a worker's requests to the primary, which counts them. */

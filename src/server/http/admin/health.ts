@@ -24,7 +24,7 @@ const oldHoldsMax = 20;
 const alertsMax = 20;
 
 /** State of a running process. Times are in milliseconds since 1970 UTC. */
-interface ProcessHealth {
+export interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
   ready(): Promise<boolean>;
