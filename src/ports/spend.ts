@@ -47,14 +47,14 @@ export interface SpendRow {
 
 /** Filters for the latest charges. With a cursor, selects only charges that began or ended since the earlier query. */
 export interface RecentQuery {
-  readonly key?: string;
-  readonly team?: string;
-  readonly model?: string;
-  readonly state?: "pending" | "posted" | "voided";
+  readonly key?: string | undefined;
+  readonly team?: string | undefined;
+  readonly model?: string | undefined;
+  readonly state?: "pending" | "posted" | "voided" | undefined;
   /** 1 to 1000. */
   readonly limit: number;
   /** Cursor of an earlier query. */
-  readonly after?: RecentCursor;
+  readonly after?: RecentCursor | undefined;
 }
 
 /** Position in the ledger: the number of rows, and the latest end among them in milliseconds since 1970 UTC. */

@@ -179,22 +179,11 @@ export function recentJson(
  */
 export function recentQueryOf({
   after: text,
-  state,
-  model,
-  limit,
-}: {
-  readonly after?: string | undefined;
-  readonly state?: RecentQuery["state"] | undefined;
-  readonly model?: string | undefined;
-  readonly limit: number;
-}): RecentQuery | null {
-  const after = text === undefined ? undefined : readCursor(text);
-  if (after === null) return null;
-  return {
-    limit,
-    ...(model !== undefined && { model }),
-    ...(after === undefined ? state !== undefined && { state } : { after }),
-  };
+  ...query
+}: Omit<RecentQuery, "after"> & { readonly after?: string | undefined }): RecentQuery | null {
+  if (text === undefined) return query;
+  const after = readCursor(text);
+  return after && { ...query, after, state: undefined };
 }
 
 function readCursor(text: string): RecentCursor | null {

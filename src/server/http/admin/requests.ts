@@ -28,17 +28,13 @@ export const requestRoutes = [
     summary: "The latest requests; with `after`, the requests that started or ended since then",
     query: liveQuery,
     answer: liveSchema,
-    handle: async ({ figures, keys }, { query: { key: asked, team, ...rest } }) => {
+    handle: async ({ figures, keys }, { query: { key: asked, ...rest } }) => {
       const recentQuery = recentQueryOf(rest);
       if (recentQuery === null) return failure("invalid", "after must be the cursor of an earlier answer");
       const named = await findKeyIfNamed(keys, asked);
       if (!named.ok) return named;
       const { key } = named;
-      const recent = await figures.ledger.recent({
-        ...recentQuery,
-        ...(key && { key: key.id }),
-        ...(team !== undefined && { team }),
-      });
+      const recent = await figures.ledger.recent({ ...recentQuery, key: key?.id });
       return found(recentJson(recent, await keyNamesIn(keys, recent.charges)));
     },
   }),
