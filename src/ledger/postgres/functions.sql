@@ -686,7 +686,7 @@ begin
   select count(*), coalesce(jsonb_agg(jsonb_build_object('epoch', o.epoch, 'instance', o.instance, 'catalogue', o.catalogue, 'uses', o.uses) order by o.epoch)
     filter (where o.epoch <> run), '[]')
   into live, peers
-  from owners o where o.serves = 1 and o.ended_at is null and o.beat_at > clock_timestamp() - interval '5 seconds';
+  from owners o where ${live proxy};
 end
 $$;
 

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { migrationsOf } from "../migrations.ts";
 import type { Statements } from "./connection.ts";
+import { isLiveProxy } from "./owners.ts";
 
 let loaded: { readonly sql: string; readonly digest: string } | null = null;
 
@@ -10,10 +11,7 @@ let loaded: { readonly sql: string; readonly digest: string } | null = null;
 function functions(): { readonly sql: string; readonly digest: string } {
   if (loaded !== null) return loaded;
   const template = readFileSync(new URL("functions.sql", import.meta.url), "utf8");
-  const sql = template.replaceAll(
-    /\$\{([a-z ]+)\}/g,
-    (_, name: string) => columnsInSql[name as keyof typeof columnsInSql],
-  );
+  const sql = template.replaceAll(/\$\{([a-z ]+)\}/g, (_, name: string) => partsOfSql[name as keyof typeof partsOfSql]);
   loaded = { sql, digest: digestOf(sql) };
   return loaded;
 }
@@ -22,11 +20,9 @@ const holds = Object.entries(holdColumns.columns);
 const settled = Object.entries({ ...postColumns.columns, ...noteColumns.columns });
 const isAmount = (name: string) => name === "cost" || name === "list_cost";
 
-/**
- * Lists of columns for the placeholders in `functions.sql`. `settled columns from g` omits the amounts, because the SQL
- * functions compute them.
- */
-const columnsInSql = {
+/** SQL for the placeholders in `functions.sql`. `settled columns from g` omits the amounts: the functions compute them. */
+const partsOfSql = {
+  "live proxy": isLiveProxy,
   "hold columns": holds.map(([name]) => name).join(", "),
   "hold columns of h": holds.map(([name]) => `h.${name}`).join(", "),
   "hold columns with types": holds.map(([name, { type }]) => `${name} ${type}`).join(", "),
