@@ -94,6 +94,15 @@ export interface CliCommand {
   readonly declaration: Declaration<unknown[], Options, Intent | undefined, unknown>;
 }
 
+/** A command, or a group of commands whose names begin with the same word. */
+export interface Topic {
+  /** Usage as the program's help shows it. */
+  readonly term: string;
+  readonly summary: string;
+  /** Imports the commands of the topic. */
+  readonly load: () => Promise<{ readonly commands: readonly CliCommand[] }>;
+}
+
 /** Declares a command: its words and arguments, what it does, and its help. */
 export function command<
   U extends string,

@@ -1,10 +1,13 @@
 import { command } from "./command.ts";
+import type { RunCommandLine } from "./tools.ts";
 
-/** Runs the proxy in front of a sandbox, with its own folder and free ports. */
-export const commands = [
-  command("demo", {
-    options: { once: { help: "exit after the first requests" } },
-    examples: ["farebox demo --once"],
-    run: async ({ io }, { once }) => (await import("./services/demo.ts")).demo({ once }, io),
-  }),
-];
+/** Returns the command that runs the proxy in front of a sandbox, with its own folder and free ports. */
+export const demoRunning = (runCli: RunCommandLine) => ({
+  commands: [
+    command("demo", {
+      options: { once: { help: "exit after the first requests" } },
+      examples: ["farebox demo --once"],
+      run: async ({ io }, { once }) => (await import("./services/demo.ts")).demo({ once }, io, runCli),
+    }),
+  ],
+});

@@ -1,15 +1,6 @@
 import { Command, CommanderError, Help } from "commander";
-import type { CliCommand } from "./command.ts";
-import type { Surroundings } from "./tools.ts";
-
-/** A command, or a group of commands whose names begin with the same word. */
-export interface Topic {
-  /** Usage as the program's help shows it. */
-  readonly term: string;
-  readonly summary: string;
-  /** Imports the commands of the topic. */
-  readonly load: () => Promise<{ readonly commands: readonly CliCommand[] }>;
-}
+import type { Topic } from "./command.ts";
+import type { RunCommandLine, Surroundings } from "./tools.ts";
 
 /** Topics in the order of the help. Each file is loaded only when its topic is used. */
 export const topics: readonly Topic[] = [
@@ -22,7 +13,7 @@ export const topics: readonly Topic[] = [
   {
     term: "demo [options]",
     summary: "run the proxy in front of a fake gateway and send it some requests; needs no settings and costs nothing",
-    load: () => import("./demo.ts"),
+    load: async () => (await import("./demo.ts")).demoRunning(runCli),
   },
   {
     term: "run [options] <command...>",
@@ -112,14 +103,15 @@ export const topics: readonly Topic[] = [
   {
     term: "completion <shell> [words...]",
     summary: "print the script that completes commands, options and names in bash, zsh or fish",
-    load: () => import("./completion.ts"),
+    load: async () =>
+      (await import("./completion.ts")).completionOf(new Map(topics.map((topic) => [nameOfTopic(topic), topic]))),
   },
 ];
 
-export const nameOfTopic = ({ term }: Topic) => term.replace(/ .*/, "");
+const nameOfTopic = ({ term }: Topic) => term.replace(/ .*/, "");
 
-/** Runs one command line, given without the program's name, and returns its exit code. Never throws for wrong input. */
-export async function runCli(argv: readonly string[], surroundings: Surroundings): Promise<number> {
+/** Runs one command line of Farebox. */
+export const runCli: RunCommandLine = async (argv, surroundings) => {
   let exitCode = 0;
   try {
     const wanted = argv.find((word) => topics.some((topic) => nameOfTopic(topic) === word));
@@ -135,7 +127,7 @@ export async function runCli(argv: readonly string[], surroundings: Surroundings
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     throw error;
   }
-}
+};
 
 /**
  * Builds the program. Loads the commands of the topics for which `mustLoad` returns true. The other topics appear in

@@ -41,6 +41,9 @@ export interface Surroundings {
   runInSession(params: RunParams, tools: Tools): Promise<number>;
 }
 
+/** Runs one command line, given without the program's name, and returns its exit code. Never throws for wrong input. */
+export type RunCommandLine = (argv: readonly string[], surroundings: Surroundings) => Promise<number>;
+
 /** Command that `farebox run` runs, and its session. */
 export interface RunParams {
   /** Command and its arguments. */

@@ -3,9 +3,11 @@ import { sessionTag } from "../../core/keys.ts";
 import { refusalCodes } from "../../core/refusals.ts";
 import { reportDimensions } from "../../ports/ledger.ts";
 import { loadPrices } from "../price-files.ts";
-import { optionFlag, usageOf, type CliCommand } from "../command.ts";
-import { nameOfTopic, topics } from "../program.ts";
+import { optionFlag, usageOf, type CliCommand, type Topic } from "../command.ts";
 import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "../tools.ts";
+
+/** Topics of the program, by name. */
+type Topics = ReadonlyMap<string, Topic>;
 
 /** Text that may replace the word that is being typed. */
 export interface Candidate {
@@ -26,18 +28,23 @@ interface Flag {
 }
 
 /** Returns the candidates for the last word. `words` are the words after `farebox`; the last one may be empty. */
-export async function candidatesFor(tools: Tools, words: readonly string[]): Promise<Candidates> {
+export async function candidatesFor(topics: Topics, tools: Tools, words: readonly string[]): Promise<Candidates> {
   const current = words.at(-1) ?? "";
-  const found = await everyCandidate(tools, words.slice(0, -1), current);
+  const found = await everyCandidate(topics, tools, words.slice(0, -1), current);
   if (found === "files") return found;
   // Leave out names in the ledger that a shell would split into several words.
   return found.filter(({ text }) => text.startsWith(current) && /^[\w./:@+=,-]+$/.test(text));
 }
 
 /** Returns the candidates for the word `current`, including those that do not start with it. */
-async function everyCandidate(tools: Tools, [first, ...rest]: readonly string[], current: string): Promise<Candidates> {
-  if (first === undefined) return topics.map((topic) => ({ text: nameOfTopic(topic), help: topic.summary }));
-  const topic = topics.find((each) => nameOfTopic(each) === first);
+async function everyCandidate(
+  topics: Topics,
+  tools: Tools,
+  [first, ...rest]: readonly string[],
+  current: string,
+): Promise<Candidates> {
+  if (first === undefined) return [...topics].map(([text, { summary }]) => ({ text, help: summary }));
+  const topic = topics.get(first);
   if (topic === undefined) return [];
   const { commands } = await topic.load();
   const sub = commands.find(({ usage }) => usageOf(usage).word === rest[0]);

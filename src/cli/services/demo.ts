@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setBudget } from "../../admin/budget-changes.ts";
 import { createKey } from "../../admin/key-changes.ts";
 import { fail, printHeading, printLine, type ExitCode, type Io } from "../io.ts";
-import { runCli } from "../program.ts";
+import type { RunCommandLine } from "../tools.ts";
 import { processSurroundings } from "../surroundings.ts";
 import { printRows, right } from "../table.ts";
 import { noFile } from "../tools.ts";
@@ -29,7 +29,7 @@ const budgets = { demo: "1.00", intern: "0.0001" } as const;
  * Runs a proxy in front of the sandbox, which is a fake gateway, with a temporary folder and free ports. No setting of
  * the environment applies, and no paid gateway is called. Returns the exit code.
  */
-export async function demo({ once }: { readonly once: boolean }, io: Io): Promise<ExitCode> {
+export async function demo({ once }: { readonly once: boolean }, io: Io, runCli: RunCommandLine): Promise<ExitCode> {
   // Listen for signals from the start, and continue without stdout, so that an interrupted demo also cleans up.
   const stopping = firstSignal();
   io.continueWithoutStdout?.();
@@ -56,9 +56,13 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
   const lines = await runDemoRequests(`${serving.url}/v1`, keys);
   await serving.settled();
   await serving.recorder.flush();
-  await printRequests(readable(io), serving, lines);
+  const shown = readable(io);
+  await printRequests(shown, serving, lines);
 
-  const isCovered = await printSums(readable(io), serving, sandbox, database);
+  const report = ["report", "--by", "key,model", "--database", database];
+  const isCovered = await printSums(shown, serving, sandbox, () =>
+    runCli(report, { ...processSurroundings, io: shown, env: {}, readFile: noFile }),
+  );
   if (once) {
     printHeading(io, "Next");
     printLine(io, `  ${command("demo")}   (keeps running, with the dashboard)`);
@@ -131,10 +135,9 @@ async function printRequests(
  * Prints the report, the gateway's own bill and the ledger's total. Returns true if the report succeeds, the total is
  * not below the bill, and `verify` finds no difference.
  */
-async function printSums(io: Io, serving: Serving, sandbox: Sandbox, database: string): Promise<boolean> {
+async function printSums(io: Io, serving: Serving, sandbox: Sandbox, report: () => Promise<number>): Promise<boolean> {
   printHeading(io, "Spend, as `farebox report --by key,model` prints it");
-  const context = { ...processSurroundings, io, env: {}, readFile: noFile };
-  const reported = await runCli(["report", "--by", "key,model", "--database", database], context);
+  const reported = await report();
   printHeading(io, "Bill and ledger");
   const verification = await serving.ledger.verify();
   const { charges } = await serving.ledger.charges({ limit: 1000 });

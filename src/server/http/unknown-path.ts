@@ -4,7 +4,6 @@ import type { Refusal } from "../../core/refusals.ts";
 import { callbackPath, canonicalSegments, isBelow } from "../../core/task-routes.ts";
 import { isPassed } from "../../request/passthrough.ts";
 import { passthrough } from "../../wire/endpoints/passthrough.ts";
-import type { Route } from "./http-app.ts";
 
 /** Largest number of characters of an unknown path that the refusal repeats. */
 const shownMax = 100;
@@ -49,6 +48,13 @@ const unpriced: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
+/** Route of the application. One with `accepts` answers only some of the requests for its path. */
+interface ServedPath {
+  readonly method: string;
+  readonly path: string;
+  readonly accepts?: unknown;
+}
+
 /** A path that clients may request, with `{id}` for a variable segment. */
 interface KnownPath {
   readonly path: string;
@@ -68,7 +74,7 @@ export interface PathExplainer {
  * Creates the functions that explain why no route answers a request. They only explain: a path that two programs could
  * read differently is never routed.
  */
-export function createPathExplainer(routes: readonly Route[]): PathExplainer {
+export function createPathExplainer(routes: readonly ServedPath[]): PathExplainer {
   const known = knownPaths(routes);
   const whole = known.map(({ path }) => path).filter((path) => !path.includes("{"));
   const families = new Set(known.map(({ segments }) => segments[1]));
@@ -117,7 +123,7 @@ export function createPathExplainer(routes: readonly Route[]): PathExplainer {
 }
 
 /** Returns the paths of the routes that clients request, each with its methods. */
-function knownPaths(routes: readonly Route[]): readonly KnownPath[] {
+function knownPaths(routes: readonly ServedPath[]): readonly KnownPath[] {
   const methods = new Map<string, string[]>();
   for (const { path: pattern, method, accepts } of routes) {
     if (accepts !== undefined || method === "all" || pattern.includes("*")) continue;

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { type Exchange, notForwarded, type Summary } from "../../../ports/exchange.ts";
 import { csvOf } from "../../../reporting/csv.ts";
 import type { CsvList } from "../../../reporting/list-csv.ts";
-import type { RouteAnswer } from "./route.ts";
 
 /** Largest number of rows in a CSV file. */
 const rowsMax = 100_000;
@@ -42,7 +41,7 @@ export async function answerCsv(
   exchange: Exchange,
   { name, header, lines }: CsvList<never>,
   first: unknown,
-  read: (cursor: string) => Promise<RouteAnswer>,
+  read: (cursor: string) => Promise<{ readonly ok: true; readonly json: unknown } | { readonly ok: false }>,
 ): Promise<Summary> {
   exchange.begin(200, [
     ["content-type", "text/csv; charset=utf-8"],

@@ -1,33 +1,30 @@
 // cspell:ignore embedings Ollama rerank
 import { describe, expect, it } from "vitest";
 import { createPathExplainer } from "../../../../src/server/http/unknown-path.ts";
-import { healthz } from "../../../../src/server/http/operations.ts";
 import { callbackPath } from "../../../../src/core/task-routes.ts";
 import { passthrough } from "../../../../src/wire/endpoints/passthrough.ts";
-import type { Route } from "../../../../src/server/http/http-app.ts";
 
-const handler = healthz;
-const routes: readonly Route[] = [
-  { method: "post", path: "/v1/chat/completions", handler },
-  { method: "post", path: "/v1/completions", handler },
-  { method: "post", path: "/v1/embeddings", handler },
-  { method: "post", path: "/v1/responses", handler },
-  { method: "post", path: "/v1/images/generations", handler },
-  { method: "get", path: "/v1/models", handler },
-  { method: "get", path: "/v1/models/:id", handler },
-  { method: "post", path: "/api/v1/task", handler },
-  { method: "get", path: "/api/v1/task/:task_id", handler },
-  { method: "delete", path: "/api/v1/task/:task_id", handler },
-  { method: "post", path: `${callbackPath}/:token`, handler },
-  { method: "get", path: "/admin/v1/keys", handler },
-  { method: "get", path: "/v1/farebox/me", handler },
-  { method: "get", path: "/dashboard", handler },
-  { method: "get", path: "/dashboard/", handler },
-  { method: "get", path: "/healthz", handler },
-  { method: "all", path: "/*routed", handler, accepts: () => false },
+const routes = [
+  { method: "post", path: "/v1/chat/completions" },
+  { method: "post", path: "/v1/completions" },
+  { method: "post", path: "/v1/embeddings" },
+  { method: "post", path: "/v1/responses" },
+  { method: "post", path: "/v1/images/generations" },
+  { method: "get", path: "/v1/models" },
+  { method: "get", path: "/v1/models/:id" },
+  { method: "post", path: "/api/v1/task" },
+  { method: "get", path: "/api/v1/task/:task_id" },
+  { method: "delete", path: "/api/v1/task/:task_id" },
+  { method: "post", path: `${callbackPath}/:token` },
+  { method: "get", path: "/admin/v1/keys" },
+  { method: "get", path: "/v1/farebox/me" },
+  { method: "get", path: "/dashboard" },
+  { method: "get", path: "/dashboard/" },
+  { method: "get", path: "/healthz" },
+  { method: "all", path: "/*routed", accepts: () => false },
 ];
 const off = createPathExplainer(routes);
-const all = createPathExplainer([...routes, { method: "all", path: passthrough.route, handler, accepts: () => true }]);
+const all = createPathExplainer([...routes, { method: "all", path: passthrough.route, accepts: () => true }]);
 
 function messageOf(target: string, method = "GET", paths = off): string {
   const refusal = paths.misspelled(method, target);
