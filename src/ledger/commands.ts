@@ -12,9 +12,10 @@ import type {
   Posting,
   SettleResult,
 } from "../ports/ledger.ts";
-import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/stores.ts";
+import type { BindResult, NewTask, TaskObservation } from "../ports/stores.ts";
 import { endColumns, holdColumns, noteColumns, postColumns, type ValuesOf } from "./charge-columns.ts";
 import { basisOf } from "./rows/charges.ts";
+import type { TaskEndDetails } from "./tables/tasks.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
@@ -35,8 +36,6 @@ export type VoidCommand = readonly [op: "void", id: string, values: ValuesOf<typ
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
-/** Details of a task's end that are stored in the row of the task. */
-export type TaskEndDetails = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Settles a charge with the command `settling`, and ends its task. */
 export type EndTaskCommand = readonly [
   op: "endTask",

@@ -1,8 +1,6 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Verification } from "../ports/ledger.ts";
-import { repairLedger, type RepairLedgerOptions } from "./audit/repair-ledger.ts";
 import type { VerifyOptions } from "./audit/verify-ledger.ts";
-import { horizons, pruneLedger, prunePreview, type Pruned, type PruneOptions } from "./pruning.ts";
 import type { Dialect } from "./queries/dialects.ts";
 import type { Query } from "./queries/query.ts";
 import type { CopyFailure } from "./sqlite/backup.ts";
@@ -26,7 +24,7 @@ export interface MaintainedLedger {
   freeSpace(before: number): Later<void>;
 }
 
-interface MaintenanceFailure {
+export interface MaintenanceFailure {
   readonly ok: false;
   readonly failure: CopyFailure;
 }
@@ -36,41 +34,3 @@ export type OpenLedger = <R>(
   work: (ledger: MaintainedLedger) => Promise<R>,
   options: { readonly calendar: Calendar; readonly access: "read" | "write" },
 ) => Promise<R | MaintenanceFailure>;
-
-export interface RepairOptions extends RepairLedgerOptions {
-  readonly calendar: Calendar;
-}
-
-/** Repairs a ledger. Returns the verification of the repaired ledger. */
-export function repair(
-  open: OpenLedger,
-  { calendar, ...options }: RepairOptions,
-): Promise<{ readonly ok: true; readonly verification: Verification } | MaintenanceFailure> {
-  const work = async (ledger: MaintainedLedger) =>
-    ({ ok: true, verification: await repairLedger(ledger, options) }) as const;
-  return open(work, { calendar, access: "write" });
-}
-
-export interface PruneLedgerOptions extends PruneOptions {
-  readonly calendar: Calendar;
-  /** True to count what would be deleted, without deleting it. */
-  readonly dryRun: boolean;
-  /** Receives the share of charges pruned, from 0 to 1. */
-  readonly onProgress?: (share: number) => void;
-}
-
-/** Prunes a ledger in its stored time zone. */
-export function prune(
-  open: OpenLedger,
-  { calendar, dryRun, onProgress, ...options }: PruneLedgerOptions,
-): Promise<{ readonly ok: true; readonly pruned: Pruned } | MaintenanceFailure> {
-  const work = async (ledger: MaintainedLedger) => {
-    const preview = await ledger.read(prunePreview(horizons(ledger.calendar, options)));
-    const onStep = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
-    return {
-      ok: true,
-      pruned: dryRun ? preview : await pruneLedger(ledger, { ...options, onProgress: onStep }),
-    } as const;
-  };
-  return open(work, { calendar, access: dryRun ? "read" : "write" });
-}

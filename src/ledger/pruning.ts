@@ -2,7 +2,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { quartersKeptMs } from "../core/charge.ts";
 import { beginning, carryCorrections, carryOthers, prunable } from "./carried-sums.ts";
-import type { MaintainedLedger } from "./maintenance.ts";
+import type { MaintainedLedger, MaintenanceFailure, OpenLedger } from "./maintenance.ts";
 import type { Dialect } from "./queries/dialects.ts";
 import { rowOf, rowsOf, write, type Query } from "./queries/query.ts";
 import { lockBudgets } from "./tables/budgets.ts";
@@ -46,6 +46,30 @@ export function horizons(calendar: Calendar, { clock, olderThanMs }: PruneOption
   const startOfDay = (at: number) => calendar.spanOf("1d", Math.max(at, 0)).start;
   const now = clock.now();
   return { charges: startOfDay(now - olderThanMs), quarters: startOfDay(now - quartersKeptMs) };
+}
+
+export interface PruneLedgerOptions extends PruneOptions {
+  readonly calendar: Calendar;
+  /** True to count what would be deleted, without deleting it. */
+  readonly dryRun: boolean;
+  /** Receives the share of charges pruned, from 0 to 1. */
+  readonly onProgress?: (share: number) => void;
+}
+
+/** Prunes a ledger in its stored time zone. */
+export function prune(
+  open: OpenLedger,
+  { calendar, dryRun, onProgress, ...options }: PruneLedgerOptions,
+): Promise<{ readonly ok: true; readonly pruned: Pruned } | MaintenanceFailure> {
+  const work = async (ledger: MaintainedLedger) => {
+    const preview = await ledger.read(prunePreview(horizons(ledger.calendar, options)));
+    const onStep = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
+    return {
+      ok: true,
+      pruned: dryRun ? preview : await pruneLedger(ledger, { ...options, onProgress: onStep }),
+    } as const;
+  };
+  return open(work, { calendar, access: dryRun ? "read" : "write" });
 }
 
 /**

@@ -1,13 +1,14 @@
 import type { AccountSamples, ProxyRuns, TaskStore } from "../ports/stores.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Fleet } from "../ports/fleet.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import { postCommand, voidCommand, type BatchChannel } from "./commands.ts";
 import type { LongQueries, PageEnd, PostingPage } from "./queries/interfaces.ts";
+import type { Query, RunQuery } from "./queries/query.ts";
 import type { ShortQueries } from "./queries/short.ts";
-import { type Health, CommandQueue, replyOf, submitOrThrow, QueuedCharges } from "./queue.ts";
+import { type CommandSink, type Health, CommandQueue, replyOf, submitOrThrow, QueuedCharges } from "./queue.ts";
 import type { QueuedStore, StoreOptions } from "./store.ts";
-import { bind, type RunQuery } from "./tables/tables.ts";
+import { tables, type RunCommand, type Tables } from "./tables/tables.ts";
 import { fareboxAdmin } from "../core/keys.ts";
 import { WhatIfSums } from "./what-if-sums.ts";
 
@@ -194,4 +195,34 @@ function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
       return queue.submit(["endTask", settling, taskId, { ...details, at: end.at }]).then(replyOf);
     },
   };
+}
+
+type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
+
+/** Port of a small table. Its queries go to the database, and its writes go to the queue. */
+export type Bound<Name extends keyof Tables> = {
+  [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
+    ? (...args: Args) => Promise<Result>
+    : never;
+};
+
+/** Creates the port of a small table. */
+export function bind<Name extends keyof typeof tables>(name: Name, query: RunQuery, queue: CommandSink): Bound<Name> {
+  const { queries, writes, unavailable = {} }: AnyTable = tables[name];
+  const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};
+  for (const [method, steps] of Object.entries(queries)) bound[method] = (...args) => query(steps(...args));
+  for (const method of Object.keys(writes))
+    bound[method] = async (...args) => {
+      const answer = await queue.submit(["run", `${name}.${method}`, args] as unknown as RunCommand);
+      if (answer.ok) return answer.reply;
+      if (method in unavailable) return unavailable[method];
+      throw new LedgerUnavailable(answer.message);
+    };
+  return bound as Bound<Name>;
+}
+
+interface AnyTable {
+  readonly queries: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
+  readonly writes: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
+  readonly unavailable?: Readonly<Record<string, unknown>>;
 }

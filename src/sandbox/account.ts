@@ -1,5 +1,6 @@
 import { usdNumber } from "../core/money.ts";
-import { hasApiKey, pause, sendJson, type Call } from "./call.ts";
+import { hasApiKey, sendJson, type Call } from "./call.ts";
+import { pause } from "./pause.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { numberOf } from "./scenarios.ts";
 

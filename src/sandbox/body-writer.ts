@@ -9,7 +9,8 @@ import {
   gzipSync,
   zstdCompressSync,
 } from "node:zlib";
-import { pause, type Call } from "./call.ts";
+import type { Call } from "./call.ts";
+import { pause } from "./pause.ts";
 import { digest, randomFrom, type Random } from "./random.ts";
 import { numberOf, type Scenario } from "./scenarios.ts";
 

@@ -1,6 +1,4 @@
-import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { setTimeout } from "node:timers/promises";
 import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
@@ -137,17 +135,6 @@ export function breakOff(call: Call, how: "reset" | "close"): void {
   call.seen.ended = "brokenOff";
   if (how === "reset") call.request.socket.resetAndDestroy();
   else call.request.socket.destroy();
-}
-
-/** Resolves to true after a delay, or to false as soon as the client is gone. */
-export async function pause(ms: number, gone: AbortSignal): Promise<boolean> {
-  if (ms > 0) await setTimeout(ms, undefined, { signal: gone }).catch(() => undefined);
-  return !gone.aborted;
-}
-
-/** Resolves when the client is gone. */
-export async function untilGone(gone: AbortSignal): Promise<void> {
-  if (!gone.aborted) await once(gone, "abort");
 }
 
 /** Bills the call, except in the scenario `free`. If the client leaves later, marks the billed call. */

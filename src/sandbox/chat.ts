@@ -1,6 +1,7 @@
 import { composeAnswer, type Answer } from "./answer.ts";
 import { serveBench } from "./bench.ts";
-import { charge, hasBearerKey, pause, refuseScenario, sendError, withScenario, type Call } from "./call.ts";
+import { charge, hasBearerKey, refuseScenario, sendError, withScenario, type Call } from "./call.ts";
+import { pause } from "./pause.ts";
 import { readChatRequest, type ChatRequest, type Fields } from "./chat-request.ts";
 import { completionOf } from "./completion.ts";
 import type { Consumption } from "./billing.ts";

@@ -1,4 +1,5 @@
-import { breakOff, untilGone, send, sendError, sendJson, type Call } from "./call.ts";
+import { breakOff, send, sendError, sendJson, type Call } from "./call.ts";
+import { untilGone } from "./pause.ts";
 import { numberOf, type Scenario, type ScenarioName } from "./scenarios.ts";
 
 const faults = [

@@ -1,5 +1,6 @@
 import type { Answer } from "./answer.ts";
-import { breakOff, charge, pause, writeHead, type Call } from "./call.ts";
+import { breakOff, charge, writeHead, type Call } from "./call.ts";
+import { pause } from "./pause.ts";
 import { consumptionOf } from "./consumption.ts";
 import { pauseAfterHeaders, compress, encodingOf, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";

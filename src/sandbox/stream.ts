@@ -1,5 +1,6 @@
 import type { Answer } from "./answer.ts";
-import { breakOff, charge, untilGone, pause, writeHead, type Call } from "./call.ts";
+import { breakOff, charge, writeHead, type Call } from "./call.ts";
+import { untilGone, pause } from "./pause.ts";
 import { consumptionOf } from "./consumption.ts";
 import { pauseAfterHeaders, delayOf, encodingOf, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";

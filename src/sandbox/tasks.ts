@@ -1,6 +1,7 @@
 import { exceededCeiling, countTasks } from "../core/tasks.ts";
 import { sandboxCeilings } from "./account.ts";
-import { charge, hasApiKey, pause, refuseScenario, sendEnvelope, sendJson, type Call } from "./call.ts";
+import { charge, hasApiKey, refuseScenario, sendEnvelope, sendJson, type Call } from "./call.ts";
+import { pause } from "./pause.ts";
 import { settleScenario } from "./chat.ts";
 import { plainConsumption } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";

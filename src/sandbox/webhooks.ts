@@ -1,4 +1,4 @@
-import { pause } from "./call.ts";
+import { pause } from "./pause.ts";
 
 /** Webhook from the creation of a task. */
 export interface Webhook {

@@ -1,4 +1,4 @@
-import { RequestFields, type Expensive, type FieldMeaning } from "./findings.ts";
+import { RequestFields, type Expensive, type FieldMeaning, type Kinds } from "./findings.ts";
 import type { Places } from "./json.ts";
 
 /**
@@ -107,13 +107,6 @@ export const messageMembers = new RequestFields({
   // Refers to an earlier audio answer by its id.
   audio: "context",
 });
-
-/**
- * Members of objects by the object's `type`. `context`: a known type whose members do not bound its tokens. `history`:
- * a type of earlier output of a model or a tool, whose members do not bound its tokens either. Farebox does not take
- * texts in such output for names of requested models.
- */
-export type Kinds = ReadonlyMap<string, RequestFields | "context" | "history">;
 
 function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Kinds {
   return new Map(

@@ -1,7 +1,7 @@
 import { mergeDoubts, noDoubts, type Doubt } from "../core/usage.ts";
 import { isObject, listOr, objectOr, parseJson, skipString, storedText, type Places } from "./json.ts";
 import { invalid, type Refused } from "../core/refusals.ts";
-import type { Kinds } from "./field-table.ts";
+import { userPattern } from "../core/keys.ts";
 
 /**
  * Effect of a request field on the price and on the model that answers. A field that is not in the table is unknown.
@@ -35,6 +35,13 @@ export interface Members {
   /** Meaning of a member that is not listed; such a member is unknown by default. */
   readonly otherwise?: FieldMeaning;
 }
+
+/**
+ * Members of objects by the object's `type`. `context`: a known type whose members do not bound its tokens. `history`:
+ * a type of earlier output of a model or a tool, whose members do not bound its tokens either. Farebox does not take
+ * texts in such output for names of requested models.
+ */
+export type Kinds = ReadonlyMap<string, RequestFields | "context" | "history">;
 
 /** Table of the fields of one kind of request, or of the members of one kind of object. */
 export class RequestFields {
@@ -370,4 +377,15 @@ export function mergeFindings(a: FieldFindings, b: FieldFindings): FieldFindings
     doubts: mergeDoubts(a.doubts, b.doubts),
     user: a.user ?? b.user,
   };
+}
+
+/** Returns the user that a request's body names; null for none. An invalid name counts as missing. */
+export function userInBody({ safety_identifier: identifier, user }: UserFields): string | null {
+  if (typeof identifier === "string" && userPattern.test(identifier)) return identifier;
+  return typeof user === "string" && userPattern.test(user) ? user : null;
+}
+
+interface UserFields {
+  readonly safety_identifier?: unknown;
+  readonly user?: unknown;
 }

@@ -1,6 +1,5 @@
 import { invalid, type OrRefused, type Refused } from "../core/refusals.ts";
-import { baseOf, Findings, type RequestFields } from "./findings.ts";
-import { userInBody } from "./headers.ts";
+import { baseOf, Findings, userInBody, type RequestFields } from "./findings.ts";
 import { ambiguousField, modelFault, tooManyNames } from "./model-request.ts";
 import { boundaryOf, formParts, type FormPart } from "./multipart.ts";
 import { SoundLength } from "./sound-length.ts";

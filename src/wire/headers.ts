@@ -329,17 +329,6 @@ export function userAsStored(name: string, stored: StoredUser | null): string {
   return stored === null || isHashedUser(name) ? name : stored(name);
 }
 
-/** Returns the user that a request's body names; null for none. An invalid name counts as missing. */
-export function userInBody({ safety_identifier: identifier, user }: UserFields): string | null {
-  if (typeof identifier === "string" && userPattern.test(identifier)) return identifier;
-  return typeof user === "string" && userPattern.test(user) ? user : null;
-}
-
-interface UserFields {
-  readonly safety_identifier?: unknown;
-  readonly user?: unknown;
-}
-
 type UserResult = OrRefused<{ user: string | null }>;
 
 const noUser: UserResult = { ok: true, user: null };

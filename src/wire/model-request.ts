@@ -24,11 +24,11 @@ import {
   hasVariantOf,
   mayNameModels,
   mentionsMax,
+  userInBody,
   type FieldFindings,
   type RequestFields,
 } from "./findings.ts";
 import { clientTools, toolMarks } from "./field-table.ts";
-import { userInBody } from "./headers.ts";
 
 /** Properties of a request that decide its price and how Farebox forwards it. */
 export interface ModelRequest {

@@ -3,8 +3,7 @@ import { invalid, type OrRefused } from "../core/refusals.ts";
 import type { NameSource } from "../core/task-routes.ts";
 import { jsonElements, jsonMembers, parseJson, type JsonObject } from "./json.ts";
 import { ambiguousField, inspectObject, modelFault } from "./model-request.ts";
-import { equalFolded, RequestFields } from "./findings.ts";
-import { userInBody } from "./headers.ts";
+import { equalFolded, RequestFields, userInBody } from "./findings.ts";
 
 /** Content of a task's creation request that matters for the task's price. */
 export interface TaskRequest {

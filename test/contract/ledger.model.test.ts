@@ -17,7 +17,7 @@ import type { PicoUsd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { ExtendResult, HoldResult, Ledger, SettleResult, Verification } from "../../src/ports/ledger.ts";
 import { emptyState, ModelLedger } from "../model/ledger.ts";
-import { repair } from "../../src/ledger/maintenance.ts";
+import { repair } from "../../src/ledger/audit/repair-ledger.ts";
 import { ledgerIn } from "../../src/ledger/sqlite/maintenance.ts";
 import { calendarOf } from "../../src/platform/clock.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";

@@ -7,7 +7,7 @@ import type { MaintainedLedger } from "../../src/ledger/maintenance.ts";
 import { connect } from "../../src/ledger/postgres/connection.ts";
 import { ledgerOn } from "../../src/ledger/postgres/maintenance.ts";
 import type { Query } from "../../src/ledger/queries/query.ts";
-import type { SpentBefore } from "../../src/ledger/queries/window-sums.ts";
+import type { SpentBefore } from "../../src/ledger/rows/budgets.ts";
 import { connectToWrite } from "../../src/ledger/sqlite/connection.ts";
 import { ledgerIn } from "../../src/ledger/sqlite/maintenance.ts";
 import { longQueries } from "../../src/ledger/sqlite/queries.ts";

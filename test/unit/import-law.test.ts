@@ -56,6 +56,9 @@ function homeOf(file: string): string {
   return nested.find((folder) => file.startsWith(`${folder}/`)) ?? file.split("/")[0] ?? file;
 }
 
+/** Folders in which files may still import each other in a circle. The list may only shrink. */
+const foldersWithCircles = new Set(["cli", "request", "server"]);
+
 /** Folders without side effects, which must not import modules of Node.js. */
 const withoutRuntime = new Set(["core", "ports", "dashboard"]);
 
@@ -143,6 +146,32 @@ function importsOf(source: string): string[] {
   return [...named, ...computed.map(() => notLiteral)];
 }
 
+/** Files that each file imports. The keys are the importing files. */
+type Graph = ReadonlyMap<string, readonly string[]>;
+
+/**
+ * Returns the groups of files in which each file imports every other one, directly or through other files of the group.
+ * A file that imports itself is a group too.
+ */
+function circlesIn(graph: Graph): string[][] {
+  const reached = new Map([...graph.keys()].map((file) => [file, reachedFrom(file, graph)]));
+  const circles = [...reached]
+    .filter(([file, there]) => there.has(file))
+    .map(([file, there]) => [...there].filter((other) => reached.get(other)?.has(file) === true).sort());
+  return [...new Map(circles.map((circle) => [circle.join(" "), circle])).values()];
+}
+
+function reachedFrom(file: string, graph: Graph): ReadonlySet<string> {
+  const reached = new Set<string>();
+  const open = [...(graph.get(file) ?? [])];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (reached.has(next)) continue;
+    reached.add(next);
+    open.push(...(graph.get(next) ?? []));
+  }
+  return reached;
+}
+
 /** Returns the source without comments, regular expressions and template text, with each string replaced by its number. */
 function tokenised(source: string): { code: string; strings: string[] } {
   const strings: string[] = [];
@@ -197,6 +226,19 @@ const sources = globSync("**/*.ts", { cwd: new URL("../../src", import.meta.url)
 describe("the import law", () => {
   it.each(sources)("holds in %s", (file) => {
     expect(violations(file, readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8"))).toEqual([]);
+  });
+
+  it("lets no files import each other in a circle, except in the listed folders", () => {
+    const graph = new Map(
+      sources.map((file) => [
+        file,
+        importsOf(readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8"))
+          .filter((specifier) => specifier.startsWith("."))
+          .map((specifier) => posix.join(posix.dirname(file), specifier)),
+      ]),
+    );
+    const isAllowed = (file: string) => foldersWithCircles.has(file.split("/")[0] ?? file);
+    expect(circlesIn(graph).filter((circle) => !circle.every(isAllowed))).toEqual([]);
   });
 
   it("states the folders of every dependency", () => {
@@ -277,6 +319,25 @@ describe("docs/architecture.md", () => {
     expect(named.filter((path) => globSync(path, { cwd: new URL("../../src", import.meta.url) }).length === 0)).toEqual(
       [],
     );
+  });
+});
+
+describe("the search for circles", () => {
+  it.each<[string, Readonly<Record<string, readonly string[]>>, string[][]]>([
+    ["no circle", { a: ["b", "c"], b: ["c"], c: [] }, []],
+    ["two files", { a: ["b"], b: ["c"], c: ["b"] }, [["b", "c"]]],
+    ["three files, with two ways", { a: ["b", "c"], b: ["c"], c: ["a"] }, [["a", "b", "c"]]],
+    [
+      "two circles",
+      { a: ["b"], b: ["a", "c"], c: ["d"], d: ["c"] },
+      [
+        ["a", "b"],
+        ["c", "d"],
+      ],
+    ],
+    ["a file that imports itself", { a: ["a"] }, [["a"]]],
+  ])("finds %s", (_case, imports, circles) => {
+    expect(circlesIn(new Map(Object.entries(imports)))).toEqual(circles);
   });
 });
 

@@ -1,8 +1,9 @@
+import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import type { Derived } from "./findings.ts";
 import type { Progress } from "./verify-ledger.ts";
-import type { MaintainedLedger } from "../maintenance.ts";
+import type { MaintainedLedger, MaintenanceFailure, OpenLedger } from "../maintenance.ts";
 import { reopenSpans, repairRow, type RepairedRow } from "./repair-row.ts";
 
 /** Largest number of derived rows that one round repairs. The next round finds the others. */
@@ -28,6 +29,20 @@ export interface RepairLedgerOptions {
 
 /** Order of repair. Rows of a later kind are computed from rows of earlier kinds. */
 const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "lost_window", "window", "links"];
+
+export interface RepairOptions extends RepairLedgerOptions {
+  readonly calendar: Calendar;
+}
+
+/** Repairs a ledger. Returns the verification of the repaired ledger. */
+export function repair(
+  open: OpenLedger,
+  { calendar, ...options }: RepairOptions,
+): Promise<{ readonly ok: true; readonly verification: Verification } | MaintenanceFailure> {
+  const work = async (ledger: MaintainedLedger) =>
+    ({ ok: true, verification: await repairLedger(ledger, options) }) as const;
+  return open(work, { calendar, access: "write" });
+}
 
 /**
  * Repairs every derived row that differs from its charges. Proxies may run meanwhile. Each row has a separate

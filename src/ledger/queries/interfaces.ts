@@ -2,7 +2,7 @@ import type { AccountSamples, AuditLog } from "../../ports/stores.ts";
 import type { Refusals } from "../../ports/refusals.ts";
 import type { ListQueries } from "../../ports/lists.ts";
 import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery } from "../../ports/ledger.ts";
-import type { SpentBefore } from "./window-sums.ts";
+import type { SpentBefore } from "../rows/budgets.ts";
 import type { PostedCharge } from "../what-if-sums.ts";
 import type { Budget } from "../../core/budget.ts";
 

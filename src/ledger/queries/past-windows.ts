@@ -4,7 +4,7 @@ import { hasSubjects, isRolledUp, type Scope } from "../../core/scope.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { PastWindow } from "../../ports/lists.ts";
 import { quarterMs } from "../rollups.ts";
-import { subjectAndCondition } from "../rows/budgets.ts";
+import { subjectAndCondition } from "./scope-condition.ts";
 import type { Dialect } from "./dialects.ts";
 import { readFirstDay } from "./report.ts";
 import { daysBetween } from "./window-sums.ts";

@@ -1,5 +1,4 @@
-import type { StoredBudget } from "../rows/budgets.ts";
-import type { SpentBefore } from "./window-sums.ts";
+import type { SpentBefore, StoredBudget } from "../rows/budgets.ts";
 
 /*
  * Queries that are the same for both databases are written once, as generators. A generator yields a statement and
@@ -51,6 +50,9 @@ export type BudgetStep =
  * that writes runs in a transaction.
  */
 export type Query<T> = Generator<Statement | BudgetStep, T, readonly unknown[]>;
+
+/** Function that runs a query. */
+export type RunQuery = <T>(query: Query<T>) => Promise<T>;
 
 /** Returns the rows of a statement. */
 export function* rowsOf<R>(statement: Statement): Query<readonly R[]> {

@@ -5,9 +5,8 @@ import type { Ledger, OldHold } from "../../ports/ledger.ts";
 import { withoutSeq } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { runsTask } from "../tables/tasks.ts";
-import type { RunQuery } from "../tables/tables.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowOf, rowsOf, type Query, type Statement } from "./query.ts";
+import { rowOf, rowsOf, type Query, type RunQuery, type Statement } from "./query.ts";
 import { readBudgets, readWindowsOf } from "./windows.ts";
 
 /** Queries that take at most a few milliseconds. */

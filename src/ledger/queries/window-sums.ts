@@ -9,7 +9,8 @@ import {
   type Scope,
 } from "../../core/scope.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { chargesBySubject, endOfTime, subjectAndCondition, type LaterCharges } from "../rows/budgets.ts";
+import { endOfTime, type SpentBefore } from "../rows/budgets.ts";
+import { chargesBySubject, subjectAndCondition } from "./scope-condition.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowOf, rowsOf, sumOf, type Query, type Statement } from "./query.ts";
 
@@ -21,19 +22,6 @@ interface WindowTerms {
   readonly span: Span;
   /** Sums that were computed earlier; null for none. Ignored if they are for another span. */
   readonly before?: SpentBefore | null;
-}
-
-/** Sums of a new budget's windows at an earlier instant, and the state of `charges` at that instant. */
-export interface SpentBefore extends LaterCharges {
-  /** Span of the windows. The ledger's time zone may have changed since that instant, and then the spans differ. */
-  readonly span: Span;
-  /** JSON array of pairs. Each pair has a subject, and its amount in pico-USD as text. */
-  readonly spent: string;
-  /**
-   * Version of the sums at that instant. If the version has changed since, a later sum must not continue from these
-   * sums.
-   */
-  readonly sumsVersion: number;
 }
 
 /**

@@ -7,12 +7,12 @@ import {
   budgetOf,
   endOfTime,
   isComplete,
-  scopeCondition,
   snapshot,
   type BudgetRow,
   type NamedWindow,
   type StoredBudget,
 } from "../rows/budgets.ts";
+import { scopeCondition } from "./scope-condition.ts";
 import { marks } from "../tables/table.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowsOf, sumOf, type Query } from "./query.ts";

@@ -16,15 +16,16 @@ import { sqliteDialect } from "../queries/dialects.ts";
 import type { BudgetStep } from "../queries/query.ts";
 import {
   budgetOf,
-  chargesBySubject,
   endOfTime,
   isComplete,
   raiseOf,
   type BudgetRow,
   type RaiseRow,
   type StoredBudget,
+  type SpentBefore,
 } from "../rows/budgets.ts";
-import { partsOfWindows, type SpentBefore } from "../queries/window-sums.ts";
+import { chargesBySubject } from "../queries/scope-condition.ts";
+import { partsOfWindows } from "../queries/window-sums.ts";
 import { readAnchored, readBudgets } from "../queries/windows.ts";
 import { answerEach, prepared } from "./answer.ts";
 import type { Connection, Statement } from "./connection.ts";

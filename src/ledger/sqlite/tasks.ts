@@ -1,8 +1,7 @@
 import type { BindResult, NewTask, TaskObservation } from "../../ports/stores.ts";
-import type { TaskEndDetails } from "../commands.ts";
+import { rowOfNewTask, rowOfObservation, rowOfTaskEnd, type TaskEndDetails } from "../tables/tasks.ts";
 import type { Query } from "../queries/query.ts";
 import { insert, one, update } from "../tables/table.ts";
-import { rowOfNewTask, rowOfObservation, rowOfTaskEnd } from "../tables/tasks.ts";
 
 /** Binds a task to its charge. `isPending`: true if the charge is pending and has the kind `task`. */
 export function* bindTask(task: NewTask, isPending: boolean): Query<BindResult> {

@@ -6,8 +6,7 @@ import { anchorOf, formatScope, isOfSession, isRolledUp, type Scope } from "../.
 import { picoUsdMax } from "../../core/money.ts";
 import type { Ledger, NewRaise, RaiseResult } from "../../ports/ledger.ts";
 import { rowOf, rowsOf, write, type BudgetStep, type Query } from "../queries/query.ts";
-import type { SpentBefore } from "../queries/window-sums.ts";
-import { budgetOf, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
+import { budgetOf, withoutSeq, type SpentBefore, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { recordAudit } from "./audit.ts";
 import { keyNames } from "./keys.ts";
 import { insert, type Table } from "./table.ts";

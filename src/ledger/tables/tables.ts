@@ -12,8 +12,6 @@ import { streamBursts } from "./stream-bursts.ts";
 import { callbacks, tasks } from "./tasks.ts";
 import { teams } from "./teams.ts";
 import { writtenLimits } from "./written-limits.ts";
-import { LedgerUnavailable } from "../../ports/ledger.ts";
-import type { CommandSink } from "../queue.ts";
 
 /** Small tables by the names that `run` commands use. */
 export const tables = {
@@ -33,16 +31,8 @@ export const tables = {
   writtenLimits,
 };
 
-type Tables = typeof tables;
-type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
+export type Tables = typeof tables;
 type ResultOf<Method> = Method extends (...args: never) => Query<infer Result> ? Result : never;
-
-/** Port of a small table. Its queries go to the database, and its writes go to the queue. */
-export type Bound<Name extends keyof Tables> = {
-  [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
-    ? (...args: Args) => Promise<Result>
-    : never;
-};
 
 /** Name of a write, such as "admins.create". */
 export type WriteName = {
@@ -72,28 +62,4 @@ export function stepsOf([, name, args]: RunCommand): {
     steps: write(...args),
     isAnnounced: (result) => (typeof announces === "function" ? announces(result) : announces),
   };
-}
-
-/** Function that runs a query of a small table. */
-export type RunQuery = <T>(query: Query<T>) => Promise<T>;
-
-/** Creates the port of a small table. */
-export function bind<Name extends keyof typeof tables>(name: Name, query: RunQuery, queue: CommandSink): Bound<Name> {
-  const { queries, writes, unavailable = {} }: AnyTable = tables[name];
-  const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};
-  for (const [method, steps] of Object.entries(queries)) bound[method] = (...args) => query(steps(...args));
-  for (const method of Object.keys(writes))
-    bound[method] = async (...args) => {
-      const answer = await queue.submit(["run", `${name}.${method}`, args] as unknown as RunCommand);
-      if (answer.ok) return answer.reply;
-      if (method in unavailable) return unavailable[method];
-      throw new LedgerUnavailable(answer.message);
-    };
-  return bound as Bound<Name>;
-}
-
-interface AnyTable {
-  readonly queries: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
-  readonly writes: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
-  readonly unavailable?: Readonly<Record<string, unknown>>;
 }

@@ -1,6 +1,12 @@
 import type { Task } from "../../core/tasks.ts";
-import type { NewTask, TaskCallback, TaskCallbacks, TaskObservation, TaskStore } from "../../ports/stores.ts";
-import type { TaskEndDetails } from "../commands.ts";
+import type {
+  NewTask,
+  TaskCallback,
+  TaskCallbacks,
+  TaskEnding,
+  TaskObservation,
+  TaskStore,
+} from "../../ports/stores.ts";
 import { Conditions } from "../queries/page.ts";
 import type { Query } from "../queries/query.ts";
 import { all, Columns, insert, marks, one, type Table } from "./table.ts";
@@ -29,6 +35,9 @@ export const rowOfNewTask = (task: NewTask) => newColumns.rowOf(task);
 
 /** Returns the column values that an observation sets. */
 export const rowOfObservation = (observation: TaskObservation) => observedColumns.rowOf(observation);
+
+/** Details of a task's end that are stored in the row of the task. */
+export type TaskEndDetails = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 
 /** Returns the column values that the end of a task sets. */
 export function rowOfTaskEnd({ inputs: { consumption, unitsPerUsd, quantity }, at, ...details }: TaskEndDetails) {

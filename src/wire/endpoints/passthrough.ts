@@ -4,7 +4,7 @@ import { laterUsage } from "../../core/several-usages.ts";
 import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
-import { equalFolded, Findings, RequestFields } from "../findings.ts";
+import { equalFolded, Findings, RequestFields, userInBody } from "../findings.ts";
 import { ambiguousPart, formFindings, unclearForm, type Form } from "../form.ts";
 import { answerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
 import {
@@ -33,7 +33,6 @@ import { refusalEvent } from "../refusals.ts";
 import { StreamOutput, type StreamAnswer } from "../stream-output.ts";
 import { StreamTranscript, type EventReader } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
-import { userInBody } from "../headers.ts";
 import { uncounted } from "./images.ts";
 
 /**

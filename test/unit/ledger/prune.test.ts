@@ -19,7 +19,7 @@ import { answer } from "../../../src/ledger/sqlite/answer.ts";
 import { longQueries } from "../../../src/ledger/sqlite/queries.ts";
 import { maintained } from "../../../src/ledger/sqlite/maintenance.ts";
 import { Writer } from "../../../src/ledger/sqlite/writer.ts";
-import type { SpentBefore } from "../../../src/ledger/queries/window-sums.ts";
+import type { SpentBefore } from "../../../src/ledger/rows/budgets.ts";
 import { runOverview } from "../../../src/reporting/overview.ts";
 import { SpendMemory } from "../../../src/reporting/spend-memory.ts";
 import { calendarOf } from "../../../src/platform/clock.ts";

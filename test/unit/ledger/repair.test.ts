@@ -7,7 +7,7 @@ import type { RepairedRow } from "../../../src/ledger/audit/repair-row.ts";
 import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
 import type { Store } from "../../../src/ports/stores.ts";
 import { pruneLedger } from "../../../src/ledger/pruning.ts";
-import { repair, type RepairOptions } from "../../../src/ledger/maintenance.ts";
+import { repair, type RepairOptions } from "../../../src/ledger/audit/repair-ledger.ts";
 import { ledgerIn, maintained } from "../../../src/ledger/sqlite/maintenance.ts";
 import { derivedRows, tamper } from "../../support/derived-rows.ts";
 import { fillEveryScope, mixedRequest } from "../../support/every-scope.ts";

@@ -7,8 +7,8 @@ import {
   readUserHeader,
   storedUsers,
   userAsStored,
-  userInBody,
 } from "../../../src/wire/headers.ts";
+import { userInBody } from "../../../src/wire/findings.ts";
 
 const secret = "5a".repeat(32);
 
