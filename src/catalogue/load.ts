@@ -16,6 +16,11 @@ export type PriceTexts = OrFaults<{ layers: readonly (readonly PriceText[])[] }>
  * Loads the shipped price files, then the files of the user's folder, which override them. Reads `*.yaml` and `*.yml`
  * in the order of their names. Faults name a shipped file with the last part of its folder's path, and a user's file
  * with the folder as given. A process that loads the same files repeatedly can pass a caching `build`.
+ *
+ * @example
+ * const loaded = await loadCatalogue({ shipped: "pricing" });
+ * if (!loaded.ok) throw new Error(loaded.faults.map(formatFault).join("\n"));
+ * loaded.catalogue.find("gpt-4o-mini-2024-07-18", Date.now())?.id; // "gpt-4o-mini"
  */
 export async function loadCatalogue(folders: PriceFolders, build?: CatalogueBuilder): Promise<CatalogueResult> {
   const { buildCatalogue } = await import("./build.ts");

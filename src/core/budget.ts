@@ -115,6 +115,14 @@ export interface Shortage {
 /**
  * Returns the shortage if a hard budget cannot admit an amount; null if it can. A hard budget admits an amount only
  * if spent + held + amount stays within the limit.
+ *
+ * @example
+ * const terms = { scope: everyRequest, period: "total", mode: "hard", limit: usd("5.00") } as const;
+ * const budget = { ...terms, id: "all/total", warnPercent: null };
+ * const window = { budget, subject: "", start: 0, end: null, spent: usd("4.00"), held: usd("0.60"), raises: noRaises };
+ * shortageOf(window, usd("0.40")); // null
+ * shortageOf(window, usd("0.41"))?.exhausted; // false
+ * shortageOf(window, usd("1.01"))?.exhausted; // true
  */
 export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | null {
   if (window.budget.mode === "soft") return null;

@@ -64,7 +64,15 @@ export interface CostItem {
  */
 export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustment" | "unpriced";
 
-/** Returns the exact cost of these tokens plus the fees of hosted tools, without rounding. */
+/**
+ * Returns the exact cost of these tokens plus the fees of hosted tools, without rounding.
+ *
+ * @example
+ * // `price`: half of USD 2.00 per 1M tokens of the prompt, and of USD 10.00 per 1M tokens of the completion
+ * const cost = costOf(price, { ...noTokens, input: 1_000, output: 200 });
+ * formatUsd(cost.charged); // "0.002"
+ * formatUsd(cost.list); // "0.004"
+ */
 export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {
   const price = inServiceTier(standard, billing.serviceTier);
   const before = price.perRequest?.charged ?? tokenCost(price, tokens, "charged");
