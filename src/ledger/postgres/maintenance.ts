@@ -9,7 +9,7 @@ import { runsTask } from "../tables/tasks.ts";
 import { answer } from "./answer.ts";
 import { applyBudgetStep } from "./budgets.ts";
 import { connect, databaseFault, type Database } from "./connection.ts";
-import { knownSchema, migrate, readingProblem, schemaOf } from "./migrate.ts";
+import { knownSchema, migrate, readingProblem, schemaOfServer } from "./migrate.ts";
 import { isLiveProxy } from "./owners.ts";
 import { dropEmptiedMonths } from "./partitions.ts";
 import { hasOwnFunctions } from "./schema.ts";
@@ -30,7 +30,7 @@ export async function migrateServer(
   { create }: { readonly create: boolean },
 ): Promise<MigrationResult> {
   return onServer<MigrationResult>(server, async (database) => {
-    if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
+    if (!create && (await schemaOfServer(database)) === 0) return { ok: false, failure: { kind: "missing" } };
     return migrate(database, { forward: true });
   });
 }
@@ -63,7 +63,7 @@ export type ServerInspection = { readonly ok: true; readonly state: ServerState 
 export async function inspectServer(server: PostgresServer): Promise<ServerInspection> {
   return onServer<ServerInspection>(server, async (database) => {
     const known = knownSchema();
-    const schema = await schemaOf(database);
+    const schema = await schemaOfServer(database);
     const failure = schema === 0 ? null : schemaProblem("postgres", schema, { forward: true });
     if (failure !== null) return { ok: false, failure };
     const facts = await database.row<{ version: string; encrypted: boolean | null; may: boolean | null }>(

@@ -20,7 +20,7 @@ export function knownSchema(): number {
  * Returns the stored schema version; 0 if there is no ledger. Throws `CopyUnfinished` if the ledger is an incomplete
  * copy, unless `copying` is true.
  */
-export async function schemaOf(db: Statements, { copying = false } = {}): Promise<number> {
+export async function schemaOfServer(db: Statements, { copying = false } = {}): Promise<number> {
   const exists = await db.row<{ ledger: boolean; copy: boolean }>(
     `select to_regclass('farebox_migrations') is not null as ledger, to_regclass('${copyProgressTable}') is not null as copy`,
   );
@@ -32,7 +32,7 @@ export async function schemaOf(db: Statements, { copying = false } = {}): Promis
 
 /** Returns the reason why the ledger cannot be read; null if it can. */
 export async function readingProblem(database: Database): Promise<OpenFailure | null> {
-  const found = await schemaOf(database);
+  const found = await schemaOfServer(database);
   return found === 0 ? { kind: "missing" } : schemaProblem("postgres", found);
 }
 
@@ -54,10 +54,10 @@ export async function migrate(
   const known = knownSchema();
   const nothing: MigrationResult = { ok: true, from: known, to: known, changed: false, backup: null };
   const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db));
-  if (await isCurrent(database, await schemaOf(database, { copying }))) return nothing;
+  if (await isCurrent(database, await schemaOfServer(database, { copying }))) return nothing;
   const upgrading = database.transaction(async (db): Promise<MigrationResult> => {
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
-    const found = await schemaOf(db, { copying });
+    const found = await schemaOfServer(db, { copying });
     if (await isCurrent(db, found)) return nothing;
     const failure = found === 0 ? await cannotCreate(db) : await cannotUpgrade(db, found, { forward, copying });
     if (failure !== null) return { ok: false, failure };

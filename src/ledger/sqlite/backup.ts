@@ -18,7 +18,7 @@ import type { Verification } from "../../ports/ledger.ts";
 import { schemaProblem, type MigrationResult } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
-import { foreign, knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { foreign, knownSchema, migrate, schemaOfFile } from "./migrate.ts";
 import { contentOf, folderProblem, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
@@ -151,19 +151,18 @@ export async function migrateFile({
     db.exec("begin immediate");
     owned.defer(() => void (db.inTransaction && db.exec("rollback")));
     // Another process may have upgraded the file before the lock was taken.
-    if (schemaOf(db) === to) return nothing;
-    const from = schemaOf(db);
+    if (schemaOfFile(db) === to) return nothing;
+    const from = schemaOfFile(db);
     const made = backup ? await backUpBefore(target, `${target}.schema-${from}-${stamp}`) : null;
     if (made !== null && !made.ok) return made;
-    try {
-      migrate(db, { forward: true });
-      db.exec("commit");
-    } catch (error) {
-      // The migration changed nothing, so the backup is useless. Repeated attempts would fill the disk with backups.
-      if (made !== null) rmSync(made.file, { force: true });
-      throw error;
-    }
-    return { ok: true, from, to, changed: true, backup: made?.file ?? null };
+    let isMigrated = false;
+    // Without a migration, the backup is useless. Repeated attempts would fill the disk with backups.
+    owned.defer(() => void (made !== null && !isMigrated && rmSync(made.file, { force: true })));
+    const migrated = migrate(db, { forward: true });
+    if (!migrated.ok) return migrated;
+    db.exec("commit");
+    isMigrated = true;
+    return { ...migrated, backup: made?.file ?? null };
   });
 }
 
@@ -312,9 +311,10 @@ function upgradeAndVerify(file: string, calendar: Calendar): CopyResult {
   if (fault !== null) return { ok: false, failure: { kind: "corrupt", message: fault } };
   const db = new Database(file, { fileMustExist: true });
   try {
-    migrate(db, { forward: true });
+    const migrated = migrate(db, { forward: true });
+    if (!migrated.ok) return migrated;
     const verification = verify(db, { calendar: storedCalendar(db, calendar) });
-    return { ok: true, copied: { file, schema: schemaOf(db), verification } };
+    return { ok: true, copied: { file, schema: migrated.to, verification } };
   } finally {
     db.close();
   }

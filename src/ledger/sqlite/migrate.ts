@@ -10,7 +10,8 @@ export function knownSchema(): number {
   return knownSchemaOf("sqlite");
 }
 
-export function schemaOf(db: Connection): number {
+/** Returns the stored schema version; 0 if there is no ledger. */
+export function schemaOfFile(db: Connection): number {
   return Number(db.pragma("user_version", { simple: true }));
 }
 
@@ -21,9 +22,9 @@ export function schemaOf(db: Connection): number {
 export function migrate(db: Connection, { forward = false } = {}): MigrationResult {
   const to = knownSchema();
   const current: MigrationResult = { ok: true, from: to, to, changed: false, backup: null };
-  if (schemaOf(db) === to) return current;
+  if (schemaOfFile(db) === to) return current;
   return writeTransaction(db, () => {
-    const from = schemaOf(db);
+    const from = schemaOfFile(db);
     if (from === to) return current;
     const tables = db.prepare("select count(*) from sqlite_schema").pluck().get();
     if (from === 0 && tables !== 0) return { ok: false, failure: foreign };

@@ -21,7 +21,7 @@ import {
   type Connection,
 } from "./connection.ts";
 import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
-import { foreign, migrate, schemaOf } from "./migrate.ts";
+import { foreign, migrate, schemaOfFile } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
 import { rememberedQueries } from "./remembered-queries.ts";
 import { rebuildDays } from "./rollups.ts";
@@ -135,7 +135,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
 function schemaProblemOf(path: string): OpenFailure | null {
   const db = connectToRead(path);
   try {
-    const found = schemaOf(db);
+    const found = schemaOfFile(db);
     return found === 0 ? null : schemaProblem("sqlite", found);
   } finally {
     db.close();
@@ -283,7 +283,7 @@ function ownerOfServe(db: Connection, path: string): () => number | null {
  */
 export function contentOf(db: Connection): { readonly schema: number; readonly isEmpty: boolean } {
   const tables = db.prepare("select count(*) from sqlite_schema").pluck();
-  return db.transaction(() => ({ schema: schemaOf(db), isEmpty: tables.get() === 0 }))();
+  return db.transaction(() => ({ schema: schemaOfFile(db), isEmpty: tables.get() === 0 }))();
 }
 
 function storedTimeZone(db: Connection): string | null {

@@ -47,7 +47,7 @@ function openApiDocument(routes: readonly AdminRoute[], version: string) {
           description: "A token of `farebox admins create`, or FAREBOX_ADMIN_TOKEN.",
         },
       },
-      schemas: { Error: schemaOf(errorSchema, "output") },
+      schemas: { Error: jsonSchemaOf(errorSchema, "output") },
     },
   };
 }
@@ -74,14 +74,14 @@ function operation(route: AdminRoute): object {
     ...(body !== null && {
       requestBody: {
         required: !body.safeParse({}).success,
-        content: { "application/json": { schema: schemaOf(body, "input") } },
+        content: { "application/json": { schema: jsonSchemaOf(body, "input") } },
       },
     }),
     responses: {
       [status]: {
         description: "Done.",
         content: {
-          "application/json": { schema: schemaOf(answer, "output") },
+          "application/json": { schema: jsonSchemaOf(answer, "output") },
           ...(csv !== null && { "text/csv": { schema: { type: "string" } } }),
         },
       },
@@ -123,7 +123,7 @@ function pathParameters(path: string): object[] {
 
 function queryParameters(query: z.ZodObject | null): object[] {
   if (query === null) return [];
-  const { properties = {}, required = [] } = schemaOf(query, "input") as {
+  const { properties = {}, required = [] } = jsonSchemaOf(query, "input") as {
     properties?: Record<string, { description?: string }>;
     required?: string[];
   };
@@ -136,7 +136,7 @@ function queryParameters(query: z.ZodObject | null): object[] {
   }));
 }
 
-function schemaOf(schema: z.ZodType, io: "input" | "output"): object {
+function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): object {
   const { $schema: _dialect, ...plain } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
   return plain;
 }
