@@ -107,7 +107,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a window that is not built from the charges when a budget is set": [
     {
-      file: "ledger/sqlite/budgets.ts",
+      file: "ledger/sqlite/window-store.ts",
       from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at, step.before);',
       to: 'if (step.budgets === "open") return void (this.#known(budget).completeFrom = 0);',
     },
@@ -276,7 +276,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a window that begins with nothing spent": [
     {
-      file: "ledger/sqlite/budgets.ts",
+      file: "ledger/sqlite/window-store.ts",
       from: "coalesce(sum(spent), 0), coalesce(sum(held)",
       to: "0, coalesce(sum(held)",
     },

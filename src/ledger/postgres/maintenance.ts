@@ -7,7 +7,7 @@ import { userScopesSql } from "../queries/scope-sql.ts";
 import type { OpenFailure } from "../store.ts";
 import { runsTask } from "../tables/tasks.ts";
 import { answer } from "./answer.ts";
-import { applyBudgetStep } from "./budgets.ts";
+import { applyBudgetStep } from "./budget-steps.ts";
 import { connect, databaseFault, type Database } from "./connection.ts";
 import { knownSchema, migrate, readingProblem, schemaOfServer } from "./migrate.ts";
 import { isLiveProxy } from "./owners.ts";

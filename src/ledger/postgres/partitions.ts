@@ -1,5 +1,5 @@
 import { isLockTimeout, type Statements, type Database } from "./connection.ts";
-import { lockBudgets } from "./budgets.ts";
+import { lockBudgets } from "./budget-steps.ts";
 
 /** Number of coming months for which partitions are created. */
 const monthsAhead = 2;

@@ -8,7 +8,7 @@ import { recordAudit } from "../tables/audit.ts";
 import { runsTask } from "../tables/tasks.ts";
 import { answer } from "./answer.ts";
 import { planBatch } from "./batch.ts";
-import { lockBudgets } from "./budgets.ts";
+import { lockBudgets } from "./budget-steps.ts";
 import { databaseFault, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";

@@ -1,6 +1,6 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OpenFailure } from "../store.ts";
-import { lockBudgets, rebuildWindows } from "./budgets.ts";
+import { lockBudgets, rebuildWindows } from "./budget-steps.ts";
 import { announce } from "./changes.ts";
 import type { Database, Statements } from "./connection.ts";
 import { isLiveProxy } from "./owners.ts";

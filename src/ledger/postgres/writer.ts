@@ -31,7 +31,7 @@ import {
   type BatchedCommand,
   type PlanOptions,
 } from "./batch.ts";
-import { applyBudgetStep, openWindows } from "./budgets.ts";
+import { applyBudgetStep, openWindows } from "./budget-steps.ts";
 import { announce } from "./changes.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";

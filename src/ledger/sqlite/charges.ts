@@ -3,7 +3,7 @@ import { invariant } from "../../core/assert.ts";
 import type { Caller } from "../../core/scope.ts";
 import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
-import type { OpenWindow, WindowStore } from "./budgets.ts";
+import type { OpenWindow, WindowStore } from "./window-store.ts";
 import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { inDoubt, storedHold, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import { marks } from "../tables/table.ts";

@@ -11,7 +11,7 @@ import { schemaProblem } from "../migrations.ts";
 import { ChangeListeners, queuedStore, readOnlyChannel } from "../queued-store.ts";
 import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answerEach } from "./answer.ts";
-import { WindowStore } from "./budgets.ts";
+import { WindowStore } from "./window-store.ts";
 import {
   connectToRead,
   connectToWrite,

@@ -39,12 +39,12 @@ import { correctLate, lateSettlement } from "../late-settlement.ts";
 import { runsTask } from "../tables/tasks.ts";
 import { checkTimeZone } from "../time-zone.ts";
 import { acceptLock, answerEach } from "./answer.ts";
-import { WindowStore, type OpenWindow } from "./budgets.ts";
+import { WindowStore, type OpenWindow } from "./window-store.ts";
 import { ChargeStore, entryOf, hasSeveralModels, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { RollupAdditions } from "./rollups.ts";
-import { bindTask, endTask, observeTask } from "./tasks.ts";
+import { bindTask, endTask, observeTask } from "./task-commands.ts";
 
 /**
  * Applies batches of commands on one connection, each batch in one transaction. The writer is synchronous, so a proxy

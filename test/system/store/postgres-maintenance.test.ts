@@ -8,7 +8,7 @@ import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { answer } from "../../../src/ledger/postgres/answer.ts";
 import { longQueries, postgresShortQueries } from "../../../src/ledger/postgres/queries.ts";
-import { applyBudgetStep } from "../../../src/ledger/postgres/budgets.ts";
+import { applyBudgetStep } from "../../../src/ledger/postgres/budget-steps.ts";
 import { readBudgets } from "../../../src/ledger/queries/windows.ts";
 import { prune, pruneLedger } from "../../../src/ledger/pruning.ts";
 import { repair } from "../../../src/ledger/audit/repair-ledger.ts";

@@ -8,7 +8,7 @@ import { usd } from "../../../src/core/money.ts";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
 import { adjust } from "../../../src/ledger/adjustments.ts";
 import { answer } from "../../../src/ledger/postgres/answer.ts";
-import { applyBudgetStep } from "../../../src/ledger/postgres/budgets.ts";
+import { applyBudgetStep } from "../../../src/ledger/postgres/budget-steps.ts";
 import { connect, isConnectionLost, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { postgresDialect } from "../../../src/ledger/queries/dialects.ts";
 import { PostgresProxies } from "../../../src/ledger/postgres/proxies.ts";
