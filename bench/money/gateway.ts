@@ -1,4 +1,5 @@
-import { startSandbox, type Sandbox } from "../../src/sandbox/server.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import type { Sandbox } from "../../src/sandbox/options.ts";
 import type { FromGateway, GatewayState, GatewayParams, Moment, ToGateway } from "./gateway-process.ts";
 
 /* The fake gateway of the money benchmark. It also bills the part of an answer that was written before a connection broke. */

@@ -190,8 +190,6 @@ export async function pricesOf(
 /** Thrown if the store cannot be reached or written, for example with a full disk. Nothing was changed. */
 export class LedgerUnavailable extends Error {}
 
-export type { RawUnits };
-
 /** Settlement with an amount. */
 export type Posting = Extract<Settlement, { kind: "post" }>;
 

@@ -6,8 +6,6 @@ export type TokenCount =
   | { readonly ok: true; readonly tokens: number }
   | { readonly ok: false; readonly reason: "busy" };
 
-export type { ChatText };
-
 /**
  * Counts tokens with the public tokenizers on a worker thread, in bounded time for any text. A count stops at `atMost`
  * and returns that number.

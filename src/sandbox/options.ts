@@ -108,5 +108,3 @@ export interface Sandbox extends AsyncDisposable {
   /** Closes every socket, including those with an answer in progress. */
   close(): Promise<void>;
 }
-
-export type { BillingError, BilledCall, BilledTotals, Minimum, ModelPrice };

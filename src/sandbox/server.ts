@@ -29,16 +29,6 @@ import { billEndedTasks, serveHistory, serveTasks, serveUpload, taskPath } from 
 import { countTokens } from "./text.ts";
 import { Webhooks } from "./webhooks.ts";
 
-export type {
-  BilledCall,
-  BilledTotals,
-  ModelPrice,
-  Sandbox,
-  SandboxOptions,
-  SandboxRequest,
-  SeenRequest,
-} from "./options.ts";
-
 /** Starts a fake gateway on a TCP port. Rejects if the port is taken. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();

@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
-import type { BilledCall } from "../../src/sandbox/options.ts";
+import type { BilledCall } from "../../src/sandbox/billing.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
 /**

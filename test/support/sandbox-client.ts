@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type { ClientRequest, IncomingMessage } from "node:http";
-import type { Sandbox } from "../../src/sandbox/server.ts";
+import type { Sandbox } from "../../src/sandbox/options.ts";
 import { eventsIn, readToEnd, send, type Body, type WireAnswer, type WireOptions } from "./wire-client.ts";
 
 export interface Asked extends WireOptions {

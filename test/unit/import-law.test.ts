@@ -241,6 +241,12 @@ describe("the import law", () => {
     expect(circlesIn(graph).filter((circle) => !circle.every(isAllowed))).toEqual([]);
   });
 
+  it("lets each file export only what it declares, except the lists of the dashboard's types and of the SDK's parts", () => {
+    const exportsOthers = (file: string) =>
+      /^export (?:type )?[{*]/m.test(readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8"));
+    expect(sources.filter(exportsOthers)).toEqual(["dashboard/types.ts", "tracing/sdk.ts"]);
+  });
+
   it("states the folders of every dependency", () => {
     const manifest: { dependencies: object } = JSON.parse(
       readFileSync(new URL("../../package.json", import.meta.url), "utf8"),

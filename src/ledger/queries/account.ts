@@ -3,8 +3,8 @@ import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import { rowsOf, sumOf, type Query } from "./query.ts";
-import { sumRawUnits } from "../../core/task-settlement.ts";
-import type { RawUnits, TimeSpan } from "../../ports/ledger.ts";
+import { sumRawUnits, type RawUnits } from "../../core/task-settlement.ts";
+import type { TimeSpan } from "../../ports/ledger.ts";
 
 interface PostedRow {
   readonly source: Source;

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { Webhooks, type WebhookTry } from "../../../src/sandbox/webhooks.ts";
 import { freePort } from "../../support/free-port.ts";
 import { breachesOf } from "../../support/gateway-document.ts";

@@ -1,5 +1,6 @@
 import Database from "better-sqlite3";
-import type { BilledCall, Sandbox } from "../../../src/sandbox/options.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
+import type { BilledCall } from "../../../src/sandbox/billing.ts";
 import { withClient } from "../../support/postgres-client.ts";
 
 /** A charge read directly from the file, not through the program under test. */

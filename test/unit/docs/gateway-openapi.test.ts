@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { ask, hello, helloStream, type Asked } from "../../support/sandbox-client.ts";
 import { breachesOf, gatewayDocument, type Fields } from "../../support/gateway-document.ts";
 

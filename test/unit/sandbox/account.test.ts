@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { ask, hello } from "../../support/sandbox-client.ts";
 
 const account = { path: "/account/info", method: "GET" };

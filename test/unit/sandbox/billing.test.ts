@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatUsd } from "../../../src/core/money.ts";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
 
 let sandbox: Sandbox;

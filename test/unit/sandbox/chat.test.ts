@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { get_encoding } from "tiktoken";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
 import { eventsIn } from "../../support/wire-client.ts";
 

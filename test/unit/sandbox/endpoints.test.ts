@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
 
 let sandbox: Sandbox;

@@ -6,7 +6,8 @@ import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib"
 import { Agent, ServerResponse, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { parseScenario, scenarioList, scenarios } from "../../../src/sandbox/scenarios.ts";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
 import { eventsIn } from "../../support/wire-client.ts";
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
-import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
 import { ask } from "../../support/sandbox-client.ts";
 

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
 import { afterAll, beforeEach, expect } from "vitest";
 import type { Charge } from "../../../../src/core/charge.ts";
-import type { BilledCall } from "../../../../src/sandbox/options.ts";
+import type { BilledCall } from "../../../../src/sandbox/billing.ts";
 import { startSandbox } from "../../../../src/sandbox/server.ts";
 import { Books } from "../../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../../support/running-proxy.ts";

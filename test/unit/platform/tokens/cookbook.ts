@@ -1,6 +1,6 @@
 /** Examples with the counts that the OpenAI API reported, from the cookbook "How to count tokens with tiktoken". */
 import { noChat } from "../../../../src/wire/prompt-text.ts";
-import type { ChatText } from "../../../../src/ports/token-counter.ts";
+import type { ChatText } from "../../../../src/core/prompt-text.ts";
 
 type Message = { readonly role: string; readonly content: string; readonly name?: string };
 
