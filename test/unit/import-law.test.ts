@@ -56,9 +56,6 @@ function homeOf(file: string): string {
   return nested.find((folder) => file.startsWith(`${folder}/`)) ?? file.split("/")[0] ?? file;
 }
 
-/** Folders in which files may still import each other in a circle. The list may only shrink. */
-const foldersWithCircles = new Set(["cli", "request", "server"]);
-
 /** Folders without side effects, which must not import modules of Node.js. */
 const withoutRuntime = new Set(["core", "ports", "dashboard"]);
 
@@ -228,7 +225,7 @@ describe("the import law", () => {
     expect(violations(file, readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8"))).toEqual([]);
   });
 
-  it("lets no files import each other in a circle, except in the listed folders", () => {
+  it("lets no files import each other in a circle", () => {
     const graph = new Map(
       sources.map((file) => [
         file,
@@ -237,8 +234,7 @@ describe("the import law", () => {
           .map((specifier) => posix.join(posix.dirname(file), specifier)),
       ]),
     );
-    const isAllowed = (file: string) => foldersWithCircles.has(file.split("/")[0] ?? file);
-    expect(circlesIn(graph).filter((circle) => !circle.every(isAllowed))).toEqual([]);
+    expect(circlesIn(graph)).toEqual([]);
   });
 
   it("lets each file export only what it declares, except the lists of the dashboard's types and of the SDK's parts", () => {
