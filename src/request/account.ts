@@ -1,11 +1,12 @@
 import { LRUCache } from "lru-cache";
 import { creditKinds } from "../core/account.ts";
-import { usdNumber } from "../core/money.ts";
+import { formatUsd, usdNumber, type PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { type Exchange, type HeaderList, notForwarded, refuse, type Handler } from "../ports/exchange.ts";
 import type { Gateway } from "../ports/gateway.ts";
+import type { Log } from "../ports/log.ts";
 import { balanceField, balanceIn, readAccount } from "../wire/account.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import { readStatedError } from "../wire/stated-error.ts";
@@ -225,4 +226,54 @@ export async function checkGatewayKey(
   const found = await account.lookUp();
   if (found.ok || !found.answer.ok || found.answer.head.status !== 404) return;
   if (await isKeyRefused(await fetchWhole(gateway, "/v1/models", silenceMs), readStatedError)) keyWatch.saw(true);
+}
+
+/** Returns a refusal while the balance is known to be below the floor; null otherwise. */
+export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
+
+/**
+ * Longest time that a request waits for the gateway's account record, in milliseconds. After such a timeout, later
+ * requests continue without waiting. Requests wait again once a lookup has completed.
+ */
+const patienceMs = 2_000;
+
+/**
+ * Creates a guard that refuses requests while the gateway's last known balance is below the floor. The guard reads the
+ * cached account record.
+ */
+export function createBalanceGuard(deps: {
+  readonly account: Pick<Account, "lookUp">;
+  readonly clock: Clock;
+  readonly floor: PicoUsd | null;
+  readonly log: Log;
+}): BalanceGuard {
+  const { account, clock, floor, log } = deps;
+  if (floor === null) return () => null;
+  let isBelow = false;
+  let isSlow = false;
+  const check = async (): Promise<void> => {
+    const found = await account.lookUp();
+    const balance = found.ok ? readAccount(found.record.body).balance : null;
+    const wasBelow = isBelow;
+    // An unknown balance changes nothing: without a readable record, the last known balance counts.
+    if (balance !== null) isBelow = balance < floor;
+    isSlow = false;
+    if (isBelow && !wasBelow && balance !== null)
+      log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
+  };
+  const checkInTime = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const timer = clock.after(patienceMs, () => {
+        isSlow = true;
+        resolve();
+      });
+      check()
+        .then(resolve, reject)
+        .finally(() => timer.cancel());
+    });
+  return async () => {
+    if (isSlow) void check().catch((error: unknown) => log.error({ err: error }, "the balance could not be checked"));
+    else await checkInTime();
+    return isBelow ? { code: "balance_floor" } : null;
+  };
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { createBalanceGuard } from "../../src/request/limits.ts";
+import { createBalanceGuard } from "../../src/request/account.ts";
 import type { AccountLookup } from "../../src/request/account.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";
 import { captureLog } from "../support/captured-log.ts";
