@@ -1,9 +1,8 @@
-import type { Verification } from "../ports/ledger.ts";
+import type { RepairedRow, Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
-import type { OldHoldJson } from "../reporting/shapes/commands.ts";
-import type { RepairedRow } from "./services/database.ts";
+import type { OldHoldJson, VerifyJson } from "../reporting/shapes/commands.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
@@ -23,7 +22,7 @@ export const commands = [
     examples: ["farebox verify", "farebox verify --repair"],
     run: async (tools, { repair: isRepair, json: isJson }) =>
       isRepair ? await repair(tools, isJson) : await tools.withLedger("read", (open) => verify(open, isJson)),
-    json: ({ verification, oldHolds, repairs }) => ({
+    json: ({ verification, oldHolds, repairs }): VerifyJson => ({
       ...verificationJson(verification),
       ...(oldHolds && { old_holds: oldHolds }),
       ...(repairs && { repairs }),

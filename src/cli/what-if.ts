@@ -4,8 +4,8 @@ import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson, ReportJson, DimensionsJson } from "../reporting/shapes/figures.ts";
-import { runWhatIf, type WhatIfReport } from "../reporting/what-if.ts";
-import type { LeftoversJson } from "../reporting/shapes/commands.ts";
+import { runWhatIf } from "../reporting/what-if.ts";
+import type { LeftoversJson, WhatIfJson } from "../reporting/shapes/commands.ts";
 import { loadPrices } from "./price-files.ts";
 import { note, printJson, printText, refusal, type Io, type Refusal } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -45,8 +45,8 @@ export async function reportWhatIf(
   return 0;
 }
 
-function printWhatIf(io: Io, report: WhatIfReport): void {
-  printRows<WhatIfReport["total"]>(io, [...report.rows, report.total], {
+function printWhatIf(io: Io, report: WhatIfJson): void {
+  printRows<WhatIfJson["total"]>(io, [...report.rows, report.total], {
     ...dimensionColumns(report),
     requests: right(({ requests }) => requests),
     "input tokens": right(({ tokens }) => promptTotal(tokens)),

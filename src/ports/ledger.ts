@@ -459,15 +459,27 @@ export interface OldHold {
   readonly isOrphaned: boolean;
 }
 
+/** Kinds of derived rows that a repair writes again from the charges. */
+export const repairedKinds = ["window", "link", "rollup", "carried"] as const;
+/**
+ * Kinds of differences. `task`: a task and its charge disagree about settlement. `link`: the windows linked to a charge
+ * differ. `carried`: the number of requests in a carried sum differs.
+ */
+export const differenceKinds = [...repairedKinds, "charge", "price", "task", "budget"] as const;
+
 export interface Difference {
-  /**
-   * `task`: a task and its charge disagree about settlement. `link`: the windows linked to a charge differ. `carried`:
-   * the number of requests in a carried sum differs.
-   */
-  readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "task" | "budget";
+  readonly kind: (typeof differenceKinds)[number];
   readonly id: string;
   readonly expected: string;
   readonly found: string;
+}
+
+/** Change that a repair made to a derived row. */
+export interface RepairedRow {
+  readonly kind: (typeof repairedKinds)[number];
+  readonly id: string;
+  readonly from: string;
+  readonly to: string;
 }
 
 export interface Verification {

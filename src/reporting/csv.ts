@@ -1,7 +1,7 @@
 import { sources } from "../core/charge.ts";
 import { tokenClasses } from "../core/usage.ts";
 import type { DimensionsJson, FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
-import type { WhatIfReport } from "./what-if.ts";
+import type { WhatIfJson } from "./shapes/commands.ts";
 
 export type Cell = string | number | boolean | null;
 
@@ -50,8 +50,8 @@ export function reportCsv({ by, rows }: ReportJson): string {
 }
 
 /** Formats a report as CSV like `reportCsv`. The last columns contain each row's cost under other prices. */
-export function whatIfCsv({ by, rows }: WhatIfReport): string {
-  const columns: CsvColumn<WhatIfReport["rows"][number]>[] = [
+export function whatIfCsv({ by, rows }: WhatIfJson): string {
+  const columns: CsvColumn<WhatIfJson["rows"][number]>[] = [
     ...reportColumns(by),
     ["what_if_cost_usd", ({ what_if }) => what_if.cost_usd],
     ["what_if_list_cost_usd", ({ what_if }) => what_if.list_cost_usd],

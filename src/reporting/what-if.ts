@@ -5,10 +5,7 @@ import type { LedgerQueries, ReportQuery, RequestsAndCost, WhatIfRow } from "../
 import { isoTime } from "../core/time.ts";
 import type { NameOf } from "./names.ts";
 import { dimensionsOf, addSums, figuresOf, noSums, quarterHours } from "./report.ts";
-import type { LeftoversJson } from "./shapes/commands.ts";
-
-/** Report whose rows also state the cost of the same traffic under other prices. */
-export type WhatIfReport = Awaited<ReturnType<typeof runWhatIf>>;
+import type { LeftoversJson, WhatIfJson } from "./shapes/commands.ts";
 
 /**
  * Returns the rows of a report with their cost under a catalogue. Each charge is recomputed at the price in force at
@@ -33,14 +30,13 @@ export async function runWhatIf(
   tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf; readonly catalogue: Catalogue },
   query: ReportQuery,
   onProgress?: (share: number) => void,
-) {
+): Promise<WhatIfJson> {
   const span = quarterHours(query.since, query.until);
   const rows = await rowsUnder(tools.ledger, tools.catalogue, { by: query.by, ...span }, onProgress);
   return {
     since: isoTime(span.since),
     until: isoTime(span.until),
     by: query.by,
-    /** Digest of the other prices. */
     prices: tools.catalogue.digest,
     rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row), what_if: whatIfOf([row]) })),
     total: { ...figuresOf(rows.reduce(addSums, noSums)), what_if: whatIfOf(rows) },
@@ -59,10 +55,8 @@ export function leftoversOf(rows: readonly WhatIfRow[]): LeftoversJson {
 function whatIfOf(rows: readonly WhatIfRow[]) {
   const cost = sum(rows.map(({ whatIf }) => whatIf.cost));
   return {
-    /** Recomputed cost. It includes the stored amounts of charges that cannot be recomputed. */
     cost_usd: formatUsd(cost),
     list_cost_usd: formatUsd(sum(rows.map(({ whatIf }) => whatIf.listCost))),
-    /** Difference from the charged cost; above zero if the other prices are higher. */
     difference_usd: formatUsd(subtract(cost, sum(rows.map((row) => row.cost)))),
     not_recomputed: requestsAndCost(sumsNotRecomputed(rows)),
   };

@@ -22,7 +22,6 @@ export type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maint
 
 export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
-export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
 
 /** Operations on the whole ledger. The settings name the ledger. */
 export class Maintenance {

@@ -1,10 +1,10 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { Verification } from "../../ports/ledger.ts";
+import type { RepairedRow, Verification } from "../../ports/ledger.ts";
 import type { Derived } from "./findings.ts";
 import type { Progress } from "./verify-ledger.ts";
 import type { MaintainedLedger, MaintenanceFailure, OpenLedger } from "../maintenance.ts";
-import { reopenSpans, repairRow, type RepairedRow } from "./repair-row.ts";
+import { reopenSpans, repairRow } from "./repair-row.ts";
 
 /** Largest number of derived rows that one round repairs. The next round finds the others. */
 const repairedAtOnce = 100_000;

@@ -2,6 +2,7 @@ import { callerOfRow, countedColumns, type CountedRow } from "../rows/budgets.ts
 import { assertNever } from "../../core/assert.ts";
 import { appliesTo, formatScope, isRolledUp, parseScope, subjectsOf } from "../../core/scope.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import type { RepairedRow } from "../../ports/ledger.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { rowOf, rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
 import { raiseSumsVersion, readWindowSums, type WindowSums } from "../queries/window-sums.ts";
@@ -19,14 +20,6 @@ import { lockBudgets } from "../tables/budgets.ts";
 import { differing, type Derived } from "./findings.ts";
 import { readBudgetTexts, spanAt, validBudgets } from "./window-check.ts";
 import { isPeriod, type Span } from "../../core/budget.ts";
-
-/** Change that a repair made to a derived row. */
-export interface RepairedRow {
-  readonly kind: "window" | "link" | "rollup" | "carried";
-  readonly id: string;
-  readonly from: string;
-  readonly to: string;
-}
 
 /**
  * Repairs a derived row from its charges and returns the changes. Must run in a transaction. Other writers wait until

@@ -1,12 +1,16 @@
 import { z } from "zod";
 import { notRecomputed } from "../../core/what-if.ts";
+import { differenceKinds, repairedKinds } from "../../ports/ledger.ts";
 import { tokenClasses } from "../../core/usage.ts";
 import { count, text, textOrNull, time, usd, usdOrNull, type Shape } from "./fields.ts";
+import { dimension, figures, requestsAndCost, type DimensionsJson } from "./figures.ts";
 
-/** Answers of commands that no route gives: `estimate`, `doctor`, `prices diff` and `verify`, as `--json` prints them. */
+/*
+ * Answers of commands that no route gives, as `--json` prints them: `estimate`, `doctor`, `report --what-if`,
+ * `prices diff` and `verify`.
+ */
 
 const day = z.iso.date();
-const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
 
 const estimateItemSchema = z.strictObject({
   class: z.enum([...tokenClasses, "request", "minimum", "fee"]),
@@ -82,7 +86,7 @@ const changeSchema = z.strictObject({
 /** Difference in one field of a model between two catalogues, over a span of days. */
 export type ChangeJson = Shape<typeof changeSchema>;
 
-const leftoversSchema = z.strictObject({
+const leftovers = {
   not_recomputed: requestsAndCost
     .extend({ by_reason: z.partialRecord(z.enum(notRecomputed), requestsAndCost) })
     .meta({ description: "Charges that keep their stored amounts, by reason." }),
@@ -90,12 +94,41 @@ const leftoversSchema = z.strictObject({
     description:
       "Charges that had no price, but have one under the other prices. Their cost is included only in `what_if`.",
   }),
-});
+};
+const leftoversSchema = z.strictObject(leftovers);
 /**
  * Charges that a report under other prices lists separately: charges it cannot recompute, and charges that had no price
  * before.
  */
 export type LeftoversJson = Shape<typeof leftoversSchema>;
+
+const whatIfFigures = {
+  ...figures,
+  what_if: z.strictObject({
+    cost_usd: usd.meta({
+      description: "Recomputed cost. It includes the stored amounts of charges that cannot be recomputed.",
+    }),
+    list_cost_usd: usd,
+    difference_usd: usd.meta({
+      description: "Difference from the charged cost; above zero if the other prices are higher.",
+    }),
+    not_recomputed: requestsAndCost,
+  }),
+};
+const whatIfTotal = z.strictObject(whatIfFigures);
+type WhatIfRowJson = DimensionsJson & Shape<typeof whatIfTotal>;
+const whatIfRow = z.object(whatIfFigures).catchall(textOrNull) as unknown as z.ZodType<WhatIfRowJson>;
+export const whatIfSchema = z.strictObject({
+  since: time,
+  until: time,
+  by: z.array(dimension),
+  prices: text.meta({ description: "Digest of the other prices." }),
+  rows: z.array(whatIfRow).meta({ description: "Each row has a field for each dimension of `by`." }),
+  total: whatIfTotal,
+  ...leftovers,
+});
+/** Report whose rows also state the cost of the same traffic under other prices. */
+export type WhatIfJson = Shape<typeof whatIfSchema>;
 
 const trafficFigures = {
   requests: count,
@@ -135,7 +168,6 @@ const oldHoldSchema = z.strictObject({
 /** Hold that has been pending for a long time. It is not a difference, because every sum includes it. */
 export type OldHoldJson = Shape<typeof oldHoldSchema>;
 
-const differenceKinds = ["charge", "price", "window", "link", "rollup", "carried", "task", "budget"] as const;
 const verification = {
   ok: z.boolean(),
   charges: count,
@@ -149,5 +181,6 @@ export type VerificationJson = Shape<typeof verificationSchema>;
 
 export const verifySchema = verificationSchema.extend({
   old_holds: z.array(oldHoldSchema).optional(),
-  repairs: z.array(z.strictObject({ kind: text, id: text, from: text, to: text })).optional(),
+  repairs: z.array(z.strictObject({ kind: z.enum(repairedKinds), id: text, from: text, to: text })).optional(),
 });
+export type VerifyJson = Shape<typeof verifySchema>;

@@ -7,8 +7,8 @@ import { spendDimensions } from "../../ports/spend.ts";
 import { rankedBudgetSchema } from "./lists.ts";
 import { count, eachOf, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
 
-const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
-const figures = {
+export const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
+export const figures = {
   requests: count,
   tokens,
   cost_usd: usd,
@@ -37,7 +37,7 @@ export type ReportFiguresJson = Shape<typeof reportFiguresSchema>;
 export type DimensionsJson = Readonly<Partial<Record<ReportDimension, string | null>>>;
 export type ReportRowJson = DimensionsJson & ReportFiguresJson;
 /** States the types explicitly, because an inferred index signature would make every field a text. */
-const dimension = text as z.ZodType<ReportDimension>;
+export const dimension = text as z.ZodType<ReportDimension>;
 const reportRow = z.object(reportFigures).catchall(textOrNull) as unknown as z.ZodType<ReportRowJson>;
 
 /** Answer of `report` and of `GET /usage`. */

@@ -2,8 +2,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
-import { reportDimensions } from "../../../src/ports/ledger.ts";
-import type { RepairedRow } from "../../../src/ledger/audit/repair-row.ts";
+import { reportDimensions, type RepairedRow } from "../../../src/ports/ledger.ts";
 import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { answer } from "../../../src/ledger/postgres/answer.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createKey } from "../../../src/admin/key-changes.ts";
 import { usd } from "../../../src/core/money.ts";
-import type { WhatIfReport } from "../../../src/reporting/what-if.ts";
+import { whatIfSchema } from "../../../src/reporting/shapes/commands.ts";
 import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";
 import { oneModelFile } from "../../support/price-files.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
@@ -31,9 +31,14 @@ beforeEach(async () => {
 });
 afterEach(() => farebox[Symbol.dispose]());
 
+/** Runs `report` with these words and checks its JSON. */
+async function whatIf(...words: readonly string[]) {
+  return whatIfSchema.parse(await farebox.json("report", ...words));
+}
+
 describe("report --what-if", () => {
   it("adds the cost of the same traffic under other prices to each row", async () => {
-    const report = await farebox.json<WhatIfReport>("report", "--by", "day,model", "--what-if", folder);
+    const report = await whatIf("--by", "day,model", "--what-if", folder);
     expect(
       report.rows.map(({ day, model, cost_usd, what_if }) => [
         day,
@@ -61,7 +66,7 @@ describe("report --what-if", () => {
   });
 
   it("shows no difference under the prices that were charged", async () => {
-    const report = await farebox.json<WhatIfReport>("report", "--by", "model", "--what-if", "shipped");
+    const report = await whatIf("--by", "model", "--what-if", "shipped");
     expect(report.rows.map(({ what_if }) => what_if.difference_usd)).toEqual(["0.00", "0.00"]);
     const { rows } = await farebox.json<{ rows: object[] }>("report", "--by", "model");
     // Prices do not change refusals, so only a plain report has them.

@@ -3,7 +3,7 @@ import { copyFileSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import type { RepairedRow } from "../../../src/ledger/audit/repair-row.ts";
+import type { RepairedRow } from "../../../src/ports/ledger.ts";
 import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
 import type { Store } from "../../../src/ports/stores.ts";
 import { pruneLedger } from "../../../src/ledger/pruning.ts";
