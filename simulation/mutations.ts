@@ -263,14 +263,14 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a settlement that leaves its hold in the windows": [
     {
       file: writer,
-      from: "this.#windows.move(counted, ended.cost ?? 0n, -(hold ?? 0n));",
-      to: "this.#windows.move(counted, ended.cost ?? 0n, 0n);",
+      from: "this.#windows.addTo(counted, ended.cost ?? 0n, -(hold ?? 0n));",
+      to: "this.#windows.addTo(counted, ended.cost ?? 0n, 0n);",
     },
   ],
   "an extension that applies to no window": [
     {
       file: writer,
-      from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);",
+      from: "if (pending.hold !== null) this.#windows.addTo(pending.windows, 0n, granted);",
       to: "",
     },
   ],

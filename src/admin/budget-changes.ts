@@ -68,7 +68,7 @@ export function newBudgetFault(input: NewBudget): Failure | null {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
   const read = readBudgetScope(input.scope);
-  return read.ok ? faultOfShared(read.scope, parsed.value) : read;
+  return read.ok ? sharedFailure(read.scope, parsed.value) : read;
 }
 
 /** Adds a budget, or changes the existing budget with the same scope and period. */
@@ -81,13 +81,13 @@ export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Pro
   const { scope } = resolved;
   const usersProblem = usersFault(scope, tools.storedUser);
   if (usersProblem !== null) return failure("refused", usersProblem, "scope");
-  const fault = faultOfShared(scope, { ...rest, shared });
+  const fault = sharedFailure(scope, { ...rest, shared });
   if (fault !== null) return fault;
   const budget = await tools.ledger.setBudget({ scope, ...rest }, tools.clock.now(), tools.by);
   return { ok: true, budget, note: await hintFor(scope, tools) };
 }
 
-function faultOfShared(scope: Scope, budget: Parameters<typeof sharedFault>[1]): Failure | null {
+function sharedFailure(scope: Scope, budget: Parameters<typeof sharedFault>[1]): Failure | null {
   const fault = sharedFault(scope, budget);
   return fault === null ? null : failure("invalid", fault, "scope");
 }

@@ -62,10 +62,10 @@ export class Sessions {
     const createdAt = this.#clock.now();
     const session = { holder, expiresAt: Math.min(createdAt + sessionMs, tokenExpiresAt ?? Infinity) };
     const row = { digest, ...columnsOf(holder), createdAt, expiresAt: session.expiresAt };
-    const written = await this.#stored.create(row, replaced === null ? null : digestOf(replaced));
+    const result = await this.#stored.create(row, replaced === null ? null : digestOf(replaced));
     if (replaced !== null) this.#known.delete(digestOf(replaced));
     // If the ledger cannot be written, only this process knows the session. An operator can then still sign in.
-    this.#remember(digest, session, written !== "unavailable");
+    this.#remember(digest, session, result !== "unavailable");
     return { token, session };
   }
 

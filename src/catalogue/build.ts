@@ -21,7 +21,7 @@ export interface PriceText {
 
 export type CatalogueResult = OrFaults<{ catalogue: LoadedCatalogue; origins: Origins }>;
 
-/** Builds a catalogue from the texts of files, all of which could be read. Equal texts result in equal catalogues. */
+/** Builds a catalogue from the texts of files. Equal texts result in equal catalogues. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
 /** Position of a statement in the price files. */

@@ -63,8 +63,7 @@ export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fracti
 }
 
 /**
- * Returns the charged rate of each class according to `rateRule`. Reports a fault of a parent class only once, not
- * again for its child classes.
+ * Returns the charged rate of each class according to `rateRule`. Child classes do not repeat the fault of their parent.
  */
 export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
   const { official, gateway } = stated;

@@ -55,16 +55,16 @@ export const commands = [
       // Check first, without writing: a faulty file, or one without changes, must not create a ledger.
       const found = await findCurrentState(tools);
       if (!found.ok) return found;
-      const planning = planFor(clock.now(), read, given, found.current, found);
-      if (!planning.ok) return planning;
-      const { plan } = planning;
+      const planned = planFor(clock.now(), read, given, found.current, found);
+      if (!planned.ok) return planned;
+      const { plan } = planned;
       if (given.dryRun || plan.changes.length === 0) {
         if (!given.json) printPlan(io, plan, given.dryRun ? printLine : note);
         return { plan, made: [], failed: null, keys: [] };
       }
       return await tools.withLedger("create", async (open) => {
         const replanned = planFor(clock.now(), read, given, await readCurrentState(open), open);
-        return replanned.ok ? await carryOut(open, replanned, given) : replanned;
+        return replanned.ok ? await applyPlan(open, replanned, given) : replanned;
       });
     },
     json: ({ plan: { changes, kept }, made, failed, keys }) => ({
@@ -119,7 +119,7 @@ async function readApplyFile({ readFile, readStdin }: Tools, name: string): Prom
   return read.code === "EISDIR" ? `${name} is a folder; name a file` : `${name} cannot be read (${read.code})`;
 }
 
-type FilePlanning = { readonly ok: true; readonly plan: Plan; readonly at: number } | Refusal;
+type FilePlanResult = { readonly ok: true; readonly plan: Plan; readonly at: number } | Refusal;
 
 function planFor(
   now: number,
@@ -127,11 +127,11 @@ function planFor(
   { prune }: ApplyOptions,
   current: CurrentState,
   { calendar, storedUser }: PlanTools,
-): FilePlanning {
-  const planning = planOf({ file: read.value, current, prune, now, calendar, storedUser });
-  if (planning.ok) return { ok: true, plan: planning.plan, at: now };
+): FilePlanResult {
+  const planned = planOf({ file: read.value, current, prune, now, calendar, storedUser });
+  if (planned.ok) return { ok: true, plan: planned.plan, at: now };
   return refusal(
-    planning.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))),
+    planned.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))),
     1,
   );
 }
@@ -156,7 +156,7 @@ interface Outcome extends Applied {
   readonly keys: readonly NewKey[];
 }
 
-async function carryOut(
+async function applyPlan(
   tools: LedgerTools,
   { plan, at }: { readonly plan: Plan; readonly at: number },
   given: ApplyOptions,

@@ -32,8 +32,8 @@ const parentBased = (root: string) => `parentbased_${root}`;
  */
 const tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /**
- * Default for the longest time to send a batch, in milliseconds. It is short, because a proxy that ends waits for its
- * receiver for this time at most.
+ * Default for the longest time to send a batch, in milliseconds. It is short, because a proxy that ends may wait this
+ * long for the receiver.
  */
 const defaultTimeoutMs = 3_000;
 

@@ -223,7 +223,7 @@ export interface ToolBound {
 }
 
 /** Largest plausible number of calls in a request. */
-const callsLimit = 1000;
+const plausibleCallsMax = 1000;
 
 /**
  * Returns the bound for hosted tools, or the request fields that prevent a bound. `callsUnstated`: number of calls to
@@ -240,7 +240,7 @@ export function toolBoundOf(
     .filter((fee) => fee !== undefined);
   const isKnown = obeysMaxToolCalls && toolFees.length === calls.length && callsMax !== undefined;
   if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
-  if (callsMax === "malformed" || (callsMax ?? 0) > callsLimit) return ["max_tool_calls"];
+  if (callsMax === "malformed" || (callsMax ?? 0) > plausibleCallsMax) return ["max_tool_calls"];
   return {
     calls: callsMax ?? callsUnstated,
     isStated: callsMax !== null,
@@ -260,7 +260,7 @@ export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCal
 /** APIs that answer with text whose length the request can limit. */
 export type TextApi = "chat" | "completions" | "responses";
 
-/** Largest output cap: more tokens than any model writes. */
+/** Largest output cap: more tokens than any model generates. */
 export const outputCapMax = 100_000_000;
 
 /** Returns the smallest of several caps; null if there are none. */
@@ -279,8 +279,8 @@ export interface HoldBasis {
   readonly by: string;
   /** Number of output tokens of all choices; null if the price does not depend on tokens. */
   readonly outputTokens: number | null;
-  /** Maximum for each choice that Farebox wrote into the request because of an output cap; null if it wrote none. */
+  /** Maximum for each choice that Farebox injected because of an output cap; null if it injected none. */
   readonly outputCap: number | null;
-  /** Maximum for each choice that Farebox wrote into the request so that it fits its budget; null if it wrote none. */
+  /** Maximum for each choice that Farebox injected to fit the budget; null if it injected none. */
   readonly fitted: number | null;
 }

@@ -188,7 +188,7 @@ export function addUsage(one: Usage, other: Usage): Usage {
     clamped: one.clamped || other.clamped,
     ...(doubts.length > 0 && { doubts }),
     ...(unknownInput > 0 && { unknownInput }),
-    ...((one.writesAreUnsplit ?? other.writesAreUnsplit) === true && { writesAreUnsplit: true }),
+    ...((one.lacksCacheLifetime ?? other.lacksCacheLifetime) === true && { lacksCacheLifetime: true }),
     ...(one.wroteOnlyText === true && other.wroteOnlyText === true && { wroteOnlyText: true }),
   };
 }
@@ -281,8 +281,8 @@ export function usagesIn(unit: Unit, usage: Usage | undefined, asked: readonly T
 
 /** Counts cache writes of an unstated lifetime as one-hour writes, for a request that asked for these. */
 function withHourWrites(usage: Usage): Usage {
-  const { tokens, writesAreUnsplit } = usage;
-  if (writesAreUnsplit !== true) return usage;
+  const { tokens, lacksCacheLifetime } = usage;
+  if (lacksCacheLifetime !== true) return usage;
   const moved = { ...tokens, cache_write: 0, cache_write_1h: tokens.cache_write_1h + tokens.cache_write };
   return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
 }

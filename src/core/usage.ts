@@ -146,7 +146,7 @@ export interface StatedUsage {
   readonly promptContradicts: boolean;
   readonly completionContradicts: boolean;
   readonly unknown?: UnknownTokens | undefined;
-  /** Kind of the tokens that the total has in addition to prompt and completion; output unless stated. */
+  /** Kind of the tokens of the total that are in neither prompt nor completion; output unless stated. */
   readonly excess?: "sound" | undefined;
 }
 
@@ -179,7 +179,7 @@ export interface Usage {
   /** Stated duration in seconds, next to counts in tokens. Used if the model is billed by the second. */
   readonly seconds?: number;
   /** True if cache writes are stated without their lifetime. */
-  readonly writesAreUnsplit?: true;
+  readonly lacksCacheLifetime?: true;
   /** True if the usage states text, but no sound and no images, among the completion tokens. */
   readonly wroteOnlyText?: true;
   /** Side that is not stated at all, so that another usage must state it. Absent if both sides are stated. */
@@ -206,7 +206,7 @@ export function decompose(stated: StatedUsage): Usage {
  *
  * The completion is the larger of two numbers: the stated completion, and total minus prompt. Some converters leave
  * reasoning out of the stated completion. If fields contradict each other, the parts are added to their whole, and
- * cached tokens count as plain input. Unless cached input costs more than input, no other interpretation costs more.
+ * cached tokens count as plain input: the most expensive interpretation, unless cached input costs more than input.
  */
 function splitKnown(given: StatedUsage): Usage {
   const stated = given.excess === undefined ? given : withExcessSound(given);
@@ -255,8 +255,8 @@ function splitKnown(given: StatedUsage): Usage {
 }
 
 /**
- * Counts the tokens that the total has in addition to prompt and completion as sound in the prompt. If they are as many
- * as the stated sound, the prompt does not include the sound. Sound that exceeds the prompt is not part of it either.
+ * Counts the tokens of the total that are in neither prompt nor completion as sound of the prompt. If they are as many as
+ * the stated sound, the prompt does not include the sound. Sound that exceeds the prompt is not part of it either.
  */
 function withExcessSound(stated: StatedUsage): StatedUsage {
   const { prompt, completion, total, cache, cached, cacheWrite, cacheWrite1h, audioInput } = stated;
@@ -286,7 +286,7 @@ function placeBeside(
 
 /**
  * Moves unknown tokens of the prompt into `input`, and adds those next to it. Cached tokens are moved first, because
- * gateways state unknown tokens also within the number of cached ones.
+ * gateways may include unknown tokens in the number of cached ones.
  */
 function withUnknownTokens(usage: Usage, unknown: UnknownTokens, isInside: boolean): Usage {
   const tokens = { ...usage.tokens };

@@ -96,7 +96,7 @@ const periodMs = 60_000;
 const sampleMsMax = 2 * 3_600_000;
 /** Largest number of windows in an evaluation. The next evaluation covers the remaining windows. */
 const windowsMax = 500;
-/** Largest number of hours whose windows an evaluation covers. More than two occur only if alerts cannot be written. */
+/** Largest number of hours whose windows an evaluation covers. More than two occur only if alerts cannot be stored. */
 const hoursMax = 24;
 /** Largest number of open requests for raises in an evaluation. */
 const requestsMax = 200;
@@ -104,21 +104,21 @@ const requestsMax = 200;
 const messagesAtOnceMax = 100;
 /** Largest number of deduplication keys to look up at once. */
 const knownAtOnceMax = 1_000;
-/** Largest number of windows with refusals to remember until their alerts are written. */
+/** Largest number of windows with refusals to remember until their alerts are stored. */
 const refusedMax = 10_000;
 /** Largest number of deduplication keys to remember for alerts that are in the outbox. */
 const raisedMax = 100_000;
 
 export function startAlerts(deps: AlertDeps): Alerts {
   const { ledger, clock, calendar, log, claim } = deps;
-  /** Latest refusals whose alerts are not written yet, by window. */
+  /** Latest refusals whose alerts are not stored yet, by window. */
   const refusals = new Map<string, Shortage>();
   const raise = alertRaiser(deps);
   /**
-   * Time of the latest evaluation in each hour since the last evaluation whose alerts were all written, by the start of
-   * the hour. The next evaluation covers the windows at these times, too.
+   * Time of the latest evaluation in each hour, by the start of the hour. Reset when all alerts of an evaluation are
+   * stored. Until then, the next evaluation covers the windows at all these times.
    */
-  const evaluated = new Map<number, number>();
+  const evaluationTimes = new Map<number, number>();
   let areBudgetsDue = false;
   /** Duration of the latest query for windows to alert, in milliseconds. */
   let budgetsMs = 0;
@@ -139,25 +139,25 @@ export function startAlerts(deps: AlertDeps): Alerts {
     areBudgetsDue = false;
     const shortages = [...refusals];
     const hour = calendar.spanOf("1h", now).start;
-    evaluated.delete(hour);
-    evaluated.set(hour, now);
-    const [oldestHour = hour] = evaluated.keys();
-    if (evaluated.size > hoursMax) evaluated.delete(oldestHour);
+    evaluationTimes.delete(hour);
+    evaluationTimes.set(hour, now);
+    const [oldestHour = hour] = evaluationTimes.keys();
+    if (evaluationTimes.size > hoursMax) evaluationTimes.delete(oldestHour);
     const { alerts, isCut } = claim.isMine()
-      ? await windowAlerts([...evaluated.values()])
+      ? await windowAlerts([...evaluationTimes.values()])
       : { alerts: [], isCut: false };
     if (isCut) spent();
     const requested = claim.isMine() ? await requestAlerts(now) : [];
-    const isWritten = await raise([
+    const areStored = await raise([
       ...alerts,
       ...requested,
       ...refusalAlerts(shortages.map(([, shortage]) => shortage)),
     ]);
-    if (!isWritten) return;
+    if (!areStored) return;
     for (const [name, shortage] of shortages) if (refusals.get(name) === shortage) refusals.delete(name);
     if (isCut) return;
-    evaluated.clear();
-    evaluated.set(hour, now);
+    evaluationTimes.clear();
+    evaluationTimes.set(hour, now);
   };
   const evaluateAll = async (): Promise<void> => {
     await budgets.run();
@@ -255,7 +255,7 @@ function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<boo
     const nameOf = await deps.names();
     const at = clock.now();
     const added: { readonly alert: Alert; readonly message: AlertMessage }[] = [];
-    let isWritten = true;
+    let areStored = true;
     for (let from = 0; from < fresh.length; from += messagesAtOnceMax) {
       const part = fresh.slice(from, from + messagesAtOnceMax);
       const messages = part.map(({ to, ...group }) => ({
@@ -265,21 +265,21 @@ function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<boo
       }));
       const ids = await outbox.put(messages.map(({ alert, message, to }) => newMessage(alert, message, at, to)));
       if (ids === undefined) {
-        isWritten = false;
+        areStored = false;
         break;
       }
       if (raised.size > raisedMax) raised.clear();
       for (const { alert } of part) raised.add(alert.dedupeKey);
       added.push(...messages.filter(({ message }) => ids.includes(message.id)));
     }
-    if (added.length === 0) return isWritten;
+    if (added.length === 0) return areStored;
     for (const { alert } of added) deps.countAlert(alert.type);
     deps.log.warn(
       { alerts: added.length, first: added.slice(0, 5).map((each) => loggedAlert(each, nameOf)) },
       "alerts raised",
     );
     deps.wakeDelivery();
-    return isWritten;
+    return areStored;
   };
 }
 

@@ -20,9 +20,9 @@ export interface PriceImportParams {
   readonly today: string;
   /** Providers by their names in the tables; null for the families that the price files name. */
   readonly providers: readonly string[] | null;
-  /** Patterns; null for all. */
+  /** Patterns of model ids; null for all models. */
   readonly models: readonly string[] | null;
-  /** Applies to new models only. */
+  /** Group of new models. */
   readonly group: string;
   /** True to propose models that are in no price file. */
   readonly withNew: boolean;

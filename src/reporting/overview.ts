@@ -13,11 +13,11 @@ import type { OverviewJson } from "./shapes/figures.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
 /** Largest number of names with a separate series. One more series contains the sum of all other names. */
-const rowsMax = 8;
+const seriesMax = 8;
 /** Largest number of top spenders in the list. */
 const topMax = 10;
-/** Largest number of names of the second dimension in each series of the first. */
-const thenMax = 8;
+/** Largest number of parts into which `thenBy` splits a series. */
+const partsMax = 8;
 
 export interface OverviewTools {
   readonly ledger: LedgerQueries;
@@ -52,23 +52,24 @@ export async function runOverview(
     tools.memory.spend({ by, each: "all", since, until, ...of }, frame.currentStart);
   const keyRows = spentBy(["key", "team"]);
   const previous = params.compares ? previousSpan(calendar, asked, frame, now) : null;
-  const [{ today, month, forecast }, before, series, byKey, byModel, byBoth, inPrevious, refused] = await Promise.all([
-    runOutlook(tools, now, of),
-    tools.ledger.spend({ by: [], each: "all", ...yesterdayByNow(calendar, now), ...of }),
-    seriesRows(tools, params, frame, keyRows),
-    keyRows,
-    params.by === "model" ? null : spentBy(["model"]),
-    thenBy === undefined ? null : spentBy([params.by, thenBy]),
-    previous && spentBy([], previous),
-    refusedToday(tools, params),
-  ]);
+  const [{ today, month, forecast }, yesterday, series, byKey, byModel, byBoth, inPrevious, refused] =
+    await Promise.all([
+      runOutlook(tools, now, of),
+      tools.ledger.spend({ by: [], each: "all", ...yesterdayByNow(calendar, now), ...of }),
+      seriesRows(tools, params, frame, keyRows),
+      keyRows,
+      params.by === "model" ? null : spentBy(["model"]),
+      thenBy === undefined ? null : spentBy([params.by, thenBy]),
+      previous && spentBy([], previous),
+      refusedToday(tools, params),
+    ]);
   const inSpan = sumsOf(series);
   const keysTop = mostExpensive(byKey, topMax);
   const lines = mostExpensive(params.by === "key" ? byKey : series, Infinity);
-  const parts = byBoth && partsOf(byBoth, lines.slice(0, rowsMax));
+  const parts = byBoth && partsOf(byBoth, lines.slice(0, seriesMax));
   const keyIds = [
     ...keysTop.map(({ name }) => name),
-    ...(params.by === "key" ? lines.slice(0, rowsMax).map(({ name }) => name) : []),
+    ...(params.by === "key" ? lines.slice(0, seriesMax).map(({ name }) => name) : []),
     ...(thenBy === "key" ? [...(parts?.values() ?? [])].flat().map(({ name }) => name) : []),
   ];
   const nameOf = await keyNamesOf(tools.keys, keyIds);
@@ -80,7 +81,7 @@ export async function runOverview(
     today: {
       since: isoTime(today.start),
       ...spentJson(today.sums),
-      yesterday_by_now_usd: formatUsd(sumsOf(before).cost),
+      yesterday_by_now_usd: formatUsd(sumsOf(yesterday).cost),
     },
     month: { since: isoTime(month.start), until: isoTime(month.end), ...spentJson(month.sums) },
     forecast: forecast && {
@@ -150,7 +151,7 @@ async function refusedToday({ refusals, calendar }: OverviewTools, { of, now }: 
 }
 
 /**
- * Returns the rows of the series. There may be many keys, so the ledger itself sums the keys without a separate series.
+ * Returns the rows of the series. There may be many keys, so the ledger sums the keys that have no series of their own.
  */
 async function seriesRows(
   tools: OverviewTools,
@@ -158,7 +159,7 @@ async function seriesRows(
   { each, since, until, currentStart }: Frame,
   keyRows: Promise<readonly SpendRow[]>,
 ) {
-  const apart = by === "key" ? { apart: mostExpensive(await keyRows, rowsMax).map(({ name }) => name) } : {};
+  const apart = by === "key" ? { apart: mostExpensive(await keyRows, seriesMax).map(({ name }) => name) } : {};
   return tools.memory.spend({ by: [by], each, since, until, ...of, ...apart }, currentStart);
 }
 
@@ -190,7 +191,7 @@ function spenderJson(sums: Sums) {
 function partsOf(rows: readonly SpendRow[], lines: readonly Spender[]): ReadonlyMap<string | null, readonly Spender[]> {
   const rowsOf = Map.groupBy(rows, ({ names: [name] }) => name ?? null);
   const second = (own: readonly SpendRow[]) => own.map((row) => ({ ...row, names: row.names.slice(1) }));
-  return new Map(lines.map(({ name }) => [name, mostExpensive(second(rowsOf.get(name) ?? []), thenMax)]));
+  return new Map(lines.map(({ name }) => [name, mostExpensive(second(rowsOf.get(name) ?? []), partsMax)]));
 }
 
 function partJson({ name, sums }: Spender, nameOf: NameOf) {
@@ -216,10 +217,10 @@ function seriesOf(
     const { requests, cost } = sumsOf(own);
     return { cost_usd: formatUsd(cost), requests, values: starts.map((start) => formatUsd(at.get(start) ?? noMoney)) };
   };
-  const others = lines.slice(rowsMax);
+  const others = lines.slice(seriesMax);
   return {
     rows: lines
-      .slice(0, rowsMax)
+      .slice(0, seriesMax)
       .map(({ name }) => ({ name: name === null ? null : nameOf(name), ...line([name]), ...partsJson(name) })),
     other:
       others.length === 0 ? null : { count: others.length, ...line([otherNames, ...others.map(({ name }) => name)]) },

@@ -32,7 +32,7 @@ function byId(catalogue: Catalogue): ReadonlyMap<string, ModelHistory> {
   return new Map(catalogue.histories().map((model) => [model.id, model]));
 }
 
-/** Returns a model that only one catalogue has, with the day of its first price; null if it never has a price. */
+/** Returns a model that only one catalogue has. `from`: day of its first price; null if it never has a price. */
 function presence({ id, spans, tasks = [] }: ModelHistory): PresenceJson {
   const priced = [
     spans.find(({ model }) => model.price !== null),

@@ -30,13 +30,14 @@ export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Sc
   if ("no-finish" in scenario) return;
   const usage = answer.usage;
   const lastIndex = answer.choices.length - 1;
-  const unasked = !request.includeUsage && "empty-usage" in scenario;
+  const hasUnaskedUsage = !request.includeUsage && "empty-usage" in scenario;
   for (const choice of answer.choices) {
-    const carried = choice.index === lastIndex && ("usage-last" in scenario || unasked) ? { usage } : {};
-    yield chunk("finish", choice.index, {}, { finish_reason: choice.finishReason }, 0, carried);
+    const extraFields = choice.index === lastIndex && ("usage-last" in scenario || hasUnaskedUsage) ? { usage } : {};
+    yield chunk("finish", choice.index, {}, { finish_reason: choice.finishReason }, 0, extraFields);
   }
-  const asked = request.includeUsage || "usage-always" in scenario || "usage" in scenario;
-  if (asked && usage !== undefined && !("usage-last" in scenario)) yield chunk("usage", null, {}, {}, 0, { usage });
+  const hasUsageChunk = request.includeUsage || "usage-always" in scenario || "usage" in scenario;
+  if (hasUsageChunk && usage !== undefined && !("usage-last" in scenario))
+    yield chunk("usage", null, {}, {}, 0, { usage });
   if (!("no-done" in scenario)) yield { kind: "done", data: "[DONE]", tokens: 0 };
 }
 

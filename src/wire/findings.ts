@@ -197,7 +197,7 @@ export class Findings implements FieldFindings {
   }
 
   /** True if the request names more models or texts than `mentionsMax` allows. */
-  get isTooMuch(): boolean {
+  get hasTooMany(): boolean {
     return this.#models.size > mentionsMax.models || this.#mentions.size > mentionsMax.texts;
   }
 

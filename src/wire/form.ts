@@ -91,7 +91,7 @@ export function inspectForm(form: Form | undefined, fields: RequestFields): OrRe
   const fault = modelFault(model);
   if (fault !== undefined) return fault;
   const findings = formFindings(form, fields);
-  return findings.isTooMuch ? tooManyNames : { ok: true, form, model: String(model), findings };
+  return findings.hasTooMany ? tooManyNames : { ok: true, form, model: String(model), findings };
 }
 
 /** Reason why a form cannot be read. */

@@ -162,7 +162,7 @@ export function inspectBody(bytes: Buffer, fields: RequestFields): OrRefused<Ins
       findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
   if (findings.fault !== undefined) return findings.fault;
-  return findings.isTooMuch ? tooManyNames : { ok: true, body: body as InspectedBody["body"], findings };
+  return findings.hasTooMany ? tooManyNames : { ok: true, body: body as InspectedBody["body"], findings };
 }
 
 /**

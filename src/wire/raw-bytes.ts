@@ -5,14 +5,15 @@ const referencedBytesMin = 8 * 1024;
 
 /**
  * Bytes of a stream that wait to be read. Copies small pieces into blocks: a piece may be a part of a buffer that Node
- * shares with other code, and one object for many pieces is easier on the garbage collector. The latest piece is copied
- * only if another follows, because many are read at once.
+ * shares with other code, and many small objects slow down the garbage collector. The latest piece is copied only when
+ * another one arrives, because many pieces are taken before that.
  */
 export class RawBytes {
   #pieces: Buffer[] = [];
   #block: Buffer | undefined;
-  /** Number of bytes of the block that are in use, and the part of them that `#pieces` does not contain yet. */
+  /** Number of bytes of the block that are in use. */
   #used = 0;
+  /** Start of the bytes in use that `#pieces` does not contain yet. */
   #from = 0;
   #latest: Buffer | undefined;
   /** Number of bytes that wait. */

@@ -37,19 +37,21 @@ export type FirstMeaning =
   | { readonly kind: "open" };
 
 /**
- * Reads the first JSON of an answer: the data of an event, or a whole answer. A message or an unknown code alone is an
- * error only if it `isWhole`, because otherwise the request may still run.
+ * Reads the first JSON of an answer: the data of an event, or the whole answer if `isWhole`. In an event, a message or
+ * an unknown code alone is no error, because the request may still run.
  */
 export function readFirst(first: object, isWhole = false): FirstMeaning {
   const error = isWhole ? readStatedError(first) : readExplicitError(first);
   if (error === undefined) return { kind: kindOf(first) };
   const { kind, status, reason } = error;
   const text = JSON.stringify(first);
-  // A reason in words, such as a missing credit, is another cause.
-  const isVague = reason === "request_format" || reason.startsWith("gateway_") || namesUsage(text);
-  const isPossible =
-    kind === "refused" && error.refusesKey !== true && (status === null ? isVague : mayRefuseStreamUsage(status));
-  return isPossible && isAlone(text) ? { kind: "refusal", error } : { kind: "other" };
+  // A specific reason, such as missing credit, is another cause.
+  const mayConcernUsage = reason === "request_format" || reason.startsWith("gateway_") || namesUsage(text);
+  const mayBeCause =
+    kind === "refused" &&
+    error.refusesKey !== true &&
+    (status === null ? mayConcernUsage : mayRefuseStreamUsage(status));
+  return mayBeCause && isAlone(text) ? { kind: "refusal", error } : { kind: "other" };
 }
 
 function kindOf(first: object): "answer" | "other" | "open" {
@@ -60,7 +62,7 @@ function kindOf(first: object): "answer" | "other" | "open" {
   return Object.keys(first).every((name) => isEnvelope(name, first)) ? "open" : "other";
 }
 
-/** Returns true if a member of an answer without output is no sign of output. */
+/** Returns true if a member does not suggest output. Known members count as none, because they were checked before. */
 function isEnvelope(name: string, { [name]: value }: JsonObject): boolean {
   const isKnown = chatAnswer.members[name] !== undefined || roleOf(name) !== undefined;
   return isKnown || typeof value === "number" || typeof value === "boolean" || isAbsent(value);

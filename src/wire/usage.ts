@@ -173,7 +173,7 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
   const wroteOnlyText = states(textOutput) && ![audioOutput, imageOutput, unknownOutput].some(states);
   const found: Usage = {
     ...usage,
-    ...(cache.isUnsplit && { writesAreUnsplit: true }),
+    ...(cache.isUnsplit && { lacksCacheLifetime: true }),
     ...(wroteOnlyText && { wroteOnlyText }),
     ...(!isWritten && { unstated: "completion" }),
     // The prompt of a text has at least one token.
@@ -184,7 +184,7 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
 
 /** Removes parts of a prompt whose total is unstated. */
 function withoutPrompt(found: Usage): Usage {
-  const { unknownInput: _, writesAreUnsplit: __, ...usage } = found;
+  const { unknownInput: _, lacksCacheLifetime: __, ...usage } = found;
   const tokens = { ...usage.tokens };
   for (const name of promptClasses) tokens[name] = 0;
   return { ...usage, tokens };

@@ -177,7 +177,7 @@ interface Tier {
   readonly price: string;
 }
 
-/** Returns the price for short prompts, then those for longer prompts, each with the smallest prompt that it prices. */
+/** Returns the prices by prompt size, smallest first. `from`: fewest prompt tokens to which the price applies. */
 function tiersOf(value: unknown): Tier[] {
   if (!isObject(value)) return [{ from: 0, price: String(value) }];
   const tiers = listOr(value["tiers"]).filter(isObject);

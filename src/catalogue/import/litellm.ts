@@ -19,8 +19,8 @@ import {
 } from "./table.ts";
 
 /**
- * Reads litellm's `model_prices_and_context_window.json`: an object with an entry for each model, in most cases with
- * `provider/` before the model's name. Costs are in USD per token. `…_above_200k_tokens` is the rate for the whole
+ * Reads litellm's `model_prices_and_context_window.json`: an object with an entry for each model. Most names begin with
+ * `provider/`. Costs are in USD per token. `…_above_200k_tokens` is the rate for the whole
  * prompt if the prompt has more than 200000 tokens. A `range` of `tiered_pricing` also applies to the whole prompt.
  * `…_priority`, `…_flex` and `…_batches` are rates of service tiers.
  */
@@ -99,7 +99,7 @@ const tierEndings: readonly (readonly [name: ServiceTierName, ending: string])[]
   ["batch", "_batches"],
 ];
 
-const above = /^(?:_above_(\d+)(k?)_tokens)?$/;
+const thresholdSuffix = /^(?:_above_(\d+)(k?)_tokens)?$/;
 
 function priceOf(fields: Fields): PriceResult {
   const ranges = fields["tiered_pricing"];
@@ -127,7 +127,7 @@ function ratesOf(fields: Fields, ending: string): TieredRates | string {
     if (value === null || !field.endsWith(ending)) continue;
     for (const [prefix, name] of classes) {
       const match = field.startsWith(prefix)
-        ? above.exec(field.slice(prefix.length, field.length - ending.length))
+        ? thresholdSuffix.exec(field.slice(prefix.length, field.length - ending.length))
         : null;
       if (match === null) continue;
       const rate = rateOf(String(value), 0);

@@ -118,21 +118,21 @@ export function propose(
       leftOut.push({ model: id, why: `another table states this model for the provider ${provider}` });
       continue;
     }
-    // `relative`: the model under which the price files already know this id, such as the one that it is a revision of.
+    // `listed`: model that the price files already find for this id; for a revision, the base model.
     const named = loaded.catalogue.find(id, instantOf(terms.fromDate));
-    const relative = named === undefined || named.id === ceilingPrice ? undefined : origins.models.get(named.id);
-    if (relative !== undefined && relative.provider !== provider) {
-      leftOut.push({ model: id, why: `the price files state it as ${named?.id ?? ""} of ${relative.provider}` });
+    const listed = named === undefined || named.id === ceilingPrice ? undefined : origins.models.get(named.id);
+    if (listed !== undefined && listed.provider !== provider) {
+      leftOut.push({ model: id, why: `the price files state it as ${named?.id ?? ""} of ${listed.provider}` });
       continue;
     }
     const merged = mergedOf(id, found);
     if (merged === undefined) continue;
-    const current = relative?.model.prices && inForce(relative.model.prices, terms.fromDate);
+    const current = listed?.model.prices && inForce(listed.model.prices, terms.fromDate);
     const same = current !== undefined && merged.prices.every((price) => !differs(price, current, {}));
     if (same) unchanged += 1;
     else {
-      const family = relative ?? [...origins.models.values()].find((each) => each.provider === provider);
-      const model = newModel(merged, relative, family?.defaults ?? {}, terms.group, origins);
+      const family = listed ?? [...origins.models.values()].find((each) => each.provider === provider);
+      const model = newModel(merged, listed, family?.defaults ?? {}, terms.group, origins);
       if (model === undefined) leftOut.push({ model: id, why: "no table states its context size" });
       else addProposal(id, { ...emptyOrigin, provider }, model, merged, found, "new");
     }
@@ -216,7 +216,7 @@ function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
 /** Returns the statement of a new model, without prices; undefined if its context size is unknown. */
 function newModel(
   found: TableModel,
-  relative: ModelOrigin | undefined,
+  listed: ModelOrigin | undefined,
   defaults: StatedTraits,
   group: string,
   origins: Origins,
@@ -227,7 +227,7 @@ function newModel(
     provider: ___,
     served_as: ____,
     ...traits
-  } = relative === undefined ? ({ ...defaults } as StatedModel) : wholeModel(relative);
+  } = listed === undefined ? ({ ...defaults } as StatedModel) : wholeModel(listed);
   const contextTokens = found.contextTokens ?? traits.context_tokens;
   if (contextTokens === undefined) return undefined;
   const outputTokens =
@@ -240,7 +240,7 @@ function newModel(
     group,
     ...traits,
     // The new model may not use the family's published tokenizer.
-    ...(relative === undefined && { tokenizer: null }),
+    ...(listed === undefined && { tokenizer: null }),
     context_tokens: contextTokens,
     max_output_tokens: Math.min(outputTokens, contextTokens),
     prices: [],

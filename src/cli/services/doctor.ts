@@ -134,7 +134,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
   const tookMs = clock.monotonic() - start;
   const steppedMs = clock.now() - wall - tookMs;
   const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
-  const jumped = warning(
+  const clockJumped = warning(
     "clock",
     `the clock jumped by ${Math.round(steppedMs)} ms during this check`,
     "configure NTP to slew the clock instead of stepping it",
@@ -144,7 +144,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
     if (account.head.status !== 404) return judgeKey(account, accountFault);
     return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
   };
-  const way = wayTo(new URL(baseUrl), settings, ", ");
+  const way = proxyWords(new URL(baseUrl), settings, ", ");
   const checks = answer.ok
     ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms${way}`), await examineKey(answer)]
     : [
@@ -159,15 +159,15 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
     ...checks,
     ...judgePlainProxy(new URL(baseUrl), settings),
     judgeClock(clock.now(), Number.isNaN(date) ? null : date),
-    ...(Math.abs(steppedMs) > 1000 ? [jumped] : []),
+    ...(Math.abs(steppedMs) > 1000 ? [clockJumped] : []),
   ];
 }
 
 /**
- * Returns the end of a sentence about a connection, after `before`: through which proxy it is made, or that NO_PROXY
- * exempts its host. "" if there is no proxy for it.
+ * Returns words for the end of a sentence about a connection: its proxy, or that NO_PROXY exempts its host. Returns ""
+ * if no proxy is set for it. `before`: text before the words.
  */
-function wayTo(url: URL, { outbound }: Pick<Settings, "outbound">, before = " "): string {
+function proxyWords(url: URL, { outbound }: Pick<Settings, "outbound">, before = " "): string {
   const proxy = proxyChoice(outbound)(url);
   if (proxy !== null) return `${before}via ${shownProxy(proxy)}`;
   const isExempt = proxyChoice({ ...outbound, noProxy: null })(url) !== null;
@@ -283,7 +283,7 @@ async function examineWebhook(settings: Settings, clock: Clock): Promise<Finding
   const { probeWebhook } = await import("../../gateway/webhooks/probe.ts");
   const choose = proxyChoice(settings.outbound);
   const problem = await probeWebhook(webhook.reveal(), "administrator", { choose, clock });
-  const way = wayTo(new URL(webhook.reveal()), settings);
+  const way = proxyWords(new URL(webhook.reveal()), settings);
   if (problem === null)
     return ok(name, `the receiver can be reached${way}; alerts are ${secret === null ? "not signed" : "signed"}`);
   // The proxy gets only checked addresses, so Farebox resolves the name itself.

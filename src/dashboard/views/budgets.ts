@@ -95,8 +95,8 @@ export function budgetCard(
   const { scope, key, subject, period, mode, spent_usd: spent, held_usd: held, remaining_usd: left } = standing;
   const full = fullnessOf(standing);
   const raised = raisedText(standing);
-  // Omits a subject that is only the key, because such a card is shown only where the key is already named.
-  const whose = subject === null || subject === `key=${key}` ? null : plainSubject(subject);
+  // Omits a subject that is only the key: its cards are shown on pages that already name the key.
+  const subjectText = subject === null || subject === `key=${key}` ? null : plainSubject(subject);
   return article(
     { class: "card budget", key: `${scope} ${period} ${key} ${subject}` },
     div(
@@ -108,7 +108,7 @@ export function budgetCard(
           { class: "hint" },
           amount(standing.limit_usd),
           ` ${periodWords[period].per}`,
-          whose !== null && ` for ${whose}`,
+          subjectText !== null && ` for ${subjectText}`,
           raised !== null && [", ", raised],
           mode === "soft" && softBadge(),
         ),

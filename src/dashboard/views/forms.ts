@@ -54,33 +54,33 @@ export const lifetimes = [
 
 interface FieldProps {
   readonly hint?: string;
-  /** Returns a list, with the given id, of names that the browser suggests. */
-  readonly known?: (id: string) => View;
+  /** Returns the list of names that the browser suggests, with the given id. */
+  readonly suggestions?: (id: string) => View;
 }
 
 /** Shows an input with a label above it and a hint below it. */
-export function field(name: string, { hint, known, ...attributes }: Attributes<"input"> & FieldProps): View {
+export function field(name: string, { hint, suggestions, ...attributes }: Attributes<"input"> & FieldProps): View {
   const id = `known-${String(attributes.name)}`;
-  const list = known === undefined ? {} : { list: id };
+  const list = suggestions === undefined ? {} : { list: id };
   const plain = attributes.type === "number" ? {} : { autoComplete: "off" as const, spellcheck: false };
   return labelled(name, [
     input({ ...plain, ...list, ...attributes } as Attributes<"input">),
-    known?.(id),
+    suggestions?.(id),
     hint !== undefined && small({ class: "hint" }, hint),
   ]);
 }
 
 const suggestedMax = 10;
 
-type KnownProps = Attributes<"input"> & FieldProps & { readonly title: string; readonly of: "keys" | "teams" };
+type NameProps = Attributes<"input"> & FieldProps & { readonly title: string; readonly of: "keys" | "teams" };
 
 /** Shows a field for the name of a key or team. The server suggests names that contain the typed text. */
-export function NameOf({ title, of, ...attributes }: KnownProps): View {
+export function NameOf({ title, of, ...attributes }: NameProps): View {
   const [typed, setTyped] = useState("");
   const query = { q: useSettled(typed.trim()), state: of === "keys" ? "live" : null, limit: suggestedMax };
   return field(title, {
     ...attributes,
-    known: (id) => h(SuggestedNames, { id, list: of, query }),
+    suggestions: (id) => h(SuggestedNames, { id, list: of, query }),
     onInput: (event) => setTyped(event.currentTarget.value),
   });
 }
@@ -167,17 +167,21 @@ export function nameField(placeholder: string): View {
   return field("Name", { name: "name", required: true, maxLength: 63, pattern, title, placeholder });
 }
 
-/** Models and limits of a key or team. */
-export interface Bounds {
+/** Models, limits and output cap of a key or team. */
+export interface Restrictions {
   readonly models: readonly string[] | null;
   readonly limits: Limits;
   readonly output_cap: number | null;
 }
 
-export const noBounds: Bounds = { models: null, limits: { rpm: null, tpm: null, parallel: null }, output_cap: null };
+export const noRestrictions: Restrictions = {
+  models: null,
+  limits: { rpm: null, tpm: null, parallel: null },
+  output_cap: null,
+};
 
-/** Shows the fields for models and limits. */
-export function boundFields({ models, limits, output_cap: cap }: Bounds): View[] {
+/** Shows the fields for models, limits and the output cap. */
+export function restrictionFields({ models, limits, output_cap: cap }: Restrictions): View[] {
   const number = (name: string, value: number | null) =>
     ({
       name,
@@ -208,8 +212,8 @@ export function boundFields({ models, limits, output_cap: cap }: Bounds): View[]
   ];
 }
 
-/** Reads the values of `boundFields`. */
-export function boundsOf(form: FormData): Bounds {
+/** Reads the values of `restrictionFields`. */
+export function restrictionsOf(form: FormData): Restrictions {
   return {
     models: listOf(form, "models"),
     limits: { rpm: numberOf(form, "rpm"), tpm: numberOf(form, "tpm"), parallel: numberOf(form, "parallel") },

@@ -8,8 +8,8 @@ import { snippet } from "../ui.ts";
 import { pairsOf } from "./labels.ts";
 import { firstRequest } from "./first-steps.ts";
 import {
-  boundFields,
-  boundsOf,
+  restrictionFields,
+  restrictionsOf,
   choice,
   confirmation,
   field,
@@ -17,7 +17,7 @@ import {
   listOf,
   nameField,
   NameOf,
-  noBounds,
+  noRestrictions,
   pairsChange,
   textOf,
   type Form,
@@ -34,14 +34,18 @@ export function createKey(): Form {
     fields: [
       nameField("alice"),
       div({ class: "field-row" }, teamField(""), choice("Expires", { name: "expires", options: lifetimes })),
-      details({ class: "more-fields", key: "more" }, summary(null, "Models and limits"), boundFields(noBounds)),
+      details(
+        { class: "more-fields", key: "more" },
+        summary(null, "Models and limits"),
+        restrictionFields(noRestrictions),
+      ),
       valueFields(noValues),
     ],
     save: async (form) => {
       const [team, expires] = [textOf(form, "team"), textOf(form, "expires")];
       const body = {
         name: textOf(form, "name"),
-        ...boundsOf(form),
+        ...restrictionsOf(form),
         ...valuesOf(form, noValues),
         ...(team !== "" && { team }),
         ...(expires !== "" && { expires }),
@@ -62,7 +66,7 @@ export function editKey(key: KeyJson): Form {
         teamField(key.team ?? ""),
         choice("Expires", { name: "expires", options: lifetimesOf(key), chosen: "keep" }),
       ),
-      ...boundFields(key),
+      ...restrictionFields(key),
       valueFields(key),
     ],
     save: (form) => {
@@ -70,7 +74,7 @@ export function editKey(key: KeyJson): Form {
       const body = {
         team: team === "" ? null : team,
         ...(expires !== "keep" && { expires: expires === "" ? null : expires }),
-        ...boundsOf(form),
+        ...restrictionsOf(form),
         ...valuesOf(form, key),
       };
       return ask(pathOf(key), { method: "PATCH", body });

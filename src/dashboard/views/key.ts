@@ -11,7 +11,7 @@ import { actionButton, badge, Card, empty, factsOf, instantOf, link, muted, page
 import { AuditTrail } from "./audit.ts";
 import { budgetsPart } from "./budgets.ts";
 import { useDialogs } from "./forms.ts";
-import type { Bounds, Show } from "./forms.ts";
+import type { Restrictions, Show } from "./forms.ts";
 import { changeState, editKey, rotateKey } from "./key-dialogs.ts";
 import { pairsOf, teamLink } from "./labels.ts";
 import { RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from "./subject.ts";
@@ -102,7 +102,7 @@ export function boundsFacts({
   models,
   limits: { rpm, tpm, parallel },
   output_cap: cap,
-}: Bounds): Record<string, Children> {
+}: Restrictions): Record<string, Children> {
   const number = (value: number | null, unit: string) =>
     value === null ? muted("no limit") : `${count(value)} ${unit}`;
   return {

@@ -71,11 +71,11 @@ function requestRow(request: AdminRaiseRequestJson, show: Show | false): View {
 
 /** Describes what a request asks for, such as "$5.00 more in the daily budget of key alice". */
 function wanted({ amount_usd: usd, subject, ...budget }: AdminRaiseRequestJson): Children {
-  return [amount(usd), ` more in the ${budgetName(budget)}`, whoseWindow(subject)];
+  return [amount(usd), ` more in the ${budgetName(budget)}`, windowLink(subject)];
 }
 
 /** Names the window of an each-… budget, such as ", for alice". */
-function whoseWindow(subject: string | null): Children {
+function windowLink(subject: string | null): Children {
   return subject !== null && [", for ", subjectOf({ key: keyIn(subject), subject })];
 }
 
@@ -90,8 +90,8 @@ function spendersText({ key, spenders, spender_names: names }: AdminRaiseRequest
   if (spenders === 1) return `Only the key ${names[0] ?? ""} may spend it.`;
   const others = names.filter((name) => name !== key);
   const more = spenders - names.length;
-  const hasAsker = others.length < names.length;
-  return `${hasAsker ? "Other keys may spend it too" : "These keys may spend it"}: ${others.join(", ")}${more > 0 ? ` and ${count(more)} more` : ""}.`;
+  const includesRequester = others.length < names.length;
+  return `${includesRequester ? "Other keys may spend it too" : "These keys may spend it"}: ${others.join(", ")}${more > 0 ? ` and ${count(more)} more` : ""}.`;
 }
 
 /**
@@ -181,7 +181,7 @@ function raise({ scope, period, subject = null }: RaisedWindow): Form {
     title: "Raise a budget",
     verb: "Raise",
     fields: [
-      p({ class: "hint" }, upperFirst(budgetName({ scope, period })), whoseWindow(subject)),
+      p({ class: "hint" }, upperFirst(budgetName({ scope, period })), windowLink(subject)),
       amountField(),
       period !== "total" && untilField(),
       whyField(),
@@ -235,7 +235,7 @@ export function OwnRaises({ me, onAsked }: { readonly me: MeJson; readonly onAsk
       mayAsk.map((window) =>
         li(
           { key: `${window.scope} ${window.period} ${window.subject}` },
-          p(null, `${upperFirst(budgetName(window))}${ownWindow(window.subject)} `, badge("bad", "refusing")),
+          p(null, `${upperFirst(budgetName(window))}${windowText(window.subject)} `, badge("bad", "refusing")),
           actionButton(() => show(askForRaise(window)), "Ask for a raise", { class: "button small" }),
         ),
       ),
@@ -244,7 +244,7 @@ export function OwnRaises({ me, onAsked }: { readonly me: MeJson; readonly onAsk
           { key: request.id },
           div(
             null,
-            p(null, amount(request.amount_usd), ` more in the ${budgetName(request)}${ownWindow(request.subject)}`),
+            p(null, amount(request.amount_usd), ` more in the ${budgetName(request)}${windowText(request.subject)}`),
             p(null, `“${request.why}”`),
             p({ class: "hint" }, "Asked ", timeAgo(request.created_at)),
           ),
@@ -257,7 +257,7 @@ export function OwnRaises({ me, onAsked }: { readonly me: MeJson; readonly onAsk
 }
 
 /** Names the window of an each-… budget without a link, because the user of a key cannot open the pages of keys. */
-function ownWindow(subject: string | null): string {
+function windowText(subject: string | null): string {
   return subject === null ? "" : `, for ${plainSubject(subject)}`;
 }
 
@@ -281,7 +281,7 @@ function askForRaise({ scope, period, subject }: Blocked): Form {
     title: "Ask for a raise",
     verb: "Ask",
     fields: [
-      p({ class: "hint" }, `${upperFirst(budgetName({ scope, period }))}${ownWindow(subject)}`),
+      p({ class: "hint" }, `${upperFirst(budgetName({ scope, period }))}${windowText(subject)}`),
       amountField(),
       whyField(),
     ],

@@ -11,7 +11,16 @@ import type { TeamDetailsJson, ListedTeamJson } from "../types.ts";
 import { actionButton, Card, empty, factsOf, instantOf, link, page, view } from "../ui.ts";
 import { AuditTrail } from "./audit.ts";
 import { budgetsPart, fullestCell } from "./budgets.ts";
-import { addButton, boundFields, boundsOf, confirmation, nameField, noBounds, textOf, useDialogs } from "./forms.ts";
+import {
+  addButton,
+  restrictionFields,
+  restrictionsOf,
+  confirmation,
+  nameField,
+  noRestrictions,
+  textOf,
+  useDialogs,
+} from "./forms.ts";
 import type { Form, Show } from "./forms.ts";
 import { boundsFacts } from "./key.ts";
 import { usageColumns } from "./keys.ts";
@@ -111,8 +120,9 @@ function createTeam(): Form {
   return {
     title: "Create a team",
     verb: "Create team",
-    fields: [nameField("research"), ...boundFields(noBounds)],
-    save: (form) => ask(`${admin}/teams`, { method: "POST", body: { name: textOf(form, "name"), ...boundsOf(form) } }),
+    fields: [nameField("research"), ...restrictionFields(noRestrictions)],
+    save: (form) =>
+      ask(`${admin}/teams`, { method: "POST", body: { name: textOf(form, "name"), ...restrictionsOf(form) } }),
     done: (form) => `Created team ${textOf(form, "name")}.`,
   };
 }
@@ -121,8 +131,8 @@ function editTeam(team: TeamDetailsJson): Form {
   return {
     title: `Change the team ${team.name}`,
     verb: "Save",
-    fields: boundFields(team),
-    save: (form) => ask(pathOf(team.name), { method: "PATCH", body: boundsOf(form) }),
+    fields: restrictionFields(team),
+    save: (form) => ask(pathOf(team.name), { method: "PATCH", body: restrictionsOf(form) }),
     done: `Changed team ${team.name}.`,
   };
 }

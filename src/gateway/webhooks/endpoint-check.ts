@@ -24,7 +24,7 @@ export function createEndpointCheck({
     const isWeb = url.protocol === "https:" || (url.protocol === "http:" && rule === "administrator");
     if (!isWeb) return "must begin with https://";
     const host = hostOf(url);
-    const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : addressFault(url, rule, [host]);
+    const refused = isIP(host) === 0 ? await nameFault(url, host, rule, clock) : addressFault(url, rule, [host]);
     if (refused === null) return null;
     if (refused.message === httpsNeeded) return "must begin with https://; plain http only to this machine";
     return rule === "strict"
@@ -37,7 +37,7 @@ export function createEndpointCheck({
  * Returns the fault of a name's addresses; null if they have no fault. Also returns null if the name does not resolve
  * in time, because it may do so when Farebox sends a message.
  */
-function refusedName(url: URL, host: string, rule: AddressRule, clock: Clock): Promise<AddressRefused | null> {
+function nameFault(url: URL, host: string, rule: AddressRule, clock: Clock): Promise<AddressRefused | null> {
   return new Promise((resolve) => {
     const timer = clock.after(lookupMsMax, () => resolve(null));
     guardedLookup(url, rule)(host, { all: true }, (error) => {

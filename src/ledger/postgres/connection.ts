@@ -37,7 +37,7 @@ export interface ConnectOptions {
   /** Largest number of connections. */
   readonly max: number;
   /**
-   * Longest duration of a statement, in milliseconds; null for no limit. After this time, the server cancels the
+   * Longest duration of a statement, in milliseconds; null for no timeout. After this time, the server cancels the
    * statement. If the server does not, the driver stops waiting a second later.
    */
   readonly statementMs: number | null;
@@ -51,12 +51,12 @@ export interface ConnectOptions {
 const connectMs = 5_000;
 /** Time after which the server ends an idle transaction, in milliseconds. */
 const idleInTransactionMs = 10_000;
-/** Time from the server's limit until the driver stops waiting for a statement, in milliseconds. */
+/** Time from the server's statement timeout until the driver stops waiting, in milliseconds. */
 const graceMs = 1_000;
 /** Time until the pool closes an idle connection, in milliseconds. */
 const idleMs = 60_000;
 /** Largest number of attempts for a transaction that conflicts with other transactions. */
-const triesMax = 5;
+const attemptsMax = 5;
 
 /** Database with a pool of connections that are opened on demand. */
 export class Database implements Statements, AsyncDisposable {
@@ -93,7 +93,7 @@ export class Database implements Statements, AsyncDisposable {
       try {
         return await this.#withSession((session) => inTransaction(session, how, work));
       } catch (error) {
-        if (tries >= triesMax || !isConflict(error)) throw error;
+        if (tries >= attemptsMax || !isConflict(error)) throw error;
       }
     }
   }
@@ -153,16 +153,16 @@ async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
 export function connect(server: PostgresServer, options: ConnectOptions): Database {
   const pool = { ...clientConfig(server, options), max: options.max, idleTimeoutMillis: idleMs };
   if (options.statementMs !== null) return new Database(new Pool(pool));
-  // Without a limit for statements, the wait for a free connection may be long. The pool has only one limit for this
-  // wait and for connecting.
-  return new Database(new Pool({ ...pool, connectionTimeoutMillis: 0, Client: LimitedConnect }));
+  // Without a statement timeout, the wait for a free connection may be long. The pool has a single timeout for this wait
+  // and for connecting.
+  return new Database(new Pool({ ...pool, connectionTimeoutMillis: 0, Client: ClientWithTimeout }));
 }
 
-/** Connection with a time limit for connecting, although its pool has no limit. */
-class LimitedConnect extends Client {
+/** Client with a timeout for connecting, for a pool without a timeout. */
+class ClientWithTimeout extends Client {
   constructor(config?: string | ClientConfig) {
     const given = typeof config === "object" ? config : {};
-    // Names the password, because the pool hides it from spread copies.
+    // Copies the password by name: the pool makes it non-enumerable, so a spread omits it.
     super({ ...given, password: given.password, connectionTimeoutMillis: connectMs });
   }
 }

@@ -72,13 +72,13 @@ export async function migrate(
   });
 }
 
-/** Returns the failure of an upgrade that would drop what an object of someone else depends on; null for other errors. */
+/** Returns the failure of an upgrade that would drop something that a foreign object needs; null for other errors. */
 function foreignDependency(error: unknown): OpenFailure | null {
   if (!(error instanceof DatabaseError) || error.code !== "2BP01") return null;
   const found = (error.detail ?? error.message).replaceAll("\n", "; ");
   return {
     kind: "unusable",
-    message: `the upgrade changes what objects that are not Farebox's depend on: ${found}; drop these objects, and create them again after the upgrade`,
+    message: `objects that are not Farebox's depend on tables or functions that the upgrade changes: ${found}; drop these objects, and create them again after the upgrade`,
   };
 }
 

@@ -10,7 +10,7 @@ export type Statement = Database.Statement<unknown[]>;
 /** Longest wait for a lock of another process, in milliseconds. */
 const busyTimeoutMs = 5000;
 
-/** If the write-ahead log has this many pages, a commit checkpoints it. Usually the reader thread did so before. */
+/** Size of the write-ahead log at which a commit checkpoints it, in pages. Usually, the reader thread does so earlier. */
 const autoCheckpointPages = 4000;
 
 /**
@@ -29,7 +29,7 @@ export function createPrivateFile(path: string): "created" | "exists" {
 
 /** Opens a connection that may write. A commit is durable when it returns. */
 export function connectToWrite(path: string): Connection {
-  return opened(path, "write", (db) => {
+  return openConnection(path, "write", (db) => {
     db.pragma("journal_mode = wal");
     db.pragma("synchronous = full");
     db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
@@ -38,13 +38,13 @@ export function connectToWrite(path: string): Connection {
 
 /** Opens a read-only connection. It reads only committed transactions. */
 export function connectToRead(path: string): Connection {
-  return opened(path, "read", (db) => {
+  return openConnection(path, "read", (db) => {
     db.pragma("schema_version");
   });
 }
 
 /** Opens a connection and reads from the file. If a permission is missing, the error names the path. */
-function opened(path: string, access: "read" | "write", read: (db: Connection) => void): Connection {
+function openConnection(path: string, access: "read" | "write", read: (db: Connection) => void): Connection {
   const connect = () =>
     new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
   let db: Connection | undefined;

@@ -23,7 +23,7 @@ import {
 import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
 import { foreign, migrate, schemaOfFile } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
-import { rememberedQueries } from "./remembered-queries.ts";
+import { cachedQueries } from "./cached-queries.ts";
 import { rebuildDays } from "./rollups.ts";
 import { ReaderThread, WriterThread, type CopyResult, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
@@ -169,7 +169,7 @@ function openServed(
   return assemble(options, opened, {
     ...parts,
     channel: (on) => new WriterThread(data, on),
-    long: rememberedQueries(db, calendar, reader.queries),
+    long: cachedQueries(db, calendar, reader.queries),
     figureQueries: figures.queries,
   });
 }

@@ -54,7 +54,7 @@ export interface OpenWindow extends BudgetWindow {
   dirty: boolean;
 }
 
-/** If the memory has more windows and anchors than this, the writer clears it between transactions. */
+/** Number of windows and anchors in memory above which the writer clears it between transactions. */
 const windowsKept = 20_000;
 /** Largest number of windows that one statement links a charge to. */
 const linkedAtOnce = 50;
@@ -205,7 +205,7 @@ export class WindowStore {
   }
 
   /** Adds amounts to the sums of windows. Amounts may be negative. Throws RangeError if a sum would exceed 64 bits. */
-  move(windows: readonly OpenWindow[], spent: bigint, held: bigint): void {
+  addTo(windows: readonly OpenWindow[], spent: bigint, held: bigint): void {
     for (const window of windows) {
       const spentNow = window.spent + spent;
       const heldNow = window.held + held;

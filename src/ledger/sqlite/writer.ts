@@ -264,7 +264,7 @@ export class Writer {
     if (shortage !== null)
       return this.#charges.find(id) === undefined ? this.#noRoom(shortage) : { ok: true, ...roomsOf(windows) };
     if (this.#charges.insert(command, caller, amount, this.#ownEpoch(at), windows))
-      this.#windows.move(windows, 0n, amount ?? 0n);
+      this.#windows.addTo(windows, 0n, amount ?? 0n);
     return { ok: true, ...roomsOf(windows) };
   }
 
@@ -281,7 +281,7 @@ export class Writer {
     if (shortage !== null) return this.#noRoom(shortage);
     const granted = smaller(amount, smallestRemaining(pending.windows) ?? amount);
     this.#charges.extend(pending, granted);
-    if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);
+    if (pending.hold !== null) this.#windows.addTo(pending.windows, 0n, granted);
     return { ok: true, granted };
   }
 
@@ -305,9 +305,9 @@ export class Writer {
       command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
     const { windows, hold } = found.pending;
     const counted = countedIn(found.pending, command);
-    this.#windows.move(counted, ended.cost ?? 0n, -(hold ?? 0n));
+    this.#windows.addTo(counted, ended.cost ?? 0n, -(hold ?? 0n));
     if (counted.length < windows.length)
-      this.#windows.move(
+      this.#windows.addTo(
         windows.filter((window) => !counted.includes(window)),
         0n,
         -(hold ?? 0n),

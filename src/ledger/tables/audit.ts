@@ -48,7 +48,7 @@ export function* readAudit({ since, until, object, about, search, limit, after }
 function aboutCondition(about: string | undefined): readonly [sql: string, ...values: (string | undefined)[]] {
   if (about === undefined) return ["true"];
   const words = about.startsWith("team:") ? [about, about.replace("team:", "each-key:")] : [about];
-  // In a budget's name, a space and another condition, or a slash and the period, follow each condition.
+  // A budget's name has its conditions, separated by spaces, then a slash and the period.
   const parts = words.flatMap((word) => [` ${word} `, ` ${word}/`]);
   const scope = "' ' || substr(object, 8)";
   const names = parts.map(() => `replace(${scope}, ?, '') <> ${scope}`).join(" or ");

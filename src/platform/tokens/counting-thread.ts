@@ -145,13 +145,13 @@ export class CountingThread implements AsyncDisposable {
   #onThreadEnd(reason: unknown): void {
     this.#thread = undefined;
     this.#options.onThreadFailure(reason);
-    const again: PendingJob[] = [];
+    const unanswered: PendingJob[] = [];
     for (const pending of this.#sent.values()) {
-      if (pending.attempts < attemptsMax) again.push(pending);
+      if (pending.attempts < attemptsMax) unanswered.push(pending);
       else this.#settle(pending, busy);
     }
     this.#sent.clear();
-    this.#waiting = [...again, ...this.#waiting];
+    this.#waiting = [...unanswered, ...this.#waiting];
     this.#sendBatch();
   }
 

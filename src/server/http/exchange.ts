@@ -158,7 +158,7 @@ export class HttpExchange implements Exchange {
     const { status, headers, body } = refusalAnswer(refusal);
     // If the remaining body is large or has stalled, the connection is closed after the answer.
     const isStuck = refusal.code === "request_timeout";
-    const closes = isStuck || mayRemain(this.#request, readPastBytesMax);
+    const closes = isStuck || mayRemain(this.#request, discardedBytesMax);
     if (closes && !isStuck && !this.#response.headersSent) lingerAfterAnswer(this.#request, this.#deps.clock);
     const close: HeaderList = closes ? [["connection", "close"]] : [];
     this.answer(status, [...headers, ...extraHeaders, ...close], body);
@@ -212,11 +212,11 @@ export class HttpExchange implements Exchange {
  * Largest remaining body of a refused request that Farebox reads and discards, in bytes. The connection can then serve
  * the next request.
  */
-const readPastBytesMax = 64 * 1024;
+const discardedBytesMax = 64 * 1024;
 
 /**
- * Smallest body that makes a check of its budgets worthwhile before it has arrived, in bytes. The check takes about 0.1
- * ms, a tenth of what reading such a body takes.
+ * Smallest body whose budgets are checked before it has arrived, in bytes. The check takes about 0.1 ms, a tenth of the
+ * time to read such a body.
  */
 const checkedBytesMin = 256 * 1024;
 

@@ -64,8 +64,8 @@ export interface PrimaryCalls {
   taskOwner(taskId: string): string | undefined;
   claimTask(claim: TaskClaim): Claimed;
   /**
-   * Acquires memory. Returns the number of acquired bytes: from `bytes` to `bytes` and `ahead`, or 0 if there is not
-   * enough. `body`: the body for which it is; null for the memory that the small bodies of the worker share.
+   * Acquires memory. Returns the number of acquired bytes: at least `bytes` and at most `bytes + ahead`, or 0 if there is
+   * not enough. `body`: body that needs the memory; null for the memory that the worker's small bodies share.
    */
   acquire(given: { readonly body: NumberedBody | null; readonly bytes: number; readonly ahead: number }): number;
   /** Releases memory that small bodies shared. */

@@ -34,7 +34,7 @@ import { readUsageOf } from "../usage.ts";
 import { StreamOutput, type StreamAnswer } from "../stream-output.ts";
 import { StreamTranscript, type EventReader, type StreamTail, type Transcript } from "../stream-transcript.ts";
 
-/** Usual maximum of images in an edit, including its mask. A text in a form may name several. */
+/** Number of images, including a mask, for which an edit is priced at least: a text of a form may name that many. */
 const imagesMax = 17;
 const media: ReadonlySet<string> = new Set(["image", "mask"]);
 
@@ -113,7 +113,7 @@ function readImages(body: unknown): ModelAnswer | undefined {
   };
 }
 
-/** Returns the usage of an answer that contains media or text if `hasOutput`, and that no tokenizer counts. */
+/** Returns the usage of an answer that no tokenizer counts. `hasOutput`: true if the answer contains media or text. */
 export function usageOfMedia(usage: Usage | undefined, hasOutput: boolean): Pick<ModelAnswer, "usage" | "soFar"> {
   if (usage === undefined || !hasOutput || countsOutput(usage)) return { usage };
   return uncovered(usage);
@@ -169,7 +169,7 @@ export function mediaTranscript(
 class OutlineTranscript extends StreamTranscript {
   #pieces: Buffer[] = [];
   readonly #outline = new JsonOutline((bytes) => this.#pieces.push(bytes), { lines: true });
-  /** Number of bytes that the outline omits, or has not written yet. */
+  /** Number of bytes that the outline has omitted or not passed on yet. */
   readonly #omitted: { bytes: number };
 
   constructor(form: (isShortened: () => boolean) => EventReader) {
@@ -193,7 +193,7 @@ class OutlineTranscript extends StreamTranscript {
   }
 }
 
-/** How a stream of media is read. */
+/** Rules for reading a stream of media. */
 interface MediaRules {
   readonly endings: readonly string[];
   readonly usageOf: (event: JsonObject) => Usage | undefined;
@@ -216,7 +216,7 @@ function contentOf(event: JsonObject): readonly unknown[] {
 }
 
 /** Returns true if a value is a text, list or object that is not empty. */
-function isWritten(value: unknown): boolean {
+function hasContent(value: unknown): boolean {
   return typeof value === "string" ? value !== "" : Object.keys(objectOr(value)).length + listOr(value).length > 0;
 }
 
@@ -231,7 +231,7 @@ class MediaEventReader implements EventReader {
   /** True if media came after the last ending, whose usage does not cover them. */
   #continues = false;
   /** True if an event contains media or text. */
-  #isWritten = false;
+  #hasContent = false;
   #terms: AnswerTerms = { servedModel: null };
   #finished = false;
   /** True if an event other than an error has arrived. Each of these events may contain media. */
@@ -252,7 +252,7 @@ class MediaEventReader implements EventReader {
     this.#hasOutput ||= error === undefined;
     const { endings, usageOf, merge } = this.#rules;
     const content = error === undefined ? contentOf(event) : [];
-    this.#isWritten ||= content.some(isWritten);
+    this.#hasContent ||= content.some(hasContent);
     if (!endings.includes(textOr(event["type"]))) {
       this.#continues ||= this.#finished && content.length > 0;
       return true;
@@ -272,8 +272,8 @@ class MediaEventReader implements EventReader {
 
   answer(): Omit<StreamAnswer, keyof Written> {
     const usage = this.#usage;
-    const isWritten = this.#isWritten || this.#rules.isShortened();
-    const isCovered = !this.#lacksUsage && !this.#continues && !(this.#lacksOutput && isWritten);
+    const mayHaveContent = this.#hasContent || this.#rules.isShortened();
+    const isCovered = !this.#lacksUsage && !this.#continues && !(this.#lacksOutput && mayHaveContent);
     const isWhole = this.#finished && isCovered;
     const stated = { ...(isWhole ? { usage } : uncovered(usage)), ...this.#terms };
     if (this.#error === undefined || isWhole) return { ...stated, finished: this.#finished };

@@ -142,7 +142,7 @@ function readForm(form: Form | undefined): ModelRequestResult {
 
 function requestOf({ model, stream, findings, textBytes, names, json, unread }: Stated): ModelRequestResult {
   if (typeof model === "string") findings.modelsIn("model", model);
-  const tooMuch = findings.isTooMuch ? "the body names too many models, or has too many texts" : undefined;
+  const tooMuch = findings.hasTooMany ? "the body names too many models, or has too many texts" : undefined;
   const request: ModelRequest = {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
     stream,

@@ -137,7 +137,7 @@ describe("an upgrade of a PostgreSQL ledger", () => {
     expect(await farebox(database.url, "db", "migrate")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
-        "the upgrade changes what objects that are not Farebox's depend on: view overview depends on table next_release_view; drop these objects, and create them again after the upgrade\n",
+        "objects that are not Farebox's depend on tables or functions that the upgrade changes: view overview depends on table next_release_view; drop these objects, and create them again after the upgrade\n",
       ),
     });
     expect(await contentOf(database.url)).toEqual(before);

@@ -126,9 +126,9 @@ describe("several usages of one answer", () => {
   });
 
   it("state both sides if one states the prompt and the other the output", () => {
-    const prompt = usage({ input: 9, cache_write: 1 }, { unstated: "completion", writesAreUnsplit: true });
+    const prompt = usage({ input: 9, cache_write: 1 }, { unstated: "completion", lacksCacheLifetime: true });
     const output = usage({ output: 5 }, { unstated: "prompt", wroteOnlyText: true });
-    const both = usage({ input: 9, cache_write: 1, output: 5 }, { writesAreUnsplit: true, wroteOnlyText: true });
+    const both = usage({ input: 9, cache_write: 1, output: 5 }, { lacksCacheLifetime: true, wroteOnlyText: true });
     expect(stated(prompt, output)).toEqual(both);
     expect(stated(output, prompt)).toEqual(both);
     expect(stated(output, output)?.unstated).toBe("prompt");
@@ -143,14 +143,14 @@ describe("several usages of one answer", () => {
   });
 
   it("keep what only one side states: text alone, and cache writes of an unknown lifetime", () => {
-    const before = usage({ cache_write: 9, output: 1 }, { writesAreUnsplit: true });
+    const before = usage({ cache_write: 9, output: 1 }, { lacksCacheLifetime: true });
     const later = usage({ cache_write: 1, output: 5 }, { wroteOnlyText: true });
     const all = readings(stated(before, later) as Usage);
     expect(all).toMatchObject([
       { tokens: { cache_write: 1, output: 5 }, wroteOnlyText: true },
-      { tokens: { cache_write: 9, output: 5 }, wroteOnlyText: true, writesAreUnsplit: true },
+      { tokens: { cache_write: 9, output: 5 }, wroteOnlyText: true, lacksCacheLifetime: true },
     ]);
-    expect(all[0]).not.toHaveProperty("writesAreUnsplit");
+    expect(all[0]).not.toHaveProperty("lacksCacheLifetime");
   });
 
   const anyUsage = fc

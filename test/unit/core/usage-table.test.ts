@@ -207,7 +207,7 @@ describe("doubts of a usage", () => {
 });
 
 describe("a usage in the unit of its model", () => {
-  const unsplit: Usage = { ...plain({ input: 1, cache_write: 20, cache_write_1h: 3 }), writesAreUnsplit: true };
+  const unsplit: Usage = { ...plain({ input: 1, cache_write: 20, cache_write_1h: 3 }), lacksCacheLifetime: true };
   const hours = ["input", "cache_write_1h"] as const;
   it.each<[string, Parameters<typeof usagesIn>, Usage | undefined]>([
     ["is undefined without a usage", ["token", undefined, hours], undefined],

@@ -178,7 +178,7 @@ describe("usagesIn", () => {
   const writes = {
     tokens: { ...noTokens, input: 1, cache_write: 20 },
     clamped: false,
-    writesAreUnsplit: true,
+    lacksCacheLifetime: true,
   } as const;
   it("counts unsplit cache writes as one-hour writes if the request asked for such writes", () => {
     expect(usagesIn("token", writes, ["input", "cache_write"])[0]?.tokens).toEqual(writes.tokens);
@@ -187,7 +187,7 @@ describe("usagesIn", () => {
       tokens: { input: 1, cache_write: 0, cache_write_1h: 20 },
       doubts: ["usage_unknown_class"],
     });
-    const { writesAreUnsplit: _, ...split } = writes;
+    const { lacksCacheLifetime: _, ...split } = writes;
     expect(usagesIn("token", split, ["cache_write_1h"])[0]?.tokens).toEqual(writes.tokens);
   });
 });

@@ -7,7 +7,7 @@ import { connectToRead, connectToWrite, createPrivateFile } from "../../../src/l
 import { longQueries } from "../../../src/ledger/sqlite/queries.ts";
 import { migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { openedFiles } from "../../../src/ledger/sqlite/opened-files.ts";
-import { rememberedQueries } from "../../../src/ledger/sqlite/remembered-queries.ts";
+import { cachedQueries } from "../../../src/ledger/sqlite/cached-queries.ts";
 import { WriterThread, type CopyResult } from "../../../src/ledger/sqlite/threads.ts";
 import { registerOwner } from "../../../src/ledger/sqlite/writer.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
@@ -106,7 +106,7 @@ describe("answers that jobs get from memory", () => {
       spend: vi.fn(reader.spend),
       windowsToAlert: vi.fn(reader.windowsToAlert),
     };
-    const remembered = rememberedQueries(db, utc, { ...reader, ...reads });
+    const remembered = cachedQueries(db, utc, { ...reader, ...reads });
     const span = { since: noon - hourMs, until: noon + hourMs };
     const asked = async (at: number, by: readonly "key"[] = []) => {
       vi.clearAllMocks();

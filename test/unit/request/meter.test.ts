@@ -190,7 +190,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
 
   it("has its unsplit cache writes counted as one-hour writes if the request made such", async () => {
     const cached = request({ classes: { prompt: ["input", "cache_write_1h"], completion: ["output"] } });
-    const unsplit = { tokens: usage.tokens, clamped: false, writesAreUnsplit: true } as const;
+    const unsplit = { tokens: usage.tokens, clamped: false, lacksCacheLifetime: true } as const;
     expect(await meter(endingWith({ usage: unsplit }), meteredWith({ request: cached }))).toMatchObject({
       tokens: { cache_write: 0, cache_write_1h: 2 },
       doubts: ["usage_unknown_class"],

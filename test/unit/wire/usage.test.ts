@@ -540,7 +540,7 @@ describe("readUsage", () => {
 
   it("marks cache writes that no member splits", () => {
     expect(readUsage({ input_tokens: 10, output_tokens: 5, cache_creation_input_tokens: 50 })).toMatchObject({
-      writesAreUnsplit: true,
+      lacksCacheLifetime: true,
     });
     expect(
       readUsage({
@@ -549,7 +549,7 @@ describe("readUsage", () => {
         cache_creation_input_tokens: 50,
         cache_creation: { ephemeral_5m_input_tokens: 50 },
       }),
-    ).not.toHaveProperty("writesAreUnsplit");
+    ).not.toHaveProperty("lacksCacheLifetime");
   });
 
   it("counts cached sound and images at the full price, because they have no class of their own", () => {
@@ -948,7 +948,7 @@ describe("readUsage of an answer that can be counted", () => {
 });
 
 function expectPlain(stated: unknown, tokens: Partial<TokenCounts>): void {
-  const { writesAreUnsplit: _, ...usage } = readUsage(stated) ?? {};
+  const { lacksCacheLifetime: _, ...usage } = readUsage(stated) ?? {};
   expect(usage).toEqual({ tokens: { ...noTokens, ...tokens }, clamped: false });
 }
 
