@@ -62,7 +62,7 @@ interface Declaration<P extends unknown[], O, L, R> {
   readonly settings?: "all" | readonly SettingName[];
   /** Settings without which the command does not run. */
   readonly needs?: readonly SettingName[];
-  /** The settings are not loaded before `run`, which loads them and reports their problems. */
+  /** True if `run` itself loads the settings and reports their problems. */
   readonly settingsUnread?: true;
   /** Use for which the ledger is opened before `run`. */
   readonly ledger?: L;

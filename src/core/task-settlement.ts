@@ -203,8 +203,8 @@ export interface RawUnits {
 }
 
 /**
- * Returns the sums of the units by type, sorted by type. In `rows`, `units` is the consumption of each task; in the
- * result, of all tasks together. Sums are exact; no floating-point numbers are used.
+ * Returns the sums of the units by type, sorted by type. A row of `rows` has the consumption of a single task. The sums
+ * are exact: no floating-point numbers are used.
  */
 export function sumRawUnits(rows: readonly RawUnits[]): readonly RawUnits[] {
   const scale = rows.reduce(

@@ -78,8 +78,8 @@ const idleCheckMs = 500;
 const probeMs = 1_000;
 
 /**
- * Makes an agent use connections again only as long as the limit permits. One timer checks all idle connections, because
- * a timeout of each would be set again for each request.
+ * Makes an agent reuse only connections that `idle` permits. One timer checks all idle connections, because separate
+ * timeouts would have to be set again for each request.
  */
 function limitIdleSockets(agent: http.Agent, idle: IdleSockets, clock: Pick<Clock, "after">): void {
   // Node calls this method of the agent for each request, but its types do not have it.
@@ -118,8 +118,8 @@ function limitIdleSockets(agent: http.Agent, idle: IdleSockets, clock: Pick<Cloc
 
 /**
  * Attempt to send a request through http-proxy-middleware. The engine expects the client's request and response, as in
- * Express, and gets the attempt as both. It does not get those of the real client, because Farebox needs more than
- * passing bytes between them. Farebox reads a response to its end after the client has disconnected, filters headers by
+ * Express, and gets the attempt as both. It does not get the real ones, because Farebox does more than pass bytes
+ * between them. Farebox reads a response to its end after the client has disconnected, filters headers by
  * an allow-list, and follows redirects. The attempt has only the members that the engine uses. The engine's version is
  * pinned, and tests cover each pitfall.
  */

@@ -27,7 +27,7 @@ import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
-import type { Answered, Written } from "../wire/model-answer.ts";
+import type { Answered, AnswerOutput } from "../wire/model-answer.ts";
 import type { Ending } from "./response.ts";
 
 /** Terms that decide the charge of an answer, in addition to its tokens and the price of the requested model. */
@@ -395,7 +395,7 @@ function outputTokensMax({ model, request }: Metered): number | undefined {
 }
 
 /** Returns the largest number of tokens in output that no tokenizer counts. */
-function unreadableTokens(uncountable: Written["uncountable"], of: Metered): number {
+function unreadableTokens(uncountable: AnswerOutput["uncountable"], of: Metered): number {
   if (uncountable === undefined || isFlat(of)) return 0;
   const { unknownBytes, sealedBytes } = uncountable;
   // A reasoning model's hidden tokens already include its sealed (encrypted) output. Other models' sealed output is

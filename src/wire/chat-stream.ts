@@ -4,7 +4,7 @@ import {
   latestTerms,
   withCitations,
   type AnswerTerms,
-  type Written,
+  type AnswerOutput,
   walkMembers,
   walkOutput,
   type OutputSink,
@@ -65,7 +65,7 @@ class ChatEventReader implements EventReader {
     return this.#finished;
   }
 
-  answer(): Omit<StreamAnswer, keyof Written> {
+  answer(): Omit<StreamAnswer, keyof AnswerOutput> {
     const isWhole = this.#finished || (this.#usageIsAlone && this.usage.coversAll);
     const stated = this.usage.stated(isWhole);
     // Output after an error shows that the stream went on.

@@ -6,7 +6,7 @@ import { Digits, idOf, parseExactly, readTaskRecord, recordIn, recordMembers } f
 
 export interface CreatedTask extends TaskRecord {
   readonly taskId: string;
-  /** True if a member such as `id`, in a record that is named after tasks, has the id. It may be that of a kind of task. */
+  /** True if the id is in a member such as `id` of a record named after tasks. It may be the id of a kind of task. */
   readonly isPlainId?: true;
 }
 
@@ -89,8 +89,8 @@ function tasksIn(value: unknown, depth: number): Found {
 }
 
 /**
- * Returns the ids in the members of a record with such names. Two members with one id each, such as `task_id` and
- * `job_id`, name the same task. `task_id` or `id` is then its id, and otherwise the first.
+ * Returns the ids in a record's members whose names match. Two members with one id each, such as `task_id` and `job_id`,
+ * name the same task. Its id is then in `task_id` or `id`, or else in the first member.
  */
 function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly CreatedTask[] {
   const members = Object.entries(record)
@@ -104,7 +104,7 @@ function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly
   return one === undefined ? lists : [one.task, ...lists];
 }
 
-/** Returns the ids in the records of a list. A record that names its task otherwise than its neighbors names one too. */
+/** Returns the ids in the records of a list. Each record may name its task in a different way. */
 function inList(items: readonly Found[]): Found {
   const best = (item: Found) => [item.tasks, item.texts, item.ids].find((each) => each.length > 0) ?? [];
   if (items.some(({ tasks }) => tasks.length > 0)) return { ...nothing, tasks: items.flatMap(best) };
@@ -126,7 +126,7 @@ function idsOf(value: unknown, record: TaskRecord = pending("")): readonly Creat
   return id === null ? [] : [{ ...record, taskId: id }];
 }
 
-/** Returns the task of an answer that names only a request, which is then the id of the task if it runs. */
+/** Returns the task of an answer that has only a request id. If the task runs, this is its id. */
 function requestIn(root: JsonObject): readonly CreatedTask[] {
   const record = recordIn(root);
   if (record.status !== "pending" && record.status !== "running") return [];
@@ -156,8 +156,9 @@ export function isAccepted(text: Buffer): boolean {
 /**
  * Reads the error in an answer to a creation, such as `{"code":10001,"data":null}`; undefined for any other answer. An
  * answer is an error only if it contains nothing else: no id that may be that of a task, no consumption above 0, no
- * message that the task was accepted. If it states an HTTP error status, only the name of a task and a consumption count;
- * from 500 also any id of a running task, which the gateway may have created before it failed. The record of a failed task without an id is an error.
+ * message that the task was accepted. If the answer states an HTTP error status, only a task's id under a task's name and
+ * a consumption make it no error. From status 500, any id of a running task does so too: the gateway may have created the
+ * task before it failed. The record of a failed task without an id is an error.
  */
 export function readCreationError(text: Buffer): StatedError | undefined {
   const { tasks, by } = readCreatedTasks(text);

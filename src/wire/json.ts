@@ -94,11 +94,11 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
 }
 
 /** Returns the name of a member. Only a name with escapes needs a parser. */
-function memberName(written: string): string {
-  if (!written.includes("\\")) return written.slice(1, -1);
-  const parsed = parseJson(written);
-  // A long name may be invalid, because Farebox does not check long strings. Such a name counts as written.
-  return typeof parsed === "string" ? parsed : written;
+function memberName(quoted: string): string {
+  if (!quoted.includes("\\")) return quoted.slice(1, -1);
+  const parsed = parseJson(quoted);
+  // A long name may be invalid, because Farebox does not check long strings. Such a name is returned with its quotes.
+  return typeof parsed === "string" ? parsed : quoted;
 }
 
 /** Returns the bytes of each element of a JSON list, up to `most` elements; undefined for any other value. */
@@ -247,7 +247,7 @@ const stringBytesMax = 1024;
  */
 const filler = Buffer.alloc(stringBytesMax + 1, "x");
 
-/** Limits of a body that Farebox reads. No model accepts more, and reading a larger body would delay other requests. */
+/** Bounds of a body that Farebox reads. No model accepts more, and reading a larger body would delay other requests. */
 export const jsonBounds = { values: 500_000, skeletonBytes: 8 * 1024 * 1024, names: 10_000 } as const;
 
 /**
@@ -366,8 +366,8 @@ export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boo
   return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);
 }
 
-function parsedString(written: Buffer): string {
-  return String(parseJson(written.toString("utf8")));
+function parsedString(quoted: Buffer): string {
+  return String(parseJson(quoted.toString("utf8")));
 }
 
 /**
@@ -411,9 +411,9 @@ export function withStringsRewritten(
   let copied = 0;
   for (let start = bytes.indexOf(quote); start !== -1;) {
     const after = skipString(bytes, start);
-    const written = bytes.subarray(start, after);
-    if (needles.some((text) => written.includes(text))) {
-      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(parsedString(written)))));
+    const quoted = bytes.subarray(start, after);
+    if (needles.some((text) => quoted.includes(text))) {
+      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(parsedString(quoted)))));
       copied = after;
     }
     start = bytes.indexOf(quote, after);

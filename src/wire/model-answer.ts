@@ -68,8 +68,8 @@ export function answerTerms(body: JsonObject): AnswerTerms {
 const otherModelsMax = 16;
 
 /**
- * Merges the terms that two events of a stream state, in their order: the last stated model and tier, because a gateway
- * may find out late which model answers, and the most calls. Other models are kept too.
+ * Merges the terms of two events of a stream, in their order. Takes the last stated model and tier, because a gateway may
+ * find out late which model answers; the largest number of calls; and all other models.
  */
 export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms {
   const servedModel = next.servedModel ?? before.servedModel;
@@ -97,7 +97,7 @@ function statedCalls(answer: JsonObject): ToolCalls | undefined {
   return stated;
 }
 
-/** Returns the calls that one usage counts; undefined if it counts none. Some gateways write searches into its details. */
+/** Returns the calls that one usage counts; undefined if it counts none. Some gateways state searches in its details. */
 function callsCountedIn(usage: JsonObject): ToolCalls | undefined {
   const { server_tool_use, serverToolUse, prompt_tokens_details, completion_tokens_details } = usage;
   const tools = server_tool_use ?? serverToolUse;
@@ -195,13 +195,13 @@ export function withCitations(terms: AnswerTerms, cites: boolean): AnswerTerms {
 export interface UsageSoFar {
   readonly usage: Usage;
   /** Output that the usage does not cover. */
-  readonly later: Written;
-  /** True if the answer was complete when it stated the usage, so that the model wrote nothing unseen after it. */
+  readonly later: AnswerOutput;
+  /** True if the answer was complete when it stated the usage, so that no unseen output followed. */
   readonly isFinal: boolean;
 }
 
 /** Usage and output of an answer. The texts may be left out if there is a usage. */
-export interface Answered extends Written {
+export interface Answered extends AnswerOutput {
   /** Usage that covers the whole answer; undefined if the gateway reported none. */
   readonly usage: Usage | undefined;
   /** Latest usage, if it does not cover the whole answer. */
@@ -300,8 +300,8 @@ class CollectedOutput implements OutputSink {
     this.isEmpty = false;
   }
 
-  get found(): Written {
-    return writtenOf(this.texts, { ...this.#uncountable });
+  get found(): AnswerOutput {
+    return outputOf(this.texts, { ...this.#uncountable });
   }
 }
 
@@ -315,19 +315,19 @@ export const constantBytesMax = 256;
 const inOutput = /^(?:choices|output)/;
 
 /** Output of an answer. `uncountable` is absent if the output is only text. */
-export interface Written {
+export interface AnswerOutput {
   readonly texts: readonly string[];
   readonly uncountable?: Uncountable;
 }
 
-export function writtenOf(texts: readonly string[], uncountable: Uncountable): Written {
+export function outputOf(texts: readonly string[], uncountable: Uncountable): AnswerOutput {
   const { unknownBytes, sealedBytes, hasMedia } = uncountable;
   return unknownBytes > 0 || sealedBytes > 0 || hasMedia ? { texts, uncountable } : { texts };
 }
 
 /**
- * Returns true if a usage can be that of written output. A usage without completion tokens states only the prompt of an
- * answer that has output.
+ * Returns true if a usage can belong to an answer with output. Without completion tokens, it states only the prompt of
+ * such an answer.
  */
 export function countsOutput(usage: Usage): boolean {
   return usage.unit === "second" || readings(usage).some(({ tokens }) => completionTotal(tokens) > 0);

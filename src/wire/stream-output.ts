@@ -5,11 +5,11 @@ import {
   constantBytesMax,
   countsOutput,
   nothingUncountable,
-  writtenOf,
+  outputOf,
   type Answered,
   type AnswerTerms,
   type OutputSink,
-  type Written,
+  type AnswerOutput,
 } from "./model-answer.ts";
 import type { StatedError } from "../core/settlement.ts";
 
@@ -69,7 +69,7 @@ export class StreamOutput {
   /** Output that the latest usage covers. */
   #covered = { amount: 0, reports: -1, unknownBytes: 0, sealedBytes: 0, media: 0 };
   /** Value of `amount` after the latest output of each choice, and when the latest usage of a choice covered it. */
-  readonly #written = new Map<number, number>();
+  readonly #amounts = new Map<number, number>();
   readonly #coveredChoices = new Map<number, number>();
   #units = 0;
   #amount = 0;
@@ -101,9 +101,9 @@ export class StreamOutput {
     return { text: this.#text, key: this.#key, choice: this.#choice };
   }
 
-  get written(): Written {
+  get streamed(): AnswerOutput {
     const { unknownBytes, sealedBytes, media } = this.#uncountable;
-    return writtenOf(
+    return outputOf(
       this.#textsFrom(() => 0),
       { unknownBytes, sealedBytes, hasMedia: media > 0 },
     );
@@ -111,7 +111,7 @@ export class StreamOutput {
 
   /** True if there is no output, except members of the envelope that are the same in each event. */
   get isEmpty(): boolean {
-    return [...this.#written.keys()].every((choice) => choice === ofEnvelope);
+    return [...this.#amounts.keys()].every((choice) => choice === ofEnvelope);
   }
 
   /** Records that the output so far is covered by a usage of the whole answer. `counts`: the usage counts output. */
@@ -139,9 +139,9 @@ export class StreamOutput {
     if (this.#coveredChoices.size === 0) return false;
     const coveredAt = (choice: number) => Math.max(this.#covered.amount, this.#coveredChoices.get(choice) ?? 0);
     // Output of an unknown choice is covered only if all choices are.
-    const choices = [...new Set([...this.#written.keys(), ...this.#coveredChoices.keys()])].filter(isChoice);
+    const choices = [...new Set([...this.#amounts.keys(), ...this.#coveredChoices.keys()])].filter(isChoice);
     const least = Math.min(...choices.map(coveredAt));
-    return [...this.#written].every(([choice, amount]) => amount <= (isChoice(choice) ? coveredAt(choice) : least));
+    return [...this.#amounts].every(([choice, amount]) => amount <= (isChoice(choice) ? coveredAt(choice) : least));
   }
 
   /** True if nothing, not even a repetition, was reported after the latest call of `cover`. */
@@ -150,10 +150,10 @@ export class StreamOutput {
   }
 
   /** Output after the latest call of `cover`. */
-  get uncovered(): Written {
+  get uncovered(): AnswerOutput {
     const { unknownBytes, sealedBytes, media } = this.#uncountable;
     const { unknownBytes: unknown, sealedBytes: sealed, media: covered } = this.#covered;
-    return writtenOf(
+    return outputOf(
       this.#textsFrom((text) => text.covered),
       { unknownBytes: unknownBytes - unknown, sealedBytes: sealedBytes - sealed, hasMedia: media > covered },
     );
@@ -169,8 +169,8 @@ export class StreamOutput {
   #add(amount: number, choice: number): void {
     if (amount === 0) return;
     this.#amount += amount;
-    const isKept = this.#written.size < partsMax || this.#written.has(choice);
-    this.#written.set(isKept ? choice : ofUnknownChoice, this.#amount);
+    const isKept = this.#amounts.size < partsMax || this.#amounts.has(choice);
+    this.#amounts.set(isKept ? choice : ofUnknownChoice, this.#amount);
   }
 
   /** Adds to the text of a part. */
@@ -397,7 +397,7 @@ export class StreamUsage {
     if (usage === undefined) return { usage };
     if (isWhole && this.coversAll) return { usage };
     const isCredible = this.#isCredible(usage);
-    const later = isCredible ? this.#output.uncovered : this.#output.written;
+    const later = isCredible ? this.#output.uncovered : this.#output.streamed;
     return { usage: undefined, soFar: { usage, later, isFinal: this.#isFinal && isCredible } };
   }
 

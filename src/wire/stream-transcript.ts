@@ -1,4 +1,4 @@
-import { clientCalls, type AnswerTerms, type Written } from "./model-answer.ts";
+import { clientCalls, type AnswerTerms, type AnswerOutput } from "./model-answer.ts";
 import { RawBytes } from "./raw-bytes.ts";
 import { lastEventStart, SseReader, startsWithMark } from "./sse.ts";
 import type { OutputListener, StreamAnswer, StreamOutput, StreamUsage } from "./stream-output.ts";
@@ -32,7 +32,7 @@ export interface EventReader {
   /** True if an event has completed the stream. */
   readonly isComplete: boolean;
   /** Returns the content so far without the output, which is in `output`. */
-  answer(): Omit<StreamAnswer, keyof Written>;
+  answer(): Omit<StreamAnswer, keyof AnswerOutput>;
 }
 
 /** What the last events of a stream show. */
@@ -118,7 +118,7 @@ export class StreamTranscript implements Transcript {
     const { events, bytes } = this.#readKept();
     this.#isOver = true;
     bytes.finish();
-    return { ...events.answer(), ...events.output.written };
+    return { ...events.answer(), ...events.output.streamed };
   }
 
   #readKept(bytesMax?: number): { readonly events: EventReader; readonly bytes: SseReader } {

@@ -45,9 +45,9 @@ export function recordIn(data: JsonObject): TaskRecord {
 }
 
 /**
- * Reads the answer to a poll. Returns undefined if it is no record: if it names no task and its envelope states an
- * error, or if its error is that the gateway does not know the task. Such an answer says nothing about the task, which may
- * still run, or may have another id than the one that the creation's answer seemed to name.
+ * Reads the answer to a poll. Returns undefined if the answer names no task and its envelope states an error, or if the
+ * gateway does not know the task. Such an answer says nothing about the task: it may still run, or the answer to its
+ * creation may have named it by another id.
  */
 export function readPolledRecord(text: Buffer): TaskRecord | undefined {
   const record = readTaskRecord(text);
@@ -60,7 +60,7 @@ export function readPolledRecord(text: Buffer): TaskRecord | undefined {
 const unknownTask =
   /\b(?:no such|unknown) task\b|\btask(?:[ _-]?id)?:?(?: ["']?[\w.:-]+["']?)?:? (?:is |was |could |does |do |has )?(?:not (?:be(?:en)? )?found|not exist|unknown|no longer exists?)|\btask doesn't exist|任务不存在/i;
 
-/** Returns true if an error says that the gateway does not know the task. Another task may be the one to continue. */
+/** Returns true if an error says that the gateway does not know the task itself, not a task that this one refers to. */
 function saysUnknownTask(text: string): boolean {
   return unknownTask.test(text) && !/origin|parent|source|previous|reference/i.test(text);
 }

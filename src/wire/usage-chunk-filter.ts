@@ -42,7 +42,7 @@ const wholeEvent: readonly Span[] = [{ start: 0, end: Infinity }];
  * Removes some events, or a part of them, from a stream. Forwards all other bytes unchanged and immediately. The bytes
  * of an incomplete event wait until the event ends, or until they show that the filter does not change it. The wait
  * does not delay clients, because they cannot read an incomplete event. Comments and `retry` lines before the other
- * lines of an event do not wait, because they have their effect alone: heartbeats are often such a line.
+ * lines of an event do not wait, because they take effect without the rest of the event. Heartbeats are often such lines.
  */
 export class EventFilter {
   readonly #changed: ChangedEvents;
@@ -219,14 +219,14 @@ function unaskedUsage(data: Buffer): readonly Span[] {
   const event = parseJson(data.toString("utf8"));
   if (!isObject(event) || !isObject(event["usage"])) return [];
   if (listOr(event["choices"]).length > 0 || listOr(event["candidates"]).length > 0) return [];
-  return saysMore(event) ? memberSpans(data, "usage") : wholeEvent;
+  return informsClient(event) ? memberSpans(data, "usage") : wholeEvent;
 }
 
 /**
  * Returns true if a chunk without choices contains something for the client, such as an error, sources or measurements.
  * Only members of the envelope and empty members contain nothing.
  */
-function saysMore(event: JsonObject): boolean {
+function informsClient(event: JsonObject): boolean {
   const { choices: _, candidates: _none, ...rest } = event;
   return readStatedError(event) !== undefined || hasOther(rest, envelope);
 }

@@ -27,8 +27,8 @@ const tokensMax = 1_000_000_000;
 
 /**
  * Kind of answer that a usage belongs to. `input`: an answer without output, so that the total is the prompt. `sound`:
- * an answer to a recording. What its total has in addition to its parts is sound in the prompt. `part`: a
- * text that can be counted, so that a usage may state only its prompt or only its output.
+ * an answer to a recording, so that tokens of the total that are in no part are sound of the prompt. `part`: a text that
+ * can be counted, so that a usage may state only its prompt or only its output.
  */
 export type UsageKind = "text" | "input" | "sound" | "part";
 
@@ -121,15 +121,15 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
   if (isMalformed) return undefined;
   const counts = kind === "input" ? asInput(all) : all;
   const cache = cacheOf(counts);
-  const { completion, reasoning, ...written } = completionOf(counts);
+  const { completion, reasoning, ...output } = completionOf(counts);
   const citations = numberOf(counts.citations);
   const total = counts.total.count === undefined ? undefined : counts.total.count + citations;
   const stated = promptOf(counts, cache);
   const isPart = kind === "part";
   const prompt = stated ?? (isPart && states(completion) ? restOf(total, completion.count) : undefined);
   if (prompt === undefined) return undefined;
-  const isWritten = completion.count !== undefined || (total !== undefined && total >= prompt.count);
-  if (!isWritten && !(isPart && total === undefined)) return undefined;
+  const hasOutput = completion.count !== undefined || (total !== undefined && total >= prompt.count);
+  if (!hasOutput && !(isPart && total === undefined)) return undefined;
   const { cached, five, hour, other } = cache;
   // If all totals are 0, details do not make a usage credible. Cached tokens that are stated next to the totals do.
   const outside = cache.isOutside ? cached + five + hour + other : 0;
@@ -150,7 +150,7 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
     audioInput: Math.max(numberOf(counts.audioInput), cachedAudio),
     imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
-    ...written,
+    ...output,
     promptContradicts:
       prompt.contradicts ||
       cache.contradicts ||
@@ -175,7 +175,7 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
     ...usage,
     ...(cache.isUnsplit && { lacksCacheLifetime: true }),
     ...(wroteOnlyText && { wroteOnlyText }),
-    ...(!isWritten && { unstated: "completion" }),
+    ...(!hasOutput && { unstated: "completion" }),
     // The prompt of a text has at least one token.
     ...((stated === undefined || (isPart && promptTotal(usage.tokens) === 0)) && { unstated: "prompt" }),
   };
@@ -207,13 +207,13 @@ function unknownOf(counts: Counts, written: number): UnknownTokens {
 /** Returns the counts of an answer without output. Its total is its prompt; if they differ, the larger one counts. */
 function asInput(counts: Counts): Counts {
   const { total } = counts;
-  const written = completionOf(counts).completion;
-  const whole = { ...total, count: total.count && Math.max(total.count - (written.count ?? 0), 0) };
+  const output = completionOf(counts).completion;
+  const whole = { ...total, count: total.count && Math.max(total.count - (output.count ?? 0), 0) };
   const name = states(counts.prompt) ? "prompt" : "input";
   return {
     ...counts,
     [name]: mergeCounts(counts[name], whole),
-    completion: { ...written, count: written.count ?? 0 },
+    completion: { ...output, count: output.count ?? 0 },
     total: unstated,
   };
 }
@@ -279,7 +279,7 @@ function cacheOf(counts: Counts): CacheCounts {
 
 /**
  * Returns the tokens read from the cache that the details of the prompt state. Some gateways state reads and writes, and
- * their sum as the cached tokens. They leave out a number of reads that is 0.
+ * their sum as the cached tokens. They omit reads of 0.
  */
 function readOf({ cached, partlyRead, partlyWritten }: Counts, written: number): StatedCount {
   const { count: reads = 0 } = partlyRead;
@@ -326,14 +326,15 @@ function promptOf(counts: Counts, cache: CacheCounts): PromptCount | undefined {
 function completionOf(counts: Counts) {
   const { completion, candidates, thoughts } = counts;
   // Gemini's candidates do not include its thoughts.
-  const written =
+  const candidatesAndThoughts =
     larger(candidates.count, thoughts.count) === undefined
       ? undefined
       : (candidates.count ?? 0) + (thoughts.count ?? 0);
-  const differs = (completion.count ?? 0) > 0 && (written ?? 0) > 0 && completion.count !== written;
+  const differs =
+    (completion.count ?? 0) > 0 && (candidatesAndThoughts ?? 0) > 0 && completion.count !== candidatesAndThoughts;
   return {
     completion: {
-      count: larger(completion.count, written),
+      count: larger(completion.count, candidatesAndThoughts),
       contradicts: completion.contradicts || candidates.contradicts || differs,
     },
     reasoning: mergeCounts(counts.reasoning, counts.thoughts),

@@ -19,8 +19,8 @@ export interface Dialect {
    */
   jsonOf(columns: readonly string[]): string;
   /**
-   * Returns the condition that a column's value is in a JSON array. The database can use an index on the column. Without
-   * an index, use `isAmong`: here, PostgreSQL would compare each row with each element.
+   * Returns the condition that a column's value is in a JSON array. The database can use an index on the column. For a
+   * column without an index, use `isAmong`: with this condition, PostgreSQL would compare each row with each element.
    */
   isIn(column: string, type?: "text" | "bigint"): string;
   /**
@@ -29,8 +29,8 @@ export interface Dialect {
    */
   readonly windowsOfCurrent: string;
   /**
-   * Condition that a key has no window in a budget of `current`. `used` contains the windows. The two forms differ,
-   * because each is slow on the other database.
+   * Condition that a key has no window in a budget of `current`. `used` contains the windows. Each database has its own
+   * form, because it is slow with the other one.
    */
   readonly hasNoWindow: string;
   /** SQL function that lists the texts of a JSON array, as rows with the column `value`. */

@@ -219,7 +219,7 @@ function assemble(
   });
 }
 
-/** Copies a ledger whose open file was lost, because its contents would end with this process. Returns the result. */
+/** Copies a ledger whose open file was lost: when this process ends, the contents are gone. Returns the result. */
 async function copyNextTo(
   copy: (file: string) => Promise<CopyResult>,
   { path, clock }: OpenOptions,

@@ -172,7 +172,7 @@ export interface FunctionDefinition {
 
 /**
  * Renders functions as OpenAI's models see them: as a namespace of TypeScript types. OpenAI's Harmony guide documents
- * this form for open models, and hmarr/openai-chat-tokens for the other models. Each part of a schema is written once,
+ * this form for open models, and hmarr/openai-chat-tokens for the other models. Each part of a schema is rendered once,
  * so that the text is never much longer than the definitions.
  */
 function renderedFunctions(functions: readonly FunctionDefinition[]): string {
@@ -189,10 +189,10 @@ function renderedFunction({ name, description, parameters }: FunctionDefinition)
   return members === "" ? `${head}) => any;\n\n` : `${head}_: {\n${members}}) => any;\n\n`;
 }
 
-/** Renders one schema. Writes each of its definitions once. */
+/** Renders one schema, and each of its definitions once. */
 class Rendering {
   readonly #definitions: Readonly<Record<string, unknown>>;
-  readonly #written = new Set<string>();
+  readonly #rendered = new Set<string>();
 
   constructor(schema: Readonly<Record<string, unknown>>) {
     this.#definitions = { ...objectOr(schema["definitions"]), ...objectOr(schema["$defs"]) };
@@ -242,8 +242,8 @@ class Rendering {
 
   #definition(reference: string, depth: number): string {
     const name = reference.slice(reference.lastIndexOf("/") + 1);
-    if (this.#written.has(name) || !Object.hasOwn(this.#definitions, name)) return name;
-    this.#written.add(name);
+    if (this.#rendered.has(name) || !Object.hasOwn(this.#definitions, name)) return name;
+    this.#rendered.add(name);
     return this.#type(this.#definitions[name], depth + 1);
   }
 }

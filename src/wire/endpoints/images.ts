@@ -13,7 +13,7 @@ import {
   type AnswerTerms,
   type ModelAnswer,
   type UsageSoFar,
-  type Written,
+  type AnswerOutput,
 } from "../model-answer.ts";
 import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import { JsonOutline, outlineReader } from "../json-outline.ts";
@@ -270,7 +270,7 @@ class MediaEventReader implements EventReader {
     return this.#finished;
   }
 
-  answer(): Omit<StreamAnswer, keyof Written> {
+  answer(): Omit<StreamAnswer, keyof AnswerOutput> {
     const usage = this.#usage;
     const mayHaveContent = this.#hasContent || this.#rules.isShortened();
     const isCovered = !this.#lacksUsage && !this.#continues && !(this.#lacksOutput && mayHaveContent);

@@ -6,7 +6,7 @@ import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
 import { equalFolded, Findings, RequestFields, userInBody } from "../findings.ts";
 import { ambiguousPart, formFindings, unclearForm, type Form } from "../form.ts";
-import { answerTerms, type ModelAnswer, type Written } from "../model-answer.ts";
+import { answerTerms, type ModelAnswer, type AnswerOutput } from "../model-answer.ts";
 import {
   isObject,
   jsonMembers,
@@ -187,7 +187,7 @@ class AnyEventReader implements EventReader {
     return true;
   }
 
-  answer(): Omit<StreamAnswer, keyof Written> {
+  answer(): Omit<StreamAnswer, keyof AnswerOutput> {
     return { usage: this.#usage, servedModel: null, finished: true };
   }
 }

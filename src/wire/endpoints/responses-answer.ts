@@ -8,7 +8,7 @@ import {
   type AnswerTerms,
   type ModelAnswer,
   answeredWith,
-  type Written,
+  type AnswerOutput,
   walkMembers,
   walkOutput,
   type OutputSink,
@@ -118,7 +118,7 @@ class ResponsesEventReader implements EventReader {
     return this.#ending !== undefined;
   }
 
-  answer(): Omit<StreamAnswer, keyof Written> {
+  answer(): Omit<StreamAnswer, keyof AnswerOutput> {
     const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
     const stated = this.usage.stated(this.#ending !== undefined);
     const isLast = this.#ending !== "whole" && this.#errorAmount === this.output.amount;

@@ -9,7 +9,7 @@ import { meterResponse, type Metered } from "../../../src/request/meter.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { characterCounter, flat, model, pinned, request, version } from "./examples.ts";
-import type { Written } from "../../../src/wire/model-answer.ts";
+import type { AnswerOutput } from "../../../src/wire/model-answer.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
 
 /** A body of ten tokens by `characterCounter`. */
@@ -69,7 +69,7 @@ const reported = { kind: "reported", tokens: usage.tokens, clamped: true, doubts
 
 describe("a usage that does not cover the answer", () => {
   const stated: Usage = { tokens: { ...noTokens, cached_input: 7, output: 50 }, clamped: false };
-  const soFar = (later: Written, isFinal = false) => ({ soFar: { usage: stated, later, isFinal } });
+  const soFar = (later: AnswerOutput, isFinal = false) => ({ soFar: { usage: stated, later, isFinal } });
   const uncountable = { unknownBytes: 10, sealedBytes: 400, hasMedia: false };
 
   it("is kept next to the count of the whole and of the later text", async () => {

@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import { readChatAnswer } from "../../../src/wire/endpoints/chat-completions.ts";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
-import { answerTerms, latestTerms, type AnswerTerms, type Written } from "../../../src/wire/model-answer.ts";
+import { answerTerms, latestTerms, type AnswerTerms, type AnswerOutput } from "../../../src/wire/model-answer.ts";
 import type { StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 
-function writtenIn({ texts, uncountable }: Written): {
+function writtenIn({ texts, uncountable }: AnswerOutput): {
   readonly texts: readonly string[];
   readonly unknown: number;
   readonly sealed: number;
