@@ -9,7 +9,7 @@ import {
   type HoldResult,
   type Posting,
   type SettleResult,
-  type WrittenResult,
+  type InjectedResult,
 } from "../ports/ledger.ts";
 import {
   endsHold,
@@ -275,8 +275,8 @@ export class QueuedCharges implements Charging {
     return this.#commands.submit(["extend", id, amount, atLeast, at]).then(replyOf);
   }
 
-  writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
-    return this.#commands.submit(["run", "writtenLimits.writtenFor", [idempotency, written, at]]).then(replyOf);
+  injectedFor(idempotency: string, injected: string | null, at: number): Promise<InjectedResult> {
+    return this.#commands.submit(["run", "injectedValues.injectedFor", [idempotency, injected, at]]).then(replyOf);
   }
 
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult> {

@@ -39,10 +39,10 @@ export interface Charging {
   /** Settles a hold without an amount. Handles repeats and recovered holds like `post`. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Stores for two days, as a text, the values that Farebox wrote into a request with this idempotency key. Returns the
-   * first text that was stored for the key; null if no text is stored. If `written` is null, only reads.
+   * Stores for two days, as a text, the values injected into a request with this idempotency key. Returns the
+   * first text that was stored for the key; null if no text is stored. If `injected` is null, only reads.
    */
-  writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
+  injectedFor(idempotency: string, injected: string | null, at: number): Promise<InjectedResult>;
   /** Stores an observation of a stream and returns the marks of all models. If `seen` is null, only reads. */
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
 }
@@ -243,8 +243,8 @@ export type HoldResult =
   | { readonly ok: false; readonly reason: "too_many_subjects" }
   | { readonly ok: false; readonly reason: "unavailable" };
 
-export type WrittenResult =
-  | { readonly ok: true; readonly written: string | null }
+export type InjectedResult =
+  | { readonly ok: true; readonly injected: string | null }
   | { readonly ok: false; readonly reason: "unavailable" };
 
 export type BurstMarksResult =
@@ -252,7 +252,7 @@ export type BurstMarksResult =
   | { readonly ok: false; readonly reason: "unavailable" };
 
 /** Time for which a value under an idempotency key is stored, in milliseconds. */
-export const writtenKeptMs = 2 * 86_400_000;
+export const injectedKeptMs = 2 * 86_400_000;
 
 export type ExtendResult =
   | { readonly ok: true; readonly granted: PicoUsd }

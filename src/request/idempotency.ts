@@ -4,7 +4,7 @@ import type { Charging } from "../ports/ledger.ts";
 import { isIdempotencyHeader } from "../wire/headers.ts";
 import { objectOr, parseJson } from "../wire/json.ts";
 
-type Remembering = { readonly ledger: Pick<Charging, "writtenFor"> };
+type Remembering = { readonly ledger: Pick<Charging, "injectedFor"> };
 
 /** Returns the values that an earlier try with the same idempotency key was sent with; null for the first try. */
 export async function injectedEarlier(
@@ -15,9 +15,9 @@ export async function injectedEarlier(
   | { readonly ok: true; readonly injected: Pick<InjectedValues, "maximum" | "usage"> | null }
   | { readonly ok: false; readonly refusal: Refusal }
 > {
-  const earlier = await ledger.writtenFor(idempotency, null, at);
+  const earlier = await ledger.injectedFor(idempotency, null, at);
   if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
-  return { ok: true, injected: earlier.written === null ? null : readInjected(earlier.written) };
+  return { ok: true, injected: earlier.injected === null ? null : readInjected(earlier.injected) };
 }
 
 /**
@@ -31,9 +31,9 @@ export async function rememberInjected(
 ): Promise<Refusal | null> {
   if (idempotency === null) return null;
   const text = injectedText(injected);
-  const result = await ledger.writtenFor(idempotency, text, at);
+  const result = await ledger.injectedFor(idempotency, text, at);
   if (!result.ok) return { code: "ledger_unavailable" };
-  return result.written === text ? null : injectedOtherwise;
+  return result.injected === text ? null : injectedOtherwise;
 }
 
 /**
