@@ -111,8 +111,8 @@ export interface LedgerQueries extends ChargeStream {
   /** Returns a page of charges, newest first unless the query states another order. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   /**
-   * Returns matching charges among the last 5,000 written, newest first. With a cursor, returns those of the last 1,000
-   * that were written or ended since the cursor, and may repeat some that ended shortly before it. Cheap enough to poll
+   * Returns matching charges among the last 5,000 stored, newest first. With a cursor, returns those of the last 1,000
+   * that were stored or ended since the cursor, and may repeat some that ended shortly before it. Cheap enough to poll
    * each second.
    */
   recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;

@@ -10,9 +10,9 @@ export interface CheckedConnectionOptions extends TunnelOptions {
 }
 
 /**
- * Connects to a receiver of webhooks. Its name is resolved and checked here. A proxy gets a checked address and no name,
- * so that it cannot be led to another address. TLS is for the name, with and without a proxy. Callers check an IP address
- * in the URL themselves.
+ * Connects to a receiver of webhooks. Resolves the receiver's name and checks its addresses. A proxy gets a checked
+ * address instead of the name, because it could resolve the name to another address. TLS verifies the name in any case.
+ * Callers check an IP address in the URL themselves.
  */
 export function connectChecked(
   url: URL,
