@@ -14,13 +14,13 @@ export interface WholeAnswer {
  * the length of each target's body in `answerBytes`, because timed answers must have the same length.
  */
 export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<void> {
-  const reference = await askTwice(
+  const reference = await fetchTwice(
     workload,
     targets.find(({ name }) => name === "direct"),
   );
   checkReference(workload, reference);
   for (const target of targets) {
-    const answer = target.name === "direct" ? reference : await askTwice(workload, target);
+    const answer = target.name === "direct" ? reference : await fetchTwice(workload, target);
     if (!isSame(workload, target, answer, reference)) {
       throw new Error(
         `${workload.name}: the answer of ${target.name} differs from the gateway's: ${answer.status} ${answer.body.toString().slice(0, 300)}`,
@@ -75,11 +75,11 @@ export function hasRightLength(
   return Math.abs(bytes - checked) <= toleratedBytes;
 }
 
-async function askTwice(workload: Workload, target: Target | undefined): Promise<WholeAnswer> {
+async function fetchTwice(workload: Workload, target: Target | undefined): Promise<WholeAnswer> {
   if (target === undefined) throw new Error('no target "direct" to compare with');
   using connection = await Connection.open(target.port);
-  const first = await ask(connection, workload, target);
-  const second = await ask(connection, workload, target);
+  const first = await fetchOnce(connection, workload, target);
+  const second = await fetchOnce(connection, workload, target);
   if (
     target.passesBytes
       ? !first.body.equals(second.body)
@@ -89,7 +89,7 @@ async function askTwice(workload: Workload, target: Target | undefined): Promise
   return first;
 }
 
-async function ask(connection: Connection, workload: Workload, target: Target): Promise<WholeAnswer> {
+async function fetchOnce(connection: Connection, workload: Workload, target: Target): Promise<WholeAnswer> {
   const parts: Buffer[] = [];
   target.sent++;
   const { status, head } = await connection.send(chatRequest(target, workload.body), (bytes) => {

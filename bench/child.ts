@@ -82,11 +82,11 @@ export class Child implements AsyncDisposable {
   }
 
   /** Asks the process a question. Only one question may wait for its answer. */
-  async ask<Q extends Question>(ask: Q): Promise<Answers[Q]> {
+  async query<Q extends Question>(query: Q): Promise<Answers[Q]> {
     const message = this.#nextMessage();
-    this.#process.send({ ask } satisfies ToChild);
+    this.#process.send({ query } satisfies ToChild);
     const answer = await message;
-    if (answer.kind !== "answer") throw new Error(`the answer to "${ask}" was a message of kind "${answer.kind}"`);
+    if (answer.kind !== "answer") throw new Error(`the answer to "${query}" was a message of kind "${answer.kind}"`);
     return answer.answer as Answers[Q];
   }
 
@@ -96,7 +96,7 @@ export class Child implements AsyncDisposable {
 
   async #end(atOnce: boolean): Promise<void> {
     if (atOnce || !this.#process.connected) this.#process.kill("SIGKILL");
-    else this.#process.send({ ask: "stop" } satisfies ToChild, () => undefined);
+    else this.#process.send({ query: "stop" } satisfies ToChild, () => undefined);
     const timer = setTimeout(() => this.#process.kill("SIGKILL"), stopMs);
     if (this.#process.exitCode === null && this.#process.signalCode === null) await this.#exited;
     clearTimeout(timer);

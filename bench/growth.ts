@@ -102,7 +102,7 @@ for (const { name, database, keys, inUse } of variants) {
   startSeconds.push((performance.now() - startedAt) / 1000);
   const target = plainTarget(name, child, true);
   targets.push(inUse === 0 ? target : { ...target, keys: Array.from({ length: inUse }, (_, index) => keyText(index)) });
-  before.push(values.unverified === true ? unverified : await child.ask("ledger"));
+  before.push(values.unverified === true ? unverified : await child.query("ledger"));
 }
 await checkAnswers(plain, [direct, ...targets]);
 

@@ -59,7 +59,7 @@ export interface Answers {
 }
 
 export type Question = keyof Answers;
-export type ToChild = { readonly ask: Question };
+export type ToChild = { readonly query: Question };
 export type FromChild =
   | Ready
   | { readonly kind: "answer"; readonly answer: Answers[Question] }

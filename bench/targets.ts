@@ -126,7 +126,7 @@ function targetOf(name: TargetName, child: Child, gatewayUrl: string): Target<Ta
     headers: name === "portkey" ? ["x-portkey-provider: openai", `x-portkey-custom-host: ${gatewayUrl}/v1`] : [],
     passesBytes: !rewriting.includes(name),
     toleratedBytes: name === "bifrost" ? 1_024 : 0,
-    figures: async () => (name === "direct" ? null : child.ask("figures")),
+    figures: async () => (name === "direct" ? null : child.query("figures")),
   };
 }
 
@@ -142,7 +142,7 @@ export function plainTarget<Name extends string>(name: Name, child: Child, hasLe
     answerBytes: 0,
     toleratedBytes: 0,
     sent: 0,
-    figures: () => child.ask("figures"),
-    ledger: async () => (hasLedger ? child.ask("ledger") : null),
+    figures: () => child.query("figures"),
+    ledger: async () => (hasLedger ? child.query("ledger") : null),
   };
 }

@@ -27,7 +27,7 @@ export type Moment = { readonly requests: number } | { readonly deltas: number }
 
 type Question =
   | { readonly scenario: string }
-  | { readonly ask: "state" }
+  | { readonly query: "state" }
   | { readonly moment: Moment; readonly limitMs: number };
 export type ToGateway = Question & { readonly id: number };
 export type FromGateway =
@@ -66,11 +66,11 @@ export class Gateway implements AsyncDisposable {
 
   /** Sets the sandbox's scenario for all later requests. */
   async serve(scenario: string): Promise<void> {
-    await this.#ask({ scenario });
+    await this.#request({ scenario });
   }
 
   async state(): Promise<GatewayState> {
-    return (await this.#ask({ ask: "state" })).state;
+    return (await this.#request({ query: "state" })).state;
   }
 
   /**
@@ -78,7 +78,7 @@ export class Gateway implements AsyncDisposable {
    * Throws an error if the moment does not come within the time limit.
    */
   async until(moment: Moment, limitMs: number): Promise<GatewayState> {
-    const { state, isReached } = await this.#ask({ moment, limitMs });
+    const { state, isReached } = await this.#request({ moment, limitMs });
     if (isReached) return state;
     throw new Error(`${missed(moment, state)} within ${limitMs / 1000} s`);
   }
@@ -89,7 +89,7 @@ export class Gateway implements AsyncDisposable {
     if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
   }
 
-  async #ask(question: Question): Promise<Answer> {
+  async #request(question: Question): Promise<Answer> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) throw ended();
     const id = this.#count++;
     const answer = Promise.withResolvers<Answer>();

@@ -60,7 +60,7 @@ async function measured({ peer, mode, name, programs }: Run): Promise<Figures | 
 
 async function figuresOf(scenario: Scenario, gateway: Gateway, peer: RunningPeer, lagMs: number): Promise<Figures> {
   using clients = new Clients();
-  const told: Outcome[] = [];
+  const outcomes: Outcome[] = [];
   const waiting: (() => void)[] = [];
   let checkpoint: Comparison | null = null;
   let atKill: AtKill | null = null;
@@ -68,9 +68,9 @@ async function figuresOf(scenario: Scenario, gateway: Gateway, peer: RunningPeer
   const world: World = {
     gateway,
     peer,
-    answered: (count, limitMs) => reached(waiting, () => told.length, count, limitMs),
+    answered: (count, limitMs) => reached(waiting, () => outcomes.length, count, limitMs),
     async killAndRestart() {
-      const ended = told.length;
+      const ended = outcomes.length;
       const restarted = peer.restart();
       const { requests, deltas } = await gateway.state();
       atKill = { requests, deltas, ended };
@@ -85,7 +85,7 @@ async function figuresOf(scenario: Scenario, gateway: Gateway, peer: RunningPeer
             url: base.replace(/\/v1$/, path),
             headers: { authorization: `Bearer ${peer.key}` },
           });
-          told.push(answer);
+          outcomes.push(answer);
           for (const check of waiting) check();
           return answer;
         }),
@@ -94,7 +94,7 @@ async function figuresOf(scenario: Scenario, gateway: Gateway, peer: RunningPeer
   };
   await scenario.run(world);
   const comparison = await compare(gateway, peer, lagMs);
-  const limit = limitFigures(scenario, await gateway.state(), told);
+  const limit = limitFigures(scenario, await gateway.state(), outcomes);
   return { ...comparison, checkpoint, ...(atKill === null ? {} : { atKill }), ...limit };
 }
 
@@ -133,19 +133,19 @@ async function settledSpend(peer: RunningPeer, billed: PicoUsd, lagMs: number): 
 export function limitFigures(
   { budget, requestUsd }: Pick<Scenario, "budget" | "requestUsd">,
   state: Pick<GatewayState, "billed" | "requests">,
-  told: readonly Outcome[],
+  outcomes: readonly Outcome[],
 ): Omit<Figures, keyof Comparison | "checkpoint" | "atKill"> {
   const limit = usd(budget);
   const billed = BigInt(state.billed) as PicoUsd;
-  const refused = told.filter(({ status }) => status !== null && status > 399 && status < 500).length;
+  const refused = outcomes.filter(({ status }) => status !== null && status > 399 && status < 500).length;
   const rest = billed < limit ? limit - billed : 0n;
   const counts: Record<string, number> = {};
-  for (const label of told.map(labelOf).toSorted()) counts[label] = (counts[label] ?? 0) + 1;
+  for (const label of outcomes.map(labelOf).toSorted()) counts[label] = (counts[label] ?? 0) + 1;
   return {
     limitUsd: formatUsd(limit),
     billedPercentOfLimit: shareOf(billed, limit) ?? 0,
     exceededByUsd: formatUsd(billed > limit ? ((billed - limit) as PicoUsd) : noMoney),
-    sent: told.length,
+    sent: outcomes.length,
     letThrough: state.requests,
     refused,
     refusedThatWouldHaveFit: requestUsd === null ? null : Math.min(refused, Number(rest / usd(requestUsd))),

@@ -16,8 +16,8 @@ export async function runProcess(start: (params: StartParams) => Promise<Running
   const send = (message: FromChild) => process.send?.(message);
   try {
     const running = await start(JSON.parse(process.argv[2] ?? "") as StartParams);
-    process.on("message", ({ ask }: ToChild) => {
-      answerTo(ask, running).then(
+    process.on("message", ({ query }: ToChild) => {
+      answerTo(query, running).then(
         (answer) => send({ kind: "answer", answer }),
         (error: unknown) => send({ kind: "failed", message: String(error) }),
       );
@@ -28,8 +28,8 @@ export async function runProcess(start: (params: StartParams) => Promise<Running
   }
 }
 
-async function answerTo(ask: ToChild["ask"], running: Running): Promise<Answers[keyof Answers]> {
-  switch (ask) {
+async function answerTo(query: ToChild["query"], running: Running): Promise<Answers[keyof Answers]> {
+  switch (query) {
     case "figures":
       return running.figures?.() ?? figures();
     case "ledger":

@@ -7,15 +7,15 @@ describe.each(ledgerKinds)("marks of bursts in the ledger: $name", (kind) => {
   it("marks a model whose streams came in bursts: for the key, and after a second key's burst for all keys", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    const saw = async (key: string, kindSeen: "live" | "burst", at = noon, model = "m") => {
+    const marksAfter = async (key: string, kindSeen: "live" | "burst", at = noon, model = "m") => {
       const result = await ledger.burstMarks({ key, model, kind: kindSeen }, at);
       return result.ok ? result.marks.map((mark) => `${mark.key} ${mark.model} ${mark.at - noon} ${mark.live}`) : [];
     };
     expect(await ledger.burstMarks(null, noon)).toEqual({ ok: true, marks: [] });
-    expect(await saw("a", "live")).toEqual([]);
-    expect(await saw("a", "burst")).toEqual(["a m 0 0"]);
-    expect(await saw("b", "burst", noon, "other")).toEqual(["a m 0 0", "b other 0 0"]);
-    expect(await saw("b", "burst", noon + 5)).toEqual(["* m 5 0", "a m 0 0", "b m 5 0", "b other 0 0"]);
+    expect(await marksAfter("a", "live")).toEqual([]);
+    expect(await marksAfter("a", "burst")).toEqual(["a m 0 0"]);
+    expect(await marksAfter("b", "burst", noon, "other")).toEqual(["a m 0 0", "b other 0 0"]);
+    expect(await marksAfter("b", "burst", noon + 5)).toEqual(["* m 5 0", "a m 0 0", "b m 5 0", "b other 0 0"]);
     expect(await ledger.burstMarks(null, noon)).toEqual({
       ok: true,
       marks: [
@@ -25,11 +25,11 @@ describe.each(ledgerKinds)("marks of bursts in the ledger: $name", (kind) => {
         { key: "b", model: "other", at: noon, live: 0 },
       ],
     });
-    await saw("b", "live", noon + 6);
-    await saw("b", "live", noon + 7);
-    expect(await saw("b", "live", noon + markMs + 5)).toEqual(["a m 0 0", "b other 0 0"]);
-    expect(await saw("c", "burst", noon + markKeptMs + 1)).toEqual(["c m 2592000001 0"]);
-    const raced = await Promise.all([saw("x", "burst", noon, "race"), saw("y", "burst", noon, "race")]);
+    await marksAfter("b", "live", noon + 6);
+    await marksAfter("b", "live", noon + 7);
+    expect(await marksAfter("b", "live", noon + markMs + 5)).toEqual(["a m 0 0", "b other 0 0"]);
+    expect(await marksAfter("c", "burst", noon + markKeptMs + 1)).toEqual(["c m 2592000001 0"]);
+    const raced = await Promise.all([marksAfter("x", "burst", noon, "race"), marksAfter("y", "burst", noon, "race")]);
     expect(raced.flat()).toContain("* race 0 0");
   });
 });

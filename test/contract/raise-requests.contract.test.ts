@@ -18,7 +18,7 @@ async function filled(kind: LedgerKind) {
   return { ...store, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-function asked(id: string, more: Partial<NewRaiseRequest> = {}): NewRaiseRequest {
+function newRequest(id: string, more: Partial<NewRaiseRequest> = {}): NewRaiseRequest {
   return {
     id,
     budget: { scope: eachKeyScope(), period: "1d" },
@@ -38,32 +38,35 @@ describe.each(ledgerKinds)("requests for raises: $name", (kind) => {
   it("are limited to one open request, and to one per hour, for each key and budget", async () => {
     await using store = await filled(kind);
     const { raiseRequests } = store;
-    const results = await Promise.all(["a", "b", "c"].map((id) => raiseRequests.create(asked(id))));
+    const results = await Promise.all(["a", "b", "c"].map((id) => raiseRequests.create(newRequest(id))));
     expect(results).toEqual([{ ok: true }, { ok: false, reason: "open" }, { ok: false, reason: "open" }]);
     const total = { scope: everyRequest, period: "total" } as const;
-    expect(await raiseRequests.create(asked("d", { budget: total, lapsesAt: null }))).toEqual({ ok: true });
-    expect(await raiseRequests.create(asked("e", { key: "k-bob", subject: "k-bob" }))).toEqual({ ok: true });
+    expect(await raiseRequests.create(newRequest("d", { budget: total, lapsesAt: null }))).toEqual({ ok: true });
+    expect(await raiseRequests.create(newRequest("e", { key: "k-bob", subject: "k-bob" }))).toEqual({ ok: true });
     expect(await raiseRequests.deny("a", noon + 1, "root")).toMatchObject({ ok: true, request: { state: "denied" } });
-    const later = asked("f", { at: noon + hourMs - 1 });
+    const later = newRequest("f", { at: noon + hourMs - 1 });
     expect(await raiseRequests.create(later)).toEqual({ ok: false, reason: "too_soon" });
     expect(await raiseRequests.create({ ...later, at: noon + hourMs })).toEqual({ ok: true });
     const tomorrow = { at: midnight, lapsesAt: midnight + 24 * hourMs };
-    expect(await raiseRequests.create(asked("g", tomorrow))).toEqual({ ok: true });
-    const unknown = asked("h", { budget: { scope: everyRequest, period: "1h" } });
+    expect(await raiseRequests.create(newRequest("g", tomorrow))).toEqual({ ok: true });
+    const unknown = newRequest("h", { budget: { scope: everyRequest, period: "1h" } });
     expect(await raiseRequests.create(unknown)).toEqual({ ok: false, reason: "no_such_budget" });
     const list = async (query: object) =>
       (await raiseRequests.list({ at: midnight, limit: 10, ...query })).map(({ id }) => id);
     expect(await list({ key: "k-alice" })).toEqual(["g", "f", "d", "a"]);
     expect(await list({ isOpen: true })).toEqual(["g", "d"]);
     expect(await list({ limit: 2 })).toEqual(["g", "f"]);
-    expect(await raiseRequests.find("d")).toEqual({ ...asked("d", { budget: total, lapsesAt: null }), ...undecided });
+    expect(await raiseRequests.find("d")).toEqual({
+      ...newRequest("d", { budget: total, lapsesAt: null }),
+      ...undecided,
+    });
   });
 
   it("raise the window once when they are approved", async () => {
     await using store = await filled(kind);
     const { raiseRequests, ledger } = store;
-    await raiseRequests.create(asked("a"));
-    await raiseRequests.create(asked("b", { key: "k-bob", subject: "k-bob" }));
+    await raiseRequests.create(newRequest("a"));
+    await raiseRequests.create(newRequest("b", { key: "k-bob", subject: "k-bob" }));
     expect(await ledger.hold(holdOf("one", usd("2")))).toMatchObject({ ok: false });
     const raise = { amount: usd("1.5"), from: noon - 12 * hourMs, until: noon + hourMs };
     const decided = {
@@ -75,9 +78,9 @@ describe.each(ledgerKinds)("requests for raises: $name", (kind) => {
     };
     expect(await raiseRequests.approve("a", raise, noon, "root")).toEqual({
       ok: true,
-      request: { ...asked("a"), ...decided },
+      request: { ...newRequest("a"), ...decided },
     });
-    expect(await raiseRequests.find("a")).toEqual({ ...asked("a"), ...decided });
+    expect(await raiseRequests.find("a")).toEqual({ ...newRequest("a"), ...decided });
     expect(await ledger.hold(holdOf("two", usd("2")))).toMatchObject({ ok: true, keyRoom: usd("0.5") });
     expect(await ledger.hold(holdOf("three", usd("2"), { caller: bob }))).toMatchObject({ ok: false });
     for (const again of [raiseRequests.approve("a", raise, noon, "root"), raiseRequests.deny("a", noon, "root")])

@@ -50,16 +50,16 @@ it("Gateway.until resolves when enough requests have arrived, and rejects if the
   await using gateway = await Gateway.start(prices);
   await gateway.serve("tokens:5");
   const third = gateway.until({ requests: 3 }, 60_000);
-  const ask = () =>
+  const chat = () =>
     fetch(`${gateway.url}/v1/chat/completions`, {
       method: "POST",
       headers: { authorization: `Bearer ${gateway.key}`, "content-type": "application/json" },
       body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: prompt }] }),
     }).then((answer) => answer.text());
-  await ask();
-  await ask();
+  await chat();
+  await chat();
   expect((await gateway.state()).requests).toBe(2);
-  await Promise.all([ask(), ask(), ask()]);
+  await Promise.all([chat(), chat(), chat()]);
   expect((await third).requests).toBe(3);
   expect(await gateway.until({ open: 0 }, 60_000)).toMatchObject({ open: 0, calls: 5 });
   await expect(gateway.until({ requests: 6 }, 50)).rejects.toThrow(

@@ -15,7 +15,7 @@ interface Figures {
   readonly refused: Readonly<Record<string, number>>;
   readonly failed: Readonly<Record<string, number>>;
   readonly quarters: readonly Resources[];
-  readonly books: Readonly<Record<string, { readonly ledgerUsd: string; readonly gatewayUsd: string }>>;
+  readonly sums: Readonly<Record<string, { readonly ledgerUsd: string; readonly gatewayUsd: string }>>;
   readonly kills: number;
 }
 
@@ -34,7 +34,7 @@ it.each([
   // Next to kills, the database may be away too often for a session to complete.
   const kinds = [...answeredKinds, ...(kills === 0 ? ["farebox run"] : [])];
   expect(kinds.filter((kind) => figures.answered[kind] === undefined)).toEqual([]);
-  expect(figures.books["reported"]?.ledgerUsd).toBe(figures.books["reported"]?.gatewayUsd);
+  expect(figures.sums["reported"]?.ledgerUsd).toBe(figures.sums["reported"]?.gatewayUsd);
   expect(figures.quarters).toHaveLength(4);
   expect(figures.kills).toBeGreaterThanOrEqual(kills);
   if (kills > 0) expect(figures.failed["the database was away"]).toBeGreaterThan(0);

@@ -36,12 +36,12 @@ describe.each(["gpt-5", "gpt-5.6-sol"] as const)("six parallel Codex requests to
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("key:alice", "5");
     const body = codexRequest(model);
-    const ask = async () => {
+    const statusAndText = async () => {
       const response = await send(proxy, body);
       if (response.status !== 200) all.resolve();
       return { status: response.status, text: await response.text() };
     };
-    const answers = await Promise.all(Array.from({ length: 6 }, ask));
+    const answers = await Promise.all(Array.from({ length: 6 }, statusAndText));
     expect(answers).toEqual(Array.from({ length: 6 }, () => ({ status: 200, text: completed(model) })));
     for (const charge of await proxy.charges())
       expect(charge).toMatchObject({ state: "posted", source: "reported", doubts: [], model });

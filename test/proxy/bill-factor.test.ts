@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { askAdmin } from "../support/admin-client.ts";
-import { chatWith } from "../support/books.ts";
+import { callAdmin } from "../support/admin-client.ts";
+import { chatWith } from "../support/new-charges.ts";
 import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
@@ -18,7 +18,7 @@ async function compared(proxy: RunningProxy): Promise<Compared> {
   for (let index = 0; index < 10; index++) await (await proxy.chat(chatWith("prompt:1000+tokens:100"))).text();
   await proxy.charges();
   await proxy.serving.sampler.sample();
-  const answer = await askAdmin(proxy.url, "GET", "/reconciliation", { token });
+  const answer = await callAdmin(proxy.url, "GET", "/reconciliation", { token });
   expect(answer.status, answer.text).toBe(200);
   return answer.json as never as Compared;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { askAdmin } from "../support/admin-client.ts";
+import { callAdmin } from "../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
 const token = "an-editor-for-budgets-on-users-0123456789";
@@ -7,7 +7,7 @@ const env = { FAREBOX_ADMIN_TOKEN: token };
 
 async function setBudget(proxy: RunningProxy, scope: string, limit: string) {
   const body = { scope, period: "total", mode: "hard", limit_usd: limit };
-  return await askAdmin(proxy.url, "PUT", "/budgets", { token, body });
+  return await callAdmin(proxy.url, "PUT", "/budgets", { token, body });
 }
 
 /** Sends a small request and returns its status after it has settled. */
@@ -54,14 +54,14 @@ describe.each(["plain", "hash"])("a budget on users, with FAREBOX_USERS=%s", (us
   it("is found and removed by the user's name", async () => {
     await using proxy = await startProxy({ env: { ...env, FAREBOX_USERS: users } });
     await setBudget(proxy, "key:alice user:u%201", "5");
-    const found = await askAdmin(proxy.url, "GET", "/budgets?scope=key:alice%20user:u%25201", { token });
+    const found = await callAdmin(proxy.url, "GET", "/budgets?scope=key:alice%20user:u%25201", { token });
     const { budgets } = found.json as { budgets: { scope: string }[] };
     expect(budgets.map(({ scope }) => scope)).toEqual([
       expect.stringMatching(users === "plain" ? /^key:alice user:u%201$/ : /^key:alice user:hash_[0-9a-f]{32}$/),
     ]);
     const again = await setBudget(proxy, budgets[0]?.scope ?? "", "6");
     expect(again.json).toMatchObject({ limit_usd: "6.00", scope: budgets[0]?.scope });
-    const removed = await askAdmin(proxy.url, "DELETE", "/budgets?scope=key:alice%20user:u%25201&period=total", {
+    const removed = await callAdmin(proxy.url, "DELETE", "/budgets?scope=key:alice%20user:u%25201&period=total", {
       token,
     });
     expect(removed.status).toBe(200);
@@ -104,7 +104,7 @@ describe("a budget on a label", () => {
     const key = await proxy.addKey("bob", { labels: { env: "test" } });
     expect(await statusOf(proxy, {}, key)).toBe(200);
     const body = { labels: { env: "prod" } };
-    expect((await askAdmin(proxy.url, "PATCH", "/keys/bob", { token, body })).status).toBe(200);
+    expect((await callAdmin(proxy.url, "PATCH", "/keys/bob", { token, body })).status).toBe(200);
     expect(await statusOf(proxy, {}, key)).toBe(402);
   });
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { refusalListSchema } from "../../src/reporting/shapes/charges.ts";
-import { askAdmin } from "../support/admin-client.ts";
+import { callAdmin } from "../support/admin-client.ts";
 import { oneModelFile, priceFolder } from "../support/price-files.ts";
 import { expectRefusal, head, RawClient, type RawAnswer } from "../support/raw-client.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
@@ -75,7 +75,7 @@ describe("a budget with nothing left", () => {
     expect((await proxy.chat({})).status).toBe(200);
     expect((await proxy.charges()).filter(({ route }) => route !== "/v1/chat/completions")).toEqual([]);
     await proxy.serving.recorder.flush();
-    const { json } = await askAdmin(proxy.url, "GET", "/refusals?key=uploader", { token });
+    const { json } = await callAdmin(proxy.url, "GET", "/refusals?key=uploader", { token });
     const rows = refusalListSchema.parse(json).refusals;
     expect(rows.map((row) => `${row.count} ${row.route} ${row.model} ${row.scope} ${row.needed_usd}`).sort()).toEqual([
       "1 /api/v1/task null key:uploader null",

@@ -92,7 +92,7 @@ describe("fitting", () => {
     // 2,500 tokens for output and prompt together; the prompt is bounded by its bytes.
     expect(tokens).toBeGreaterThan(2400);
     expect(tokens).toBeLessThan(2500);
-    const sent = gateway.asked.at(-1)?.body.toString() ?? "";
+    const sent = gateway.received.at(-1)?.body.toString() ?? "";
     expect(sent).toBe(`{"max_tokens":${tokens},"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`);
     const charge = await proxy.onlyCharge();
     expect(charge.basis).toEqual({ by: "fitted", outputTokens: tokens, outputCap: null, fitted: tokens });
@@ -123,7 +123,7 @@ describe("fitting", () => {
     await proxy.budget("key:bob", text(perToken * 9000n));
     const response = await proxy.chat({ n: 3 }, { key: bob });
     expect(response.headers.get("x-farebox-fitted")).toBe("1024");
-    const sent = bodyOf(gateway.asked.at(-1) as ReceivedRequest);
+    const sent = bodyOf(gateway.received.at(-1) as ReceivedRequest);
     expect(sent["max_tokens"]).toBe(1024);
     await response.text();
     const fitted = (await proxy.charges()).at(-1);
@@ -165,7 +165,7 @@ describe("fitting", () => {
       const response = await proxy.chat({ model: "gpt-5", stream });
       expect([response.status, response.headers.get("x-farebox-fitted")]).toEqual([200, "8192"]);
       await response.text();
-      expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_completion_tokens"]).toBe(8192);
+      expect(bodyOf(gateway.received.at(-1) as ReceivedRequest)["max_completion_tokens"]).toBe(8192);
     }
   });
 
@@ -181,23 +181,23 @@ describe("fitting", () => {
     await proxy.budget("all", text(perToken * 9000n));
     const response = await proxy.chat(more);
     expect([response.status, (await errorOf(response)).code]).toEqual([402, "budget_exceeded"]);
-    expect(gateway.asked).toEqual([]);
+    expect(gateway.received).toEqual([]);
   });
 
   it("does not change a Responses request that states a reasoning maximum", async () => {
     await using gateway = await hundredEach();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     await proxy.budget("all", text(perToken * 12_000n));
-    const ask = (more: object) =>
+    const createResponse = (more: object) =>
       fetch(`${proxy.url}/v1/responses`, {
         method: "POST",
         headers: { authorization: `Bearer ${proxy.key}`, "content-type": "application/json" },
         body: JSON.stringify({ model: "gpt-4o", input: "hello", ...more }),
       });
-    expect((await ask({ reasoning: { max_tokens: 100 } })).status).toBe(402);
-    const fitted = await ask({});
+    expect((await createResponse({ reasoning: { max_tokens: 100 } })).status).toBe(402);
+    const fitted = await createResponse({});
     expect(fitted.headers.get("x-farebox-fitted")).not.toBeNull();
-    expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_output_tokens"]).toBe(
+    expect(bodyOf(gateway.received.at(-1) as ReceivedRequest)["max_output_tokens"]).toBe(
       Number(fitted.headers.get("x-farebox-fitted")),
     );
   });
@@ -244,7 +244,7 @@ describe("fitting", () => {
       null,
       "1024",
     ]);
-    expect(bodyOf(gateway.asked.at(-1) as ReceivedRequest)["max_tokens"]).toBe(1024);
+    expect(bodyOf(gateway.received.at(-1) as ReceivedRequest)["max_tokens"]).toBe(1024);
   });
 
   it("repeats the written maximum for an idempotency key even after the budget changes", async () => {
@@ -259,7 +259,7 @@ describe("fitting", () => {
     const second = await proxy.chat({}, { headers });
     expect([second.status, second.headers.get("x-farebox-fitted")]).toEqual([200, fitted]);
     await second.text();
-    const [one, other] = gateway.asked;
+    const [one, other] = gateway.received;
     expect(other?.body.equals(one?.body ?? Buffer.alloc(0))).toBe(true);
     const free = await proxy.chat({}, { headers: { "idempotency-key": "other" } });
     expect(free.headers.get("x-farebox-fitted")).toBeNull();
@@ -303,16 +303,16 @@ describe("a refusal for lack of room", () => {
   it("counts a long prompt, so that the stated maximum fits and a slightly larger one does not", async () => {
     await using proxy = await startProxy();
     await proxy.budget("all", "0.05");
-    const ask = (tokens: number) =>
+    const chatUpTo = (tokens: number) =>
       proxy.chat({ max_tokens: tokens, messages: [{ role: "user", content: " harbour".repeat(12_500) }] });
-    const refused = await ask(16_000);
+    const refused = await chatUpTo(16_000);
     expect(refused.status).toBe(402);
     const { metadata } = await errorOf(refused);
     // 100 kB are 12,500 tokens: USD 0.016. By its bytes, the prompt alone would cost USD 0.125.
     const tokens = Number(metadata?.["affordable_output_tokens"]);
     expect(tokens).toBeGreaterThan(6500);
-    expect((await ask(tokens + 20)).status).toBe(402);
-    const answer = await ask(tokens);
+    expect((await chatUpTo(tokens + 20)).status).toBe(402);
+    const answer = await chatUpTo(tokens);
     expect(answer.status).toBe(200);
     await answer.text();
   });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { chatWith } from "../support/books.ts";
+import { chatWith } from "../support/new-charges.ts";
 import { patientClock } from "../support/patient-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { watchWindows } from "../support/window-watch.ts";
-import { ask, eventsIn } from "../support/wire-client.ts";
+import { fetchAnswer, eventsIn } from "../support/wire-client.ts";
 import { isThorough } from "../support/effort.ts";
 
 const limit = usd("0.05");
@@ -22,7 +22,7 @@ describe("50 parallel endless streams of 100 tokens per second on a budget of 0.
       await proxy.budget("key:alice", "0.05", "1mo");
       const watch = watchWindows(proxy);
       const answers = await Promise.all(
-        Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))),
+        Array.from({ length: parallel }, () => fetchAnswer(proxy, chatWith("endless:10", { stream: true }))),
       );
       const charges = await proxy.charges();
       expect(await watch.stop()).toEqual([]);

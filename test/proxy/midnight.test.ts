@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
-import { askAdmin } from "../support/admin-client.ts";
+import { callAdmin } from "../support/admin-client.ts";
 import { errorOf } from "../support/answers.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -149,7 +149,7 @@ it.each(days)(
     }
 
     // Reports, refusals and alerts agree.
-    const reply = await askAdmin(proxy.url, "GET", `/usage?by=day&since=${date}`, { token });
+    const reply = await callAdmin(proxy.url, "GET", `/usage?by=day&since=${date}`, { token });
     const report = reply.json as unknown as { rows: { day: string; requests: number; cost_usd: string }[] };
     const dayCost = formatUsd((cost * BigInt(paidFor)) as PicoUsd);
     expect(report.rows.map(({ day, requests, cost_usd }) => [day, requests, cost_usd])).toEqual([

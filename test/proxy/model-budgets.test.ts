@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Books } from "../support/books.ts";
+import { NewCharges } from "../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { ask, type Body, type WireAnswer, type WireOptions } from "../support/wire-client.ts";
+import { fetchAnswer, type Body, type WireAnswer, type WireOptions } from "../support/wire-client.ts";
 
 /*
  * Tests that no spelling and no position of a model's name evades a key's only budget, which names models and has a
@@ -9,7 +9,7 @@ import { ask, type Body, type WireAnswer, type WireOptions } from "../support/wi
  */
 
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 let bound: string;
 let soft: string;
 const everything = new AsyncDisposableStack();
@@ -22,7 +22,7 @@ beforeAll(async () => {
     await proxy.budget(`key:bound model:${models}`, "0");
     await proxy.budget(`key:soft model:${models}`, "0", "total", "soft");
   }
-  books = new Books(proxy);
+  newCharges = new NewCharges(proxy);
 });
 afterAll(() => everything.disposeAsync());
 
@@ -61,7 +61,7 @@ function chatOf(content: string) {
 }
 
 function send(body: Body, options: WireOptions, key = bound): Promise<WireAnswer> {
-  return ask({ url: proxy.url, key }, body, options);
+  return fetchAnswer({ url: proxy.url, key }, body, options);
 }
 
 async function sendForm(path: string, parts: readonly (readonly [string, string | Blob])[], key = bound) {
@@ -78,12 +78,12 @@ async function expectRefused(answer: WireAnswer, what: string): Promise<void> {
   expect([400, 402], `${what}: ${text}`).toContain(answer.status);
   const { error } = JSON.parse(answer.body.toString()) as { error: { code: string; message: string } };
   expect(["budget_exceeded", "model_not_priced", "cost_not_bounded", "invalid_request"], what).toContain(error.code);
-  const charged = await books.allSettled();
+  const charged = await newCharges.allSettled();
   expect(
     charged.filter(({ state }) => state !== "voided"),
     what,
   ).toEqual([]);
-  expect(books.billed(), what).toEqual([]);
+  expect(newCharges.billed(), what).toEqual([]);
 }
 
 describe("a hard budget that names models only", () => {
@@ -103,8 +103,8 @@ describe("a hard budget that names models only", () => {
       await expectRefused(await send({ ...body, ...more }, options), JSON.stringify([more, options]));
     const allowed = await send(body, { path });
     expect(allowed.status, allowed.body.toString()).toBe(200);
-    expect((await books.settled()).key).not.toBe("");
-    books.billed();
+    expect((await newCharges.settled()).key).not.toBe("");
+    newCharges.billed();
   });
 
   it.each(forms)("refuses its model in a form to %s, even after the file", async (path, model, file) => {
@@ -121,8 +121,8 @@ describe("a hard budget that names models only", () => {
     }
     const allowed = await sendForm(path, [["model", model], ...fields, [file, large]]);
     expect(allowed.status, allowed.body.toString()).toBe(200);
-    expect(await books.settled()).toMatchObject({ state: "posted" });
-    books.billed();
+    expect(await newCharges.settled()).toMatchObject({ state: "posted" });
+    newCharges.billed();
   });
 
   it.each<[path: string, body: Body, options?: WireOptions]>([
@@ -160,7 +160,7 @@ describe("a hard budget that names models only", () => {
       for (const model of ["O1-Pro", "no-such-model"]) {
         const answer = await send({ model, ...chatOf("hello") }, {}, key);
         expect(answer.status, answer.body.toString()).toBe(200);
-        expect(await books.settled()).toMatchObject({ models: [model], cost: null });
+        expect(await newCharges.settled()).toMatchObject({ models: [model], cost: null });
       }
       const late = [
         ["model", "whisper-1"],
@@ -168,8 +168,8 @@ describe("a hard budget that names models only", () => {
         ["wonder", "x"],
       ] as const;
       expect((await sendForm("/v1/audio/transcriptions", late, key)).status).toBe(200);
-      await books.settled();
+      await newCharges.settled();
     }
-    books.billed();
+    newCharges.billed();
   });
 });

@@ -173,12 +173,12 @@ describe("the openai client", () => {
     const tools: OpenAI.Chat.ChatCompletionTool[] = [
       { type: "function", function: { name: "weather", description: "Weather of a city", parameters } },
     ];
-    const wish = { model: "gpt-4o", messages: hello, max_tokens: 200, tools, tool_choice: "required" } as const;
-    const answer = await client.chat.completions.create(wish);
+    const body = { model: "gpt-4o", messages: hello, max_tokens: 200, tools, tool_choice: "required" } as const;
+    const answer = await client.chat.completions.create(body);
     const [call] = answer.choices[0]?.message.tool_calls ?? [];
     expect(call?.type === "function" && call.function.name).toBe("weather");
     await chargeAsBilled();
-    const runner = client.chat.completions.stream({ ...wish, stream_options: { include_usage: true } });
+    const runner = client.chat.completions.stream({ ...body, stream_options: { include_usage: true } });
     const final = await runner.finalChatCompletion();
     expect(final.choices[0]?.finish_reason).toBe("tool_calls");
     const [, second] = await charges();
@@ -263,13 +263,13 @@ describe("a client that aborts", () => {
   it("before a stream's headers ends the gateway's request as well", async () => {
     scenarioOf = () => "silent";
     const controller = new AbortController();
-    const asked = client.chat.completions.create(
+    const completion = client.chat.completions.create(
       { model: "gpt-4o", messages: hello, max_tokens: 50, stream: true },
       { signal: controller.signal },
     );
     await proxy.sandbox.waitFor(() => seen()[0]?.body.length !== 0 && seen().length === 1);
     controller.abort();
-    expect(await errorFrom(asked)).toBeInstanceOf(APIUserAbortError);
+    expect(await errorFrom(completion)).toBeInstanceOf(APIUserAbortError);
     await proxy.sandbox.waitFor(() => seen()[0]?.ended === "clientLeft");
     const [charge] = await charges();
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: null });
@@ -288,14 +288,14 @@ describe("a client that aborts", () => {
     };
     subscribe("http.server.request.start", onRequest);
     const controller = new AbortController();
-    const asked = clientWith({ apiKey: own.key, baseURL: `${own.url}/v1` }).chat.completions.create(
+    const completion = clientWith({ apiKey: own.key, baseURL: `${own.url}/v1` }).chat.completions.create(
       { model: "gpt-4o", messages: hello, max_tokens: 50 },
       { signal: controller.signal },
     );
     const { response } = await gateway.nextChat();
     unsubscribe("http.server.request.start", onRequest);
     controller.abort();
-    expect(await errorFrom(asked)).toBeInstanceOf(APIUserAbortError);
+    expect(await errorFrom(completion)).toBeInstanceOf(APIUserAbortError);
     // The proxy has noticed that the client left.
     await gone.promise;
     const choice = { index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" };

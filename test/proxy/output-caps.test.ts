@@ -5,7 +5,7 @@ import { systemClock } from "../../src/platform/clock.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
 import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { ask, bytesOf, type WireAnswer } from "../support/wire-client.ts";
+import { fetchAnswer, bytesOf, type WireAnswer } from "../support/wire-client.ts";
 
 /* Tests of the output caps that Farebox writes into requests, checked on the bytes that the gateway receives. */
 
@@ -59,9 +59,9 @@ async function send(
   body: string,
   { path = "/v1/chat/completions", headers = {} }: { path?: string; headers?: Record<string, string> } = {},
 ): Promise<Sent> {
-  const before = gateway.asked.length;
-  const answer = await ask({ url: proxy.url, key }, body, { path, headers });
-  return { answer, body: gateway.asked.slice(before).at(-1)?.body.toString() ?? "" };
+  const before = gateway.received.length;
+  const answer = await fetchAnswer({ url: proxy.url, key }, body, { path, headers });
+  return { answer, body: gateway.received.slice(before).at(-1)?.body.toString() ?? "" };
 }
 
 const messages = '"messages":[{"role":"user","content":"€ 😀"}]';
@@ -74,7 +74,7 @@ describe("an output cap", () => {
     const first = await send(key, request);
     expect(first.answer.status).toBe(200);
     expect(first.body).toBe(`{"max_tokens":500,${request.slice(1)}`);
-    expect(gateway.asked.at(-1)?.headers["content-length"]).toBe(String(bytesOf(first.body).length));
+    expect(gateway.received.at(-1)?.headers["content-length"]).toBe(String(bytesOf(first.body).length));
     expect(capOf(first)).toBe("500");
     const stated = await send(proxy.key, first.body);
     expect(capOf(stated)).toBeUndefined();
@@ -181,7 +181,7 @@ describe("an output cap", () => {
     await createTeam({ ...tools, teams: capped.serving.teams }, { name: "red", outputCap: 600 });
     const bob = await capped.addKey("bob", { team: "red" });
     const capFor = async (key: string) => {
-      const answer = await ask({ url: capped.url, key }, `{"model":"small",${messages}}`);
+      const answer = await fetchAnswer({ url: capped.url, key }, `{"model":"small",${messages}}`);
       const me = await (
         await fetch(`${capped.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } })
       ).json();
@@ -200,8 +200,8 @@ describe("an output cap", () => {
       gatewayUrl: gateway.url,
       env: { FAREBOX_PRICING: folder, FAREBOX_STREAM_USAGE: "inject", FAREBOX_OUTPUT_CAP: "700" },
     });
-    await ask({ url: injecting.url, key: injecting.key }, `{"model":"small","stream":true,${messages}}`);
-    expect(gateway.asked.at(-1)?.body.toString()).toBe(
+    await fetchAnswer({ url: injecting.url, key: injecting.key }, `{"model":"small","stream":true,${messages}}`);
+    expect(gateway.received.at(-1)?.body.toString()).toBe(
       `{"stream_options":{"include_usage":true},"max_tokens":700,"model":"small","stream":true,${messages}}`,
     );
   });
@@ -226,7 +226,7 @@ describe("an output cap", () => {
       readonly method?: string;
     }
     const sent = (key: string, { body, path = "/v1/messages", type = "application/json", method = "POST" }: Request) =>
-      ask({ url: open.url, key }, body, {
+      fetchAnswer({ url: open.url, key }, body, {
         path,
         method,
         headers: {
@@ -304,15 +304,15 @@ describe("an output cap", () => {
       ["a model in the query", { path: "/v1/realtime?Model=x", method: "GET" }, "limits the output of x"],
       ["a maximum in the query", { path: "/v1/x?maxOutputTokens=9", method: "GET" }, "'maxOutputTokens' asks for"],
     ])("refuses %s, and passes it for other keys", async (_what, request, message) => {
-      const before = gateway.asked.length;
+      const before = gateway.received.length;
       const answer = await sent(capped, request);
       expect([answer.status, JSON.parse(answer.body.toString()).error.code]).toEqual([400, "invalid_request"]);
       expect(answer.body.toString()).toContain(message);
       expect(answer.body.toString()).toContain("an output cap applies to this key");
-      expect(gateway.asked.slice(before)).toEqual([]);
+      expect(gateway.received.slice(before)).toEqual([]);
       expect((await sent(open.key, request)).status).toBe(200);
       const { body = "" } = request;
-      expect(gateway.asked.at(-1)?.body).toEqual(Buffer.from(body));
+      expect(gateway.received.at(-1)?.body).toEqual(Buffer.from(body));
     });
 
     it.each<[what: string, request: Request]>([
@@ -331,7 +331,7 @@ describe("an output cap", () => {
       const env = { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all", FAREBOX_OUTPUT_CAP: "10" };
       await using all = await startProxy({ gatewayUrl: gateway.url, env });
       const path = "/v1/messages";
-      expect((await ask({ url: all.url, key: all.key }, `{${mega},${maximum}}`, { path })).status).toBe(400);
+      expect((await fetchAnswer({ url: all.url, key: all.key }, `{${mega},${maximum}}`, { path })).status).toBe(400);
       await createTeam({ teams: open.serving.teams, clock: systemClock(), by: "test" }, { name: "t", outputCap: 10 });
       const member = await open.addKey("member", { team: "t" });
       expect((await sent(member, { body: `{${mega},${maximum}}` })).status).toBe(400);

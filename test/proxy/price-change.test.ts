@@ -16,7 +16,7 @@ import {
   finish,
   scriptedGateway,
   usageChunk,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../support/scripted-gateway.ts";
 
@@ -54,16 +54,16 @@ async function scene(text: string, clock?: Clock): Promise<Scene> {
 }
 
 /** Begins a stream and waits for the client's first chunk. */
-async function beginStream({ proxy, gateway }: Scene): Promise<{ asked: Asked; answer: Response }> {
+async function beginStream({ proxy, gateway }: Scene): Promise<{ received: OpenRequest; answer: Response }> {
   const answer = proxy.chat({ model: "mine", stream: true, max_tokens: 50 });
-  const asked = await gateway.nextChat();
-  asked.response.writeHead(200, { "content-type": "text/event-stream" });
-  asked.response.write(delta("first words", { model: "mine" }));
-  return { asked, answer: await answer };
+  const received = await gateway.nextChat();
+  received.response.writeHead(200, { "content-type": "text/event-stream" });
+  received.response.write(delta("first words", { model: "mine" }));
+  return { received, answer: await answer };
 }
 
-async function endStream({ asked, answer }: { asked: Asked; answer: Response }): Promise<void> {
-  asked.response.end(finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done);
+async function endStream({ received, answer }: { received: OpenRequest; answer: Response }): Promise<void> {
+  received.response.end(finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done);
   await answer.text();
 }
 

@@ -6,7 +6,7 @@ import type { Reconciliation } from "../../src/core/reconciliation.ts";
 import { runReconciliation } from "../../src/reporting/reconciliation.ts";
 import type { SandboxOptions } from "../../src/sandbox/options.ts";
 import { systemClock } from "../../src/platform/clock.ts";
-import { chatWith } from "../support/books.ts";
+import { chatWith } from "../support/new-charges.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { openStore, utc } from "../support/ledger-fixtures.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";

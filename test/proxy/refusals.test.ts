@@ -2,8 +2,8 @@ import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { revokeKey } from "../../src/admin/key-changes.ts";
 import { refusalListSchema, type RefusalJson } from "../../src/reporting/shapes/charges.ts";
-import { askAdmin } from "../support/admin-client.ts";
-import { chatWith } from "../support/books.ts";
+import { callAdmin } from "../support/admin-client.ts";
+import { chatWith } from "../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { patientClock } from "../support/patient-clock.ts";
 
@@ -83,8 +83,8 @@ describe("refusals", () => {
     expect(own).toEqual(["1 bob red /v1/chat/completions gpt-4o model_not_allowed  "]);
     expect(await recorded(proxy, "q=gpt&sort=count", bob, "/v1/farebox")).toHaveLength(1);
     expect(await recorded(proxy, "q=alice", bob, "/v1/farebox")).toEqual([]);
-    const ask = (query: string) => askAdmin(proxy.url, "GET", `/refusals?${query}`, { token: adminToken });
-    const { next } = (await ask("sort=count&limit=1")).json as { next: string };
+    const listRefusals = (query: string) => callAdmin(proxy.url, "GET", `/refusals?${query}`, { token: adminToken });
+    const { next } = (await listRefusals("sort=count&limit=1")).json as { next: string };
     for (const [query, message] of [
       ["sort=key", "'sort' must be one of time, count, needed."],
       ["order=up", "'order' must be asc or desc."],
@@ -92,7 +92,7 @@ describe("refusals", () => {
       [`sort=needed&cursor=${next}`, "Cursor must be the cursor of an earlier list of refusals in the same order."],
       [`cursor=${next}`, "Cursor must be the cursor of an earlier list of refusals in the same order."],
     ] as const) {
-      const { status, json } = await ask(query);
+      const { status, json } = await listRefusals(query);
       expect([query, status, json]).toMatchObject([query, 400, { error: { message } }]);
     }
     for (const query of ["key=alice", "code=nothing", "cursor=x", `sort=time&cursor=${next}`, "sort=key", "limit=0"]) {
@@ -164,7 +164,7 @@ describe("refusals", () => {
     form.set("model", "whisper-1");
     form.set("temperature", "hot");
     form.append("model", "gpt-4o-transcribe");
-    const asked: readonly (readonly [row: string, answer: () => Promise<Response>])[] = [
+    const requests: readonly (readonly [row: string, answer: () => Promise<Response>])[] = [
       ["alice  /v1/chat/completions  invalid_json  ", () => post(chats, "{")],
       ["alice  /v1/chat/completions  request_too_large  ", () => post(chats, text({ user: "x".repeat(3000) }))],
       [
@@ -212,12 +212,12 @@ describe("refusals", () => {
         () => fetch(`${proxy.url}/v1/models/gpt-4o`, { headers: { authorization: `Bearer ${models}` } }),
       ],
     ];
-    for (const [row, ask] of asked) {
-      const answer = await ask();
+    for (const [row, send] of requests) {
+      const answer = await send();
       await answer.text();
       expect([row, answer.headers.get("x-farebox-error")]).toEqual([row, expect.any(String)]);
     }
-    expect(counted(await recorded(proxy))).toEqual(asked.map(([row]) => `1 ${row}`).toSorted());
+    expect(counted(await recorded(proxy))).toEqual(requests.map(([row]) => `1 ${row}`).toSorted());
     const rows = await recorded(proxy);
     for (const { code, needed_usd: needed } of rows)
       expect([code, needed]).toEqual([code, code === "budget_exceeded" ? expect.stringMatching(/^\d+\.\d+$/) : null]);

@@ -2,13 +2,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTeam } from "../../src/admin/team-changes.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import { systemClock } from "../../src/platform/clock.ts";
-import { Books } from "../support/books.ts";
+import { NewCharges } from "../support/new-charges.ts";
 import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { ask, type WireAnswer } from "../support/wire-client.ts";
+import { fetchAnswer, type WireAnswer } from "../support/wire-client.ts";
 
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 let narrow: string;
 let budgeted: string;
 const everything = new AsyncDisposableStack();
@@ -18,7 +18,7 @@ beforeAll(async () => {
   narrow = await proxy.addKey("narrow", { models: ["gpt-4o*", "text-embedding*", "gpt-image*", "whisper*", "tts*"] });
   budgeted = await proxy.addKey("budgeted");
   await proxy.budget("key:budgeted", "100000");
-  books = new Books(proxy);
+  newCharges = new NewCharges(proxy);
 });
 afterAll(() => everything.disposeAsync());
 
@@ -54,7 +54,7 @@ const send = (
   key: string,
   body: object | string,
   { path = "/v1/chat/completions", headers = {}, to = proxy }: Options = {},
-): Promise<WireAnswer> => ask({ url: to.url, key }, body, { path, headers });
+): Promise<WireAnswer> => fetchAnswer({ url: to.url, key }, body, { path, headers });
 const errorOf = (answer: WireAnswer) =>
   (JSON.parse(answer.body.toString()) as { error: { code: string; param: string | null; message: string } }).error;
 
@@ -68,7 +68,7 @@ async function sendForm(
   for (const [name, value] of parts) form.append(name, value);
   const encoded = new Response(form);
   const body = Buffer.from(await encoded.arrayBuffer());
-  return ask({ url: to.url, key }, body, {
+  return fetchAnswer({ url: to.url, key }, body, {
     path,
     headers: { "content-type": encoded.headers.get("content-type") ?? "" },
   });
@@ -76,14 +76,14 @@ async function sendForm(
 
 async function chargeOf(answer: WireAnswer): Promise<Charge> {
   expect(answer.status, answer.body.toString("utf8", 0, 300)).toBe(200);
-  books.billed();
-  return books.settled();
+  newCharges.billed();
+  return newCharges.settled();
 }
 
 /** Checks that a request was refused before anything was held or sent, and returns the error. */
 async function refusalOf(answer: WireAnswer) {
   expect(answer.status, answer.body.toString("utf8", 0, 300)).toBeGreaterThanOrEqual(400);
-  expect(await books.allSettled()).toEqual([]);
+  expect(await newCharges.allSettled()).toEqual([]);
   return errorOf(answer);
 }
 
@@ -521,6 +521,6 @@ describe("a model name in a text", () => {
     const input = [{ type: "message", role: "user", content: "hello" }, item];
     const answer = await send(narrow, { model: "gpt-4o", input }, { path: "/v1/responses" });
     expect(answer.status).toBe(200);
-    expect((await books.allSettled()).at(-1)?.doubts).not.toContain("unknown_field");
+    expect((await newCharges.allSettled()).at(-1)?.doubts).not.toContain("unknown_field");
   });
 });

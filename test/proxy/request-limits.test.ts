@@ -81,22 +81,22 @@ describe("the limit of requests per minute", () => {
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const key = await proxy.addKey("bob", { limits: { rpm: 9 } });
     const theirs = { "x-ratelimit-limit-requests": "10000", "X-RateLimit-Remaining-Tokens": "77", "retry-after": "3" };
-    const ask = async (init: object) => {
+    const chatRefusedByGateway = async (init: object) => {
       const response = proxy.chat(small, init);
-      const asked = await gateway.nextChat();
-      asked.response
+      const received = await gateway.nextChat();
+      received.response
         .writeHead(429, { "content-type": "application/json", ...theirs })
         .end('{"error":{"message":"slow down"}}');
       return await response;
     };
-    const limited = await ask({ key });
+    const limited = await chatRefusedByGateway({ key });
     expect(rateLimits(limited)).toEqual({
       "limit-requests": "9",
       "remaining-requests": "8",
       "reset-requests": expect.any(String),
     });
     expect(limited.headers.get("retry-after")).toBe("3");
-    expect(rateLimits(await ask({}))).toEqual({ "limit-requests": "10000", "remaining-tokens": "77" });
+    expect(rateLimits(await chatRefusedByGateway({}))).toEqual({ "limit-requests": "10000", "remaining-tokens": "77" });
   });
 });
 

@@ -14,7 +14,7 @@ it("a retry of the openai client is counted in the metrics and in the report", a
     project: null,
     logLevel: "off",
   });
-  const ask = () =>
+  const chat = () =>
     client.chat.completions.create({
       model: "gpt-4o",
       messages: [{ role: "user", content: "Say hello." }],
@@ -23,9 +23,9 @@ it("a retry of the openai client is counted in the metrics and in the report", a
   const retriesCounted = async () =>
     /^farebox_client_retries_total\{model="gpt-4o"\} (\d+)$/m.exec(await proxy.metrics())?.[1];
 
-  await ask();
+  await chat();
   expect(await retriesCounted()).toBe("0");
-  await ask();
+  await chat();
   expect((await proxy.charges()).map(({ status, retry }) => [status, retry])).toEqual([
     [200, 0],
     [500, 0],

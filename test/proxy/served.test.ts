@@ -4,7 +4,7 @@ import { formatUsd } from "../../src/core/money.ts";
 import { answeringGateway, type AnsweringGateway, type Answering } from "../support/answering-gateway.ts";
 import { priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { ask, type WireAnswer } from "../support/wire-client.ts";
+import { fetchAnswer, type WireAnswer } from "../support/wire-client.ts";
 
 /** Prices of USD 1 and 2 per million tokens, so that a token costs 1 or 2 micro-USD. */
 const prices = `provider: example
@@ -94,7 +94,7 @@ const messages = [{ role: "user", content: "hi" }];
 /** Sends a request and returns the given answer with its charge. */
 async function exchange(path: string, body: object, given: object, key = proxy.key) {
   answer = "body" in given ? (given as Answering) : { body: JSON.stringify(given) };
-  const got: WireAnswer = await ask({ url: proxy.url, key }, body, { path });
+  const got: WireAnswer = await fetchAnswer({ url: proxy.url, key }, body, { path });
   const charge = (await proxy.charges()).at(-1);
   if (charge === undefined) throw new Error("no charge");
   return { answer: got, charge };
@@ -474,14 +474,14 @@ describe("hosted tool calls", () => {
       key = await proxy.addKey("tools");
       await proxy.budget("key:tools", "100");
     });
-    const lastBody = () => gateway.asked.at(-1)?.body.toString();
+    const lastBody = () => gateway.received.at(-1)?.body.toString();
 
     it("hold the prompt again for each call, added tokens and fees; only the written maximum changes the body", async () => {
       const plain = `{ "model":"small",\t"input":"hi", "max_output_tokens":100 }`;
       const body = `{ "model":"small",\t"input":"hi", "max_output_tokens":100, "tools":[{"type":"web_search"},{"type":"file_search"}], "max_tool_calls" : null }`;
       const send = async (text: string) => {
         answer = { body: JSON.stringify(responseOf({ output })) };
-        const got = await ask({ url: proxy.url, key }, text, { path: responses });
+        const got = await fetchAnswer({ url: proxy.url, key }, text, { path: responses });
         return { got, charge: (await proxy.charges()).at(-1) };
       };
       const bare = await send(plain);
@@ -550,10 +550,10 @@ describe("hosted tool calls", () => {
       ],
       ["a maximum in another letter case", responses, { input: "hi", tools, Max_Tool_Calls: 4 }, "max_tool_calls"],
     ])("are refused for %s", async (_, path, body, param) => {
-      const asked = gateway.asked.length;
+      const asked = gateway.received.length;
       const { answer: got } = await exchange(path, { model: "small", ...body }, responseOf({}), key);
       expect([got.status, JSON.parse(got.body.toString()).error.param]).toEqual([400, param]);
-      expect(gateway.asked).toHaveLength(asked);
+      expect(gateway.received).toHaveLength(asked);
     });
 
     it("are refused with FAREBOX_TOOL_CALLS=0 if the request states no maximum", async () => {
@@ -563,7 +563,11 @@ describe("hosted tool calls", () => {
       });
       await other.budget("key:alice", "100");
       const send = (more: object) =>
-        ask({ url: other.url, key: other.key }, { model: "small", input: "hi", tools, ...more }, { path: responses });
+        fetchAnswer(
+          { url: other.url, key: other.key },
+          { model: "small", input: "hi", tools, ...more },
+          { path: responses },
+        );
       answer = { body: JSON.stringify(responseOf({})) };
       expect([(await send({})).status, (await send({ max_tool_calls: 1 })).status]).toEqual([400, 200]);
     });
@@ -572,7 +576,7 @@ describe("hosted tool calls", () => {
   it("do not change the body without a hard budget", async () => {
     const body = { model: "small", input: "hi", tools };
     const { answer: got } = await exchange(responses, body, responseOf({}));
-    expect(gateway.asked.at(-1)?.body.toString()).toBe(JSON.stringify(body));
+    expect(gateway.received.at(-1)?.body.toString()).toBe(JSON.stringify(body));
     expect(got.headers["x-farebox-tool-calls"]).toBeUndefined();
   });
 });
@@ -582,14 +586,14 @@ describe("verify", () => {
     await using own = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } });
     answer = { body: JSON.stringify(chatAnswer({ model: "large", service_tier: "priority" })) };
     for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
-      await ask({ url: own.url, key: own.key }, { model: "small", messages });
+      await fetchAnswer({ url: own.url, key: own.key }, { model: "small", messages });
     answer = {
       body: JSON.stringify(
         chatAnswer({ service_tier: "priority", usage: { ...usage, server_tool_use: { web_search_requests: 3 } } }),
       ),
     };
     for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
-      await ask({ url: own.url, key: own.key }, { model: "small", messages });
+      await fetchAnswer({ url: own.url, key: own.key }, { model: "small", messages });
     const [, second, , fourth, fifth] = (await own.charges()).map(({ id }) => id);
     expect((await own.serving.ledger.verify()).differences).toEqual([]);
     const file = new Database(own.database);

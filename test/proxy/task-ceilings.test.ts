@@ -52,7 +52,7 @@ describe("task ceilings of the gateway account", () => {
       await statuses(Array.from({ length: 200 }, (_, index) => create(proxy, index % 2 === 0 ? "kling" : "hailuo"))),
     ).toEqual({ 200: 15, 429: 185 });
     // On a busy machine the poller polls the first tasks meanwhile.
-    expect(gateway.asked.filter(({ method }) => method === "POST")).toHaveLength(20);
+    expect(gateway.received.filter(({ method }) => method === "POST")).toHaveLength(20);
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(Array.from({ length: 20 }, () => "pending"));
     const page = await proxy.metrics();
     for (const line of [

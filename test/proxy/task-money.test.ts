@@ -120,7 +120,7 @@ describe("a task creation", () => {
     await home.proxy.budget("all", "10");
     for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }])
       expect((await home.create({}, more)).status).toBe(400);
-    expect(home.gateway.asked).toEqual([]);
+    expect(home.gateway.received).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 });
@@ -279,10 +279,10 @@ describe("a completed task without a stated consumption", () => {
     const before = clock.now();
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", settledAt: null });
     expect(await home.proxy.serving.tasks.runningTasks()).toEqual([]);
-    const asked = home.gateway.asked.length;
+    const asked = home.gateway.received.length;
     await advanceUntilSettled(home.proxy, clock);
     expect(clock.now() - before).toBeGreaterThanOrEqual(consumptionWaitMs);
-    expect(home.gateway.asked.length - asked).toBeGreaterThanOrEqual(5);
+    expect(home.gateway.received.length - asked).toBeGreaterThanOrEqual(5);
     expect(await home.proxy.onlyCharge()).toMatchObject({
       state: "posted",
       cost: usd("0.50"),
@@ -384,15 +384,15 @@ describe("a task in flight", () => {
     await using home = await world({ clock });
     await home.create();
     clock.advance(4_000);
-    await untilHolds(() => home.gateway.asked.length >= 2);
+    await untilHolds(() => home.gateway.received.length >= 2);
     home.says("completed", llm(5_000_000));
     await advanceUntilSettled(home.proxy, clock);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", cost: usd("0.50"), source: "reported" });
-    const polls = home.gateway.asked.length;
+    const polls = home.gateway.received.length;
     clock.advance(3_600_000);
-    expect(home.gateway.asked.length).toBe(polls);
+    expect(home.gateway.received.length).toBe(polls);
     const poll = { method: "GET", path: "/api/v1/task/t-1", headers: { "x-api-key": "sk-sandbox" } };
-    expect(home.gateway.asked.slice(1)).toMatchObject(Array.from({ length: polls - 1 }, () => poll));
+    expect(home.gateway.received.slice(1)).toMatchObject(Array.from({ length: polls - 1 }, () => poll));
     await expectClean(home);
   });
 
@@ -427,7 +427,7 @@ describe("a task in flight", () => {
       const before = clock.now();
       await advanceUntilSettled(home.proxy, clock, { strideMs: limitMs / 6 });
       expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
-      expect(home.gateway.asked.length).toBeGreaterThan(5);
+      expect(home.gateway.received.length).toBeGreaterThan(5);
       expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
       expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "time_limit" });
       await expectClean(home);

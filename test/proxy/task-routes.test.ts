@@ -4,7 +4,7 @@ import { answeringGateway, type Answering, type ReceivedRequest } from "../suppo
 import { priceFolder, replaceFile } from "../support/price-files.ts";
 import { startProxy, type ProxyOptions } from "../support/running-proxy.ts";
 import { record } from "../support/task-records.ts";
-import { ask } from "../support/wire-client.ts";
+import { fetchAnswer } from "../support/wire-client.ts";
 import { stillClock } from "../support/still-clock.ts";
 
 const source = 'source: "made up for a test"';
@@ -26,7 +26,7 @@ afterAll(() => prices[Symbol.dispose]());
 
 /** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
 async function startWith(
-  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  answer: (received: ReceivedRequest) => Answering | Promise<Answering>,
   options: ProxyOptions = {},
 ) {
   const owned = new AsyncDisposableStack();
@@ -52,7 +52,7 @@ async function startWith(
       status,
       body: answered,
       headers: got,
-    } = await ask({ url: proxy.url, key }, text, {
+    } = await fetchAnswer({ url: proxy.url, key }, text, {
       path,
       method,
       headers: { "content-type": "application/json", ...headers },
@@ -145,15 +145,15 @@ describe("a task created on a family's own path", () => {
     const { proxy, send, bob } = home;
     const created = await send("POST", path, bytes);
     expect([created.status, created.text]).toEqual([200, answer("t-1")]);
-    expect(home.gateway.asked.at(-1)?.body.toString()).toBe(bytes);
-    expect(home.gateway.asked.at(-1)?.headers).toMatchObject({ "x-api-key": "sk-sandbox" });
+    expect(home.gateway.received.at(-1)?.body.toString()).toBe(bytes);
+    expect(home.gateway.received.at(-1)?.headers).toMatchObject({ "x-api-key": "sk-sandbox" });
     expect(await proxy.onlyCharge()).toMatchObject({ kind: "task", state: "pending", route: path, model });
     expect(await proxy.serving.tasks.find("t-1")).toMatchObject({ model, taskType, settledAt: null });
-    const asked = home.gateway.asked.length;
+    const asked = home.gateway.received.length;
     for (const [method, at, named] of [fetching("t-1"), ["GET", "/api/v1/task/t-1"] as const]) {
       expect(await send(method, at, named, bob)).toMatchObject({ status: 404, code: "not_found" });
     }
-    expect(home.gateway.asked).toHaveLength(asked);
+    expect(home.gateway.received).toHaveLength(asked);
     expect((await send(...fetching("t-1"))).status).toBe(200);
     expect(await proxy.onlyCharge()).toMatchObject({ state: "posted", source: "reported", cost: usd("0.03") });
     expect((await send("GET", "/api/v1/task/t-1")).status).toBe(200);
@@ -216,7 +216,7 @@ describe("a task created on a family's own path", () => {
     expect((await home.send("POST", path, body)).status).toBe(status);
     for (const method of ["GET", "PUT"])
       expect((await home.send(method, "/mj/v2/imagine")).text).toContain("POST /mj/v2/imagine");
-    expect(home.gateway.asked).toEqual([]);
+    expect(home.gateway.received).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 
@@ -226,7 +226,7 @@ describe("a task created on a family's own path", () => {
     for (const body of [{}, { model: "kling" }, { model: "kling-mini" }]) {
       expect((await home.send("POST", "/api/kling/v1/video", body, carol)).code).toBe("model_not_allowed");
     }
-    expect(home.gateway.asked).toEqual([]);
+    expect(home.gateway.received).toEqual([]);
   });
 
   it("is forwarded with the content type of JSON", async () => {
@@ -234,7 +234,7 @@ describe("a task created on a family's own path", () => {
     await home.send("POST", "/api/kling/v1/video", '{"prompt":"&duration=10&"}', home.proxy.key, {
       "content-type": "application/x-www-form-urlencoded",
     });
-    expect(home.gateway.asked[0]?.headers["content-type"]).toBe("application/json");
+    expect(home.gateway.received[0]?.headers["content-type"]).toBe("application/json");
   });
 
   it("has a charge for each task that its answer names", async () => {
@@ -281,7 +281,7 @@ describe("the task families at the sandbox", () => {
     await using proxy = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
     const quick = "task-wait:0+task-run:0";
     const at = async (method: string, path: string, body?: object) => {
-      const { status, body: answered } = await ask(
+      const { status, body: answered } = await fetchAnswer(
         { url: proxy.url, key: proxy.key },
         body === undefined ? undefined : JSON.stringify(body),
         { path, method, headers: { "content-type": "application/json" } },
@@ -315,9 +315,9 @@ describe("the task families at the sandbox", () => {
 
 describe("a task of another key", () => {
   /** Creates Alice's task t-1; later requests get the given answer. */
-  async function withTaskOfAlice(answer: (asked: ReceivedRequest) => Answering, options: ProxyOptions = {}) {
+  async function withTaskOfAlice(answer: (received: ReceivedRequest) => Answering, options: ProxyOptions = {}) {
     let number = 0;
-    const home = await startWith((asked) => (++number === 1 ? { body: unified("t-1") } : answer(asked)), options);
+    const home = await startWith((received) => (++number === 1 ? { body: unified("t-1") } : answer(received)), options);
     await home.send("POST", "/mj/v2/imagine", { prompt: "secret" });
     return home;
   }
@@ -347,7 +347,7 @@ describe("a task of another key", () => {
   ])("%s", async (_what, method, path, body) => {
     await using home = await withTaskOfAlice(() => ({ body: unified("t-2") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     expect(await home.send(method, path, body, home.bob)).toMatchObject({ status: 404, code: "not_found" });
-    expect(home.gateway.asked).toHaveLength(1);
+    expect(home.gateway.received).toHaveLength(1);
     expect(await home.proxy.charges()).toHaveLength(1);
   });
 
@@ -368,7 +368,7 @@ describe("a task of another key", () => {
     for (const each of refused)
       expect([each, (await send(each[0], each[1], each[2], bob)).status]).toEqual([each, 404]);
     expect((await send("POST", "/mj/v2/fetch", '{"task_id":"t-2","task_id":"t-1"}', bob)).status).toBe(400);
-    expect(home.gateway.asked).toHaveLength(2);
+    expect(home.gateway.received).toHaveLength(2);
     for (const each of [
       ["POST", "/mj/v2/fetch", { task_id: ["t-2"] }],
       ["GET", "/jobs/fetch?task_id=t-2"],
@@ -480,7 +480,7 @@ describe("an upload or setting", () => {
       status: 200,
       text: expect.stringContaining("files.example"),
     });
-    expect(home.gateway.asked[0]?.body.toString()).toBe(body);
+    expect(home.gateway.received[0]?.body.toString()).toBe(body);
     expect(await home.proxy.onlyCharge()).toMatchObject({
       route: "/api/ephemeral_resource",
       model: "upload",
@@ -490,7 +490,7 @@ describe("an upload or setting", () => {
     });
     expect((await home.send("PUT", "/account/webhook", { url: "https://hook.example" })).status).toBe(200);
     expect((await home.send("PUT", "/account/webhook", { url: "https://evil.example" }, home.bob)).status).toBe(404);
-    expect(home.gateway.asked).toHaveLength(2);
+    expect(home.gateway.received).toHaveLength(2);
     await home.verify();
   });
 

@@ -106,7 +106,7 @@ describe("the webhook of a task", () => {
     const { endpoint, secret } = oursOf(given);
     expect(endpoint).toMatch(/^https:\/\/farebox\.example\/in\/v1\/farebox\/callbacks\/[0-9a-f]{64}$/);
     expect(secret).toMatch(/^[0-9a-f]{64}$/);
-    expect(gateway.asked[0]?.body.toString()).toBe(
+    expect(gateway.received[0]?.body.toString()).toBe(
       body.replace('"https:\\/\\/93.184.215.14\\/hook"', `"${endpoint}"`).replace('"s1"', `"${secret}"`),
     );
     const theirs = { endpoint: "https://93.184.215.14/hook", secret: "s1" };
@@ -123,7 +123,7 @@ describe("the webhook of a task", () => {
     const created = await createTask(proxy, '{"model":"kling","input":{}}');
     expect(await created.text()).toBe(recordOf("t-1", "pending", { endpoint: "", secret: "" }, 1_000_000));
     const { endpoint, secret } = oursOf(given);
-    expect(gateway.asked[0]?.body.toString()).toBe(
+    expect(gateway.received[0]?.body.toString()).toBe(
       `{"config":{"webhook_config":{"endpoint":"${endpoint}","secret":"${secret}"}},"model":"kling","input":{}}`,
     );
     expect((await callBack(proxy, oursOf(given), recordOf("t-1", "running", oursOf(given)))).status).toBe(200);
@@ -174,14 +174,14 @@ describe("the webhook of a task", () => {
     ],
     [{ config: { webhook_config: { endpoint: 7 } } }, "config.webhook_config.endpoint", /must be a text/],
     [{ Config: {} }, "config", /must be written 'config'/],
-  ])("is refused before anything is held if it is not allowed: %j", async (wish, param, message) => {
+  ])("is refused before anything is held if it is not allowed: %j", async (webhook, param, message) => {
     await using home = await relaying({ env: { FAREBOX_WEBHOOK_PRIVATE: "0" } });
-    const refused = await createTask(home.proxy, wish);
+    const refused = await createTask(home.proxy, webhook);
     expect(refused.status).toBe(400);
     expect((await refused.json()) as object).toMatchObject({
       error: { code: "invalid_request", param, message: expect.stringMatching(message) },
     });
-    expect(home.gateway.asked).toEqual([]);
+    expect(home.gateway.received).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 
@@ -192,7 +192,7 @@ describe("the webhook of a task", () => {
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const body = JSON.stringify({ model: "kling", input: {}, ...withWebhook("https://10.0.0.1/") });
     await createTask(proxy, body);
-    expect(gateway.asked[0]?.body.toString()).toBe(body);
+    expect(gateway.received[0]?.body.toString()).toBe(body);
   });
 });
 
@@ -253,7 +253,7 @@ describe("a callback", () => {
       [400, "invalid_json"],
       [413, "request_too_large"],
     ]);
-    expect(gateway.asked.map(({ method }) => method)).toEqual(["POST"]);
+    expect(gateway.received.map(({ method }) => method)).toEqual(["POST"]);
     expect(receiver.received).toEqual([]);
     expect(await proxy.onlyCharge()).toMatchObject({ state: "pending" });
   });
@@ -346,7 +346,7 @@ describe("a callback", () => {
       /^farebox_outbox_deliveries_total\{kind="task_webhook",result="delivered"\} 1$/m,
     );
     // A settled task is not polled again.
-    expect(gateway.asked.filter(({ method }) => method === "GET")).toHaveLength(1);
+    expect(gateway.received.filter(({ method }) => method === "GET")).toHaveLength(1);
   });
 
   it("settles a task once while clients retrieve it, the poller polls it and forged callbacks arrive", async () => {
@@ -431,7 +431,7 @@ it("only callbacks are accepted at the public host name", async () => {
   const { proxy, given } = home;
   await createTask(proxy);
   const { request } = await import("node:http");
-  const ask = (path: string, method: string) =>
+  const statusOf = (path: string, method: string) =>
     new Promise<number | undefined>((resolve, reject) => {
       request(`${proxy.url}${path}`, { method, headers: { host: "farebox.example" } }, (response) =>
         resolve(response.resume().statusCode),
@@ -441,8 +441,8 @@ it("only callbacks are accepted at the public host name", async () => {
     });
   const token = oursOf(given).endpoint.slice(-64);
   expect([
-    await ask(`/v1/farebox/callbacks/${token}`, "POST"),
-    await ask("/v1/models", "GET"),
-    await ask("/healthz", "GET"),
+    await statusOf(`/v1/farebox/callbacks/${token}`, "POST"),
+    await statusOf("/v1/models", "GET"),
+    await statusOf("/healthz", "GET"),
   ]).toEqual([404, 421, 421]);
 });

@@ -7,7 +7,7 @@ import { stillClock } from "../support/still-clock.ts";
 
 /** Starts a proxy, and a gateway that answers as the test specifies. */
 async function startWith(
-  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  answer: (received: ReceivedRequest) => Answering | Promise<Answering>,
   options: ProxyOptions = {},
 ) {
   const owned = new AsyncDisposableStack();
@@ -43,7 +43,7 @@ describe("the task endpoint", () => {
         `{"code":200, "data":{"task_id":"${id}","status":"pending"},"message":"success"}`,
       ]);
       expect(created.headers.get("x-request-id")).toBe("gw-7");
-      const sent = gateway.asked.findLast(({ method }) => method === "POST");
+      const sent = gateway.received.findLast(({ method }) => method === "POST");
       expect(sent?.body.toString()).toBe(body);
       expect(sent?.headers).toMatchObject({ "x-api-key": "sk-sandbox", "content-type": "application/json" });
       expect(sent?.headers["authorization"] ?? sent?.headers["cookie"]).toBeUndefined();
@@ -52,7 +52,7 @@ describe("the task endpoint", () => {
     }
     const bearer = await fetch(`${proxy.url}/api/v1/task/vid-1`, { headers: { authorization: `Bearer ${proxy.key}` } });
     expect(await bearer.text()).toBe(videoRecord);
-    expect(JSON.stringify(gateway.asked.map(({ headers }) => headers))).not.toContain(proxy.key);
+    expect(JSON.stringify(gateway.received.map(({ headers }) => headers))).not.toContain(proxy.key);
   });
 
   it("forwards the gateway's errors unchanged", async () => {
@@ -67,7 +67,7 @@ describe("the task endpoint", () => {
 
 describe("a task", () => {
   it("is not found for other keys, without asking the gateway", async () => {
-    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
+    await using home = await startWith((received) => ({ body: record("t-1", statusOf(received)) }));
     const { proxy, gateway } = home;
     const bob = await proxy.addKey("bob");
     await createTask(proxy, {});
@@ -83,17 +83,17 @@ describe("a task", () => {
       expect(foreign).toEqual(await parts(await requestTask(proxy, "%41", proxy.key, method)));
       expect((await requestTask(proxy, "t-1", null, method)).status).toBe(401);
     }
-    expect(gateway.asked).toHaveLength(1);
+    expect(gateway.received).toHaveLength(1);
     expect((await requestTask(proxy, "t-1")).status).toBe(200);
     expect((await requestTask(proxy, "t-1", proxy.key, "DELETE")).status).toBe(200);
-    expect(gateway.asked.slice(1).map(({ method, path }) => `${method} ${path}`)).toEqual([
+    expect(gateway.received.slice(1).map(({ method, path }) => `${method} ${path}`)).toEqual([
       "GET /api/v1/task/t-1",
       "DELETE /api/v1/task/t-1",
     ]);
   });
 
   it("belongs to all clients without a key in open mode", async () => {
-    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }), {
+    await using home = await startWith((received) => ({ body: record("t-1", statusOf(received)) }), {
       env: { FAREBOX_AUTH: "open" },
     });
     const { proxy } = home;
@@ -134,12 +134,12 @@ describe("a task creation", () => {
     await using home = await startWith(() => ({ body: "" }));
     const refused = await createTask(home.proxy, body);
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([status, code]);
-    expect(home.gateway.asked).toEqual([]);
+    expect(home.gateway.received).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 
   it("for an unpriced model has no cost, and is refused under a hard budget or FAREBOX_UNPRICED=refuse", async () => {
-    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
+    await using home = await startWith((received) => ({ body: record("t-1", statusOf(received)) }));
     await createTask(home.proxy, {}, home.proxy.key, { "x-farebox-tag": "feature=film" });
     expect(await home.proxy.onlyCharge()).toMatchObject({
       kind: "task",
@@ -154,7 +154,7 @@ describe("a task creation", () => {
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "model_not_priced"]);
     await using strict = await startWith(() => ({}), { env: { FAREBOX_UNPRICED: "refuse" } });
     expect((await createTask(strict.proxy, {})).headers.get("x-farebox-error")).toBe("model_not_priced");
-    expect(strict.gateway.asked).toEqual([]);
+    expect(strict.gateway.received).toEqual([]);
   });
 
   it("for a model that the key may not use is refused", async () => {
@@ -236,7 +236,7 @@ describe("a task creation", () => {
   });
 
   it("that is answered with a known task is not charged twice", async () => {
-    await using home = await startWith((asked) => ({ body: record("t-1", statusOf(asked)) }));
+    await using home = await startWith((received) => ({ body: record("t-1", statusOf(received)) }));
     for (let round = 0; round < 2; round++)
       expect((await createTask(home.proxy, {}, home.proxy.key, { "idempotency-key": "k" })).status).toBe(200);
     expect((await home.proxy.charges()).map(({ state, reason }) => [state, reason])).toEqual([
@@ -248,12 +248,12 @@ describe("a task creation", () => {
   it("whose client has left is read to its end, and its task is stored", async () => {
     const { promise: mayAnswer, resolve: answerNow } = Promise.withResolvers<void>();
     const { promise: arrived, resolve: arrive } = Promise.withResolvers<void>();
-    await using home = await startWith(async (asked) => {
-      if (asked.method === "POST") {
+    await using home = await startWith(async (received) => {
+      if (received.method === "POST") {
         arrive();
         await mayAnswer;
       }
-      return { body: record("t-1", statusOf(asked)) };
+      return { body: record("t-1", statusOf(received)) };
     });
     const leaving = new AbortController();
     const left = fetch(`${home.proxy.url}/api/v1/task`, {

@@ -1,23 +1,23 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { errorCode, ask, eventsIn, lastErrorCode, type WireAnswer } from "../support/wire-client.ts";
-import { Books } from "../support/books.ts";
+import { errorCode, fetchAnswer, eventsIn, lastErrorCode, type WireAnswer } from "../support/wire-client.ts";
+import { NewCharges } from "../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { patientClock } from "../support/patient-clock.ts";
 
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   proxy = everything.use(await startProxy({ clock: patientClock() }));
   await proxy.budget("key:alice", "1000", "total", "soft");
-  books = new Books(proxy);
+  newCharges = new NewCharges(proxy);
 });
 afterAll(() => everything.disposeAsync());
 
 const at = (path: string, body: object, key = proxy.key): Promise<WireAnswer> =>
-  ask({ url: proxy.url, key }, body, { path });
+  fetchAnswer({ url: proxy.url, key }, body, { path });
 const responses = (more: object = {}, scenario = "tokens:20") => ({
   model: "gpt-4o",
   input: `Say hello. #sandbox ${scenario}`,
@@ -64,7 +64,7 @@ describe("an answer of a text endpoint", () => {
   ])("belongs to an unchanged request, and costs what its usage states: %s %j", async (path, body) => {
     const answer = await at(path, body);
     expect(answer.status).toBe(200);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({
       route: path,
       state: "posted",
@@ -82,8 +82,8 @@ describe("an answer of a text endpoint", () => {
     // 1,000 tokens at USD 1.25 and 100 at USD 5 per million: gpt-4o at half of the official price; cached tokens cost
     // the same.
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00175");
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({
       cost: 1_750_000_000n,
       tokens: { input: 600, cached_input: 400, output: 40, reasoning: 60 },
@@ -101,7 +101,7 @@ describe("an answer without usage", () => {
     ["/v1/embeddings", embeddings({ input: ["one text #sandbox no-usage", "another #sandbox no-usage"] })],
   ])("is counted like the gateway counts it: %s %j", async (path, body) => {
     expect((await at(path, body)).status).toBe(200);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "counted",
@@ -120,33 +120,33 @@ describe("a stream of /v1/responses", () => {
       error: { code: "gateway_stream_broken" },
     });
     expect(answer.body.toString()).toContain("event: error\ndata: ");
-    expect(await books.settled()).toMatchObject({ source: "partial", tokens: { output: 7 } });
-    books.billed();
+    expect(await newCharges.settled()).toMatchObject({ source: "partial", tokens: { output: 7 } });
+    newCharges.billed();
   });
 
   it("ends with an error if its last event is missing", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "no-finish+tokens:12"));
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    expect(await books.settled()).toMatchObject({ source: "partial", tokens: { output: 12 } });
-    books.billed();
+    expect(await newCharges.settled()).toMatchObject({ source: "partial", tokens: { output: 12 } });
+    newCharges.billed();
   });
 
   it("passes unchanged if it reports a failure, and is charged for what it wrote", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "failed+tokens:12"));
     expect(JSON.parse(eventsIn(answer.body).at(-1) ?? "")).toMatchObject({ type: "response.failed" });
-    expect(await books.settled()).toMatchObject({
+    expect(await newCharges.settled()).toMatchObject({
       source: "partial",
       reason: "gateway_failed",
       tokens: { output: 12 },
     });
-    books.billed();
+    newCharges.billed();
   });
 
   it("is complete without usage if its last event arrived", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "no-usage+tokens:5"));
     expect(lastErrorCode(answer.body)).toBeUndefined();
-    expect(await books.settled()).toMatchObject({ source: "counted" });
-    books.billed();
+    expect(await newCharges.settled()).toMatchObject({ source: "counted" });
+    newCharges.billed();
   });
 });
 
@@ -184,8 +184,8 @@ describe("a budget", () => {
     ],
   ])("holds the full context for %s if the body does not contain the whole prompt", async (path, body, least) => {
     expect((await at(path, body)).status).toBe(200);
-    expect((await books.settled()).hold).toBeGreaterThan(least);
-    books.billed();
+    expect((await newCharges.settled()).hold).toBeGreaterThan(least);
+    newCharges.billed();
   });
 
   it.each([
@@ -203,8 +203,8 @@ describe("a budget", () => {
 
   it("holds the input of embeddings and no output", async () => {
     expect((await at("/v1/embeddings", embeddings({ input: "x".repeat(1000) }))).status).toBe(200);
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     // 1,061 bytes of JSON and 3 tokens of template at USD 0.02 per million.
     expect(charge.hold).toBe(
       BigInt(Buffer.byteLength(JSON.stringify(embeddings({ input: "x".repeat(1000) }))) + 3) * 20_000n,
@@ -214,8 +214,8 @@ describe("a budget", () => {
   it("grows the hold of a Responses stream that states no maximum", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "tokens:3000+group:10"), poor);
     expect(lastErrorCode(answer.body)).toBeUndefined();
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "reported", overage: 0n });
     expect(charge.tokens.output).toBe(3000);
   });
@@ -228,7 +228,7 @@ it("text endpoints refuse fields that the gateway might read differently", async
     ["/v1/embeddings", '{"model":"gpt-4o","input":"a","MODEL":"b"}'],
     ["/v1/embeddings", '{"model":"gpt-4o"}'],
   ] as const) {
-    const answer = await ask(proxy, body, { path });
+    const answer = await fetchAnswer(proxy, body, { path });
     expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
   }
 });
@@ -240,8 +240,8 @@ it("text endpoints have their routes in the metrics", async () => {
 
 it("text endpoints accept paths without /v1", async () => {
   expect((await at("/embeddings", embeddings())).status).toBe(200);
-  expect(await books.settled()).toMatchObject({ route: "/v1/embeddings" });
-  books.billed();
+  expect(await newCharges.settled()).toMatchObject({ route: "/v1/embeddings" });
+  newCharges.billed();
 });
 
 it("requests to all text endpoints count against the limits of their key", async () => {
@@ -252,8 +252,8 @@ it("requests to all text endpoints count against the limits of their key", async
   expect([refused.status, errorCode(refused)]).toEqual([429, "rate_limit_exceeded"]);
   const few = await proxy.addKey("few", { limits: { rpm: null, tpm: 100, parallel: null } });
   expect((await at("/v1/embeddings", embeddings({ input: "word ".repeat(200) }), few)).status).toBe(429);
-  await books.allSettled();
-  books.billed();
+  await newCharges.allSettled();
+  newCharges.billed();
 });
 
 it("content that is a single image without a list is held as an image", async () => {
@@ -265,7 +265,7 @@ it("content that is a single image without a list is held as an image", async ()
     ["/v1/chat/completions", { model: "gpt-4o", max_tokens: 1, messages: [{ role: "user", content: chat }] }],
     ["/v1/responses", { model: "gpt-4o", max_output_tokens: 1, input: [{ role: "user", content: part }] }],
   ] as const;
-  for (const [path, body] of sent) await ask({ url: own.url, key: own.key }, body, { path });
+  for (const [path, body] of sent) await fetchAnswer({ url: own.url, key: own.key }, body, { path });
   // 1,445 tokens of the largest image at USD 1.25 per million.
   for (const { hold } of await own.charges()) expect(hold).toBeGreaterThan(usd("0.0018"));
 });

@@ -9,19 +9,19 @@ import { meterResponse } from "../../src/request/meter.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { createTokenCounter } from "../../src/platform/tokens/token-counter.ts";
 import { readChatRequest } from "../../src/wire/endpoints/chat-completions.ts";
-import { Books, chatWith } from "../support/books.ts";
+import { NewCharges, chatWith } from "../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { delta, done, finish, scriptedGateway } from "../support/scripted-gateway.ts";
-import { ask, bytesOf, open } from "../support/wire-client.ts";
+import { fetchAnswer, bytesOf, open } from "../support/wire-client.ts";
 
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   proxy = everything.use(await startProxy());
   await proxy.budget("key:alice", "1000", "total", "soft");
-  books = new Books(proxy);
+  newCharges = new NewCharges(proxy);
 });
 afterAll(() => everything.disposeAsync());
 
@@ -36,10 +36,10 @@ describe("an answer without usage", () => {
     async (model) => {
       for (const stream of [false, true]) {
         const last = { role: "user", content: "Tell me more. #sandbox no-usage+tokens:60" };
-        const answer = await ask(proxy, { model, stream, messages: [...conversation, last] });
+        const answer = await fetchAnswer(proxy, { model, stream, messages: [...conversation, last] });
         expect(answer.status).toBe(200);
         expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-        const { charge, billed } = await books.settledAndBilled();
+        const { charge, billed } = await newCharges.settledAndBilled();
         expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "tokens" });
         expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
         expect(charge.cost).toBe(billed?.cost);
@@ -51,8 +51,8 @@ describe("an answer without usage", () => {
     ["several choices", { n: 3 }],
     ["parts of text", { messages: [{ role: "user", content: [{ type: "text", text: "Hello #sandbox no-usage" }] }] }],
   ])("is counted like the gateway counts it with %s", async (_what, more) => {
-    await ask(proxy, { ...chatWith("no-usage+tokens:25"), ...more });
-    const { charge, billed } = await books.settledAndBilled();
+    await fetchAnswer(proxy, { ...chatWith("no-usage+tokens:25"), ...more });
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
   });
 
@@ -60,9 +60,9 @@ describe("an answer without usage", () => {
     const parameters = { type: "object", properties: { city: { type: "string", description: "Where" } } };
     const tools = [{ type: "function", function: { name: "weather", description: "Weather now", parameters } }];
     for (const stream of [false, true]) {
-      await ask(proxy, { ...chatWith("no-usage", { stream }), tools, tool_choice: "required" });
-      const charge = await books.settled();
-      const [billed] = books.billed();
+      await fetchAnswer(proxy, { ...chatWith("no-usage", { stream }), tools, tool_choice: "required" });
+      const charge = await newCharges.settled();
+      const [billed] = newCharges.billed();
       expect(charge).toMatchObject({ source: "counted" });
       // Farebox counts the function's name; the sandbox's bill does not.
       expect(charge.tokens.output).toBeGreaterThanOrEqual(billed?.completionTokens ?? 0);
@@ -72,9 +72,9 @@ describe("an answer without usage", () => {
 
   it("is counted with a margin for a model whose tokenizer is not public", async () => {
     for (const model of ["claude-sonnet-4-6", "gemini-2.5-flash"]) {
-      await ask(proxy, { ...chatWith("no-usage+tokens:100"), model });
-      const charge = await books.settled();
-      const [billed] = books.billed();
+      await fetchAnswer(proxy, { ...chatWith("no-usage+tokens:100"), model });
+      const charge = await newCharges.settled();
+      const [billed] = newCharges.billed();
       expect(charge).toMatchObject({ source: "counted" });
       expect(charge.tokens.output).toBeGreaterThanOrEqual(Math.ceil(1.15 * (billed?.completionTokens ?? 0)));
       expect(charge.tokens.input).toBeGreaterThanOrEqual(Math.ceil(1.15 * (billed?.promptTokens ?? 0)));
@@ -82,9 +82,9 @@ describe("an answer without usage", () => {
   });
 
   it("is counted for an unknown model, and its cost is null instead of 0", async () => {
-    await ask(proxy, { ...chatWith("no-usage+tokens:30"), model: "wonder-1" });
-    const charge = await books.settled();
-    books.billed();
+    await fetchAnswer(proxy, { ...chatWith("no-usage+tokens:30"), model: "wonder-1" });
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({
       state: "posted",
       source: "counted",
@@ -104,17 +104,17 @@ describe("reported usage", () => {
     ["output above the maximum", "over-limit:25", { output: 75 }],
   ])("is charged once for %s", async (_what, scenario, tokens) => {
     for (const more of [{}, { stream: true, stream_options: { include_usage: true } }]) {
-      const answer = await ask(proxy, chatWith(scenario, { max_tokens: 50, ...more }));
+      const answer = await fetchAnswer(proxy, chatWith(scenario, { max_tokens: 50, ...more }));
       expect(answer.status).toBe(200);
-      const { charge, billed } = await books.settledAndBilled();
+      const { charge, billed } = await newCharges.settledAndBilled();
       if (scenario.startsWith("over")) expect(charge).toMatchObject({ source: "reported", cost: billed?.cost, tokens });
       else expect(charge).toMatchObject({ source: "reported", tokens });
     }
   });
 
   it("above the hold is posted in full, as overage", async () => {
-    await ask(proxy, chatWith("over-limit:200000", { max_tokens: 5 }));
-    const { charge, billed } = await books.settledAndBilled();
+    await fetchAnswer(proxy, chatWith("over-limit:200000", { max_tokens: 5 }));
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge.cost).toBe(billed?.cost);
     expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
     expect(charge.overage).toBeGreaterThan(0n);
@@ -179,10 +179,10 @@ describe("usage in another vocabulary", () => {
   it.each(usages)("is charged as stated, with its doubts: %s", async (_name, member, usage, tokens, doubts) => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
-    const ledger = new Books(scripted);
+    const ledger = new NewCharges(scripted);
     const hello = { model: "claude-sonnet-4-6", max_tokens: 2_000, messages: [{ role: "user", content: "hello" }] };
 
-    const plain = ask(scripted, hello);
+    const plain = fetchAnswer(scripted, hello);
     const whole = await gateway.nextChat();
     const choice = { index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" };
     whole.response
@@ -194,7 +194,7 @@ describe("usage in another vocabulary", () => {
     expect(headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? noMoney));
 
     // Gemini states the usage so far in every chunk.
-    const streamed = ask(scripted, { ...hello, stream: true });
+    const streamed = fetchAnswer(scripted, { ...hello, stream: true });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(
@@ -211,7 +211,7 @@ describe("usage in another vocabulary", () => {
   it("is charged as audio if it does not separate audio from text", async () => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
-    const ledger = new Books(scripted);
+    const ledger = new NewCharges(scripted);
     const sound = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
     const spoken = {
       model: "gpt-audio",
@@ -220,7 +220,7 @@ describe("usage in another vocabulary", () => {
       messages: [{ role: "user", content: [sound] }],
     };
     const usage = { prompt_tokens: 1_000, completion_tokens: 100, total_tokens: 1_100 };
-    const plain = ask(scripted, spoken);
+    const plain = fetchAnswer(scripted, spoken);
     const whole = await gateway.nextChat();
     const message = { role: "assistant", content: null, audio: { id: "a", data: "AAAA", transcript: "Hi" } };
     // Clients skip a byte order mark, and so does Farebox.
@@ -238,7 +238,7 @@ describe("usage in another vocabulary", () => {
     });
     expect(headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? noMoney));
 
-    const streamed = ask(scripted, { ...spoken, stream: true });
+    const streamed = fetchAnswer(scripted, { ...spoken, stream: true });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
     const detailed = { ...usage, completion_tokens_details: { text_tokens: 100, audio_tokens: 0 } };
@@ -250,7 +250,7 @@ describe("usage in another vocabulary", () => {
   it("in the middle of a broken stream is not used as its total", async () => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
-    const streamed = ask(scripted, {
+    const streamed = fetchAnswer(scripted, {
       model: "gemini-2.5-flash",
       stream: true,
       messages: [{ role: "user", content: "hello" }],
@@ -264,7 +264,7 @@ describe("usage in another vocabulary", () => {
     };
     response.write(`data: ${JSON.stringify(event)}\n\n`, () => response.destroy());
     await streamed;
-    expect((await new Books(scripted).settled()).source).not.toBe("reported");
+    expect((await new NewCharges(scripted).settled()).source).not.toBe("reported");
   });
 });
 
@@ -273,8 +273,8 @@ it("an image in a prompt without reported usage is counted at the catalogue's bo
     { type: "text", text: "hello #sandbox no-usage" },
     { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } },
   ];
-  await ask(proxy, { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content }] });
-  const { charge } = await books.settledAndBilled();
+  await fetchAnswer(proxy, { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content }] });
+  const { charge } = await newCharges.settledAndBilled();
   expect(charge.source).toBe("counted");
   expect(charge.tokens.input).toBeGreaterThan(1_000);
 });
@@ -282,17 +282,17 @@ it("an image in a prompt without reported usage is counted at the catalogue's bo
 describe("an answer above 1 MB", () => {
   it.each([false, true])("passes complete and is metered (stream: %s)", async (stream) => {
     const more = stream ? { stream, stream_options: { include_usage: true } } : {};
-    const answer = await ask(proxy, chatWith("big:1300000", more));
+    const answer = await fetchAnswer(proxy, chatWith("big:1300000", more));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(answer.body.length).toBeGreaterThan(1_300_000);
     expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 
   it("is counted completely if it has no usage", async () => {
-    await ask(proxy, chatWith("big:1300000+no-usage"));
-    const { charge, billed } = await books.settledAndBilled();
+    await fetchAnswer(proxy, chatWith("big:1300000+no-usage"));
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "counted", tokens: { output: billed?.completionTokens } });
   });
 
@@ -306,7 +306,7 @@ describe("an answer above 1 MB", () => {
     }
     expect(size).toBe(length);
     expect(await client.rest()).toHaveLength(0);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 });
@@ -352,10 +352,13 @@ describe("hidden output", () => {
   });
 
   it("is never charged above the hold", async () => {
-    const answer = await ask(proxy, { ...chatWith("cut:3+slow:20", { stream: true, max_tokens: 3 }), model: "gpt-5" });
+    const answer = await fetchAnswer(proxy, {
+      ...chatWith("cut:3+slow:20", { stream: true, max_tokens: 3 }),
+      model: "gpt-5",
+    });
     expect(answer.status).toBe(200);
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ state: "posted", source: "partial", overage: 0n });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(3);
     expect(charge.cost).toBeLessThanOrEqual(charge.hold ?? 0n);

@@ -174,9 +174,9 @@ describe("the header x-farebox-user", () => {
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const body = JSON.stringify({ ...chat, user: "u_1" });
     await sent(proxy, { body, headers: { "x-farebox-user": "u_2" } });
-    const [asked] = gateway.asked;
-    expect(Object.keys(asked?.headers ?? {}).filter((name) => name.startsWith("x-farebox"))).toEqual([]);
-    expect(asked?.body.toString()).toBe(body);
+    const [received] = gateway.received;
+    expect(Object.keys(received?.headers ?? {}).filter((name) => name.startsWith("x-farebox"))).toEqual([]);
+    expect(received?.body.toString()).toBe(body);
   });
 
   it("names the user of a task", async () => {
@@ -360,7 +360,7 @@ describe("a request that names several models", () => {
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const notNames = ["a\u0000b", "\ud800", "x".repeat(257)];
     const asked = proxy.chat({ ...chat, model: "gpt-4o-mini", models: ["gpt-4o-2024-08-06", "unknown", ...notNames] });
-    await until(() => gateway.asked.length === 1, "the gateway is asked");
+    await until(() => gateway.received.length === 1, "the gateway is asked");
     const { charges } = await proxy.serving.ledger.charges({ limit: 1 });
     expect(charges).toMatchObject([{ state: "pending", models: ["unknown", "gpt-4o", "gpt-4o-mini"] }]);
     release();

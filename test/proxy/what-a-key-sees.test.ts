@@ -1,11 +1,11 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import { selfServiceRoutes } from "../../src/server/http/self-service.ts";
-import { chatWith } from "../support/books.ts";
+import { chatWith } from "../support/new-charges.ts";
 import { only } from "../support/only.ts";
 import { priceFolder, videoTaskPrices } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { ask, type WireAnswer } from "../support/wire-client.ts";
+import { fetchAnswer, type WireAnswer } from "../support/wire-client.ts";
 import { isThorough } from "../support/effort.ts";
 import { patientClock } from "../support/patient-clock.ts";
 
@@ -86,14 +86,16 @@ describe.each(scopes)("a budget of the scope %s", (scope, whose) => {
 
     await proxy.budget(scope, limit, "1mo");
     // Spending of other keys must not show in what bob sees.
-    expect((await ask({ url: proxy.url, key: carol }, chatWith("tokens:7", { max_tokens: 30 }))).status).toBe(200);
-    const answer = await ask(asBob, chatWith("tokens:11", { max_tokens: 30 }));
+    expect((await fetchAnswer({ url: proxy.url, key: carol }, chatWith("tokens:7", { max_tokens: 30 }))).status).toBe(
+      200,
+    );
+    const answer = await fetchAnswer(asBob, chatWith("tokens:11", { max_tokens: 30 }));
     expect(answer.status).toBe(200);
     await proxy.charges();
     await record("answer", textOf(answer));
 
     for (const [path, body] of refused) {
-      const refusal = await ask(asBob, body, { path });
+      const refusal = await fetchAnswer(asBob, body, { path });
       expect([path, refusal.status, refusal.headers["x-farebox-error"]]).toEqual([path, 402, "budget_exceeded"]);
       await record(`402 of ${path}`, textOf(refusal));
     }
@@ -101,7 +103,7 @@ describe.each(scopes)("a budget of the scope %s", (scope, whose) => {
     await proxy.serving.recorder.flush();
     const requestId = String(answer.headers["x-farebox-request-id"]);
     for (const path of ownPaths) {
-      const shown = await ask(asBob, undefined, {
+      const shown = await fetchAnswer(asBob, undefined, {
         method: "GET",
         path: `/v1/farebox${path.replace(":id", requestId)}`,
       });
@@ -109,24 +111,24 @@ describe.each(scopes)("a budget of the scope %s", (scope, whose) => {
       await record(path, textOf(shown));
     }
     for (const path of ["/v1/models", "/dashboard/session", "/readyz"])
-      await record(path, textOf(await ask(asBob, undefined, { method: "GET", path })));
+      await record(path, textOf(await fetchAnswer(asBob, undefined, { method: "GET", path })));
 
-    const session = await ask(asBob, {}, { path: "/v1/farebox/sessions" });
+    const session = await fetchAnswer(asBob, {}, { path: "/v1/farebox/sessions" });
     expect(session.status).toBe(201);
     const sessionPath = `/v1/farebox/sessions/${(JSON.parse(session.body.toString()) as { id: string }).id}`;
     await record("POST /sessions", textOf(session));
     for (const method of ["GET", "DELETE"])
-      await record(`${method} /sessions`, textOf(await ask(asBob, undefined, { method, path: sessionPath })));
+      await record(`${method} /sessions`, textOf(await fetchAnswer(asBob, undefined, { method, path: sessionPath })));
 
     const endless = { model: "gpt-4o", input: "Hello. #sandbox endless:1", stream: true };
-    const stream = await ask(asBob, endless, { path: "/v1/responses" });
+    const stream = await fetchAnswer(asBob, endless, { path: "/v1/responses" });
     const failure = /event: response\.failed[^]*/.exec(stream.body.toString())?.[0] ?? "";
     expect(failure).toContain('"code":"budget_exceeded"');
     await record("end of a stream", failure);
     await proxy.charges();
     await record(
       "/me under a budget that is used up",
-      textOf(await ask(asBob, undefined, { method: "GET", path: "/v1/farebox/me" })),
+      textOf(await fetchAnswer(asBob, undefined, { method: "GET", path: "/v1/farebox/me" })),
     );
 
     const isShown = view === "all" || whose === "own";

@@ -12,7 +12,7 @@ export interface AdminReply {
   readonly json: never;
 }
 
-export interface AdminAsk {
+export interface AdminCallOptions {
   readonly token?: string | null;
   /** Body that is sent as JSON. */
   readonly body?: unknown;
@@ -25,12 +25,12 @@ export interface AdminAsk {
   readonly from?: string;
 }
 
-let strangers = 0;
+let usedAddresses = 0;
 
 /** Returns an address that no other test uses, so that failed attempts delay no other test. */
-export function stranger(): string {
-  strangers++;
-  return `127.77.${strangers >> 8}.${strangers & 255}`;
+export function unusedAddress(): string {
+  usedAddresses++;
+  return `127.77.${usedAddresses >> 8}.${usedAddresses & 255}`;
 }
 
 /** Creates another admin token for a database, as `farebox admins create` does, next to the running proxy. */
@@ -53,16 +53,16 @@ export async function addAdmin(
  * Asks the admin API, with a body for any method. Resolves with the answer even if the rest of the body is not
  * accepted.
  */
-export function askAdmin(
+export function callAdmin(
   url: string,
   method: string,
   path: string,
-  { token = null, body, raw, headers = {}, from, unended }: AdminAsk = {},
+  { token = null, body, raw, headers = {}, from, unended }: AdminCallOptions = {},
 ): Promise<AdminReply> {
   const sent = raw ?? (body === undefined ? undefined : JSON.stringify(body));
   const target = new URL(`/admin/v1${path}`, url);
   return new Promise((resolve, reject) => {
-    const asked = request(target, {
+    const outgoing = request(target, {
       method: method.toUpperCase(),
       agent: false,
       ...(from !== undefined && { localAddress: from }),
@@ -75,8 +75,8 @@ export function askAdmin(
         ...headers,
       },
     });
-    asked.on("error", reject);
-    asked.on("response", (response) => {
+    outgoing.on("error", reject);
+    outgoing.on("response", (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
       response.on("error", reject);
@@ -88,11 +88,11 @@ export function askAdmin(
           text,
           json: (response.headers["content-type"] === "application/json" ? JSON.parse(text) : undefined) as never,
         });
-        asked.destroy();
+        outgoing.destroy();
       });
     });
-    if (!unended && headers["content-length"] === undefined) asked.end(sent);
+    if (!unended && headers["content-length"] === undefined) outgoing.end(sent);
     // An announced body is refused before it arrives.
-    else asked.write(sent ?? "x");
+    else outgoing.write(sent ?? "x");
   });
 }

@@ -18,7 +18,7 @@ export type Answering =
 export interface AnsweringGateway extends AsyncDisposable {
   readonly url: string;
   /** Requests oldest first, without the proxy's own for its account and its key. */
-  readonly asked: readonly ReceivedRequest[];
+  readonly received: readonly ReceivedRequest[];
 }
 
 /** Returns true for a path that a proxy requests for itself: for its account, and at its start for its key. */
@@ -28,7 +28,7 @@ export function isOwnRequest(path: string | undefined): boolean {
 
 /** Starts a gateway that answers each request with exactly the given bytes. */
 export async function answeringGateway(
-  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  answer: (received: ReceivedRequest) => Answering | Promise<Answering>,
   account: (path: string) => Answering | Promise<Answering> = () => ({ status: 404 }),
 ): Promise<AnsweringGateway> {
   const all: ReceivedRequest[] = [];
@@ -36,15 +36,15 @@ export async function answeringGateway(
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
-      const asked = {
+      const received = {
         method: request.method ?? "",
         path: request.url ?? "",
         headers: request.headers,
         body: Buffer.concat(chunks),
       };
-      const isOwn = isOwnRequest(asked.path);
-      if (!isOwn) all.push(asked);
-      void Promise.resolve(isOwn ? account(asked.path) : answer(asked)).then((given) => {
+      const isOwn = isOwnRequest(received.path);
+      if (!isOwn) all.push(received);
+      void Promise.resolve(isOwn ? account(received.path) : answer(received)).then((given) => {
         if (given === "break") return request.socket.destroy();
         return response
           .writeHead(given.status ?? 200, {
@@ -61,7 +61,7 @@ export async function answeringGateway(
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked: all,
+    received: all,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

@@ -5,10 +5,10 @@ import { configureGlobal, readConfigureGlobal } from "fast-check";
  * new cases. The random seed is printed, so that the run can be repeated.
  */
 
-function seedOf(wish = "20261120"): number {
-  if (wish !== "random") {
-    if (!/^-?\d{1,9}$/.test(wish)) throw new Error(`FAREBOX_TEST_SEED must be a whole number or random, not "${wish}"`);
-    return Number(wish);
+function seedOf(text = "20261120"): number {
+  if (text !== "random") {
+    if (!/^-?\d{1,9}$/.test(text)) throw new Error(`FAREBOX_TEST_SEED must be a whole number or random, not "${text}"`);
+    return Number(text);
   }
   const seed = Math.floor(Math.random() * 1e9);
   process.stdout.write(`random cases of this process: FAREBOX_TEST_SEED=${seed}\n`);

@@ -29,8 +29,8 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
   const file = await readFile(join(checkout, "deploy/haproxy.cfg"), "utf8");
   await writeFile(config, settingsFor(file, { address, socket, proxies }));
   const child = spawn("haproxy", ["-db", "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece: Buffer) => (said += piece.toString()));
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece: Buffer) => (output += piece.toString()));
   const ended = once(child, "close");
   owned.defer(async () => {
     child.kill("SIGKILL");
@@ -40,7 +40,7 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
     until(async () => (await readyServers(socket)) === proxies.length, "the balancer counts every proxy as ready");
   const url = `http://${address}`;
   await until(async () => {
-    if (child.exitCode !== null) throw new Error(`haproxy does not run: ${said}`);
+    if (child.exitCode !== null) throw new Error(`haproxy does not run: ${output}`);
     return (
       (await fetch(`${url}/readyz`).then(
         (answer) => answer.status,
@@ -54,7 +54,7 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
     url,
     allReady,
     get log() {
-      return said;
+      return output;
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };

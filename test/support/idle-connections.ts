@@ -101,7 +101,7 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       const gateway = stack.use(await silentGateway(clock, credentials?.() ?? null));
       const by = stack.use(await createGateway(engine, { baseUrl: gateway.url, apiKey: "sk-gateway", clock }));
       /** Sends requests at once and returns how each ended, once the engine has its connections back. */
-      const asks = async (count = 1, more: Partial<GatewayRequest> = {}) => {
+      const sendAll = async (count = 1, more: Partial<GatewayRequest> = {}) => {
         const ends = await Promise.all(Array.from({ length: count }, () => send(by, more)));
         for (let turns = 0; turns < 3; turns++) await turn();
         return ends;
@@ -109,10 +109,10 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       /** Returns true if the next request uses a connection again. */
       const reuses = async () => {
         const before = gateway.connections.length;
-        expect(await asks()).toEqual(["end"]);
+        expect(await sendAll()).toEqual(["end"]);
         return gateway.connections.length === before;
       };
-      return { clock, gateway, asks, reuses, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+      return { clock, gateway, sendAll, reuses, [Symbol.asyncDispose]: () => stack.disposeAsync() };
     }
 
     it.each([
@@ -126,7 +126,7 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
     ])("uses a connection again for less than the header '%s' permits: %i ms", async (header, limitMs) => {
       await using own = await started();
       own.gateway.keepAlive = header;
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(limitMs - 1);
       expect(await own.reuses()).toBe(true);
       own.clock.advance(limitMs);
@@ -138,7 +138,7 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       async (header) => {
         await using own = await started();
         own.gateway.keepAlive = header;
-        await own.asks();
+        await own.sendAll();
         const [socket] = own.gateway.connections;
         if (socket?.closed === false) await once(socket, "close");
         expect(await own.reuses()).toBe(false);
@@ -148,17 +148,17 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
     it("uses no closed connection if the limits of several differ", async () => {
       await using own = await started();
       own.gateway.keepAlive = "timeout=60";
-      await own.asks(2);
+      await own.sendAll(2);
       own.gateway.keepAlive = "timeout=4";
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(5_000);
-      expect(await own.asks(2)).toEqual(["end", "end"]);
+      expect(await own.sendAll(2)).toEqual(["end", "end"]);
       expect(own.gateway.connections).toHaveLength(3);
     });
 
     it("counts the time in which the machine was suspended", async () => {
       await using own = await started();
-      await own.asks();
+      await own.sendAll();
       own.clock.set(own.clock.now() + 3_600_000);
       expect(await own.reuses()).toBe(false);
       own.clock.set(own.clock.now() - 3_600_000);
@@ -169,11 +169,11 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       await using own = await started();
       own.gateway.keepAlive = "timeout=60";
       own.gateway.closesAfterMs = 2_000;
-      expect(await own.asks(3)).toEqual(["end", "end", "end"]);
+      expect(await own.sendAll(3)).toEqual(["end", "end", "end"]);
       own.clock.advance(3_000);
-      expect(await own.asks()).toEqual(["reset_reused"]);
+      expect(await own.sendAll()).toEqual(["reset_reused"]);
       // The two other connections have been idle for longer than half of that time.
-      expect(await own.asks(2)).toEqual(["end", "end"]);
+      expect(await own.sendAll(2)).toEqual(["end", "end"]);
       expect(own.gateway.connections).toHaveLength(5);
       for (let round = 0; round < 3; round++) {
         own.clock.advance(1_499);
@@ -192,10 +192,10 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
     it("halves the limit again, but not to less than a second", async () => {
       await using own = await started();
       own.gateway.keepAlive = "timeout=60";
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(40_000);
       own.gateway.closesAfterMs = 0;
-      expect(await own.asks()).toEqual(["reset_reused"]);
+      expect(await own.sendAll()).toEqual(["reset_reused"]);
       own.gateway.closesAfterMs = 20_000;
       expect(await own.reuses()).toBe(false);
       own.clock.advance(19_999);
@@ -203,7 +203,7 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       own.clock.advance(20_000);
       expect(await own.reuses()).toBe(false);
       own.gateway.closesAfterMs = 0;
-      expect(await own.asks()).toEqual(["reset_reused"]);
+      expect(await own.sendAll()).toEqual(["reset_reused"]);
       own.gateway.closesAfterMs = Infinity;
       expect(await own.reuses()).toBe(false);
       own.clock.advance(999);
@@ -215,15 +215,15 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
     it("keeps the lowest limit of several resets", async () => {
       await using own = await started();
       own.gateway.keepAlive = "timeout=60";
-      await own.asks(2);
+      await own.sendAll(2);
       own.clock.advance(2_400);
       // One connection stays idle.
       expect(await own.reuses()).toBe(true);
       own.clock.advance(1_400);
       own.gateway.closesAfterMs = 0;
-      expect(await own.asks(2)).toEqual(["reset_reused", "reset_reused"]);
+      expect(await own.sendAll(2)).toEqual(["reset_reused", "reset_reused"]);
       own.gateway.closesAfterMs = Infinity;
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(999);
       expect(await own.reuses()).toBe(true);
       own.clock.advance(1_000);
@@ -236,11 +236,11 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       ["no HTTP", "SSH-2.0-OpenSSH_9.2\r\n"],
     ])("reports an ordinary reset after %s on a reused connection", async (_what, bytes) => {
       await using own = await started();
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(3_000);
       own.gateway.closesAfterMs = 2_000;
       own.gateway.beforeReset = bytes;
-      expect(await own.asks()).toEqual(["reset"]);
+      expect(await own.sendAll()).toEqual(["reset"]);
       own.gateway.closesAfterMs = Infinity;
       expect(await own.reuses()).toBe(false);
       own.clock.advance(3_999);
@@ -250,9 +250,9 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
     it("reports an ordinary reset on a new connection", async () => {
       await using own = await started();
       own.gateway.resetsNew = true;
-      expect(await own.asks()).toEqual(["reset"]);
+      expect(await own.sendAll()).toEqual(["reset"]);
       own.gateway.resetsNew = false;
-      await own.asks();
+      await own.sendAll();
       own.clock.advance(3_999);
       expect(await own.reuses()).toBe(true);
     });
@@ -262,11 +262,11 @@ export function describeIdleConnections(engine: Engine, credentials?: () => Cred
       async () => {
         await using own = await started();
         for (let round = 0; round < 20; round++) {
-          await own.asks();
+          await own.sendAll();
           const { answered, connections } = own.gateway;
           connections.at(-1)?.resetAndDestroy();
           // The engine sends the request before it has read the reset, if the test is lucky; it must pass in any case.
-          expect(await own.asks()).toEqual(["end"]);
+          expect(await own.sendAll()).toEqual(["end"]);
           expect(own.gateway.answered).toBe(answered + 1);
         }
       },

@@ -97,11 +97,11 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
   };
   return {
     async round({ intensity = 1, mishaps = true } = {}) {
-      const wishes = Array.from(
+      const planned = Array.from(
         { length: Math.round(18 * intensity) },
         (_, index) => everyRound[index % everyRound.length] ?? [],
       ).flat();
-      await Promise.all([...wishes, ...(mishaps ? everyMishap : [])].map(toItsEnd));
+      await Promise.all([...planned, ...(mishaps ? everyMishap : [])].map(toItsEnd));
     },
     async whileStreaming(work, streams = 1) {
       const leaving = new AbortController();

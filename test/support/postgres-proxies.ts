@@ -92,19 +92,19 @@ export class LedgerProxy implements AsyncDisposable {
   }
 
   hold(request: HoldRequest): Promise<HoldResult> {
-    return this.#ask(holdCommand(request, true)) as Promise<HoldResult>;
+    return this.#submitOrFail(holdCommand(request, true)) as Promise<HoldResult>;
   }
 
   extend(id: string, amount: PicoUsd, atLeast = amount, at = noon): Promise<ExtendResult> {
-    return this.#ask(["extend", id, amount, atLeast, at]) as Promise<ExtendResult>;
+    return this.#submitOrFail(["extend", id, amount, atLeast, at]) as Promise<ExtendResult>;
   }
 
   post(id: string, posting: Posting): Promise<SettleResult> {
-    return this.#ask(postCommand(id, posting, endAt(noon))) as Promise<SettleResult>;
+    return this.#submitOrFail(postCommand(id, posting, endAt(noon))) as Promise<SettleResult>;
   }
 
   void(id: string): Promise<SettleResult> {
-    return this.#ask(voidCommand(id, "left", endAt(noon))) as Promise<SettleResult>;
+    return this.#submitOrFail(voidCommand(id, "left", endAt(noon))) as Promise<SettleResult>;
   }
 
   async setBudget(budget: Omit<Budget, "id">): Promise<void> {
@@ -123,7 +123,7 @@ export class LedgerProxy implements AsyncDisposable {
     await this.database[Symbol.asyncDispose]();
   }
 
-  async #ask<const C extends Command>(command: C): Promise<ReplyTo<C> | { ok: false; reason: "unavailable" }> {
+  async #submitOrFail<const C extends Command>(command: C): Promise<ReplyTo<C> | { ok: false; reason: "unavailable" }> {
     const answer = await this.queue.submit(command);
     return answer.ok ? answer.reply : { ok: false, reason: "unavailable" };
   }

@@ -49,7 +49,7 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   // PostgreSQL refuses to run as root, so it runs as another user who needs access to the folder.
   await chmod(folder, 0o755);
-  const said: unknown[] = [];
+  const output: unknown[] = [];
   const port = await freePort();
   const server = new EmbeddedPostgres({
     databaseDir: join(folder, "data"),
@@ -60,20 +60,20 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--encoding=UTF8", "--locale=C", "--no-sync"],
     postgresFlags: [...(isDurable ? [] : [...quick, ...calm]), "-c", "max_connections=200"],
-    onLog: (line) => said.push(line),
-    onError: (line) => said.push(line),
+    onLog: (line) => output.push(line),
+    onError: (line) => output.push(line),
   });
   try {
     await server.initialise();
     await server.start();
   } catch (error) {
-    throw new Error(`PostgreSQL does not start: ${said.join("\n")}`, { cause: error });
+    throw new Error(`PostgreSQL does not start: ${output.join("\n")}`, { cause: error });
   }
   owned.defer(() => server.stop());
   const client = server.getPgClient();
   await client.connect();
   // Stopping the server ends this connection too.
-  client.on("error", (error) => said.push(error));
+  client.on("error", (error) => output.push(error));
   owned.defer(() => client.end());
   const pid = async () => Number((await readFile(join(folder, "data", "postmaster.pid"), "utf8")).split("\n")[0]);
   const kept = owned.move();
@@ -117,7 +117,7 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
         );
         if (failure === null) return;
         Object.assign(server, { process: undefined });
-        if (left === 0) throw new Error(`PostgreSQL does not start: ${said.slice(-20).join("\n")}`);
+        if (left === 0) throw new Error(`PostgreSQL does not start: ${output.slice(-20).join("\n")}`);
         await pause(250);
       }
     },

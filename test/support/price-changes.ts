@@ -7,7 +7,7 @@ import { answeringGateway, type Answering, type ReceivedRequest } from "./answer
 import { replaceFile } from "./price-files.ts";
 import { delta, done, finish, usageChunk } from "./scripted-gateway.ts";
 import { record } from "./task-records.ts";
-import { ask } from "./wire-client.ts";
+import { fetchAnswer } from "./wire-client.ts";
 
 /** Number of price versions. The second version's prices are twice the first's, and so on. */
 const versions = 4;
@@ -83,14 +83,14 @@ async function waitingGateway() {
       }),
     };
   };
-  const gateway = await answeringGateway(async (asked) => {
-    if (asked.method === "POST" && !asked.body.includes('"user":"now"')) {
+  const gateway = await answeringGateway(async (received) => {
+    if (received.method === "POST" && !received.body.includes('"user":"now"')) {
       await new Promise<void>((resolve) => {
         waiting.push(resolve);
         for (const watcher of watchers) watcher();
       });
     }
-    return answerTo(asked);
+    return answerTo(received);
   });
   return {
     url: gateway.url,
@@ -136,7 +136,7 @@ export async function changePricesUnderLoad(
 ): Promise<void> {
   const chat = { model: "mine", messages: [{ role: "user", content: "hello" }], max_tokens: 50 };
   const send = (batch: string, body: object, path = "/v1/chat/completions") =>
-    ask(proxy, body, { path, headers: { "x-farebox-tag": `batch=${batch}` } });
+    fetchAnswer(proxy, body, { path, headers: { "x-farebox-tag": `batch=${batch}` } });
   const now = () => send("now", { ...chat, user: "now" });
   const batchOf = (version: number) => [
     send(String(version), chat),
@@ -185,7 +185,7 @@ export async function changePricesUnderLoad(
     expect([answer.status, answer.broken]).toEqual([200, null]);
     const task = /"task_id":"(t-\d+)"/.exec(answer.body.toString())?.[1];
     if (task !== undefined)
-      expect((await ask(proxy, undefined, { method: "GET", path: `/api/v1/task/${task}` })).status).toBe(200);
+      expect((await fetchAnswer(proxy, undefined, { method: "GET", path: `/api/v1/task/${task}` })).status).toBe(200);
   }
 }
 

@@ -92,21 +92,21 @@ export async function startPrometheus(target: string | PastScrapes): Promise<Pro
     ],
     { stdio: ["ignore", "ignore", "pipe"] },
   );
-  let said = "";
-  child.stderr.on("data", (piece: Buffer) => (said += piece.toString()));
+  let stderr = "";
+  child.stderr.on("data", (piece: Buffer) => (stderr += piece.toString()));
   const ended = once(child, "exit");
   owned.defer(async () => {
     child.kill("SIGKILL");
     await ended;
   });
   await until(async () => {
-    if (child.exitCode !== null) throw new Error(`Prometheus ended: ${said}`);
+    if (child.exitCode !== null) throw new Error(`Prometheus ended: ${stderr}`);
     return fetch(`http://${address}/-/ready`).then(
       (answer) => answer.ok,
       () => false,
     );
   }, "Prometheus is ready");
-  const ask = async <Data>(path: string, parameters: Record<string, string>): Promise<Data> => {
+  const queryApi = async <Data>(path: string, parameters: Record<string, string>): Promise<Data> => {
     const response = await fetch(`http://${address}/api/v1/${path}`, {
       method: "POST",
       body: new URLSearchParams(parameters),
@@ -115,22 +115,22 @@ export async function startPrometheus(target: string | PastScrapes): Promise<Pro
     if (answer.status !== "success") throw new Error(`${parameters["query"]}: ${answer.error}`);
     return answer.data;
   };
-  const askSeries = async (path: string, parameters: Record<string, string>): Promise<Series[]> => {
-    const { result } = await ask<Found>(path, parameters);
+  const querySeries = async (path: string, parameters: Record<string, string>): Promise<Series[]> => {
+    const { result } = await queryApi<Found>(path, parameters);
     return result.map(({ metric, value, values }) => ({
       labels: metric,
       samples: (values ?? (value === undefined ? [] : [value])).map(([at, text]) => [at, Number(text)] as const),
     }));
   };
-  const instant = (query: string, at = Date.now() / 1000) => askSeries("query", { query, time: String(at) });
+  const instant = (query: string, at = Date.now() / 1000) => querySeries("query", { query, time: String(at) });
   const kept = owned.move();
   return {
     scrapeS,
     instant,
     range: (query, { since, until, stepS }) =>
-      askSeries("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
+      querySeries("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
     async exemplars(query) {
-      const found = await ask<FoundExemplars>("query_exemplars", {
+      const found = await queryApi<FoundExemplars>("query_exemplars", {
         query,
         start: "0",
         end: String(Date.now() / 1000 + 1),

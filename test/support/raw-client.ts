@@ -12,14 +12,14 @@ export interface RawAnswer {
 export class RawClient implements Disposable {
   readonly socket: Socket;
   readonly #closed: Promise<unknown>;
-  #came = Buffer.alloc(0);
+  #received = Buffer.alloc(0);
   #wake: () => void = () => undefined;
 
   constructor(url: string) {
     const { port, hostname } = new URL(url);
     this.socket = connect(Number(port), hostname);
     this.socket.on("data", (bytes) => {
-      this.#came = Buffer.concat([this.#came, bytes]);
+      this.#received = Buffer.concat([this.#received, bytes]);
       this.#wake();
     });
     this.socket.on("error", () => undefined);
@@ -34,9 +34,9 @@ export class RawClient implements Disposable {
   /** Returns the next complete answer. */
   async answer(how: { readonly toHead?: boolean } = {}): Promise<RawAnswer> {
     for (;;) {
-      const end = this.#came.indexOf("\r\n\r\n");
+      const end = this.#received.indexOf("\r\n\r\n");
       if (end !== -1) {
-        const [line = "", ...fields] = this.#came.toString("latin1", 0, end).split("\r\n");
+        const [line = "", ...fields] = this.#received.toString("latin1", 0, end).split("\r\n");
         const headers: Record<string, string[]> = {};
         for (const field of fields) {
           const colon = field.indexOf(":");
@@ -44,13 +44,14 @@ export class RawClient implements Disposable {
         }
         const status = Number(line.split(" ")[1]);
         const length = how.toHead || status < 200 ? 0 : Number(headers["content-length"]?.[0] ?? 0);
-        if (this.#came.length >= end + 4 + length) {
-          const body = this.#came.toString("utf8", end + 4, end + 4 + length);
-          this.#came = this.#came.subarray(end + 4 + length);
+        if (this.#received.length >= end + 4 + length) {
+          const body = this.#received.toString("utf8", end + 4, end + 4 + length);
+          this.#received = this.#received.subarray(end + 4 + length);
           return { status, headers, body };
         }
       }
-      if (this.socket.closed) throw new Error(`the connection closed after ${JSON.stringify(this.#came.toString())}`);
+      if (this.socket.closed)
+        throw new Error(`the connection closed after ${JSON.stringify(this.#received.toString())}`);
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }
@@ -66,7 +67,7 @@ export class RawClient implements Disposable {
 }
 
 /** Sends one request given as text and reads its answer. */
-export async function ask(url: string, ...parts: readonly (string | Buffer)[]): Promise<RawAnswer> {
+export async function fetchRaw(url: string, ...parts: readonly (string | Buffer)[]): Promise<RawAnswer> {
   using client = new RawClient(url);
   return await client.send(...parts).answer();
 }

@@ -28,7 +28,7 @@ export interface RunningProxy extends AsyncDisposable {
   /** Text of the first key, named `alice` unless the options state another name. */
   readonly key: string;
   /** Creates another key and returns its text. */
-  addKey(name: string, wish?: Omit<NewKey, "name">): Promise<string>;
+  addKey(name: string, more?: Omit<NewKey, "name">): Promise<string>;
   budget(
     scope: string,
     limit: string,
@@ -102,8 +102,8 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
   });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);
-  const addKey = async (name: string, wish: Omit<NewKey, "name"> = {}) => {
-    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name, ...wish });
+  const addKey = async (name: string, more: Omit<NewKey, "name"> = {}) => {
+    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name, ...more });
     if (!created.ok) throw new Error(JSON.stringify(created));
     return created.text;
   };

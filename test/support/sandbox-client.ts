@@ -3,7 +3,7 @@ import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Sandbox } from "../../src/sandbox/options.ts";
 import { eventsIn, readToEnd, send, type Body, type WireAnswer, type WireOptions } from "./wire-client.ts";
 
-export interface Asked extends WireOptions {
+export interface SandboxRequestOptions extends WireOptions {
   readonly scenario?: string;
 }
 
@@ -11,14 +11,22 @@ export const hello = { model: "gpt-4o", messages: [{ role: "user", content: "Say
 export const helloStream = { ...hello, stream: true, stream_options: { include_usage: true } };
 
 /** Begins a chat request. */
-export function begin(sandbox: Sandbox, body: Body | undefined, { scenario, ...options }: Asked = {}): ClientRequest {
+export function begin(
+  sandbox: Sandbox,
+  body: Body | undefined,
+  { scenario, ...options }: SandboxRequestOptions = {},
+): ClientRequest {
   const headers = { ...(scenario !== undefined && { "x-sandbox-scenario": scenario }), ...options.headers };
   return send({ url: sandbox.url, key: sandbox.apiKey }, body, { ...options, headers });
 }
 
 /** Sends a request and reads the answer to its end, however it ends; rejects if no headers arrive. */
-export async function ask(sandbox: Sandbox, body: Body | undefined, asked: Asked = {}): Promise<WireAnswer> {
-  const [response] = (await once(begin(sandbox, body, asked), "response")) as [IncomingMessage];
+export async function fetchFromSandbox(
+  sandbox: Sandbox,
+  body: Body | undefined,
+  options: SandboxRequestOptions = {},
+): Promise<WireAnswer> {
+  const [response] = (await once(begin(sandbox, body, options), "response")) as [IncomingMessage];
   return readToEnd(response);
 }
 

@@ -4,7 +4,7 @@ import { isOwnRequest } from "./answering-gateway.ts";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
 /** A request that the test answers step by step. */
-export interface Asked {
+export interface OpenRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   /** Complete body; empty if the gateway does not read bodies. */
@@ -19,31 +19,31 @@ export interface ScriptedGateway extends AsyncDisposable {
   /** Number of connections so far. */
   readonly connections: number;
   /** Returns the next request in order of arrival. */
-  next(): Promise<Asked>;
+  next(): Promise<OpenRequest>;
   /** Acts as `next`, but skips a running proxy's own requests, which are answered with a 404. */
-  nextChat(): Promise<Asked>;
+  nextChat(): Promise<OpenRequest>;
   /** Accepts no further connection; open connections stay. */
   stopListening(): Promise<void>;
 }
 
 /** Starts a gateway whose every step the test takes, so that nothing depends on time. */
 export async function scriptedGateway(options: { readonly readBodies?: boolean } = {}): Promise<ScriptedGateway> {
-  const arrived: Asked[] = [];
-  const awaited: ((asked: Asked) => void)[] = [];
+  const arrived: OpenRequest[] = [];
+  const awaited: ((received: OpenRequest) => void)[] = [];
   const server = createServer({ keepAliveTimeout: 65_000 }, (request, response) => {
-    void take(request, response, options.readBodies ?? true).then((asked) => {
+    void take(request, response, options.readBodies ?? true).then((received) => {
       const taker = awaited.shift();
-      if (taker === undefined) arrived.push(asked);
-      else taker(asked);
+      if (taker === undefined) arrived.push(received);
+      else taker(received);
     });
   });
   let connections = 0;
   server.on("connection", () => (connections += 1));
   const port = await listening(server);
-  const next = (): Promise<Asked> => {
-    const asked = arrived.shift();
-    if (asked !== undefined) return Promise.resolve(asked);
-    const { promise, resolve } = Promise.withResolvers<Asked>();
+  const next = (): Promise<OpenRequest> => {
+    const received = arrived.shift();
+    if (received !== undefined) return Promise.resolve(received);
+    const { promise, resolve } = Promise.withResolvers<OpenRequest>();
     awaited.push(resolve);
     return promise;
   };
@@ -56,9 +56,9 @@ export async function scriptedGateway(options: { readonly readBodies?: boolean }
     next,
     async nextChat() {
       for (;;) {
-        const asked = await next();
-        if (!isOwnRequest(asked.request.url)) return asked;
-        asked.response.writeHead(404, { connection: "close" }).end();
+        const received = await next();
+        if (!isOwnRequest(received.request.url)) return received;
+        received.response.writeHead(404, { connection: "close" }).end();
       }
     },
     async stopListening() {
@@ -73,7 +73,7 @@ export async function scriptedGateway(options: { readonly readBodies?: boolean }
   };
 }
 
-async function take(request: IncomingMessage, response: ServerResponse, readBody: boolean): Promise<Asked> {
+async function take(request: IncomingMessage, response: ServerResponse, readBody: boolean): Promise<OpenRequest> {
   request.on("error", ignore);
   response.on("error", ignore);
   const closed = new Promise<void>((resolve) => response.once("close", resolve));

@@ -49,15 +49,15 @@ export async function newDatabase(
 ): Promise<TestDatabase> {
   const place = process.env[variable];
   if (place === undefined) throw new Error("the tests run without their global setup");
-  const ask = async (method: string, path: string) => {
+  const call = async (method: string, path: string) => {
     const response = await fetch(`${place}/${path}`, { method });
-    const said = await response.text();
-    if (!response.ok) throw new Error(`no database: ${said}`);
-    return said;
+    const text = await response.text();
+    if (!response.ok) throw new Error(`no database: ${text}`);
+    return text;
   };
-  const url = await ask("POST", typeof kind === "string" ? kind : `like/${kind.like.server.database}`);
+  const url = await call("POST", typeof kind === "string" ? kind : `like/${kind.like.server.database}`);
   const name = new URL(url).pathname.slice(1);
   const parsed = parsePostgresUrl(url);
   if (!parsed.ok) throw new Error(`no address: ${url}`);
-  return { url, server: parsed.server, [Symbol.asyncDispose]: async () => void (await ask("DELETE", name)) };
+  return { url, server: parsed.server, [Symbol.asyncDispose]: async () => void (await call("DELETE", name)) };
 }

@@ -50,7 +50,11 @@ export function send(target: Target, body: Body | undefined, options: WireOption
 }
 
 /** Sends a request and reads the answer to its end, however it ends; rejects if no headers arrive. */
-export async function ask(target: Target, body: Body | undefined, options: WireOptions = {}): Promise<WireAnswer> {
+export async function fetchAnswer(
+  target: Target,
+  body: Body | undefined,
+  options: WireOptions = {},
+): Promise<WireAnswer> {
   const [response] = (await once(send(target, body, options), "response")) as [IncomingMessage];
   return readToEnd(response);
 }

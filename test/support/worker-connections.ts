@@ -1,7 +1,7 @@
 import { Agent } from "node:http";
 import type { ServeProcess } from "./farebox-process.ts";
 import { until } from "./until.ts";
-import { ask } from "./wire-client.ts";
+import { fetchAnswer } from "./wire-client.ts";
 
 /** Connections to the workers of a proxy, by worker. An agent keeps one connection, and a connection stays with its worker. */
 export interface WorkerConnections extends Disposable {
@@ -15,7 +15,11 @@ export function workerConnections(serve: ServeProcess, key: string): WorkerConne
   const spare = new Map<number, Agent[]>();
   const connect = async (): Promise<void> => {
     const agent = agents.adopt(new Agent({ keepAlive: true, maxSockets: 1 }), (each) => each.destroy());
-    const { headers } = await ask({ url: serve.url, key }, undefined, { agent, method: "GET", path: "/v1/models" });
+    const { headers } = await fetchAnswer({ url: serve.url, key }, undefined, {
+      agent,
+      method: "GET",
+      path: "/v1/models",
+    });
     const line = new RegExp(
       `"worker":(\\d).*"request_id":"${String(headers["x-farebox-request-id"])}".*"msg":"request"`,
     );

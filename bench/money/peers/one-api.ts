@@ -88,7 +88,7 @@ async function start(setup: Setup): Promise<RunningPeer> {
     folder,
     port,
   });
-  const admin = (path: string, call: Call = {}, token = rootToken) => askAdmin(`${url}${path}`, call, token);
+  const admin = (path: string, call: Call = {}, token = rootToken) => callAdmin(`${url}${path}`, call, token);
   await callWhenReady(`${url}/api/status`);
   await configure(setup, admin);
   const quota = Math.round(Number(setup.budget) * unitsPerUsd);
@@ -159,7 +159,7 @@ async function createUser(quota: number, url: string, admin: Admin): Promise<str
 }
 
 /** Calls the administration interface. Every answer has status 200; `success` is false if the call failed. */
-async function askAdmin(url: string, call: Call, token: string): Promise<unknown> {
+async function callAdmin(url: string, call: Call, token: string): Promise<unknown> {
   const answer = await callJson(url, { ...call, headers: { authorization: token } });
   const { success, message, data } = z
     .object({ success: z.boolean(), message: z.string(), data: z.unknown().optional() })

@@ -26,12 +26,12 @@ const flags = () => ["--gateway-url", `${sandbox.url}/v1`, "--database", h.datab
 
 /** Answers the questions in order with these texts; false is Ctrl-C. Returns the questions. */
 function typeAnswers(...texts: (string | false)[]) {
-  const asked: string[] = [];
+  const questions: string[] = [];
   h.typed = (question) => {
-    asked.push(question);
+    questions.push(question);
     return texts.shift() ?? false;
   };
-  return asked;
+  return questions;
 }
 
 it("init sets up a proxy from flags and the environment", async () => {
@@ -78,10 +78,21 @@ it("init references the file of the gateway key instead of copying the key, and 
 });
 
 it("init asks on a terminal for missing values, and repeats questions until the gateway accepts the key", async () => {
-  const asked = typeAnswers("gateway.example", "x", sandbox.url, "wrong", "", sandbox.apiKey, "Alice", "", "$3", "3");
+  const questions = typeAnswers(
+    "gateway.example",
+    "x",
+    sandbox.url,
+    "wrong",
+    "",
+    sandbox.apiKey,
+    "Alice",
+    "",
+    "$3",
+    "3",
+  );
   const { code, stdout, stderr } = await h.run("init", "--database", h.database, "--port", "0");
   expect(code).toBe(0);
-  expect(asked).toEqual([
+  expect(questions).toEqual([
     "Address of the gateway: ",
     "Key of the gateway (not shown): ",
     "Address of the gateway [gateway.example]: ",
@@ -116,13 +127,13 @@ farebox: FAREBOX_GATEWAY_API_KEY is not set; export it, or name its file in FARE
 });
 
 it.each([1, 2, 3, 4])("init writes nothing if question %i is answered with Ctrl-C", async (question) => {
-  const asked = typeAnswers(...[sandbox.url, sandbox.apiKey, "alice"].slice(0, question - 1), false);
+  const questions = typeAnswers(...[sandbox.url, sandbox.apiKey, "alice"].slice(0, question - 1), false);
   expect(await h.run("init", "--database", h.database)).toEqual({
     code: 1,
     stdout: "",
     stderr: "farebox: cancelled; nothing was written\n",
   });
-  expect(asked).toHaveLength(question);
+  expect(questions).toHaveLength(question);
   expect(readdirSync(h.folder)).toEqual([]);
 });
 

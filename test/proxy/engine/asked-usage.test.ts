@@ -10,32 +10,32 @@ import {
 import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { delta, scriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, open, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, open, type WireAnswer } from "../../support/wire-client.ts";
 
 /* Tests that Farebox asks for the usage of streams, and retries without asking if the gateway refuses. */
 
 const request = `{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hello"}]}`;
-const asking = request.replace("{", '{"stream_options":{"include_usage":true},');
+const requestWithUsage = request.replace("{", '{"stream_options":{"include_usage":true},');
 const event = (data: string) => `data: ${data}\n\n`;
 const text = event('{"model":"gpt-4o","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}');
 const report = event('{"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1,"total_tokens":9}}');
 const done = event("[DONE]");
 
-const isAsking = ({ body }: ReceivedRequest) => body.includes("include_usage");
+const requestsUsage = ({ body }: ReceivedRequest) => body.includes("include_usage");
 const streamed = (body: string): Answering => ({ headers: { "content-type": "text/event-stream" }, body });
 const refused = (status: number, message: string): Answering => ({
   status,
   body: JSON.stringify({ error: { message } }),
 });
 
-let answer: (asked: ReceivedRequest) => Answering | Promise<Answering>;
+let answer: (received: ReceivedRequest) => Answering | Promise<Answering>;
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
 let laterMs = 0;
 const clock: Clock = { ...systemClock(), monotonic: () => systemClock().monotonic() + laterMs };
 beforeEach(async () => {
   laterMs = 0;
-  gateway = await answeringGateway((asked) => answer(asked));
+  gateway = await answeringGateway((received) => answer(received));
   proxy = await startProxy({ gatewayUrl: gateway.url, clock });
 });
 afterEach(async () => {
@@ -45,17 +45,17 @@ afterEach(async () => {
 
 const refusesUsage =
   (refusal = refused(400, "Unrecognized request argument supplied: stream_options")) =>
-  (asked: ReceivedRequest) =>
-    isAsking(asked) ? refusal : streamed(text + done);
+  (received: ReceivedRequest) =>
+    requestsUsage(received) ? refusal : streamed(text + done);
 
-const sent = () => gateway.asked.map(({ body }) => body.toString());
+const sent = () => gateway.received.map(({ body }) => body.toString());
 const headerOf = ({ headers }: WireAnswer) => headers["x-farebox-stream-usage"];
 
 describe("Farebox's usage option in streams", () => {
   it("makes the gateway report usage; the client gets a header that says so, but not the usage", async () => {
     answer = () => streamed(text + report + done);
-    const got = await ask(proxy, request);
-    expect(sent()).toEqual([asking]);
+    const got = await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage]);
     expect([got.body.toString(), headerOf(got)]).toEqual([text + done, "asked"]);
     expect(await proxy.charges()).toMatchObject([{ source: "reported", tokens: { input: 8, output: 1 } }]);
   });
@@ -63,13 +63,13 @@ describe("Farebox's usage option in streams", () => {
   it("is not added to a stream that already has it, a plain request, or a path without such an option", async () => {
     answer = () => streamed(text + report + done);
     const own = request.replace("{", '{"stream_options":{"include_usage":true, "x":1},');
-    const got = await ask(proxy, own);
+    const got = await fetchAnswer(proxy, own);
     expect([sent(), got.body.toString(), headerOf(got)]).toEqual([[own], text + report + done, undefined]);
     const plain = request.replace('"stream":true,', "");
     answer = () => ({ body: "{}" });
-    expect(headerOf(await ask(proxy, plain))).toBeUndefined();
+    expect(headerOf(await fetchAnswer(proxy, plain))).toBeUndefined();
     const response = '{"model":"gpt-4o","stream":true,"input":"hello"}';
-    expect(headerOf(await ask(proxy, response, { path: "/v1/responses" }))).toBeUndefined();
+    expect(headerOf(await fetchAnswer(proxy, response, { path: "/v1/responses" }))).toBeUndefined();
     expect(sent().slice(1)).toEqual([plain, response]);
   });
 });
@@ -80,53 +80,62 @@ describe("a gateway that refuses the usage option", () => {
     ["a 422 that names include_usage", refused(422, "include_usage is not permitted")],
   ])("with %s gets one retry without the option, under the same hold", async (_, refusal) => {
     answer = refusesUsage(refusal);
-    const got = await ask(proxy, request);
-    expect(sent()).toEqual([asking, request]);
+    const got = await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage, request]);
     expect([got.status, got.body.toString(), headerOf(got)]).toEqual([200, text + done, undefined]);
     expect(await proxy.charges()).toMatchObject([{ state: "posted", source: "counted", tokens: { output: 1 } }]);
   });
 
   it("is not asked for the model's usage again for an hour", async () => {
     answer = refusesUsage();
-    await ask(proxy, request);
-    await ask(proxy, request);
+    await fetchAnswer(proxy, request);
+    await fetchAnswer(proxy, request);
     laterMs = 3_590_000;
-    await ask(proxy, request);
-    await ask(proxy, request.replace("gpt-4o", "gpt-4.1"));
+    await fetchAnswer(proxy, request);
+    await fetchAnswer(proxy, request.replace("gpt-4o", "gpt-4.1"));
     laterMs = 3_700_000;
-    await ask(proxy, request);
+    await fetchAnswer(proxy, request);
     const other = (body: string) => body.replace("gpt-4o", "gpt-4.1");
-    expect(sent()).toEqual([asking, request, request, request, other(asking), other(request), asking, request]);
+    expect(sent()).toEqual([
+      requestWithUsage,
+      request,
+      request,
+      request,
+      other(requestWithUsage),
+      other(request),
+      requestWithUsage,
+      request,
+    ]);
   });
 
   it("and the retry too is asked for usage again; the client gets its second refusal at no cost", async () => {
-    answer = (asked) => refused(400, isAsking(asked) ? "stream_options" : "the messages are too long");
+    answer = (received) => refused(400, requestsUsage(received) ? "stream_options" : "the messages are too long");
     for (const _ of [1, 2]) {
-      const got = await ask(proxy, request);
+      const got = await fetchAnswer(proxy, request);
       expect([got.status, got.body.toString()]).toEqual([400, '{"error":{"message":"the messages are too long"}}']);
     }
-    expect(sent()).toEqual([asking, request, asking, request]);
+    expect(sent()).toEqual([requestWithUsage, request, requestWithUsage, request]);
     expect(await proxy.charges()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
   });
 
   it("with a broken connection gets no retry", async () => {
     answer = () => "break";
-    await ask(proxy, request);
-    expect(sent()).toEqual([asking]);
+    await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage]);
   });
 
   it("gets no retry if FAREBOX_STREAM_USAGE is inject: the client gets the refusal", async () => {
     answer = refusesUsage();
     await using injecting = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: "inject" } });
-    expect((await ask(injecting, request)).status).toBe(400);
-    expect(sent()).toEqual([asking]);
+    expect((await fetchAnswer(injecting, request)).status).toBe(400);
+    expect(sent()).toEqual([requestWithUsage]);
   });
 
   it("may compress its refusal", async () => {
     const { gzipSync } = await import("node:zlib");
     const body = gzipSync('{"error":{"message":"stream_options"}}');
     answer = refusesUsage({ status: 400, headers: { "content-encoding": "gzip" }, body });
-    expect((await ask(proxy, request)).status).toBe(200);
+    expect((await fetchAnswer(proxy, request)).status).toBe(200);
   });
 });
 
@@ -193,8 +202,8 @@ const otherAnswers: readonly (readonly [string, Answering])[] = [
 ];
 
 describe("a gateway that may have failed because of the usage option", () => {
-  const refusing = (refusal: Answering) => (asked: ReceivedRequest) =>
-    isAsking(asked) ? refusal : streamed(text + done);
+  const refusing = (refusal: Answering) => (received: ReceivedRequest) =>
+    requestsUsage(received) ? refusal : streamed(text + done);
   /** Returns the body that the client sees, without the usage that it did not ask for. */
   const shownOf = (given: Answering) =>
     String((given as Exclude<Answering, "break">).body)
@@ -204,62 +213,64 @@ describe("a gateway that may have failed because of the usage option", () => {
 
   it.each(possibleRefusals)("with %s gets one retry without the option, under the same hold", async (_, refusal) => {
     answer = refusing(refusal);
-    const got = await ask(proxy, request);
-    expect(sent()).toEqual([asking, request]);
+    const got = await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage, request]);
     expect([got.status, got.body.toString(), headerOf(got)]).toEqual([200, text + done, undefined]);
     expect(await proxy.charges()).toMatchObject([{ state: "posted", source: "counted", tokens: { output: 1 } }]);
     expect(await proxy.charges(), "one charge").toHaveLength(1);
-    await ask(proxy, request);
-    expect(sent(), "the model is known to refuse").toEqual([asking, request, request]);
+    await fetchAnswer(proxy, request);
+    expect(sent(), "the model is known to refuse").toEqual([requestWithUsage, request, request]);
   });
 
   it.each(possibleRefusals)("with %s is not asked again if it has answered a stream with usage", async (_, refusal) => {
     answer = () => streamed(text + report + done);
-    await ask(proxy, request);
+    await fetchAnswer(proxy, request);
     answer = refusing(refusal);
-    const got = await ask(proxy, request);
-    expect(sent()).toEqual([asking, asking]);
+    const got = await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage, requestWithUsage]);
     expect(got.status).toBe((refusal as Exclude<Answering, "break">).status ?? 200);
     expect(got.body.toString()).toContain(shownOf(refusal));
   });
 
   it.each(otherAnswers)("with %s gets no retry", async (_, given) => {
     answer = refusing(given);
-    const got = await ask(proxy, request);
-    expect(sent()).toEqual([asking]);
+    const got = await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage]);
     expect(got.body.toString()).toContain(shownOf(given));
   });
 
   it("is sent without the option on completions too", async () => {
     const completion = '{"model":"gpt-3.5-turbo-instruct","stream":true,"prompt":"hello"}';
-    answer = (asked) =>
-      isAsking(asked) ? failing() : streamed(event('{"choices":[{"text":"Hi","finish_reason":"stop"}]}') + done);
-    expect((await ask(proxy, completion, { path: "/v1/completions" })).status).toBe(200);
+    answer = (received) =>
+      requestsUsage(received)
+        ? failing()
+        : streamed(event('{"choices":[{"text":"Hi","finish_reason":"stop"}]}') + done);
+    expect((await fetchAnswer(proxy, completion, { path: "/v1/completions" })).status).toBe(200);
     expect(sent()).toEqual([completion.replace("{", '{"stream_options":{"include_usage":true},'), completion]);
   });
 
   it.each<[string, (own: string) => Promise<unknown>]>([
-    ["that a client asked for", (own) => ask(proxy, own)],
-    ["of the same model", () => ask(proxy, request)],
+    ["that a client asked for", (own) => fetchAnswer(proxy, own)],
+    ["of the same model", () => fetchAnswer(proxy, request)],
   ])("is not asked again after a whole stream with usage %s", async (_, accepted) => {
     answer = () => streamed(text + report + done);
-    await accepted(asking);
+    await accepted(requestWithUsage);
     answer = failing;
-    expect((await ask(proxy, request)).status).toBe(500);
+    expect((await fetchAnswer(proxy, request)).status).toBe(500);
     expect(sent()).toHaveLength(2);
   });
 
   it("is asked again for another model than one with a stream with usage", async () => {
     answer = () => streamed(text + report + done);
-    await ask(proxy, request.replace("gpt-4o", "gpt-4.1"));
+    await fetchAnswer(proxy, request.replace("gpt-4o", "gpt-4.1"));
     answer = failing;
-    await ask(proxy, request);
-    expect(sent().slice(1)).toEqual([asking, request]);
+    await fetchAnswer(proxy, request);
+    expect(sent().slice(1)).toEqual([requestWithUsage, request]);
   });
 
   it("and fails again too answers the client's own request, at no cost; it is not asked twice for ten minutes", async () => {
-    answer = (asked) => refused(isAsking(asked) ? 500 : 501, isAsking(asked) ? "first" : "second");
-    const got = await ask(proxy, request);
+    answer = (received) => refused(requestsUsage(received) ? 500 : 501, requestsUsage(received) ? "first" : "second");
+    const got = await fetchAnswer(proxy, request);
     expect([got.status, got.body.toString(), headerOf(got)]).toEqual([
       501,
       '{"error":{"message":"second"}}',
@@ -267,28 +278,28 @@ describe("a gateway that may have failed because of the usage option", () => {
     ]);
     expect(await proxy.charges()).toMatchObject([{ state: "voided" }]);
     laterMs = 590_000;
-    const next = await ask(proxy, request);
+    const next = await fetchAnswer(proxy, request);
     expect([next.status, headerOf(next)]).toEqual([500, "asked"]);
     laterMs = 610_000;
-    await ask(proxy, request);
-    expect(sent()).toEqual([asking, request, asking, asking, request]);
+    await fetchAnswer(proxy, request);
+    expect(sent()).toEqual([requestWithUsage, request, requestWithUsage, requestWithUsage, request]);
   });
 
   it("is asked twice by one request at a time", async () => {
     const second = Promise.withResolvers<void>();
     const arrived = Promise.withResolvers<void>();
-    answer = async (asked) => {
-      if (isAsking(asked)) return failing();
+    answer = async (received) => {
+      if (requestsUsage(received)) return failing();
       arrived.resolve();
       await second.promise;
       return streamed(text + done);
     };
-    const probing = ask(proxy, request);
+    const probing = fetchAnswer(proxy, request);
     await arrived.promise;
-    expect((await ask(proxy, request)).status).toBe(500);
+    expect((await fetchAnswer(proxy, request)).status).toBe(500);
     second.resolve();
     expect((await probing).status).toBe(200);
-    expect(sent()).toEqual([asking, request, asking]);
+    expect(sent()).toEqual([requestWithUsage, request, requestWithUsage]);
   });
 
   it("is known to refuse usage as soon as the second stream begins", async () => {
@@ -300,7 +311,7 @@ describe("a gateway that may have failed because of the usage option", () => {
     second.response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("Hi"));
     const client = await opening;
     expect((await client.take(delta("Hi").length)).toString()).toBe(delta("Hi"));
-    const next = ask(other, request);
+    const next = fetchAnswer(other, request);
     const third = await scripted.nextChat();
     expect([second.body.toString(), third.body.toString()]).toEqual([request, request]);
     for (const { response } of [second, third]) response.end(done);
@@ -309,12 +320,12 @@ describe("a gateway that may have failed because of the usage option", () => {
   });
 
   it("is not asked again after two seconds", async () => {
-    answer = (asked) => {
+    answer = (received) => {
       laterMs += 2_500;
-      return refusing(failing())(asked);
+      return refusing(failing())(received);
     };
-    expect((await ask(proxy, request)).status).toBe(500);
-    expect(sent()).toEqual([asking]);
+    expect((await fetchAnswer(proxy, request)).status).toBe(500);
+    expect(sent()).toEqual([requestWithUsage]);
   });
 
   it.each([
@@ -323,7 +334,7 @@ describe("a gateway that may have failed because of the usage option", () => {
   ])("is not asked twice with the policy %s", async (value, name) => {
     answer = failing;
     await using other = await startProxy({ gatewayUrl: gateway.url, env: { [name]: value } });
-    expect((await ask(other, request)).status).toBe(500);
+    expect((await fetchAnswer(other, request)).status).toBe(500);
     expect(sent()).toHaveLength(1);
   });
 
@@ -342,17 +353,17 @@ models:
 `);
     await using billing = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: prices.path } });
     answer = refusing(refusal);
-    await ask(billing, request);
+    await fetchAnswer(billing, request);
     expect(sent()).toHaveLength(count);
   });
 
   it("has a separate idempotency key for the second request, which retries use again", async () => {
     answer = refusing(failing());
     const headers = { "idempotency-key": "one" };
-    await ask(proxy, request, { headers });
-    await ask(proxy, request, { headers });
-    const keys = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
-    expect(sent()).toEqual([asking, request, request]);
+    await fetchAnswer(proxy, request, { headers });
+    await fetchAnswer(proxy, request, { headers });
+    const keys = gateway.received.map((received) => received.headers["idempotency-key"]);
+    expect(sent()).toEqual([requestWithUsage, request, request]);
     expect([keys[0] === keys[1], keys[1] === keys[2]]).toEqual([false, true]);
   });
 });
@@ -376,7 +387,7 @@ describe("a chunk without choices, for a client that did not ask for usage", () 
     ["keeps its failure", `{"choices":[],${spent},"success":false}`, '{"choices":[],"success":false}'],
   ])("%s", async (_, chunk, left) => {
     answer = () => streamed(text + event(chunk) + done);
-    const got = await ask(proxy, request);
+    const got = await fetchAnswer(proxy, request);
     expect(got.body.toString()).toContain(text + (left === null ? "" : event(left)));
     expect(got.body.toString()).not.toContain('"usage"');
   });
@@ -385,42 +396,45 @@ describe("a chunk without choices, for a client that did not ask for usage", () 
 describe("a streamed request with an idempotency key", () => {
   const headers = { "idempotency-key": "one", "openai-idempotency-id": "two" };
   const keys = () =>
-    gateway.asked.map((asked) => [asked.headers["idempotency-key"], asked.headers["openai-idempotency-id"]]);
+    gateway.received.map((received) => [
+      received.headers["idempotency-key"],
+      received.headers["openai-idempotency-id"],
+    ]);
 
   it("has a separate key for the try without usage, and reuses it in retries", async () => {
     answer = refusesUsage();
-    await ask(proxy, request, { headers });
+    await fetchAnswer(proxy, request, { headers });
     const [first, second] = keys();
     expect(new Set([...(first ?? []), ...(second ?? [])]).size).toBe(4);
     // Asking for usage again might succeed now, and the gateway would generate a second answer.
     laterMs = 3_700_000;
     answer = () => streamed(text + report + done);
-    await ask(proxy, request, { headers });
+    await fetchAnswer(proxy, request, { headers });
     expect([sent()[2], keys()[2]]).toEqual([request, second]);
   });
 
   it("asks for usage again in a retry, even if the model is known to refuse it by then", async () => {
-    answer = (asked) => (asked.headers["idempotency-key"] === undefined ? refusesUsage()(asked) : "break");
-    await ask(proxy, request, { headers });
-    await ask(proxy, request);
+    answer = (received) => (received.headers["idempotency-key"] === undefined ? refusesUsage()(received) : "break");
+    await fetchAnswer(proxy, request, { headers });
+    await fetchAnswer(proxy, request);
     answer = () => streamed(text + report + done);
-    const got = await ask(proxy, request, { headers });
-    expect(sent()).toEqual([asking, asking, request, asking]);
+    const got = await fetchAnswer(proxy, request, { headers });
+    expect(sent()).toEqual([requestWithUsage, requestWithUsage, request, requestWithUsage]);
     expect([got.body.toString(), keys()[3]]).toEqual([text + done, keys()[0]]);
   });
 
   it("does not ask for usage in a retry if the first try did not", async () => {
     answer = refusesUsage();
-    await ask(proxy, request);
-    await ask(proxy, request, { headers });
+    await fetchAnswer(proxy, request);
+    await fetchAnswer(proxy, request, { headers });
     laterMs = 3_700_000;
-    await ask(proxy, request, { headers });
-    expect(sent()).toEqual([asking, request, request, request]);
+    await fetchAnswer(proxy, request, { headers });
+    expect(sent()).toEqual([requestWithUsage, request, request, request]);
   });
 
   it("is refused as a different request if the retry itself asks for usage", async () => {
     answer = () => streamed(text + report + done);
-    await ask(proxy, request, { headers });
-    expect((await ask(proxy, asking, { headers })).status).toBe(409);
+    await fetchAnswer(proxy, request, { headers });
+    expect((await fetchAnswer(proxy, requestWithUsage, { headers })).status).toBe(409);
   });
 });

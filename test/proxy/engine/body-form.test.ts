@@ -3,7 +3,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { answeringGateway, type AnsweringGateway, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, errorCode, readToEnd, type Body, type WireOptions } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, readToEnd, type Body, type WireOptions } from "../../support/wire-client.ts";
 
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
@@ -22,11 +22,11 @@ const task = () => JSON.stringify({ data: { task_id: `t-${++tasks}`, status: "pe
 
 /** Sends a request. Returns the request that the gateway received. */
 async function received(body: Body | undefined, options: WireOptions, key = proxy.key): Promise<ReceivedRequest> {
-  const before = gateway.asked.length;
-  const answer = await ask({ url: proxy.url, key }, body, options);
-  const asked = gateway.asked[before];
-  if (asked === undefined) throw new Error(`nothing was forwarded: ${answer.status} ${answer.body.toString()}`);
-  return asked;
+  const before = gateway.received.length;
+  const answer = await fetchAnswer({ url: proxy.url, key }, body, options);
+  const forwarded = gateway.received[before];
+  if (forwarded === undefined) throw new Error(`nothing was forwarded: ${answer.status} ${answer.body.toString()}`);
+  return forwarded;
 }
 
 /** A text that other readers would take for a form which names another model. */
@@ -54,9 +54,9 @@ const types = [
 describe("a body that Farebox reads as JSON reaches the gateway unchanged as application/json", () => {
   it.each(jsonPaths)("at %s", async (path, body) => {
     for (const type of [...types, ...(path === "/v1/images/edits" ? [] : ["multipart/form-data; boundary=b"])]) {
-      const asked = await received(body, { path, headers: { "content-type": type } }, narrow);
-      expect([type, asked.headers["content-type"]]).toEqual([type, "application/json"]);
-      expect(asked.body.toString()).toBe(JSON.stringify(body));
+      const forwarded = await received(body, { path, headers: { "content-type": type } }, narrow);
+      expect([type, forwarded.headers["content-type"]]).toEqual([type, "application/json"]);
+      expect(forwarded.body.toString()).toBe(JSON.stringify(body));
     }
   });
 
@@ -68,10 +68,10 @@ describe("a body that Farebox reads as JSON reaches the gateway unchanged as app
       body: new Blob([JSON.stringify(body)]),
     });
     expect(untyped.status).toBe(200);
-    expect(gateway.asked.at(-1)?.headers["content-type"]).toBe("application/json");
+    expect(gateway.received.at(-1)?.headers["content-type"]).toBe("application/json");
     const headers = { "content-language": "de", "x-http-method-override": "GET", "content-location": "/v1/other" };
-    const asked = await received(body, { path, headers });
-    for (const name of Object.keys(headers)) expect(asked.headers[name]).toBeUndefined();
+    const forwarded = await received(body, { path, headers });
+    for (const name of Object.keys(headers)) expect(forwarded.headers[name]).toBeUndefined();
   });
 
   it("at a path without a route, if it has no content type", async () => {
@@ -81,7 +81,7 @@ describe("a body that Farebox reads as JSON reaches the gateway unchanged as app
       body: new Blob([JSON.stringify({ model: "o3", input: formText })]),
     });
     expect(untyped.status).toBe(200);
-    expect(gateway.asked.at(-1)?.headers["content-type"]).toBe("application/json");
+    expect(gateway.received.at(-1)?.headers["content-type"]).toBe("application/json");
   });
 });
 
@@ -93,15 +93,15 @@ describe("a body that Farebox cannot read as JSON", () => {
     ["UTF-16 with a byte order mark", Buffer.from(`\ufeff${json}`, "utf16le")],
     ["UTF-8 with a byte order mark", Buffer.from(`\ufeff${json}`)],
   ])("because it is %s is refused, and not forwarded", async (_what, body) => {
-    const before = gateway.asked.length;
+    const before = gateway.received.length;
     for (const charset of ["utf-8", "utf-16", "utf-16le"]) {
       const headers = { "content-type": `application/json; charset=${charset}` };
-      expect((await ask(proxy, body, { headers })).status).toBe(400);
+      expect((await fetchAnswer(proxy, body, { headers })).status).toBe(400);
       // A path without a route takes any body, but no key with a list of models may use a body that cannot be read.
       const other = { path: "/v1/other", headers };
-      expect((await ask({ url: proxy.url, key: narrow }, body, other)).status).toBe(400);
+      expect((await fetchAnswer({ url: proxy.url, key: narrow }, body, other)).status).toBe(400);
     }
-    expect(gateway.asked.length).toBe(before);
+    expect(gateway.received.length).toBe(before);
   });
 
   it("keeps its content type at a path without a route", async () => {
@@ -119,7 +119,7 @@ describe("a body that Farebox cannot read as JSON", () => {
   it("is refused to a key with a list of models if only a parameter of its content type is JSON", async () => {
     for (const type of ["multipart/form-data; boundary=json", "text/plain; format=json"]) {
       const options = { path: "/v1/other", headers: { "content-type": type } };
-      const answer = await ask({ url: proxy.url, key: narrow }, "&model=o1-pro", options);
+      const answer = await fetchAnswer({ url: proxy.url, key: narrow }, "&model=o1-pro", options);
       expect([type, answer.status, errorCode(answer)]).toEqual([type, 400, "invalid_request"]);
     }
   });
@@ -135,9 +135,9 @@ describe("a form", () => {
     ["multipart/form-data; boundary=b", "multipart/form-data; boundary=b"],
     ['Multipart/Form-Data; Boundary="b"', "multipart/form-data; boundary=b"],
   ])("of type %s reaches the gateway as %s", async (given, sent) => {
-    const asked = await received(body, { path, headers: { "content-type": given } }, narrow);
-    expect(asked.headers["content-type"]).toBe(sent);
-    expect(asked.body.toString()).toBe(body);
+    const forwarded = await received(body, { path, headers: { "content-type": given } }, narrow);
+    expect(forwarded.headers["content-type"]).toBe(sent);
+    expect(forwarded.body.toString()).toBe(body);
   });
 
   it("with two content types reaches the gateway with the one that Farebox has read", async () => {
@@ -156,7 +156,7 @@ describe("a form", () => {
     request.end(body);
     const [response] = (await once(request, "response")) as [IncomingMessage];
     expect((await readToEnd(response)).status).toBe(200);
-    expect(gateway.asked.at(-1)?.headers["content-type"]).toBe(types[0]);
+    expect(gateway.received.at(-1)?.headers["content-type"]).toBe(types[0]);
   });
 
   it.each([
@@ -167,9 +167,12 @@ describe("a form", () => {
     "multipart/form-data; charset=utf-16; boundary=b",
     "multipart/mixed; boundary=b",
   ])("of type %s is refused to a key with a list of models", async (type) => {
-    const before = gateway.asked.length;
-    const answer = await ask({ url: proxy.url, key: narrow }, body, { path, headers: { "content-type": type } });
+    const before = gateway.received.length;
+    const answer = await fetchAnswer({ url: proxy.url, key: narrow }, body, {
+      path,
+      headers: { "content-type": type },
+    });
     expect(answer.status).toBe(400);
-    expect(gateway.asked.length).toBe(before);
+    expect(gateway.received.length).toBe(before);
   });
 });

@@ -4,7 +4,7 @@ import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, lastErrorCode, open } from "../../support/wire-client.ts";
+import { fetchAnswer, lastErrorCode, open } from "../../support/wire-client.ts";
 import { patientClock } from "../../support/patient-clock.ts";
 
 /*
@@ -73,8 +73,8 @@ const streamOf = (model: string, more: object = {}) => ({
   messages: [{ role: "user", content: "hello" }],
   ...more,
 });
-const asks = (proxy: RunningProxy, model: string, key = proxy.key, more: object = {}) =>
-  ask({ url: proxy.url, key }, JSON.stringify(streamOf(model, more)));
+const fetchStream = (proxy: RunningProxy, model: string, key = proxy.key, more: object = {}) =>
+  fetchAnswer({ url: proxy.url, key }, JSON.stringify(streamOf(model, more)));
 /** Returns the gateway's bill in USD. */
 const billed = () => (generated * 10) / 1_000_000;
 const burstsOf = async (proxy: RunningProxy, model: string) =>
@@ -87,7 +87,8 @@ const marksOf = async ({ serving }: RunningProxy) => {
 describe("a model that may burst", () => {
   it("stays within a budget of 0.05 USD, in parallel and one after the other", async () => {
     await using proxy = await proxyWith("0.05");
-    for (let turn = 0; turn < 3; turn++) await Promise.all(Array.from({ length: 5 }, () => asks(proxy, "burst")));
+    for (let turn = 0; turn < 3; turn++)
+      await Promise.all(Array.from({ length: 5 }, () => fetchStream(proxy, "burst")));
     expect(billed()).toBeLessThanOrEqual(0.05);
     expect(generated).toBeGreaterThan(1024);
     expect(await marksOf(proxy)).toEqual([]);
@@ -97,7 +98,7 @@ describe("a model that may burst", () => {
 describe("a model that is assumed to stream live", () => {
   it("exceeds a budget by at most one answer for each stream of its first burst, as documented", async () => {
     await using proxy = await proxyWith("0.05");
-    await Promise.all(Array.from({ length: 3 }, () => asks(proxy, "live")));
+    await Promise.all(Array.from({ length: 3 }, () => fetchStream(proxy, "live")));
     const [first, ...others] = await proxy.charges();
     expect([first?.basis?.by, others.length]).toEqual(["slice", 2]);
     // As in docs/guarantees.md: each stream may write the model's maximum but holds only a slice.
@@ -109,9 +110,9 @@ describe("a model that is assumed to stream live", () => {
 
   it("holds the worst case, or has its maximum fitted to the remaining budget, after its first burst", async () => {
     await using proxy = await proxyWith("0.40");
-    await asks(proxy, "live");
+    await fetchStream(proxy, "live");
     expect(billed()).toBeCloseTo(0.16384);
-    const answers = await Promise.all(Array.from({ length: 4 }, () => asks(proxy, "live")));
+    const answers = await Promise.all(Array.from({ length: 4 }, () => fetchStream(proxy, "live")));
     expect(answers.filter(({ headers }) => headers["x-farebox-fitted"] !== undefined).length).toBeGreaterThan(0);
     expect(billed()).toBeLessThanOrEqual(0.4);
     const bases = (await proxy.charges()).map(({ basis }) => basis?.by);
@@ -122,16 +123,16 @@ describe("a model that is assumed to stream live", () => {
   it("is marked for the key of its burst, and for all keys after a second key's burst", async () => {
     await using proxy = await proxyWith("100");
     const [bob, carol] = [await proxy.addKey("bob"), await proxy.addKey("carol")];
-    await asks(proxy, "live");
-    await asks(proxy, "live", bob);
+    await fetchStream(proxy, "live");
+    await fetchStream(proxy, "live", bob);
     expect(await marksOf(proxy)).toContainEqual(["all", "live", 0]);
-    await asks(proxy, "live", carol);
+    await fetchStream(proxy, "live", carol);
     expect((await proxy.charges()).map(({ basis }) => basis?.by)).toEqual(["slice", "slice", "model"]);
   });
 
   it("is not marked by a stream with a stated maximum, which its hold covers", async () => {
     await using proxy = await proxyWith("100");
-    await asks(proxy, "live", proxy.key, { max_tokens: 4000 });
+    await fetchStream(proxy, "live", proxy.key, { max_tokens: 4000 });
     expect(await marksOf(proxy)).toEqual([]);
   });
 });
@@ -161,7 +162,7 @@ describe("a gateway that ignores a stated maximum", () => {
   it("may finish its answer if the budget has room", async () => {
     await using proxy = await proxyWith("10");
     obeys = false;
-    const answer = await asks(proxy, "burst", proxy.key, { max_tokens: 1000 });
+    const answer = await fetchStream(proxy, "burst", proxy.key, { max_tokens: 1000 });
     expect(answer.body.toString()).toContain("[DONE]");
     expect(await proxy.charges()).toMatchObject([{ source: "reported", tokens: { output: modelMax } }]);
   });

@@ -22,15 +22,15 @@ afterAll(() => prices[Symbol.dispose]());
 
 /** Starts a proxy and a gateway that answers each creation with `created`. */
 async function startWith(
-  created: string | ((asked: ReceivedRequest) => Answering),
+  created: string | ((received: ReceivedRequest) => Answering),
   options: ProxyOptions = {},
   polled: (taskId: string) => Answering = (taskId) => ({ body: record(taskId, "processing") }),
 ) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(
-    await answeringGateway((asked) => {
-      if (asked.method === "GET") return polled(asked.path.split("/").at(-1) ?? "");
-      return typeof created === "string" ? { body: created } : created(asked);
+    await answeringGateway((received) => {
+      if (received.method === "GET") return polled(received.path.split("/").at(-1) ?? "");
+      return typeof created === "string" ? { body: created } : created(received);
     }),
   );
   const proxy = owned.use(
@@ -325,9 +325,9 @@ describe("an answer to a creation that states no refusal", () => {
         ["posted", "task_continued", usd("0.30")],
       ]);
       const bob = await proxy.addKey("bob");
-      const created = gateway.asked.length;
+      const created = gateway.received.length;
       expect((await createTask(proxy, { input: { [name]: "t-1" } }, bob)).status).toBe(404);
-      expect(gateway.asked).toHaveLength(created);
+      expect(gateway.received).toHaveLength(created);
     },
   );
 

@@ -6,7 +6,7 @@ import { answeringGateway, type Answering } from "../../support/answering-gatewa
 import { priceFolder, videoTaskPrices } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
-import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, type WireAnswer } from "../../support/wire-client.ts";
 
 /** More than Farebox decompresses of any answer. */
 const spaces = Buffer.alloc(decodedBytesMax + 1024, " ");
@@ -65,7 +65,7 @@ function form(fields: Readonly<Record<string, string>>): { readonly body: Buffer
   return { body: Buffer.from(`${parts.join("")}--b--\r\n`), type: "multipart/form-data; boundary=b" };
 }
 
-interface Asking {
+interface EndpointRequest {
   readonly path: string;
   readonly body?: object | Buffer;
   readonly type?: string;
@@ -76,7 +76,7 @@ interface Asking {
   readonly isCounted?: true;
 }
 
-const endpoints: Readonly<Record<string, Asking>> = {
+const endpoints: Readonly<Record<string, EndpointRequest>> = {
   "a chat": { path: "/v1/chat/completions", body: prompt },
   "a streamed chat": { path: "/v1/chat/completions", body: { ...prompt, stream: true }, answers: events },
   "a completion": { path: "/v1/completions", body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10 } },
@@ -111,15 +111,15 @@ const endpoints: Readonly<Record<string, Asking>> = {
 };
 
 /** Paths without a price. */
-const unpriced: Readonly<Record<string, Asking>> = {
+const unpriced: Readonly<Record<string, EndpointRequest>> = {
   "an uploaded file": { path: "/v1/files", ...form({ purpose: "batch", file: "x" }) },
   "a file": { path: "/v1/files/f-1/content", method: "GET", answers: "application/octet-stream" },
   "a list of files": { path: "/v1/files", method: "GET" },
   "an unknown stream": { path: "/v1/messages", body: { model: "gpt-4o", stream: true }, answers: events },
 };
 
-function request({ path, body, type = json, method = "POST" }: Asking): Promise<WireAnswer> {
-  return ask(proxy, body, { path, method, headers: { "content-type": type } });
+function request({ path, body, type = json, method = "POST" }: EndpointRequest): Promise<WireAnswer> {
+  return fetchAnswer(proxy, body, { path, method, headers: { "content-type": type } });
 }
 
 function bomb(encoding: string, type = json, status = 200): Answering {
@@ -134,24 +134,24 @@ async function newCharges(): Promise<readonly Charge[]> {
 
 const encodings = Object.keys(bombs);
 /** Pairs each endpoint with one encoding. */
-const withEncodings = (all: Readonly<Record<string, Asking>>) =>
+const withEncodings = (all: Readonly<Record<string, EndpointRequest>>) =>
   Object.entries(all).map(
-    ([name, asking], index) => [name, encodings[index % encodings.length] ?? "gzip", asking] as const,
+    ([name, example], index) => [name, encodings[index % encodings.length] ?? "gzip", example] as const,
   );
 const aChat = endpoints["a chat"] ?? { path: "" };
 
 describe("an answer that decompresses beyond the limit", () => {
   it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...withEncodings(endpoints)])(
     "passes unchanged and is charged at its hold: %s in %s",
-    async (_, encoding, asking) => {
-      given = bomb(encoding, asking.answers);
-      const answer = await request(asking);
+    async (_, encoding, example) => {
+      given = bomb(encoding, example.answers);
+      const answer = await request(example);
       expect([answer.status, answer.headers["content-encoding"], answer.broken]).toEqual([200, encoding, null]);
       expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0)), "the same bytes").toBe(true);
       const [charge, ...more] = await newCharges();
       expect(more).toEqual([]);
       expect(charge).toMatchObject(
-        asking.isCounted
+        example.isCounted
           ? { source: "counted" }
           : { state: "posted", source: "assumed", cost: charge?.hold, overage: 0n },
       );
@@ -159,9 +159,9 @@ describe("an answer that decompresses beyond the limit", () => {
     },
   );
 
-  it.each(withEncodings(unpriced))("passes unchanged without a price: %s in %s", async (_, encoding, asking) => {
-    given = bomb(encoding, asking.answers);
-    const answer = await request(asking);
+  it.each(withEncodings(unpriced))("passes unchanged without a price: %s in %s", async (_, encoding, example) => {
+    given = bomb(encoding, example.answers);
+    const answer = await request(example);
     expect([answer.status, answer.headers["content-encoding"]]).toEqual([200, encoding]);
     expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0))).toBe(true);
     expect(await newCharges()).toMatchObject([{ state: "posted", cost: null, formula: "unpriced" }]);
@@ -169,8 +169,8 @@ describe("an answer that decompresses beyond the limit", () => {
 
   it("is handled like any other gateway error if its status is an error", async () => {
     given = bomb("gzip", json, 400);
-    for (const asking of [aChat, endpoints["a task"] ?? aChat]) {
-      const answer = await request(asking);
+    for (const example of [aChat, endpoints["a task"] ?? aChat]) {
+      const answer = await request(example);
       expect([answer.status, answer.body.equals(gzipped)]).toEqual([400, true]);
       expect(await newCharges()).toMatchObject([{ state: "voided", reason: "gateway_400" }]);
     }
@@ -234,7 +234,7 @@ describe("a compressed request body", () => {
     { path: `/v1/farebox/callbacks/${"0".repeat(64)}` },
   ])("that expands too far is refused at $path", async ({ path, type = json }) => {
     for (const encoding of ["gzip", "br", "zstd", "deflate", "gzip, gzip"]) {
-      const answer = await ask(proxy, bombs[encoding], {
+      const answer = await fetchAnswer(proxy, bombs[encoding], {
         path,
         headers: { "content-type": type, "content-encoding": encoding },
       });

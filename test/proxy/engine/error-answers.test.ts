@@ -15,21 +15,21 @@ const bodies: Readonly<Record<string, object>> = {
 const routes = Object.keys(bodies);
 const chat = "/v1/chat/completions";
 
-let said: string | Buffer = "";
+let gatewayBody: string | Buffer = "";
 let headers: Record<string, string> = {};
 let gateway: AnsweringGateway;
 let proxy: RunningProxy;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  gateway = everything.use(await answeringGateway(() => ({ body: said, headers })));
+  gateway = everything.use(await answeringGateway(() => ({ body: gatewayBody, headers })));
   proxy = everything.use(await startProxy({ gatewayUrl: gateway.url }));
 });
 afterAll(() => everything.disposeAsync());
 
 /** Sends a request that the gateway answers with status 200 and a body. Returns its charge. */
 async function chargeOf(route: string, body: string | Buffer, at = proxy, more: Record<string, string> = {}) {
-  [said, headers] = [body, more];
+  [gatewayBody, headers] = [body, more];
   const before = (await at.charges()).length;
   const answer = await fetch(at.url + route, {
     method: "POST",

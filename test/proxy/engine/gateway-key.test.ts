@@ -7,7 +7,14 @@ import { answeringGateway, type Answering, type AnsweringGateway } from "../../s
 import { captureLog, type CapturedLog } from "../../support/captured-log.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, errorCode, readToEnd, send, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
+import {
+  fetchAnswer,
+  errorCode,
+  readToEnd,
+  send,
+  type WireAnswer,
+  type WireOptions,
+} from "../../support/wire-client.ts";
 
 const message = "The gateway refuses the key of this proxy; its operator must check FAREBOX_GATEWAY_API_KEY.";
 const refusedLine = "the gateway refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY";
@@ -87,18 +94,19 @@ describe("an answer that refuses the key of this proxy", () => {
   ])("gets the client a refusal of Farebox: %s", async (_, given) => {
     answer = given;
     for (const body of [chat, stream]) {
-      expectKeyRefused(await ask(proxy, body));
+      expectKeyRefused(await fetchAnswer(proxy, body));
     }
-    expectKeyRefused(await ask(proxy, { model: "gpt-4o", input: "hello" }, { path: "/v1/responses" }));
-    expectKeyRefused(await ask(proxy, { model: "tts-1", input: "hello" }, { path: "/v1/audio/speech" }));
+    expectKeyRefused(await fetchAnswer(proxy, { model: "gpt-4o", input: "hello" }, { path: "/v1/responses" }));
+    expectKeyRefused(await fetchAnswer(proxy, { model: "tts-1", input: "hello" }, { path: "/v1/audio/speech" }));
     await proxy.serving.settled();
     const charges = await proxy.charges();
     expect(charges.map(({ state, cost, status }) => [state, cost, status])).toEqual(
       Array.from({ length: 4 }, () => ["voided", null, 502]),
     );
-    expect(gateway.asked.filter(({ path }) => path === "/v1/chat/completions").length % 2, "none is sent again").toBe(
-      0,
-    );
+    expect(
+      gateway.received.filter(({ path }) => path === "/v1/chat/completions").length % 2,
+      "none is sent again",
+    ).toBe(0);
     expect(logged()).toEqual([refusedLine]);
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="gateway_key_refused"} 4');
   });
@@ -129,7 +137,7 @@ describe("an answer that refuses the key of this proxy", () => {
     ["200 about a provider", json(200, '{"code":500,"data":null,"message":"invalid api key"}')],
   ])("is no other answer: %s passes unchanged", async (_, given) => {
     answer = given;
-    const got = await ask(proxy, chat);
+    const got = await fetchAnswer(proxy, chat);
     expect([got.status, got.body.toString()]).toEqual([
       (given as { status: number }).status,
       (given as { body: string }).body,
@@ -171,7 +179,7 @@ describe("an answer that refuses the key of this proxy", () => {
       json(401, ""),
     ]) {
       answer = given;
-      await ask(proxy, chat);
+      await fetchAnswer(proxy, chat);
     }
     expect(logged()).toEqual([refusedLine, acceptedLine, refusedLine]);
     expect(log.lines.find(({ message: text }) => text === refusedLine)).toMatchObject({ level: "error", fields: {} });
@@ -180,7 +188,7 @@ describe("an answer that refuses the key of this proxy", () => {
   it("is logged at most ten times an hour if the gateway refuses the key only for some requests", async () => {
     for (let request = 0; request < 14; request++) {
       answer = request % 2 === 0 ? json(401, "") : json(200, done);
-      await ask(proxy, chat);
+      await fetchAnswer(proxy, chat);
     }
     expect(logged()).toHaveLength(10);
   });
@@ -193,16 +201,16 @@ describe("an answer that refuses the key of this proxy", () => {
       { path: "/v1/chat/completions?organization=org-x" },
       { path: "/v1/chat/completions?k%65y=sk-x" },
     ]) {
-      const got = await ask(proxy, chat, options);
+      const got = await fetchAnswer(proxy, chat, options);
       expect([got.status, JSON.parse(got.body.toString()).error.code]).toEqual([401, "invalid_organization"]);
     }
     expect(logged()).toEqual([]);
     answer = json(401, invalidKey);
-    expectKeyRefused(await ask(proxy, chat, { headers: { "openai-organization": "org-x" } }));
+    expectKeyRefused(await fetchAnswer(proxy, chat, { headers: { "openai-organization": "org-x" } }));
   });
 
   it("is no refusal of stream usage", async () => {
-    const before = gateway.asked.length;
+    const before = gateway.received.length;
     for (const given of [
       json(401, ""),
       json(400, invalidKey),
@@ -210,9 +218,9 @@ describe("an answer that refuses the key of this proxy", () => {
       json(200, events(invalidKey), typed("text/event-stream")),
     ]) {
       answer = given;
-      await ask(proxy, stream);
+      await fetchAnswer(proxy, stream);
     }
-    expect(gateway.asked.slice(before).map(({ body }) => body.includes("include_usage"))).toEqual([
+    expect(gateway.received.slice(before).map(({ body }) => body.includes("include_usage"))).toEqual([
       true,
       true,
       true,
@@ -229,12 +237,12 @@ describe("an error event that refuses the key", () => {
     ["with a code in words", events(invalidKey)],
   ])("passes once, and is withheld from later streams: %s", async (_, text) => {
     answer = json(200, text, typed("text/event-stream"));
-    const passed = await ask(proxy, stream);
+    const passed = await fetchAnswer(proxy, stream);
     expect([passed.status, passed.body.toString()]).toEqual([200, text]);
     expect(logged()).toEqual([refusedLine]);
     for (const path of ["/v1/chat/completions", "/v1/completions"]) {
       const body = path.includes("chat") ? stream : { model: "gpt-4o", prompt: "hello", stream: true };
-      expectKeyRefused(await ask(proxy, body, { path }));
+      expectKeyRefused(await fetchAnswer(proxy, body, { path }));
     }
     await proxy.serving.settled();
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(["voided", "voided", "voided"]);
@@ -243,16 +251,16 @@ describe("an error event that refuses the key", () => {
 
   it("is not withheld next to output, and the next stream shows that the key is accepted", async () => {
     answer = json(401, "");
-    await ask(proxy, stream);
+    await fetchAnswer(proxy, stream);
     const cut = events('{"choices":[{"index":0,"delta":{"content":"Hi"}}],"error":{"code":401}}');
     answer = json(200, cut, typed("text/event-stream"));
-    expect((await ask(proxy, stream)).status).toBe(200);
+    expect((await fetchAnswer(proxy, stream)).status).toBe(200);
     answer = json(
       200,
       `${events('{"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}')}data: [DONE]\n\n`,
       typed("text/event-stream"),
     );
-    expect((await ask(proxy, stream)).status).toBe(200);
+    expect((await fetchAnswer(proxy, stream)).status).toBe(200);
     await proxy.serving.settled();
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(["voided", "posted", "posted"]);
     expect(logged().at(-1)).toBe(acceptedLine);
@@ -263,7 +271,7 @@ describe("a task", () => {
   const task = { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } };
   const created = '{"code":200,"data":{"task_id":"t-1","status":"pending"},"message":"success"}';
   const call = (method: string, path = "/api/v1/task/t-1") =>
-    ask(proxy, method === "POST" ? task : undefined, { method, path });
+    fetchAnswer(proxy, method === "POST" ? task : undefined, { method, path });
 
   it.each<[string, Answering]>([
     ["401", json(401, '{"code":401,"message":"unauthorized"}')],
@@ -330,7 +338,7 @@ describe("a task", () => {
 
 describe("a path that Farebox only passes", () => {
   const pass = (options: WireOptions = {}) =>
-    ask(proxy, undefined, { method: "GET", path: "/v1/organization/costs", ...options });
+    fetchAnswer(proxy, undefined, { method: "GET", path: "/v1/organization/costs", ...options });
 
   it("may require another credential, so its 401 passes unless it names the key", async () => {
     answer = json(401, '{"error":{"message":"This endpoint needs an admin session"}}', { "www-authenticate": "Basic" });
@@ -354,7 +362,7 @@ describe("the account record", () => {
     ["403 with words", json(403, invalidKey)],
   ])("that the gateway refuses to this key is a refusal of Farebox: %s", async (_, given) => {
     account = given;
-    expectKeyRefused(await ask(proxy, undefined, { method: "GET", path: "/account/info" }));
+    expectKeyRefused(await fetchAnswer(proxy, undefined, { method: "GET", path: "/account/info" }));
     expect(await proxy.serving.sampler.sample()).toBeUndefined();
     expect(logged()).toEqual([refusedLine]);
     account = json(200, '{"code":200,"data":{"equivalent_in_usd":5}}');
@@ -366,7 +374,7 @@ describe("the account record", () => {
     account = json(401, "");
     await proxy.serving.checkGatewayKey();
     expect(logged()).toEqual([refusedLine]);
-    expect((await ask(proxy, undefined, { method: "GET", path: "/v1/models" })).status).toBe(200);
+    expect((await fetchAnswer(proxy, undefined, { method: "GET", path: "/v1/models" })).status).toBe(200);
     expect((await fetch(`${proxy.url}/readyz`)).status).toBe(200);
   });
 

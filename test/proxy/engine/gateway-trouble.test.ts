@@ -3,7 +3,7 @@ import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:h
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
-import { Books, chatWith } from "../../support/books.ts";
+import { NewCharges, chatWith } from "../../support/new-charges.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
@@ -12,10 +12,10 @@ import {
   rawGateway,
   scriptedGateway,
   usage,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
-import { ask, errorCode, lastErrorCode, open, send, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, lastErrorCode, open, send, type WireAnswer } from "../../support/wire-client.ts";
 import { stillClock } from "../../support/still-clock.ts";
 import { freePort } from "../../support/free-port.ts";
 
@@ -23,10 +23,12 @@ const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] 
 const helloStream = { ...hello, stream: true };
 
 /** Starts a proxy with a soft budget, and `Books` that follow its charges and the sandbox's bill. */
-async function proxyWith(options: ProxyOptions = {}): Promise<{ proxy: RunningProxy; books: Books } & AsyncDisposable> {
+async function proxyWith(
+  options: ProxyOptions = {},
+): Promise<{ proxy: RunningProxy; newCharges: NewCharges } & AsyncDisposable> {
   const proxy = await startProxy(options);
   await proxy.budget("key:alice", "1000", "total", "soft");
-  return { proxy, books: new Books(proxy), [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose]() };
+  return { proxy, newCharges: new NewCharges(proxy), [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose]() };
 }
 
 type Running = Awaited<ReturnType<typeof proxyWith>>;
@@ -70,18 +72,18 @@ describe("an answer of the gateway", () => {
   it.each([400, 402, 403, 404, 413, 422, 429, 500, 502, 503])(
     "passes with status %i unchanged, and the charge is voided",
     async (status) => {
-      const { proxy, books } = sandboxed;
+      const { proxy, newCharges } = sandboxed;
       for (const stream of [false, true]) {
         const body = chatWith(`status:${status}`, { stream });
-        const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
-        const answer = await ask(proxy, body);
+        const direct = await fetchAnswer({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+        const answer = await fetchAnswer(proxy, body);
         expect(answer.status).toBe(status);
         expect(answer.body).toEqual(direct.body);
         expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
         expect(answer.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
         expect(answer.headers["x-farebox-error"]).toBeUndefined();
         expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-        const { charge, billed } = await books.settledAndBilled();
+        const { charge, billed } = await newCharges.settledAndBilled();
         expect(charge).toMatchObject({ ...voided(`gateway_${status}`), status, stream });
         expect(charge.gatewayRequestId).toBe(answer.headers["x-request-id"]);
         expect(billed).toBeUndefined();
@@ -92,16 +94,16 @@ describe("an answer of the gateway", () => {
   it.each([408, 504, 520, 524])(
     "passes with status %i unchanged, and the hold is charged because it may have been billed",
     async (status) => {
-      const { proxy, books } = sandboxed;
+      const { proxy, newCharges } = sandboxed;
       for (const stream of [false, true]) {
         const body = chatWith(`status:${status}+billed`, { stream, max_tokens: 200 });
-        const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
-        books.billed();
-        const answer = await ask(proxy, body);
+        const direct = await fetchAnswer({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+        newCharges.billed();
+        const answer = await fetchAnswer(proxy, body);
         expect(answer.status).toBe(status);
         expect(answer.body).toEqual(direct.body);
         expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
-        const { charge } = await books.settledAndBilled();
+        const { charge } = await newCharges.settledAndBilled();
         expectHold(charge, `gateway_${status}`);
         expect(charge.status).toBe(status);
       }
@@ -109,11 +111,11 @@ describe("an answer of the gateway", () => {
   );
 
   it("passes as an HTML page with status 502, and the charge is voided", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("html:502"));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("html:502"));
     expect(answer).toMatchObject({ status: 502, headers: { "content-type": "text/html; charset=UTF-8" } });
     expect(answer.body.toString()).toContain("502 Bad Gateway");
-    expect(await books.settled()).toMatchObject(voided("gateway_502"));
+    expect(await newCharges.settled()).toMatchObject(voided("gateway_502"));
   });
 
   it.each([
@@ -121,27 +123,27 @@ describe("an answer of the gateway", () => {
     ["no body", "empty", undefined],
     ["incomplete JSON", "bad-json", "application/json"],
   ])("with %s and status 200 passes unchanged, and the hold is charged", async (_what, scenario, contentType) => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     for (const stream of [false, true]) {
       const body = chatWith(`${scenario}+billed`, { stream, max_tokens: 200 });
-      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
-      books.billed();
-      const answer = await ask(proxy, body);
+      const direct = await fetchAnswer({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+      newCharges.billed();
+      const answer = await fetchAnswer(proxy, body);
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(answer.headers["content-type"]).toBe(contentType);
       expect(answer.body).toEqual(direct.body);
-      const { charge } = await books.settledAndBilled();
+      const { charge } = await newCharges.settledAndBilled();
       expectHold(charge, "unreadable_answer");
     }
   });
 
   it("passes if it arrives before the request's body is read", async () => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(6_000_000) }] };
-    const answer = await ask(proxy, huge, { headers: { "x-stainless-os": "early" } });
+    const answer = await fetchAnswer(proxy, huge, { headers: { "x-stainless-os": "early" } });
     expect(answer.status).toBe(413);
     expect(JSON.parse(answer.body.toString()).error.message).toBe("The request is too large.");
-    expect(await books.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+    expect(await newCharges.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
   });
 
   it("passes if it arrives early and the gateway closes without reading the rest", async () => {
@@ -149,7 +151,7 @@ describe("an answer of the gateway", () => {
     await using gateway = await scriptedGateway({ readBodies: false });
     await using early = await proxyWith({ gatewayUrl: gateway.url });
     const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(12_000_000) }] };
-    const asking = ask(early.proxy, huge);
+    const answering = fetchAnswer(early.proxy, huge);
     const { request, response } = await gateway.nextChat();
     response.writeHead(413, {
       "content-type": "application/json",
@@ -157,10 +159,10 @@ describe("an answer of the gateway", () => {
       connection: "close",
     });
     response.end(text, () => request.socket.end());
-    const answer = await asking;
+    const answer = await answering;
     expect(answer).toMatchObject({ status: 413, broken: null });
     expect(answer.body.toString()).toBe(text);
-    expect(await early.books.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+    expect(await early.newCharges.settled()).toMatchObject({ ...voided("gateway_413"), status: 413 });
   });
 });
 
@@ -168,11 +170,11 @@ describe("an unreachable gateway", () => {
   it("gives a 502 if nothing listens, and the charge is voided", async () => {
     await using running = await proxyWith({ gatewayUrl: `http://127.0.0.1:${await freePort()}` });
     for (const body of [hello, helloStream]) {
-      const answer = await ask(running.proxy, body);
+      const answer = await fetchAnswer(running.proxy, body);
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_unreachable");
       expect(answer.headers["x-farebox-error"]).toBe("gateway_unreachable");
-      expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+      expect(await running.newCharges.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
     }
   });
 
@@ -184,10 +186,10 @@ describe("an unreachable gateway", () => {
     await once(plain, "listening");
     const { port } = plain.address() as AddressInfo;
     await using running = await proxyWith({ gatewayUrl: `https://127.0.0.1:${port}` });
-    const answer = await ask(running.proxy, hello);
+    const answer = await fetchAnswer(running.proxy, hello);
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+    expect(await running.newCharges.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
     plain.close();
   });
 
@@ -196,43 +198,43 @@ describe("an unreachable gateway", () => {
     await once(mute, "listening");
     const { port } = mute.address() as AddressInfo;
     await using running = await proxyWith({ gatewayUrl: `https://127.0.0.1:${port}`, adjust: withSilence(150) });
-    const answer = await ask(running.proxy, hello);
+    const answer = await fetchAnswer(running.proxy, hello);
     expect(answer.status).toBe(504);
     expect(errorCode(answer)).toBe("gateway_timeout");
-    expect(await running.books.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 504 });
+    expect(await running.newCharges.settled()).toMatchObject({ ...voided("gateway_unreachable"), status: 504 });
     mute.close();
   });
 });
 
 describe("a gateway connection that breaks", () => {
   it.each([false, true])("before the headers gives a 502, and the hold is charged (stream: %s)", async (stream) => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("reset-before+billed", { stream, max_tokens: 200 }));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("reset-before+billed", { stream, max_tokens: 200 }));
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    const { charge } = await books.settledAndBilled();
+    const { charge } = await newCharges.settledAndBilled();
     expectHold(charge, "gateway_reset");
     expect(charge.status).toBe(502);
   });
 
   it("after the headers of a plain answer gives a 502, and the hold is charged", async () => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     for (const scenario of ["reset-after-headers", "cut", "wrong-length:long"]) {
-      const answer = await ask(proxy, chatWith(scenario, { max_tokens: 200 }));
+      const answer = await fetchAnswer(proxy, chatWith(scenario, { max_tokens: 200 }));
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_unreachable");
-      const { charge, billed } = await books.settledAndBilled();
+      const { charge, billed } = await newCharges.settledAndBilled();
       expectHold(charge, "gateway_reset");
       expect(billed).toBeDefined();
     }
   });
 
   it("after the headers of a stream ends in an error event, and the prompt is charged", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("reset-after-headers", { stream: true }));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("reset-after-headers", { stream: true }));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
     expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: 0 });
   });
@@ -244,12 +246,12 @@ describe("a gateway connection that breaks", () => {
   ])(
     "in the middle of a stream ends in an error event, and the delivered part is charged: %s",
     async (_which, more) => {
-      const { proxy, books } = sandboxed;
-      const answer = await ask(proxy, chatWith("cut:7", { stream: true, ...more }));
+      const { proxy, newCharges } = sandboxed;
+      const answer = await fetchAnswer(proxy, chatWith("cut:7", { stream: true, ...more }));
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
       expect(answer.body.toString()).not.toContain("[DONE]");
-      const { charge, billed } = await books.settledAndBilled();
+      const { charge, billed } = await newCharges.settledAndBilled();
       expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
       expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.deliveredTokens });
       expect(charge.cost).toBe(billed?.cost);
@@ -258,28 +260,28 @@ describe("a gateway connection that breaks", () => {
   );
 
   it("with a clean end in an incomplete stream ends in an error event, and the charge is partial", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("no-finish+tokens:12", { stream: true }));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("no-finish+tokens:12", { stream: true }));
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const { charge } = await books.settledAndBilled();
+    const { charge } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 12 } });
   });
 
   it("after the gateway's own error event passes the event, and the charge is partial", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("stream-error:4", { stream: true }));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("stream-error:4", { stream: true }));
     const messages = eventsWithErrors(answer.body);
     expect(messages[0]).toBe("The server had an error while processing your request.");
-    const { charge } = await books.settledAndBilled();
+    const { charge } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 4 } });
   });
 
   it("at a stated length that is too short for a plain answer has the hold charged", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("wrong-length:short", { max_tokens: 200 }));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("wrong-length:short", { max_tokens: 200 }));
     expect(answer).toMatchObject({ status: 200, broken: null });
-    const { charge } = await books.settledAndBilled();
+    const { charge } = await newCharges.settledAndBilled();
     expectHold(charge, "unreadable_answer");
   });
 
@@ -294,7 +296,7 @@ describe("a gateway connection that breaks", () => {
     await answer.take(first.length);
     request.socket.destroy();
     expect(lastErrorCode(await answer.rest())).toBe("gateway_stream_broken");
-    expect(await running.books.settled()).toMatchObject({
+    expect(await running.newCharges.settled()).toMatchObject({
       source: "partial",
       reason: "gateway_reset",
       tokens: { output: 1 },
@@ -311,7 +313,7 @@ describe("a gateway connection that breaks", () => {
     await answer.take(1_000_000);
     request.socket.destroy();
     await expect(answer.rest()).rejects.toThrow("aborted");
-    expectHold(await running.books.settled(), "gateway_reset");
+    expectHold(await running.newCharges.settled(), "gateway_reset");
   });
 });
 
@@ -336,7 +338,7 @@ describe("a gateway that closes idle connections after 2 s without notice", () =
     for (let round = 0; round < 9; round++) {
       // A client that tries again, as SDKs do.
       for (;;) {
-        const answer = await ask(running.proxy, { ...hello, stream });
+        const answer = await fetchAnswer(running.proxy, { ...hello, stream });
         if (answer.status === 200) break;
         failures.push(answer);
       }
@@ -346,7 +348,7 @@ describe("a gateway that closes idle connections after 2 s without notice", () =
     expect(failures.map(({ status, body }) => [status, JSON.parse(body.toString()).error])).toMatchObject([
       [502, { code: "gateway_unreachable", message: "The gateway closed a reused connection before it answered." }],
     ]);
-    const charges = await running.books.allSettled();
+    const charges = await running.newCharges.allSettled();
     const [lost, ...others] = charges.filter(({ reason }) => reason !== null);
     expect(others).toEqual([]);
     expectHold(lost as Charge, "gateway_reset_reused");
@@ -376,7 +378,7 @@ describe("a silent gateway", () => {
   async function outwaited(body: object): Promise<WireAnswer> {
     const { sandbox } = impatient.proxy;
     const seen = sandbox.requests.length;
-    const answering = ask(impatient.proxy, body);
+    const answering = fetchAnswer(impatient.proxy, body);
     await sandbox.waitFor(({ requests }) => {
       const request = requests.slice(seen).find(({ path }) => path === "/v1/chat/completions");
       return request?.scenario === "silent-stream" ? request.status === 200 : request !== undefined;
@@ -387,31 +389,31 @@ describe("a silent gateway", () => {
   }
 
   it("gives a 504, and the hold is charged", async () => {
-    const { proxy, books } = impatient;
+    const { proxy, newCharges } = impatient;
     for (const stream of [false, true]) {
       const answer = await outwaited(chatWith("silent+billed", { stream, max_tokens: 200 }));
       expect(answer.status).toBe(504);
       expect(errorCode(answer)).toBe("gateway_timeout");
       await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
-      const { charge } = await books.settledAndBilled();
+      const { charge } = await newCharges.settledAndBilled();
       expectHold(charge, "gateway_silent");
       expect(charge.status).toBe(504);
     }
   });
 
   it("after a stream's headers ends the stream with an error event, and the delivered part is charged", async () => {
-    const { proxy, books } = impatient;
+    const { proxy, newCharges } = impatient;
     const answer = await open(proxy, chatWith("silent-stream", { stream: true }));
     expect(lastErrorCode(await clock.forwardUntil(silenceMs, answer.rest()))).toBe("gateway_stream_broken");
     await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
-    const { charge } = await books.settledAndBilled();
+    const { charge } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_silent", status: 200, tokens: { output: 0 } });
   });
 
   it("after a plain answer's headers gives a 504, and the hold is charged", async () => {
     const answer = await outwaited(chatWith("silent-stream", { max_tokens: 200 }));
     expect(answer.status).toBe(504);
-    const { charge } = await impatient.books.settledAndBilled();
+    const { charge } = await impatient.newCharges.settledAndBilled();
     expectHold(charge, "gateway_silent");
   });
 
@@ -428,7 +430,7 @@ describe("a silent gateway", () => {
     }
     response.end(finish() + done);
     expect(lastErrorCode(await (await opening).rest())).toBeUndefined();
-    expect(await running.books.settled()).toMatchObject({
+    expect(await running.newCharges.settled()).toMatchObject({
       source: "counted",
       tokens: { output: 12 },
       durationMs: 12 * (silenceMs - 1),
@@ -438,16 +440,16 @@ describe("a silent gateway", () => {
 
 describe("a redirect", () => {
   it("to the same origin is followed for status 307 with the same bytes, and charged once", async () => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     const text = JSON.stringify(chatWith("redirect-307"), null, 3);
-    const answer = await ask(proxy, text);
+    const answer = await fetchAnswer(proxy, text);
     expect(answer.status).toBe(200);
     const [first, second, ...more] = proxy.sandbox.requests.slice(-2);
     expect(more).toEqual([]);
     expect(first?.body.toString()).toBe(text);
     expect(second?.body.toString()).toBe(text);
     expect([first?.path, second?.path]).toEqual(["/v1/chat/completions", "/moved/1/v1/chat/completions"]);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source: "reported", cost: billed?.cost });
   });
 
@@ -456,80 +458,83 @@ describe("a redirect", () => {
     const running = sandboxed;
     for (const stream of [false, true]) {
       const body = chatWith(`redirect-foreign:${foreign.url}/v1/chat/completions`, { stream });
-      const answer = await ask(running.proxy, body);
+      const answer = await fetchAnswer(running.proxy, body);
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_redirect");
       expect(answer.headers["location"]).toBeUndefined();
-      expect(await running.books.settled()).toMatchObject({ ...voided("gateway_307"), status: 502 });
+      expect(await running.newCharges.settled()).toMatchObject({ ...voided("gateway_307"), status: 502 });
     }
     expect(foreign.connections).toBe(0);
   });
 
   it("to another name of the same machine counts as one to another origin", async () => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     const before = proxy.sandbox.requests.length;
-    const answer = await ask(proxy, chatWith("redirect-foreign"));
+    const answer = await fetchAnswer(proxy, chatWith("redirect-foreign"));
     expect(errorCode(answer)).toBe("gateway_redirect");
     expect(proxy.sandbox.requests).toHaveLength(before + 1);
-    expect(await books.settled()).toMatchObject({ state: "voided" });
+    expect(await newCharges.settled()).toMatchObject({ state: "voided" });
   });
 
   it("in a loop gives a 502, and the charge is voided", async () => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("redirect-loop"));
+    const { proxy, newCharges } = sandboxed;
+    const answer = await fetchAnswer(proxy, chatWith("redirect-loop"));
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_redirect");
-    expect(await books.settled()).toMatchObject({ state: "voided", status: 502 });
+    expect(await newCharges.settled()).toMatchObject({ state: "voided", status: 502 });
   });
 
   it.each([301, 302, 303])(
     "with status %i is refused instead of turning a POST into a GET, and the charge is voided",
     async (status) => {
       const { gateway, ...running } = scripted;
-      const asking = ask(running.proxy, hello);
+      const answering = fetchAnswer(running.proxy, hello);
       const { response } = await gateway.nextChat();
       response.writeHead(status, { location: "/elsewhere" }).end();
-      const answer = await asking;
+      const answer = await answering;
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_redirect");
-      expect(await running.books.settled()).toMatchObject({ state: "voided" });
+      expect(await running.newCharges.settled()).toMatchObject({ state: "voided" });
     },
   );
 
   it("to the same origin that is then unreachable gives a 502, and the charge is voided", async () => {
     await using gateway = await scriptedGateway();
     await using running = await proxyWith({ gatewayUrl: gateway.url });
-    const asking = ask(running.proxy, hello);
+    const answering = fetchAnswer(running.proxy, hello);
     const { response, request } = await gateway.nextChat();
     await gateway.stopListening();
     response.writeHead(307, { location: "/moved", connection: "close", "content-length": "0" });
     response.end(() => request.socket.destroy());
-    const answer = await asking;
+    const answer = await answering;
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expect(await running.books.settled()).toMatchObject(voided("gateway_unreachable"));
+    expect(await running.newCharges.settled()).toMatchObject(voided("gateway_unreachable"));
   });
 });
 
 describe("an answer that the gateway compresses although the request does not accept it", () => {
   it.each(["gzip", "br", "zstd"])("passes unchanged in %s and is metered from a copy", async (encoding) => {
-    const { proxy, books } = sandboxed;
-    const plain = await ask(proxy, chatWith(encoding));
+    const { proxy, newCharges } = sandboxed;
+    const plain = await fetchAnswer(proxy, chatWith(encoding));
     expect(plain.headers["content-encoding"]).toBe(encoding);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(proxy.sandbox.requests.at(-1)?.headers["accept-encoding"]).toBe("identity");
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
     expect(plain.headers["x-farebox-cost-usd"]).toBeDefined();
 
-    const stream = await ask(proxy, chatWith(encoding, { stream: true, stream_options: { include_usage: true } }));
+    const stream = await fetchAnswer(
+      proxy,
+      chatWith(encoding, { stream: true, stream_options: { include_usage: true } }),
+    );
     expect(stream.headers["content-encoding"]).toBe(encoding);
     expect(stream.broken).toBeNull();
-    const streamed = await books.settledAndBilled();
+    const streamed = await newCharges.settledAndBilled();
     expect(streamed.charge).toMatchObject({ source: "reported", cost: streamed.billed?.cost });
 
-    const cut = await ask(proxy, chatWith(`${encoding}+cut:5`, { stream: true, max_tokens: 200 }));
+    const cut = await fetchAnswer(proxy, chatWith(`${encoding}+cut:5`, { stream: true, max_tokens: 200 }));
     expect(cut.broken).not.toBeNull();
-    const broken = await books.settledAndBilled();
+    const broken = await newCharges.settledAndBilled();
     expect(["partial", "assumed"]).toContain(broken.charge.source);
     expect(broken.charge.reason).toBe("gateway_reset");
   });
@@ -546,19 +551,19 @@ function leave(request: ClientRequest): Promise<void> {
 const refusals = async (proxy: RunningProxy) => (await proxy.metrics()).match(/^farebox_refusals_total.*$/gm);
 
 describe("a client that leaves", () => {
-  async function asked(stream: boolean): Promise<{ request: ClientRequest; gateway: Asked }> {
+  async function asked(stream: boolean): Promise<{ request: ClientRequest; gateway: OpenRequest }> {
     const request = send(scripted.proxy, { ...hello, stream });
     return { request, gateway: await scripted.gateway.nextChat() };
   }
 
   it("before a stream's headers ends the gateway's request at once, and the prompt is charged", async () => {
     const { request, gateway } = await asked(true);
-    const { books } = scripted;
+    const { newCharges } = scripted;
     const refused = await refusals(scripted.proxy);
     request.destroy();
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(false);
-    const charge = await books.settled();
+    const charge = await newCharges.settled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "partial",
@@ -576,7 +581,7 @@ describe("a client that leaves", () => {
     ["in the middle of a stream", ["Hello", " world", "!"]],
   ])("%s ends the gateway's request at once, and the delivered part is charged", async (_when, words) => {
     const { request, gateway } = await asked(true);
-    const { books } = scripted;
+    const { newCharges } = scripted;
     gateway.response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
     const [response] = (await once(request, "response")) as [IncomingMessage];
     for (const word of words) {
@@ -585,7 +590,7 @@ describe("a client that leaves", () => {
     }
     request.destroy();
     await gateway.closed;
-    expect(await books.settled()).toMatchObject({
+    expect(await newCharges.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       status: 200,
@@ -595,7 +600,7 @@ describe("a client that leaves", () => {
 
   it("before a plain answer is charged as reported after the answer is read to its end", async () => {
     const { request, gateway } = await asked(false);
-    const { books } = scripted;
+    const { newCharges } = scripted;
     await leave(request);
     const usage = { prompt_tokens: 8, completion_tokens: 40, total_tokens: 48 };
     const answer = {
@@ -606,12 +611,16 @@ describe("a client that leaves", () => {
     gateway.response.end(JSON.stringify(answer));
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(true);
-    expect(await books.settled()).toMatchObject({ source: "reported", reason: null, tokens: { input: 8, output: 40 } });
+    expect(await newCharges.settled()).toMatchObject({
+      source: "reported",
+      reason: null,
+      tokens: { input: 8, output: 40 },
+    });
   });
 
   it("in the middle of a large plain answer is charged as reported after the answer is read to its end", async () => {
     const { request, gateway } = await asked(false);
-    const { books } = scripted;
+    const { newCharges } = scripted;
     gateway.response.writeHead(200, { "content-type": "application/json" });
     gateway.response.write(
       `{"usage":{"prompt_tokens":8,"completion_tokens":40,"total_tokens":48},"choices":[{"message":{"content":"${"x".repeat(3_000_000)}`,
@@ -623,15 +632,19 @@ describe("a client that leaves", () => {
     gateway.response.end(`${"y".repeat(3_000_000)}"}}]}`);
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(true);
-    expect(await books.settled()).toMatchObject({ source: "reported", status: 200, tokens: { input: 8, output: 40 } });
+    expect(await newCharges.settled()).toMatchObject({
+      source: "reported",
+      status: 200,
+      tokens: { input: 8, output: 40 },
+    });
   });
 
   it("before an error of the gateway has its charge voided", async () => {
     const { request, gateway } = await asked(false);
-    const { books } = scripted;
+    const { newCharges } = scripted;
     await leave(request);
     gateway.response.writeHead(503).end("{}");
-    expect(await books.settled()).toMatchObject(voided("gateway_503"));
+    expect(await newCharges.settled()).toMatchObject(voided("gateway_503"));
   });
 });
 
@@ -644,10 +657,10 @@ describe("a malformed or unusual HTTP answer", () => {
     ["chunks without a length", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"],
   ])("with %s gives a 502, and the hold is charged", async (_what, bytes) => {
     raw.answer = (socket) => socket.write(bytes);
-    const answer = await ask(raw.proxy, hello);
+    const answer = await fetchAnswer(raw.proxy, hello);
     expect(answer.status).toBe(502);
     expect(errorCode(answer)).toBe("gateway_unreachable");
-    expectHold(await raw.books.settled(), "gateway_reset");
+    expectHold(await raw.newCharges.settled(), "gateway_reset");
   });
 
   it.each([
@@ -662,10 +675,10 @@ describe("a malformed or unusual HTTP answer", () => {
     const body =
       '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{"content":"x"}}]}';
     raw.answer = (socket) => socket.end(`${before}HTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n${body}`);
-    const answer = await ask(raw.proxy, hello);
+    const answer = await fetchAnswer(raw.proxy, hello);
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(answer.body.toString()).toBe(body);
-    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+    expect(await raw.newCharges.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
   });
 
   it("with broken framing is delivered and charged up to the broken byte", async () => {
@@ -674,9 +687,9 @@ describe("a malformed or unusual HTTP answer", () => {
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     const size = Buffer.byteLength(event).toString(16);
     raw.answer = (socket) => void socket.write(`${head}${size}\r\n${event}\r\nno size\r\n`);
-    const answer = await ask(raw.proxy, helloStream);
+    const answer = await fetchAnswer(raw.proxy, helloStream);
     expect(answer.body.toString()).toContain("hello hello");
-    expect((await raw.books.settled()).tokens?.output).toBeGreaterThanOrEqual(200);
+    expect((await raw.newCharges.settled()).tokens?.output).toBeGreaterThanOrEqual(200);
   });
 
   it("that is long passes if it arrives together with status 100", async () => {
@@ -685,9 +698,9 @@ describe("a malformed or unusual HTTP answer", () => {
     const body = `{${usage},"choices":[{"message":{"content":"${content}"}}]}`;
     const head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n";
     raw.answer = (socket) => socket.end(`${head}${body}`);
-    const answer = await ask(raw.proxy, hello);
+    const answer = await fetchAnswer(raw.proxy, hello);
     expect(answer.body.toString()).toBe(body);
-    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+    expect(await raw.newCharges.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
   });
 
   it("passes if status 100 and its head arrive byte by byte", async () => {
@@ -701,10 +714,10 @@ describe("a malformed or unusual HTTP answer", () => {
       }
       socket.write(body);
     };
-    const answer = await ask(raw.proxy, hello);
+    const answer = await fetchAnswer(raw.proxy, hello);
     expect(answer).toMatchObject({ status: 200, broken: null });
     expect(answer.body.toString()).toBe(body);
-    expect(await raw.books.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+    expect(await raw.newCharges.settled()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
   });
 
   it("whose text looks like an interim response reaches the client unchanged", async () => {
@@ -713,17 +726,17 @@ describe("a malformed or unusual HTTP answer", () => {
       socket.write(`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: ${body.length}\r\n\r\n`);
       setImmediate(() => socket.write(body));
     };
-    expect((await ask(raw.proxy, hello)).body.toString()).toBe(body);
-    await raw.books.settled();
+    expect((await fetchAnswer(raw.proxy, hello)).body.toString()).toBe(body);
+    await raw.newCharges.settled();
   });
 
   it("with connection: close does not affect the next request", async () => {
-    const { proxy, books } = sandboxed;
+    const { proxy, newCharges } = sandboxed;
     for (const stream of [false, true]) {
-      const answer = await ask(proxy, chatWith("close", { stream }), { headers: { connection: "keep-alive" } });
+      const answer = await fetchAnswer(proxy, chatWith("close", { stream }), { headers: { connection: "keep-alive" } });
       expect(answer).toMatchObject({ status: 200, broken: null });
       expect(answer.headers["connection"]).not.toBe("close");
-      expect((await books.settledAndBilled()).charge.state).toBe("posted");
+      expect((await newCharges.settledAndBilled()).charge.state).toBe("posted");
     }
   });
 });

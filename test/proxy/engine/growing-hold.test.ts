@@ -7,7 +7,7 @@ import type { RefusalCode } from "../../../src/core/refusals.ts";
 import { pauseMsMax } from "../../../src/request/growing-hold.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { errorOf } from "../../support/answers.ts";
-import { Books } from "../../support/books.ts";
+import { NewCharges } from "../../support/new-charges.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
@@ -16,10 +16,10 @@ import {
   scriptedGateway,
   usage,
   usageChunk,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
-import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../../support/wire-client.ts";
+import { bytesOf, errorCode, lastErrorCode, open, fetchAnswer, type OpenAnswer } from "../../support/wire-client.ts";
 import { patientClock } from "../../support/patient-clock.ts";
 
 /** Pico-USD per token of gpt-4o: USD 1.25 in and 5.00 out per million. */
@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-type Scene = RunningProxy & { readonly books: Books };
+type Scene = RunningProxy & { readonly newCharges: NewCharges };
 
 /** Starts a proxy with a hard budget of this limit and slices of 64 tokens. */
 async function underBudget(
@@ -66,7 +66,7 @@ async function underBudget(
     env: { FAREBOX_STREAM_SLICE: String(slice), FAREBOX_STREAM_USAGE: "inject", ...env },
   });
   await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
-  return Object.assign(proxy, { books: new Books(proxy) });
+  return Object.assign(proxy, { newCharges: new NewCharges(proxy) });
 }
 
 /** Begins a stream on both sides. */
@@ -74,11 +74,11 @@ async function begun(
   proxy: RunningProxy,
   body: object = request,
   path?: string,
-): Promise<{ asked: Asked; client: OpenAnswer }> {
+): Promise<{ received: OpenRequest; client: OpenAnswer }> {
   const opening = open(proxy, body, { ...(path !== undefined && { path }) });
-  const asked = await gateway.nextChat();
-  asked.response.writeHead(200, eventStream).flushHeaders();
-  return { asked, client: await opening };
+  const received = await gateway.nextChat();
+  received.response.writeHead(200, eventStream).flushHeaders();
+  return { received, client: await opening };
 }
 
 /** Returns the number of refusals with this code from the metrics. */
@@ -87,10 +87,10 @@ async function refusalsOf(proxy: RunningProxy, code: RefusalCode): Promise<strin
 }
 
 /** Writes events until the other side closes. Returns how many were written. */
-async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Promise<number> {
+async function writeUntilEnded(received: OpenRequest, event: (nth: number) => string): Promise<number> {
   let written = 0;
-  for (; !asked.response.destroyed; written += 1) {
-    await Promise.race([new Promise((resolve) => asked.response.write(event(written), resolve)), asked.closed]);
+  for (; !received.response.destroyed; written += 1) {
+    await Promise.race([new Promise((resolve) => received.response.write(event(written), resolve)), received.closed]);
     await new Promise((resolve) => setImmediate(resolve));
   }
   return written;
@@ -98,13 +98,13 @@ async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Pr
 
 /** Writes the same event until the proxy ends the answer, each after the client has received the one before. */
 async function writeInStep(
-  asked: Asked,
+  received: OpenRequest,
   client: OpenAnswer,
   event: string,
 ): Promise<{ readonly written: number; readonly body: Buffer }> {
   const taken: Buffer[] = [];
   for (let written = 0; ; written += 1) {
-    asked.response.write(event);
+    received.response.write(event);
     const next = await client.take(event.length).catch(() => null);
     // The answer ended with the previous event.
     if (next === null) return { written, body: Buffer.concat(taken) };
@@ -114,7 +114,7 @@ async function writeInStep(
 
 /** Sends a request that the gateway answers at once. Returns its charge. */
 async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
-  const answering = ask(proxy, body);
+  const answering = fetchAnswer(proxy, body);
   const { response } = await gateway.nextChat();
   if ((body as { stream?: boolean }).stream === true)
     response.writeHead(200, eventStream).end(delta("a") + finish({ usage }) + done);
@@ -123,7 +123,7 @@ async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
   await answering;
-  return proxy.books.settled();
+  return proxy.newCharges.settled();
 }
 
 describe("the first hold", () => {
@@ -135,7 +135,7 @@ describe("the first hold", () => {
       await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: String(slice) } }),
     );
     await unbounded.budget("key:alice", "1", "1d", "soft");
-    free = Object.assign(unbounded, { books: new Books(unbounded) });
+    free = Object.assign(unbounded, { newCharges: new NewCharges(unbounded) });
   });
 
   it.each<[string, object, number]>([
@@ -165,33 +165,33 @@ describe("the first hold", () => {
 
   it("is refused if the first slice does not fit: 402, or 429 while others hold the room", async () => {
     await using poor = await underBudget(holdFor(request, slice));
-    const never = await ask(poor, {
+    const never = await fetchAnswer(poor, {
       ...request,
       messages: [{ role: "user", content: "hello, hello" }],
       max_tokens: 100,
     });
     expect([never.status, errorCode(never)]).toEqual([402, "budget_exceeded"]);
-    const { asked, client } = await begun(poor);
+    const { received, client } = await begun(poor);
     const busy = await poor.chat({ stream: true });
     expect([busy.status, (await errorOf(busy)).code]).toEqual([429, "budget_held"]);
-    asked.response.end(finish({ usage }) + done);
+    received.response.end(finish({ usage }) + done);
     await client.rest();
-    expect(await poor.books.settled()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
+    expect(await poor.newCharges.settled()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
   });
 });
 
 describe("a stream within its budget", () => {
   it("is not delayed while its hold grows", async () => {
     await using proxy = await underBudget("1000");
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     for (let nth = 0; nth < 60; nth += 1) {
       const event = delta(words(10));
-      asked.response.write(event);
+      received.response.write(event);
       expect((await client.take(event.length)).toString()).toBe(event);
     }
-    asked.response.end(finish() + done);
+    received.response.end(finish() + done);
     await client.rest();
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ source: "counted", tokens: { output: 600 }, overage: 0n });
     expect(charge.hold).toBeGreaterThan(charge.cost ?? 0n);
     // The hold is extended half a slice ahead of need, by one slice at a time.
@@ -200,39 +200,43 @@ describe("a stream within its budget", () => {
 
   it("of few large pieces has its hold extended before the next piece", async () => {
     await using proxy = await underBudget("1000");
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     for (const tokens of [500, 1, 2000]) {
       const event = delta(words(tokens));
-      asked.response.write(event);
+      received.response.write(event);
       expect(await client.take(event.length)).toHaveLength(event.length);
     }
-    asked.response.end(finish() + done);
+    received.response.end(finish() + done);
     await client.rest();
-    expect(await proxy.books.settled()).toMatchObject({ source: "counted", tokens: { output: 2501 }, overage: 0n });
+    expect(await proxy.newCharges.settled()).toMatchObject({
+      source: "counted",
+      tokens: { output: 2501 },
+      overage: 0n,
+    });
   });
 
   it("beyond the model's maximum holds the worst case and is no longer watched", async () => {
     await using proxy = await underBudget("1000", { FAREBOX_STREAM_SLICE: "8000" });
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     const event = delta(words(4000));
     for (let nth = 0; nth < 5; nth += 1) {
-      asked.response.write(event);
+      received.response.write(event);
       await client.take(event.length);
     }
-    asked.response.end(finish() + done);
+    received.response.end(finish() + done);
     await client.rest();
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 20_000 } });
     expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
   });
 
   it("with injected usage has a growing hold, and its client does not see the usage chunk", async () => {
     await using proxy = await underBudget("1000", { FAREBOX_STREAM_USAGE: "inject" });
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     const pieces = delta(words(200)) + finish();
-    asked.response.end(pieces + usageChunk() + done);
+    received.response.end(pieces + usageChunk() + done);
     expect((await client.rest()).toString()).toBe(pieces + done);
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
     expect(charge.hold).toBeGreaterThan(holdFor(request, 200));
   });
@@ -244,8 +248,8 @@ describe("a stream that exceeds its budget", () => {
     const wordy = { ...request, messages: [{ role: "user", content: " hello".repeat(200) }] };
     const limit = holdFor(wordy, slice + 30);
     await using proxy = await underBudget(limit);
-    const { asked, client } = await begun(proxy, wordy);
-    const { written, body } = await writeInStep(asked, client, delta(words(1)));
+    const { received, client } = await begun(proxy, wordy);
+    const { written, body } = await writeInStep(received, client, delta(words(1)));
     const [error] = body.toString().split("data: ").slice(-1);
     expect(JSON.parse(error ?? "")).toEqual({
       error: {
@@ -265,7 +269,7 @@ describe("a stream that exceeds its budget", () => {
         },
       },
     });
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({
       state: "posted",
       source: "partial",
@@ -290,21 +294,21 @@ describe("a stream that exceeds its budget", () => {
     ["visible reasoning", {}, () => ({ reasoning_content: words(1) })],
     ["a refusal", {}, () => ({ refusal: words(1) })],
     ["several choices", { n: 2 }, () => ({ content: words(1) })],
-  ])("is ended whatever it writes: %s", async (_, more, said) => {
+  ])("is ended whatever it writes: %s", async (_, more, deltaOf) => {
     const body = { ...request, ...more };
     const choices = "n" in more ? 2 : 1;
     const limit = holdFor(body, choices * slice);
     await using proxy = await underBudget(limit);
-    const { asked, client } = await begun(proxy, body);
+    const { received, client } = await begun(proxy, body);
     const reading = client.rest();
     await writeUntilEnded(
-      asked,
+      received,
       (nth) =>
-        `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`,
+        `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: deltaOf(nth), finish_reason: null }] })}\n\n`,
     );
     const answer = await reading;
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     const delivered = answer.toString().split("harbour").length - 1;
     expect(charge).toMatchObject({
       source: "partial",
@@ -321,8 +325,8 @@ describe("a stream that exceeds its budget", () => {
 
 describe("stream output other than text deltas", () => {
   type Wrote = (nth: number) => string;
-  const chunkOf = (said: object, more: object = {}) =>
-    `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
+  const chunkOf = (content: object, more: object = {}) =>
+    `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: content, finish_reason: null }], ...more })}\n\n`;
   const typed = (type: string, fields: object) =>
     `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
   const responses = { model: "gpt-4o", stream: true, input: "hello" };
@@ -474,7 +478,7 @@ describe("stream output other than text deltas", () => {
     await using proxy = await underBudget("0.01", { FAREBOX_STREAM_SLICE: "128" });
     const answer = await inStep(await begun(proxy, body, path), wrote);
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     const delivered = answer.toString().split("harbour").length - 1;
     expect(charge).toMatchObject({
       source: "partial",
@@ -490,8 +494,8 @@ describe("stream output other than text deltas", () => {
     "is charged at the end of a stream without usage: %s (%s)",
     async (_, path, body, wrote, isKnown) => {
       await using proxy = await underBudget("1000");
-      const answering = ask(proxy, body, { path });
-      const asked = await gateway.nextChat();
+      const answering = fetchAnswer(proxy, body, { path });
+      const received = await gateway.nextChat();
       const events = Array.from({ length: 20 }, (_, nth) => wrote(nth)).join("");
       const end =
         path === "/v1/responses"
@@ -499,9 +503,9 @@ describe("stream output other than text deltas", () => {
               response: { id: "r", object: "response", model: "gpt-4o", status: "completed", output: [], usage: null },
             })
           : finish() + done;
-      asked.response.writeHead(200, eventStream).end(events + end);
+      received.response.writeHead(200, eventStream).end(events + end);
       expect(lastErrorCode((await answering).body)).toBeUndefined();
-      const charge = await proxy.books.settled();
+      const charge = await proxy.newCharges.settled();
       expect(charge).toMatchObject({
         source: isKnown ? "counted" : "partial",
         reason: null,
@@ -581,18 +585,18 @@ describe("a plain answer", () => {
     ["an item of an unknown type", "/v1/responses", response({ type: "musing", thoughts: [text] }), false],
   ])("is charged for output in %s (%s)", async (_, path, answer, isKnown) => {
     await using proxy = await underBudget("1000");
-    const asks = { model: "gpt-4o", messages: request.messages };
+    const chat = { model: "gpt-4o", messages: request.messages };
     const body =
       path === "/v1/responses"
         ? { model: "gpt-4o", input: "hello" }
         : path === "/v1/completions"
           ? { model: "gpt-4o", prompt: "hello" }
-          : asks;
-    const answering = ask(proxy, body, { path });
+          : chat;
+    const answering = fetchAnswer(proxy, body, { path });
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
     expect((await answering).body.toString()).toBe(JSON.stringify(answer));
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({
       source: isKnown ? "counted" : "partial",
       reason: null,
@@ -604,11 +608,11 @@ describe("a plain answer", () => {
   it("to a streamed request is bounded by its bytes if it cannot be read", async () => {
     // Room for a slice, but not for the worst case of such an answer.
     await using proxy = await underBudget("0.01");
-    const answering = ask(proxy, request);
+    const answering = fetchAnswer(proxy, request);
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, { "content-type": "application/json" }).end(`{"choices":[{"message":{"content":"${words(1000)}`);
     expect((await answering).status).toBe(200);
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ source: "partial", reason: "unreadable_answer", doubts: ["unknown_output"] });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(8000);
     expect(charge.cost).toBeGreaterThan(charge.hold ?? 0n);
@@ -617,19 +621,19 @@ describe("a plain answer", () => {
 
 /** Writes the events of a stream at the client's pace until the stream is ended. Returns what the client received. */
 async function inStep(
-  { asked, client }: { asked: Asked; client: OpenAnswer },
+  { received, client }: { received: OpenRequest; client: OpenAnswer },
   wrote: (nth: number) => string,
 ): Promise<Buffer> {
   const got: Buffer[] = [];
   for (let nth = 0; nth < 500; nth += 1) {
     const event = wrote(nth);
-    asked.response.write(event);
-    const came = await client.take(Buffer.byteLength(event)).catch(() => Buffer.alloc(0));
-    got.push(came);
-    if (came.length === 0 || came.includes("budget_exceeded")) break;
+    received.response.write(event);
+    const taken = await client.take(Buffer.byteLength(event)).catch(() => Buffer.alloc(0));
+    got.push(taken);
+    if (taken.length === 0 || taken.includes("budget_exceeded")) break;
   }
   got.push(await client.rest());
-  asked.response.destroy();
+  received.response.destroy();
   return Buffer.concat(got);
 }
 
@@ -639,17 +643,17 @@ describe("an endless event", () => {
 
   it("is cut off if the budget cannot pay for its bytes", async () => {
     await using proxy = await underBudget("0.01");
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     const reading = client.rest();
-    asked.response.write(beginning);
+    received.response.write(beginning);
     let megabytes = 0;
-    for (; !asked.response.destroyed && megabytes < 52; megabytes += 1) {
-      await Promise.race([new Promise((resolve) => asked.response.write(megabyte, resolve)), asked.closed]);
+    for (; !received.response.destroyed && megabytes < 52; megabytes += 1) {
+      await Promise.race([new Promise((resolve) => received.response.write(megabyte, resolve)), received.closed]);
     }
     const body = await reading;
     expect(lastErrorCode(body)).toBe("budget_exceeded");
     expect(body.length).toBeLessThan(40 * megabyte.length);
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     // Up to the model's maximum, far beyond the hold of a slice.
     expect(charge).toMatchObject({
       source: "partial",
@@ -663,14 +667,14 @@ describe("an endless event", () => {
   it("of 52 MB is charged at the model's maximum, complete or cut, if the budget has room", async () => {
     for (const isWhole of [true, false]) {
       await using proxy = await underBudget("1000");
-      const { asked, client } = await begun(proxy);
+      const { received, client } = await begun(proxy);
       const reading = client.rest();
-      asked.response.write(beginning);
+      received.response.write(beginning);
       for (let count = 0; count < 52; count += 1)
-        await new Promise((resolve) => asked.response.write(megabyte, resolve));
-      asked.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
+        await new Promise((resolve) => received.response.write(megabyte, resolve));
+      received.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
       expect((await reading).length).toBeGreaterThan(52 * megabyte.length);
-      expect(await proxy.books.settled()).toMatchObject({
+      expect(await proxy.newCharges.settled()).toMatchObject({
         source: "partial",
         reason: isWhole ? null : "gateway_cut",
         doubts: ["unknown_output"],
@@ -694,7 +698,7 @@ describe("an endless event", () => {
     const event = (type: string, fields: object) => `data: ${JSON.stringify({ type, ...fields })}\n\n`;
     const text = words(100);
     await using proxy = await underBudget(holdFor(responses, 300));
-    const answering = ask(proxy, responses, { path: "/v1/responses" });
+    const answering = fetchAnswer(proxy, responses, { path: "/v1/responses" });
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, eventStream);
     out.write(event("response.created", { response: response("in_progress", "") }));
@@ -707,7 +711,7 @@ describe("an endless event", () => {
       await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
     out.end();
     expect(lastErrorCode((await answering).body)).toBeUndefined();
-    expect(await proxy.books.settled()).toMatchObject({
+    expect(await proxy.newCharges.settled()).toMatchObject({
       source: "counted",
       tokens: { output: 100 },
       overage: 0n,
@@ -721,10 +725,10 @@ describe("an image in a stream of text", () => {
 
   it("holds the worst case before the stream continues, and is charged at the hold", async () => {
     await using proxy = await underBudget("1000");
-    const { asked, client } = await begun(proxy);
-    asked.response.end(delta("Here:") + image + finish() + done);
+    const { received, client } = await begun(proxy);
+    received.response.end(delta("Here:") + image + finish() + done);
     expect(lastErrorCode(await client.rest())).toBeUndefined();
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({
       source: "partial",
       hold: holdFor(request, modelMax),
@@ -736,11 +740,11 @@ describe("an image in a stream of text", () => {
 
   it("ends the stream if the worst case does not fit", async () => {
     await using proxy = await underBudget("0.01");
-    const { asked, client } = await begun(proxy);
+    const { received, client } = await begun(proxy);
     const reading = client.rest();
-    await writeUntilEnded(asked, () => image);
+    await writeUntilEnded(received, () => image);
     expect(lastErrorCode(await reading)).toBe("budget_exceeded");
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({
       source: "partial",
       reason: "budget_exceeded",
@@ -760,19 +764,22 @@ describe("a compressed stream", () => {
     response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).end(gzipSync(whole));
     const body = await (await opening).rest();
     expect(gunzipSync(body)).toEqual(whole);
-    expect(await proxy.books.settled()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
+    expect(await proxy.newCharges.settled()).toMatchObject({
+      hold: holdFor(request, modelMax),
+      tokens: { output: 300 },
+    });
   });
 
   it("is ended if the model's maximum does not fit", async () => {
     await using proxy = await underBudget("0.01");
-    const answering = ask(proxy, request);
-    const asked = await gateway.nextChat();
-    asked.response
+    const answering = fetchAnswer(proxy, request);
+    const received = await gateway.nextChat();
+    received.response
       .writeHead(200, { ...eventStream, "content-encoding": "gzip" })
       .write(gzipSync(whole).subarray(0, 40));
     expect((await answering).broken).not.toBeNull();
-    await asked.closed;
-    const charge = await proxy.books.settled();
+    await received.closed;
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ state: "posted", overage: 0n });
     expect(charge.reason).toMatch(/budget_exceeded/);
   });
@@ -784,13 +791,13 @@ it("a plain answer to a streamed request is held at the worst case if there is r
     ["0.01", slice],
   ] as const) {
     await using proxy = await underBudget(limit);
-    const answering = ask(proxy, request);
+    const answering = fetchAnswer(proxy, request);
     const { response } = await gateway.nextChat();
     response
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
     expect((await answering).status).toBe(200);
-    expect(await proxy.books.settled()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
+    expect(await proxy.newCharges.settled()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
     expect(await refusalsOf(proxy, "budget_exceeded")).toBe("0");
   }
 });
@@ -819,30 +826,30 @@ describe("a stream while the ledger is locked", () => {
   }
 
   /** Begins a stream that pauses because its hold is used up and cannot grow yet. */
-  async function pausedStream(proxy: RunningProxy): Promise<{ asked: Asked; client: OpenAnswer; lock: Lock }> {
-    const { asked, client } = await begun(proxy);
+  async function pausedStream(proxy: RunningProxy): Promise<{ received: OpenRequest; client: OpenAnswer; lock: Lock }> {
+    const { received, client } = await begun(proxy);
     const lock = lockLedger(proxy);
     const used = delta(words(slice - 10));
-    asked.response.write(used);
+    received.response.write(used);
     await client.take(used.length);
-    return { asked, client, lock };
+    return { received, client, lock };
   }
 
   it("pauses as soon as its hold is used up, and continues once the hold has grown", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await pausedStream(proxy);
+    const { received, client, lock } = await pausedStream(proxy);
     using _ = lock;
     const more = delta(words(5));
-    let came = false;
-    asked.response.write(more);
-    const next = client.take(more.length).then(() => (came = true));
+    let hasArrived = false;
+    received.response.write(more);
+    const next = client.take(more.length).then(() => (hasArrived = true));
     await manyExchanges(proxy);
-    expect(came).toBe(false);
+    expect(hasArrived).toBe(false);
     lock.free();
     await next;
-    asked.response.end(finish() + done);
+    received.response.end(finish() + done);
     await client.rest();
-    expect(await proxy.books.settled()).toMatchObject({
+    expect(await proxy.newCharges.settled()).toMatchObject({
       source: "counted",
       tokens: { output: slice - 5 },
       overage: 0n,
@@ -851,12 +858,12 @@ describe("a stream while the ledger is locked", () => {
 
   it("ends at the gateway at once if its client leaves, and settles once the ledger is writable", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await pausedStream(proxy);
+    const { received, client, lock } = await pausedStream(proxy);
     using _ = lock;
     client.leave();
-    await asked.closed;
+    await received.closed;
     lock.free();
-    expect(await proxy.books.settled()).toMatchObject({
+    expect(await proxy.newCharges.settled()).toMatchObject({
       source: "partial",
       reason: "client_left",
       tokens: { output: slice - 10 },
@@ -866,13 +873,13 @@ describe("a stream while the ledger is locked", () => {
 
   it("ends with an error if the gateway breaks off during the pause", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await pausedStream(proxy);
+    const { received, client, lock } = await pausedStream(proxy);
     using _ = lock;
-    asked.request.socket.destroy();
+    received.request.socket.destroy();
     await manyExchanges(proxy);
     lock.free();
     expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
-    expect(await proxy.books.settled()).toMatchObject({
+    expect(await proxy.newCharges.settled()).toMatchObject({
       source: "partial",
       reason: "gateway_reset",
       // What the gateway sent during the pause was lost with the connection.
@@ -883,13 +890,13 @@ describe("a stream while the ledger is locked", () => {
 
   it("ends normally if the gateway finishes during the pause", async () => {
     await using proxy = await lockable();
-    const { asked, client, lock } = await pausedStream(proxy);
+    const { received, client, lock } = await pausedStream(proxy);
     using _ = lock;
-    asked.response.end(delta("!") + finish() + done);
+    received.response.end(delta("!") + finish() + done);
     await manyExchanges(proxy);
     lock.free();
     expect((await client.rest()).toString()).toContain("[DONE]");
-    expect(await proxy.books.settled()).toMatchObject({
+    expect(await proxy.newCharges.settled()).toMatchObject({
       source: "counted",
       tokens: { output: slice - 9 },
       overage: 0n,
@@ -899,17 +906,17 @@ describe("a stream while the ledger is locked", () => {
   it("ends after too long a pause, and its charge includes what had arrived by then", async () => {
     const clock = patientClock(pauseMsMax);
     await using proxy = await lockable(clock);
-    const { asked, client, lock } = await pausedStream(proxy);
+    const { received, client, lock } = await pausedStream(proxy);
     using _ = lock;
-    asked.response.write(delta(words(5)));
+    received.response.write(delta(words(5)));
     await manyExchanges(proxy);
     clock.runOut();
     const rest = await client.rest();
-    await asked.closed;
+    await received.closed;
     lock.free();
     expect(rest.toString()).toContain("harbour");
     expect(lastErrorCode(rest)).toBe("ledger_unavailable");
-    const charge = await proxy.books.settled();
+    const charge = await proxy.newCharges.settled();
     expect(charge).toMatchObject({ source: "partial", reason: "ledger_unavailable", overage: 0n });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(slice - 5);
   });

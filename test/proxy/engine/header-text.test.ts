@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { newSessionSchema } from "../../../src/admin/run-sessions.ts";
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, type WireAnswer } from "../../support/wire-client.ts";
 
 /** Returns a text in UTF-8 as Node writes it into a header. */
 const utf8 = (text: string) => Buffer.from(text).toString("latin1");
@@ -27,7 +27,7 @@ afterAll(() => everything.disposeAsync());
 function chat(headers: Record<string, string>, key = proxy.key): Promise<WireAnswer> {
   requestId ??= "r-1";
   const body = { model: "gpt-4o", max_tokens: 10, messages: [{ role: "user", content: "hi" }] };
-  return ask({ url: proxy.url, key }, body, { headers });
+  return fetchAnswer({ url: proxy.url, key }, body, { headers });
 }
 
 async function chargeOf(headers: Record<string, string>, key?: string) {
@@ -45,7 +45,7 @@ describe("a header that is not ASCII", () => {
       requestId = encode("req-検索");
       const answer = await chat(headers);
       expect(answer.status).toBe(200);
-      expect(gateway.asked.at(-1)?.headers).toMatchObject(headers);
+      expect(gateway.received.at(-1)?.headers).toMatchObject(headers);
       expect(answer.headers).toMatchObject({ "x-request-id": requestId, "x-note": utf8("検索 é") });
     }
   });
@@ -85,7 +85,7 @@ describe("a header that is not ASCII", () => {
     const sent = [];
     for (const key of ["検索", "検索", "検"]) {
       await chat({ "idempotency-key": utf8(key) });
-      sent.push(gateway.asked.at(-1)?.headers["idempotency-key"]);
+      sent.push(gateway.received.at(-1)?.headers["idempotency-key"]);
     }
     expect(sent[0]).toMatch(/^[0-9a-f]{64}$/);
     expect(sent[1]).toBe(sent[0]);

@@ -5,8 +5,8 @@ import { createGzip, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
-import { rawGateway, scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, errorCode, lastErrorCode, send } from "../../support/wire-client.ts";
+import { rawGateway, scriptedGateway, type OpenRequest, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { fetchAnswer, errorCode, lastErrorCode, send } from "../../support/wire-client.ts";
 import { isThorough } from "../../support/effort.ts";
 import { stillClock } from "../../support/still-clock.ts";
 
@@ -80,11 +80,11 @@ function* times(count: number, piece: Buffer | string): Generator<Buffer | strin
 }
 
 /** Sends a request that the test's gateway answers, and checks that another request is answered meanwhile. */
-async function exchange(body: object, answer: (asked: Asked) => Promise<void>) {
+async function exchange(body: object, answer: (received: OpenRequest) => Promise<void>) {
   const request = send({ url: scripted.proxy.url, key: scripted.proxy.key }, body);
   const responded = once(request, "response") as Promise<[IncomingMessage]>;
-  const asked = await scripted.gateway.nextChat();
-  const answering = answer(asked);
+  const received = await scripted.gateway.nextChat();
+  const answering = answer(received);
   await anotherIsServed();
   const [response] = await responded;
   const result = await drained(response);
@@ -284,7 +284,7 @@ describe("an invalid answer", () => {
     ["with nothing but 20,000 early hints", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000)],
   ])("%s gives one error, and the hold is charged", async (_, bytes) => {
     raw.answer = (socket) => socket.write(bytes);
-    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+    const answer = await fetchAnswer({ url: raw.proxy.url, key: raw.proxy.key }, hello);
     expect([502, 504]).toContain(answer.status);
     expect(["gateway_unreachable", "gateway_timeout"]).toContain(errorCode(answer));
     expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
@@ -305,7 +305,7 @@ describe("an invalid answer", () => {
     ],
   ])("with %s is charged at its hold in bounded time", async (_, bytes) => {
     raw.answer = (socket) => socket.write(bytes);
-    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+    const answer = await fetchAnswer({ url: raw.proxy.url, key: raw.proxy.key }, hello);
     expect([502, 504]).toContain(answer.status);
     expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
   });

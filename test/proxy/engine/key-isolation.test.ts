@@ -4,12 +4,12 @@ import type { Exchange } from "../../../src/ports/exchange.ts";
 import { answeringGateway, type Answering, type ReceivedRequest } from "../../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";
-import { ask } from "../../support/wire-client.ts";
+import { fetchAnswer } from "../../support/wire-client.ts";
 import { stillClock } from "../../support/still-clock.ts";
 
 /** Starts a proxy with the keys alice and bob, and a gateway that answers as the test specifies. */
 async function startWithBob(
-  answer: (asked: ReceivedRequest) => Answering | Promise<Answering>,
+  answer: (received: ReceivedRequest) => Answering | Promise<Answering>,
   options: ProxyOptions = {},
 ) {
   const owned = new AsyncDisposableStack();
@@ -20,11 +20,11 @@ async function startWithBob(
 }
 
 /** Returns a gateway's answers that repeat the first answer for a repeated idempotency key, whatever is asked. */
-function idempotent(answer: (asked: ReceivedRequest) => Answering): (asked: ReceivedRequest) => Answering {
+function idempotent(answer: (received: ReceivedRequest) => Answering): (received: ReceivedRequest) => Answering {
   const first = new Map<string, Answering>();
-  return (asked) => {
-    const value = String(asked.headers["idempotency-key"]);
-    const given = first.get(value) ?? answer(asked);
+  return (received) => {
+    const value = String(received.headers["idempotency-key"]);
+    const given = first.get(value) ?? answer(received);
     first.set(value, given);
     return given;
   };
@@ -61,11 +61,11 @@ describe("an idempotency key", () => {
         [bob, "k"],
         [proxy.key, "k2"],
       ] as const) {
-        await ask({ url: proxy.url, key }, body, {
+        await fetchAnswer({ url: proxy.url, key }, body, {
           path,
           headers: { "content-type": contentType, "idempotency-key": value, "x-stainless-idempotency-key": value },
         });
-        const headers = gateway.asked.at(-1)?.headers;
+        const headers = gateway.received.at(-1)?.headers;
         expect(headers?.["x-stainless-idempotency-key"]).toBe(headers?.["idempotency-key"]);
         values.push(String(headers?.["idempotency-key"]));
       }
@@ -89,7 +89,7 @@ describe("an idempotency key", () => {
         body,
       });
     }
-    const [one, other] = gateway.asked.map(({ headers }) => headers["idempotency-key"]);
+    const [one, other] = gateway.received.map(({ headers }) => headers["idempotency-key"]);
     expect(one).toMatch(/^[0-9a-f]{64}$/);
     expect(other).toBe(one);
   });
@@ -116,7 +116,7 @@ describe("an idempotency key", () => {
         : { status: 400, body: "{}" },
     );
     await home.proxy.chat({}, { headers: { "idempotency-key": "k" } });
-    const [first, again] = home.gateway.asked.map(({ headers }) => headers["idempotency-key"]);
+    const [first, again] = home.gateway.received.map(({ headers }) => headers["idempotency-key"]);
     expect(first).toMatch(/^[0-9a-f]{64}$/);
     expect(again).toBe(first);
   });
@@ -140,7 +140,7 @@ describe("an idempotency key", () => {
       const [mine, again, theirs] = await Promise.all(
         [proxy.key, proxy.key, bob].map(async (key) =>
           (
-            await ask({ url: proxy.url, key }, body, { path, headers: { "idempotency-key": `order ${path}` } })
+            await fetchAnswer({ url: proxy.url, key }, body, { path, headers: { "idempotency-key": `order ${path}` } })
           ).body.toString(),
         ),
       );
@@ -153,7 +153,7 @@ describe("an idempotency key", () => {
 describe("an answer that shows a task of another key", () => {
   const creation = '{"model":"kling","task_type":"video_generation","input":{"prompt":"secret"}}';
   const at = (proxy: RunningProxy, key: string, path: string, body: string | undefined, method = "POST") =>
-    ask({ url: proxy.url, key }, body, { path, method });
+    fetchAnswer({ url: proxy.url, key }, body, { path, method });
   const noTask = async (proxy: RunningProxy) => {
     const { status, body } = await at(proxy, proxy.key, "/api/v1/task/t-never", undefined, "GET");
     return [status, body.toString()];
@@ -197,8 +197,8 @@ describe("an answer that shows a task of another key", () => {
 
   it.each(["GET", "DELETE"])("gives a 404 to a %s of the key's own task", async (method) => {
     let number = 0;
-    await using home = await startWithBob((asked) => ({
-      body: asked.method === "POST" ? record(`t-${++number}`, "pending") : record("t-1", "completed"),
+    await using home = await startWithBob((received) => ({
+      body: received.method === "POST" ? record(`t-${++number}`, "pending") : record("t-1", "completed"),
     }));
     const { proxy, bob } = home;
     for (const key of [proxy.key, bob]) await at(proxy, key, "/api/v1/task", creation);

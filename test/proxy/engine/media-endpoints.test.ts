@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
-import { Books } from "../../support/books.ts";
+import { NewCharges } from "../../support/new-charges.ts";
 import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, eventsIn, lastErrorCode } from "../../support/wire-client.ts";
+import { fetchAnswer, eventsIn, lastErrorCode } from "../../support/wire-client.ts";
 
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   proxy = everything.use(await startProxy());
   await proxy.budget("key:alice", "1000", "total", "soft");
-  books = new Books(proxy);
+  newCharges = new NewCharges(proxy);
 });
 afterAll(() => everything.disposeAsync());
 
@@ -47,14 +47,14 @@ const errorOf = async (answer: Response) => ((await answer.json()) as { error: o
 const [textIn, imageIn, imageOut] = [5_000_000n, 10_000_000n, 40_000_000n];
 
 async function settledAsBilled(): Promise<Charge> {
-  const { charge, billed } = await books.settledAndBilled();
+  const { charge, billed } = await newCharges.settledAndBilled();
   expect(charge).toMatchObject({ state: "posted", source: "reported", cost: billed?.cost, overage: 0n });
   return charge;
 }
 
 describe("images", () => {
   it("cost their text tokens and image tokens at the rate of each", async () => {
-    const answer = await ask(proxy, images({ n: 2, quality: "low" }), { path: "/v1/images/generations" });
+    const answer = await fetchAnswer(proxy, images({ n: 2, quality: "low" }), { path: "/v1/images/generations" });
     expect(answer.status).toBe(200);
     const charge = await settledAsBilled();
     expect(charge.tokens).toMatchObject({ input: 3, image_output: 2 * 272, output: 0 });
@@ -63,7 +63,9 @@ describe("images", () => {
   });
 
   it("of 20 MB pass unchanged and are priced by their outline", async () => {
-    const answer = await ask(proxy, images({ prompt: "x #sandbox big:20000000" }), { path: "/v1/images/generations" });
+    const answer = await fetchAnswer(proxy, images({ prompt: "x #sandbox big:20000000" }), {
+      path: "/v1/images/generations",
+    });
     expect(answer.body.length).toBeGreaterThan(20_000_000);
     expect((await settledAsBilled()).tokens.image_output).toBe(4160);
   });
@@ -79,9 +81,13 @@ describe("images", () => {
   });
 
   it("are streamed in parts and priced by the last event", async () => {
-    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox big:300000" }), {
-      path: "/v1/images/generations",
-    });
+    const answer = await fetchAnswer(
+      proxy,
+      images({ stream: true, partial_images: 2, prompt: "x #sandbox big:300000" }),
+      {
+        path: "/v1/images/generations",
+      },
+    );
     expect(eventsIn(answer.body).map((data) => JSON.parse(data).type)).toEqual([
       "image_generation.partial_image",
       "image_generation.partial_image",
@@ -91,37 +97,37 @@ describe("images", () => {
   });
 
   it("in a stream that breaks are charged at their hold because the output is unknown", async () => {
-    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), {
+    const answer = await fetchAnswer(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), {
       path: "/v1/images/generations",
     });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "gateway_reset" });
   });
 
   it("without usage are charged at their hold", async () => {
-    await ask(proxy, images({ prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
-    const charge = await books.settled();
-    books.billed();
+    await fetchAnswer(proxy, images({ prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
   });
 
   it("of an unpriced model are recorded without a cost", async () => {
-    await ask(proxy, images({ model: "dall-e-3" }), { path: "/v1/images/generations" });
-    expect(await books.settled()).toMatchObject({
+    await fetchAnswer(proxy, images({ model: "dall-e-3" }), { path: "/v1/images/generations" });
+    expect(await newCharges.settled()).toMatchObject({
       state: "posted",
       cost: null,
       formula: "unpriced",
       source: "reported",
     });
-    books.billed();
+    newCharges.billed();
   });
 
   it("have no price in a chat, because its usage does not separate them from text", async () => {
     await proxy.chat({ model: "gpt-image-1" });
-    expect(await books.settled()).toMatchObject({ cost: null, formula: "unpriced" });
-    books.billed();
+    expect(await newCharges.settled()).toMatchObject({ cost: null, formula: "unpriced" });
+    newCharges.billed();
   });
 });
 
@@ -162,8 +168,8 @@ describe("sound", () => {
   it.each(["text", "srt"])("in a transcription as %s has no usage, and is charged at its hold", async (format) => {
     const answer = await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: format, file: sound });
     expect(answer.headers.get("content-type")).toContain("text/plain");
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
   });
 
@@ -172,7 +178,7 @@ describe("sound", () => {
     async (format) => {
       const file = new Blob([wave(47_956, 100)]);
       await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: format, file });
-      const { charge, billed } = await books.settledAndBilled();
+      const { charge, billed } = await newCharges.settledAndBilled();
       expect(charge).toMatchObject({ source: "counted", cost: 300_000_000n, tokens: { audio_input: 3 } });
       expect(charge).toMatchObject({ cost: billed?.cost, doubts: ["image_bound"] });
     },
@@ -181,8 +187,8 @@ describe("sound", () => {
   it("in a large WAV file is charged by the bytes of the file, which arrive in pieces", async () => {
     const file = new Blob([wave(1_600_000)]);
     await post("/v1/audio/translations", { model: "whisper-1", response_format: "vtt", file });
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "counted", tokens: { audio_input: 100 } });
   });
 
@@ -199,36 +205,40 @@ describe("sound", () => {
       headers: { authorization: `Bearer ${proxy.key}` },
       body: form,
     });
-    const charge = await books.settled();
-    books.billed();
+    const charge = await newCharges.settled();
+    newCharges.billed();
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold });
   });
 
   it("generated from text is charged by the characters of the request", async () => {
     const input = "Grüße 😀";
-    const answer = await ask(proxy, { model: "tts-1", input, voice: "alloy" }, { path: "/v1/audio/speech" });
+    const answer = await fetchAnswer(proxy, { model: "tts-1", input, voice: "alloy" }, { path: "/v1/audio/speech" });
     expect(answer.headers["content-type"]).toBe("audio/mpeg");
     expect(answer.body).toHaveLength(7 * 600);
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "counted", tokens: { input: 7 }, cost: 7n * 15_000_000n });
     expect(charge.cost).toBe(billed?.cost);
   });
 
   it("generated by a model with audio tokens is charged as reported if it is streamed, and otherwise at its hold", async () => {
-    await ask(proxy, { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy" }, { path: "/v1/audio/speech" });
-    const plain = await books.settled();
+    await fetchAnswer(
+      proxy,
+      { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy" },
+      { path: "/v1/audio/speech" },
+    );
+    const plain = await newCharges.settled();
     expect(plain).toMatchObject({ formula: "assumed", source: "assumed" });
     expect([plain.cost, (plain.cost ?? 0n) > 15_000n * 12_000_000n]).toEqual([plain.hold, true]);
-    await ask(
+    await fetchAnswer(
       proxy,
       { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy", stream_format: "sse" },
       { path: "/v1/audio/speech" },
     );
-    const stream = await books.settled();
+    const stream = await newCharges.settled();
     expect(stream).toMatchObject({ source: "reported", stream: true });
     const { input, output, audio_output } = stream.tokens;
     expect(stream.cost).toBe(BigInt(input) * 600_000n + BigInt(output + audio_output) * 12_000_000n);
-    books.billed();
+    newCharges.billed();
   });
 });
 
@@ -241,19 +251,21 @@ describe("a media request under a hard budget", () => {
 
   it("holds every image at the largest size", async () => {
     expect(
-      (await ask({ url: proxy.url, key: poor }, images({ n: 2 }), { path: "/v1/images/generations" })).status,
+      (await fetchAnswer({ url: proxy.url, key: poor }, images({ n: 2 }), { path: "/v1/images/generations" })).status,
     ).toBe(200);
     const charge = await settledAsBilled();
     expect(charge.hold).toBeGreaterThan(2n * 6600n * imageOut);
   });
 
   it("gets 402 for more images than the budget can pay for", async () => {
-    const answer = await ask({ url: proxy.url, key: poor }, images({ n: 20 }), { path: "/v1/images/generations" });
+    const answer = await fetchAnswer({ url: proxy.url, key: poor }, images({ n: 20 }), {
+      path: "/v1/images/generations",
+    });
     expect(answer.status).toBe(402);
   });
 
   it("is refused for a model without a price", async () => {
-    const answer = await ask({ url: proxy.url, key: poor }, images({ model: "dall-e-3" }), {
+    const answer = await fetchAnswer({ url: proxy.url, key: poor }, images({ model: "dall-e-3" }), {
       path: "/v1/images/generations",
     });
     expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "model_not_priced" });
@@ -303,7 +315,9 @@ models:
   await using own = await startProxy({ env: { FAREBOX_PRICING: prices.path } });
   await own.budget("key:alice", "0.10");
   const paint = (n: number) =>
-    ask(own, images({ model: "painter-1", n, prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
+    fetchAnswer(own, images({ model: "painter-1", n, prompt: "x #sandbox no-usage" }), {
+      path: "/v1/images/generations",
+    });
   expect((await paint(3)).status).toBe(200);
   expect((await paint(1)).status).toBe(402);
   expect(await own.onlyCharge()).toMatchObject({
@@ -424,7 +438,7 @@ describe("a form that another reader could read differently is refused for every
       });
       expect(answer.status).toBe(400);
       expect(await errorOf(answer)).toMatchObject({ code: "invalid_request" });
-      expect(books.billed()).toEqual([]);
+      expect(newCharges.billed()).toEqual([]);
       expect(await proxy.charges()).toHaveLength(rows);
     },
   );

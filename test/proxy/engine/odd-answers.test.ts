@@ -15,50 +15,52 @@ const noText = '{"toString":1,"valueOf":1}';
 
 const answers: Record<
   string,
-  { readonly path: string; readonly body: object; readonly said: string; readonly isStream?: true }
+  { readonly path: string; readonly body: object; readonly answer: string; readonly isStream?: true }
 > = {
   "an event of a response with an object as its type": {
     path: "/v1/responses",
     body: { input: "a", stream: true },
-    said: `{"type":${noText}}`,
+    answer: `{"type":${noText}}`,
     isStream: true,
   },
   "an event of a response with a deep type": {
     path: "/v1/responses",
     body: { input: "a", stream: true },
-    said: `{"type":${deep}}`,
+    answer: `{"type":${deep}}`,
     isStream: true,
   },
   "a chunk with a deep unknown member": {
     path: "/v1/chat/completions",
     body: { messages: [{ role: "user", content: "a" }], stream: true },
-    said: `{"x":${deep},"choices":[]}`,
+    answer: `{"x":${deep},"choices":[]}`,
     isStream: true,
   },
   "an event of images with an object as its type": {
     path: "/v1/images/generations",
     body: { model: "gpt-image-1", prompt: "a", stream: true },
-    said: `{"type":${noText}}`,
+    answer: `{"type":${noText}}`,
     isStream: true,
   },
   "a response with an object as its status": {
     path: "/v1/responses",
     body: { input: "a" },
-    said: `{"output":[],"status":${noText}}`,
+    answer: `{"output":[],"status":${noText}}`,
   },
   "a request with an object as a tool's type": {
     path: "/v1/chat/completions",
     body: { messages: [{ role: "user", content: "a" }], tools: [{ type: { toString: 1, valueOf: 1 } }] },
-    said: "{}",
+    answer: "{}",
   },
 };
 
 let gateway: AnsweringGateway;
 beforeAll(async () => {
   gateway = await answeringGateway(({ path, body }) => {
-    const { said = "", isStream = false } =
+    const { answer = "", isStream = false } =
       answers[String((JSON.parse(body.toString()) as { user?: string }).user)] ?? {};
-    return isStream ? { headers: eventStream, body: `data: ${said}\n\n` } : { body: said, headers: { "x-path": path } };
+    return isStream
+      ? { headers: eventStream, body: `data: ${answer}\n\n` }
+      : { body: answer, headers: { "x-path": path } };
   });
 });
 afterAll(() => gateway[Symbol.asyncDispose]());

@@ -4,10 +4,10 @@ import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
-import { scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { scriptedGateway, type OpenRequest, type ScriptedGateway } from "../../support/scripted-gateway.ts";
 import { patientClock } from "../../support/patient-clock.ts";
 import { stillClock } from "../../support/still-clock.ts";
-import { ask, lastErrorCode, readToEnd, send, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, lastErrorCode, readToEnd, send, type WireAnswer } from "../../support/wire-client.ts";
 
 /* Tests that an answer is charged for what it says, whatever its form, label, mode and order. */
 
@@ -56,12 +56,12 @@ async function answered(
   path: string,
   answer: { readonly text: string; readonly headers?: Record<string, string>; readonly end?: End },
 ): Promise<Answered> {
-  const asking = ask(proxy, body, { path });
+  const answering = fetchAnswer(proxy, body, { path });
   const { response } = await gateway.nextChat();
   response.writeHead(200, answer.headers ?? eventStream);
   if (answer.end === "reset") response.write(answer.text, () => response.destroy());
   else response.end(answer.text);
-  return { ...(await asking), charge: await lastCharge(proxy) };
+  return { ...(await answering), charge: await lastCharge(proxy) };
 }
 
 /** Returns what both proxies charge, in µUSD, with its source and doubts. Both must charge the same. */
@@ -194,11 +194,11 @@ describe("a stream that states several usages", () => {
     const choices = [{ index: 0, text: prompt, finish_reason: "length" }];
     const stream = event({ model: "gpt-4o", choices }) + event({ choices: [], ...usage(200, 0) }) + done;
     for (const text of [stream, JSON.stringify({ model: "gpt-4o", choices, ...usage(200, 0) })]) {
-      const ask = (more: object) =>
+      const chargedWith = (more: object) =>
         charged(text, "end", { model: "gpt-4o", stream: true, prompt, ...more }, "/v1/completions");
-      expect(await ask({ echo: true, max_tokens: 0 })).toEqual({ source: "reported", micro: 250, doubts: [] });
-      expect((await ask({ echo: true, max_tokens: 200 }))?.source).toBe("counted");
-      expect((await ask({ max_tokens: 0 }))?.source).toBe("counted");
+      expect(await chargedWith({ echo: true, max_tokens: 0 })).toEqual({ source: "reported", micro: 250, doubts: [] });
+      expect((await chargedWith({ echo: true, max_tokens: 200 }))?.source).toBe("counted");
+      expect((await chargedWith({ max_tokens: 0 }))?.source).toBe("counted");
     }
   });
 
@@ -412,12 +412,12 @@ describe("an error event of the gateway", () => {
 
   it("is charged for the text before it in a compressed stream that is labelled as JSON", async () => {
     const headers = { "content-type": "application/json", "content-encoding": "gzip" };
-    const asking = ask(free, chat);
+    const answering = fetchAnswer(free, chat);
     const { response } = await gateway.nextChat();
     response
       .writeHead(200, headers)
       .end(gzipSync(chunk(" harbour".repeat(100)) + event({ error: { message: "no", code: 500 } })));
-    await asking;
+    await answering;
     expect((await lastCharge(free)).tokens.output).toBeGreaterThanOrEqual(100);
   });
 
@@ -515,11 +515,11 @@ describe("an answer with the label of another form", () => {
 
   it.each(labels)("gets nothing appended if it is JSON that breaks off: %s", async (label) => {
     const part = json.slice(0, -20);
-    const asking = ask(free, chat);
+    const answering = fetchAnswer(free, chat);
     const { response } = await gateway.nextChat();
     response.writeHead(200, withLabel(label));
     response.write(part, () => response.destroy());
-    const { body } = await asking;
+    const { body } = await answering;
     // A JSON answer with its own label is held, so the client gets an error in its place.
     if (label === "text/event-stream") expect(body.toString()).toBe(part);
     else expect(body.toString()).not.toContain("data:");
@@ -529,15 +529,15 @@ describe("an answer with the label of another form", () => {
   it.each(labels)("arrives piece by piece if it is a stream: %s", async (label) => {
     for (const isAsked of [true, false]) {
       const request = send(free, { ...chat, stream: isAsked });
-      const asked = await gateway.nextChat();
-      asked.response.writeHead(200, withLabel(label));
-      asked.response.write("\n");
-      asked.response.write(chunk("Hi"));
+      const received = await gateway.nextChat();
+      received.response.writeHead(200, withLabel(label));
+      received.response.write("\n");
+      received.response.write(chunk("Hi"));
       const [response] = (await once(request, "response")) as [IncomingMessage];
       const [first] = (await once(response, "data")) as [Buffer];
       expect(first.toString()).toContain("Hi");
       expect(response.headers["content-type"]).toBe(label);
-      asked.response.end(finish(usage(8, 2)) + done);
+      received.response.end(finish(usage(8, 2)) + done);
       await readToEnd(response);
       expect(await lastCharge(free)).toMatchObject({ source: "reported" });
     }
@@ -557,10 +557,10 @@ describe("an answer with the label of another form", () => {
       if (typeof value === "string") form.append(name, value);
       else form.append(name, new Blob([Uint8Array.from(value)]), "a.wav");
     const headers = { authorization: `Bearer ${free.key}` };
-    const asking = fetch(`${free.url}/v1/audio/transcriptions`, { method: "POST", headers, body: form });
+    const answering = fetch(`${free.url}/v1/audio/transcriptions`, { method: "POST", headers, body: form });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": label, "content-length": text.length }).end(text);
-    const got = await asking;
+    const got = await answering;
     const answer = [await got.text(), got.headers.get("content-length")];
     return { answer, charge: await lastCharge(free) };
   }
@@ -610,7 +610,7 @@ describe("output that waits in the socket when a stream ends early", () => {
   const piecesMax = 375;
 
   /** Writes until a client that does not read blocks the gateway. Returns the number of words that were written. */
-  async function filled({ response }: Asked): Promise<number> {
+  async function filled({ response }: OpenRequest): Promise<number> {
     let pieces = 0;
     for (let isOpen = true; isOpen && pieces < piecesMax; pieces++) {
       isOpen = response.write(piece);
@@ -636,34 +636,34 @@ describe("output that waits in the socket when a stream ends early", () => {
     const proxy = await startProxy({ gatewayUrl: gateway.url, clock, adjust });
     const request = send(proxy, { ...chat, ...body });
     request.on("response", (response: IncomingMessage) => response.on("error", () => undefined));
-    const asked = await gateway.nextChat();
-    asked.response.writeHead(200, eventStream);
-    return { proxy, clock, request, asked };
+    const received = await gateway.nextChat();
+    received.response.writeHead(200, eventStream);
+    return { proxy, clock, request, received };
   }
 
   it.each(["client_left", "time_limit"])("is charged: %s", async (reason) => {
-    const { proxy, clock, request, asked } = await unread({ max_tokens: 10 });
+    const { proxy, clock, request, received } = await unread({ max_tokens: 10 });
     await using _ = proxy;
-    const written = await filled(asked);
+    const written = await filled(received);
     if (reason === "client_left") request.destroy();
-    await clock.forwardUntil(reason === "client_left" ? 0 : streamMs, asked.closed);
+    await clock.forwardUntil(reason === "client_left" ? 0 : streamMs, received.closed);
     const charge = await lastCharge(proxy);
     expect(charge).toMatchObject({ source: "partial", reason, doubts: [] });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(written);
   });
 
   it("is charged at the stated maximum of all choices if the gateway does not pause", async () => {
-    const { proxy, request, asked } = await unread({ n: 5, max_tokens: 3000 });
+    const { proxy, request, received } = await unread({ n: 5, max_tokens: 3000 });
     await using _ = proxy;
-    await filled(asked);
+    await filled(received);
     request.destroy();
-    const { response } = asked;
+    const { response } = received;
     const pour = () => {
       while (!response.destroyed && response.write(piece));
     };
     response.on("drain", pour);
     pour();
-    await asked.closed;
+    await received.closed;
     const charge = await lastCharge(proxy);
     expect(charge).toMatchObject({ source: "partial", reason: "client_left", doubts: ["unknown_output"] });
     expect(charge.tokens.output).toBeGreaterThanOrEqual(15_000);

@@ -7,7 +7,7 @@ import { readAccountOnce } from "../../../src/server/account.ts";
 import { connectProxy, type ConnectProxy } from "../../support/connect-proxy.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, testEngine, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
-import { rawGateway, scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { rawGateway, scriptedGateway, type OpenRequest, type ScriptedGateway } from "../../support/scripted-gateway.ts";
 import { until } from "../../support/until.ts";
 
 const usage = { prompt_tokens: 8, completion_tokens: 2, total_tokens: 10 };
@@ -36,7 +36,7 @@ async function start(env: Record<string, string> = {}, options: ProxyOptions = {
   );
 }
 
-function answer({ response }: Asked, text = completion): void {
+function answer({ response }: OpenRequest, text = completion): void {
   response.writeHead(200, { "content-type": "application/json", "keep-alive": "timeout=60" }).end(text);
 }
 
@@ -45,11 +45,11 @@ const authorization = `Basic ${Buffer.from("user:p@ss word").toString("base64")}
 describe("a gateway behind a proxy of the network", () => {
   it("is reached with CONNECT, and its name is resolved by the proxy alone", async () => {
     const farebox = await start();
-    const asked = gateway.nextChat();
+    const receiving = gateway.nextChat();
     const answered = farebox.chat({});
-    answer(await asked);
+    answer(await receiving);
     expect((await answered).status).toBe(200);
-    const { request } = await asked;
+    const { request } = await receiving;
     expect(request.url).toBe("/v1/chat/completions");
     expect(request.headers).toMatchObject({ host: "gateway.test", authorization: `Bearer ${farebox.sandbox.apiKey}` });
     expect(request.headers).not.toHaveProperty("proxy-authorization");
@@ -60,9 +60,9 @@ describe("a gateway behind a proxy of the network", () => {
 
   it("streams, and a port in its address is passed on", async () => {
     const farebox = await start({}, { gatewayUrl: "http://gateway.test:8080" });
-    const asked = gateway.nextChat();
+    const receiving = gateway.nextChat();
     const answered = farebox.chat({ stream: true });
-    const { response } = await asked;
+    const { response } = await receiving;
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write('data: {"id":"x","choices":[{"index":0,"delta":{"content":"one"}}]}\n\n');
     const reader = ((await answered).body ?? new ReadableStream()).getReader();
@@ -100,29 +100,29 @@ describe("a gateway behind a proxy of the network", () => {
     const engine = (testEngine ?? "http-proxy-middleware") as Engine;
     const options = { baseUrl: "http://gateway.test", apiKey: "sk", clock, proxy };
     await using direct = await createGateway(engine, options);
-    const ask = async () => {
+    const fetchModels = async () => {
       const answered = fetchWhole(direct, "/v1/models", 3_600_000);
       answer(await gateway.next());
       expect(await answered).toMatchObject({ ok: true });
       for (let turns = 0; turns < 3; turns++) await turn();
       return outbound.targets.length;
     };
-    expect(await ask()).toBe(1);
+    expect(await fetchModels()).toBe(1);
     clock.advance(58_999);
-    expect(await ask()).toBe(1);
+    expect(await fetchModels()).toBe(1);
     clock.advance(59_000);
-    expect(await ask()).toBe(2);
+    expect(await fetchModels()).toBe(2);
   });
 
   it("gets a request again on a new tunnel if the idle one has closed", async () => {
     const farebox = await start();
     for (let round = 0; round < 2; round++) {
       const answered = farebox.chat({});
-      const asked = await gateway.nextChat();
-      answer(asked);
+      const received = await gateway.nextChat();
+      answer(received);
       expect((await answered).status).toBe(200);
       await farebox.serving.settled();
-      const { socket } = asked.request;
+      const { socket } = received.request;
       socket.destroy();
       await until(() => outbound.open === 0);
     }
@@ -226,9 +226,9 @@ describe("a gateway behind a proxy of the network", () => {
     const farebox = await start();
     const record = JSON.stringify({ success: true, data: { balance: 1 } });
     const headers = { authorization: `Bearer ${farebox.key}` };
-    const asked = fetch(`${farebox.url}/account/info`, { headers });
+    const answering = fetch(`${farebox.url}/account/info`, { headers });
     answer(await gateway.next(), record);
-    expect((await asked).status).toBe(200);
+    expect((await answering).status).toBe(200);
     const read = readAccountOnce(farebox.settings, systemClock());
     answer(await gateway.next(), record);
     expect(await read).toMatchObject({ ok: true });

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Books, chatWith } from "../../support/books.ts";
+import { NewCharges, chatWith } from "../../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
@@ -9,40 +9,40 @@ import {
   finish,
   scriptedGateway,
   usage,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
-import { ask, open, type Body, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
+import { fetchAnswer, open, type Body, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
 
 let gateway: ScriptedGateway;
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 let sandboxed: RunningProxy;
-let sandboxBooks: Books;
+let sandboxCharges: NewCharges;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
   gateway = everything.use(await scriptedGateway());
   proxy = everything.use(await startProxy({ gatewayUrl: gateway.url }));
   sandboxed = everything.use(await startProxy());
-  books = new Books(proxy);
-  sandboxBooks = new Books(sandboxed);
+  newCharges = new NewCharges(proxy);
+  sandboxCharges = new NewCharges(sandboxed);
 });
 afterAll(() => everything.disposeAsync());
 
 const answerText = JSON.stringify({ choices: [{ message: { content: "x" } }], usage });
 
 /** Sends a request that the gateway answers plainly. Returns what both ends received. */
-async function passed(body: Body, options?: WireOptions): Promise<{ asked: Asked; answer: WireAnswer }> {
-  const answering = ask(proxy, body, options);
-  const asked = await gateway.nextChat();
-  asked.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
-  return { asked, answer: await answering };
+async function passed(body: Body, options?: WireOptions): Promise<{ received: OpenRequest; answer: WireAnswer }> {
+  const answering = fetchAnswer(proxy, body, options);
+  const received = await gateway.nextChat();
+  received.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
+  return { received, answer: await answering };
 }
 
 /** Answers a plain request with the given function. Returns what the client received. */
-async function answeredWith(respond: (asked: Asked) => void): Promise<WireAnswer> {
-  const answering = ask(proxy, { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] });
+async function answeredWith(respond: (received: OpenRequest) => void): Promise<WireAnswer> {
+  const answering = fetchAnswer(proxy, { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] });
   respond(await gateway.nextChat());
   return answering;
 }
@@ -88,12 +88,12 @@ describe("a request's body reaches the gateway unchanged", () => {
     ["stream options", `{${head},"stream":false,"stream_options":null}`],
     ["a megabyte of text", `{"model":"gpt-4o","messages":[{"role":"user","content":"${"naïve ".repeat(160_000)}"}]}`],
   ])("with %s", async (_what, text) => {
-    const { asked, answer } = await passed(text);
-    expect(asked.body.equals(Buffer.from(text))).toBe(true);
-    expect(asked.request.headers["content-length"]).toBe(String(Buffer.byteLength(text)));
-    expect(asked.request.headers["transfer-encoding"]).toBeUndefined();
+    const { received, answer } = await passed(text);
+    expect(received.body.equals(Buffer.from(text))).toBe(true);
+    expect(received.request.headers["content-length"]).toBe(String(Buffer.byteLength(text)));
+    expect(received.request.headers["transfer-encoding"]).toBeUndefined();
     expect(answer.status).toBe(200);
-    expect(await books.settled()).toMatchObject({
+    expect(await newCharges.settled()).toMatchObject({
       state: "posted",
       source: "reported",
       tokens: { input: 9, output: 3 },
@@ -114,24 +114,24 @@ describe("a request's body reaches the gateway unchanged", () => {
       socket.write(Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from("\r\n")]));
     }
     socket.write("0\r\n\r\n");
-    const asked = await gateway.nextChat();
-    asked.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
-    expect(asked.body.toString()).toBe(text);
-    expect(asked.request.headers["connection"]).toBe("keep-alive");
-    const received: Buffer[] = [];
-    for await (const bytesBack of socket) received.push(bytesBack as Buffer);
-    expect(Buffer.concat(received).toString()).toContain(answerText);
-    expect(await books.settled()).toMatchObject({ source: "reported" });
+    const received = await gateway.nextChat();
+    received.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
+    expect(received.body.toString()).toBe(text);
+    expect(received.request.headers["connection"]).toBe("keep-alive");
+    const chunks: Buffer[] = [];
+    for await (const bytesBack of socket) chunks.push(bytesBack as Buffer);
+    expect(Buffer.concat(chunks).toString()).toContain(answerText);
+    expect(await newCharges.settled()).toMatchObject({ source: "reported" });
   });
 });
 
 it("a request reaches the gateway with its query, and with /v1 in its path even if the client omits it", async () => {
   const body = { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] };
-  expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).asked.request.url).toBe(
+  expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).received.request.url).toBe(
     "/v1/chat/completions?a=1&b=%2F",
   );
-  expect((await passed(body, { path: "/chat/completions" })).asked.request.url).toBe("/v1/chat/completions");
-  await books.allSettled();
+  expect((await passed(body, { path: "/chat/completions" })).received.request.url).toBe("/v1/chat/completions");
+  await newCharges.allSettled();
 });
 
 describe("a request's headers", () => {
@@ -159,16 +159,16 @@ describe("a request's headers", () => {
       te: "trailers",
       "x-anything": "1",
     };
-    const { asked } = await passed(
+    const { received } = await passed(
       { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
       { headers: withoutOrigin(sent) },
     );
-    expect(asked.request.headers).toEqual({
+    expect(received.request.headers).toEqual({
       accept: "application/json",
       "accept-language": "de",
       "accept-encoding": "identity",
       "content-type": "application/json",
-      "content-length": String(asked.body.length),
+      "content-length": String(received.body.length),
       "user-agent": "test/1",
       "openai-organization": "org-1",
       "openai-beta": "x=1",
@@ -178,8 +178,8 @@ describe("a request's headers", () => {
       host: `127.0.0.1:${gateway.port}`,
       connection: "keep-alive",
     });
-    expect(JSON.stringify(asked.request.rawHeaders)).not.toContain(proxy.key);
-    expect(await books.settled()).toMatchObject({ tags: { project: "a" } });
+    expect(JSON.stringify(received.request.rawHeaders)).not.toContain(proxy.key);
+    expect(await newCharges.settled()).toMatchObject({ tags: { project: "a" } });
   });
 
   function withoutOrigin({ origin: _origin, ...headers }: Record<string, string>): Record<string, string> {
@@ -188,13 +188,13 @@ describe("a request's headers", () => {
 
   it("contain the gateway's credential instead of the key, whichever header had the key", async () => {
     for (const name of ["x-api-key", "api-key"]) {
-      const { asked } = await passed(
+      const { received } = await passed(
         { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
         { headers: { authorization: "", [name]: proxy.key } },
       );
-      expect(asked.request.headers["authorization"]).toBe("Bearer sk-sandbox");
-      for (const other of ["x-api-key", "api-key"]) expect(asked.request.headers[other]).toBeUndefined();
-      await books.settled();
+      expect(received.request.headers["authorization"]).toBe("Bearer sk-sandbox");
+      for (const other of ["x-api-key", "api-key"]) expect(received.request.headers[other]).toBeUndefined();
+      await newCharges.settled();
     }
   });
 });
@@ -242,7 +242,7 @@ describe("an answer reaches the client unchanged", () => {
       expect(answer.headers[name]).toBeUndefined();
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00002625");
     expect(answer.headers["x-farebox-request-id"]).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7/);
-    expect(await books.settled()).toMatchObject({
+    expect(await newCharges.settled()).toMatchObject({
       gatewayRequestId: "req_1",
       source: "reported",
       id: answer.headers["x-farebox-request-id"],
@@ -252,7 +252,7 @@ describe("an answer reaches the client unchanged", () => {
   it("with Farebox's request id if the gateway sends none", async () => {
     const { answer } = await passed({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }] });
     expect(answer.headers["x-request-id"]).toBe(answer.headers["x-farebox-request-id"]);
-    expect(await books.settled()).toMatchObject({ gatewayRequestId: null });
+    expect(await newCharges.settled()).toMatchObject({ gatewayRequestId: null });
   });
 
   it.each([400, 404, 418, 429, 451, 500, 503, 529])("if it is an error with status %i", async (status) => {
@@ -270,7 +270,7 @@ describe("an answer reaches the client unchanged", () => {
       headers: { "content-type": "application/problem+json", "retry-after": "17", "x-should-retry": "true" },
     });
     expect(answer.body.toString()).toBe(text);
-    expect(await books.settled()).toMatchObject({ state: "voided", reason: `gateway_${status}`, cost: null });
+    expect(await newCharges.settled()).toMatchObject({ state: "voided", reason: `gateway_${status}`, cost: null });
   });
 
   it("if it is an error without a body or in HTML", async () => {
@@ -281,7 +281,7 @@ describe("an answer reaches the client unchanged", () => {
       response.writeHead(403, { "content-type": "text/html" }).end("<h1>no</h1>"),
     );
     expect(page.body.toString()).toBe("<h1>no</h1>");
-    expect(await books.allSettled()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
+    expect(await newCharges.allSettled()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
   });
 });
 
@@ -294,34 +294,34 @@ it("names from the gateway are stored with at most 256 characters, and reach the
   });
   expect(JSON.parse(answer.body.toString()).model).toBe(model);
   expect(answer.headers["x-request-id"]).toBe("r".repeat(1000));
-  expect(await books.settled()).toMatchObject({ servedModel: "m".repeat(256), gatewayRequestId: "r".repeat(256) });
+  expect(await newCharges.settled()).toMatchObject({ servedModel: "m".repeat(256), gatewayRequestId: "r".repeat(256) });
 });
 
 describe("the gateway's credential", () => {
   const secret = "sk-sandbox";
   it("is hidden in a plain answer that repeats it", async () => {
-    const answer = await ask(sandboxed, chatWith("echo-key+tokens:60"));
+    const answer = await fetchAnswer(sandboxed, chatWith("echo-key+tokens:60"));
     expect(answer.status).toBe(200);
     expect(answer.body.toString()).not.toContain(secret);
     expect(JSON.parse(answer.body.toString()).choices[0].message.content).toContain("You called with Bearer <hidden>.");
     expect(answer.headers["content-length"]).toBe(String(answer.body.length));
-    const { charge, billed } = await sandboxBooks.settledAndBilled();
+    const { charge, billed } = await sandboxCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 
   it("is hidden in a compressed answer", async () => {
-    const answer = await ask(sandboxed, chatWith("echo-key+gzip+tokens:60"));
+    const answer = await fetchAnswer(sandboxed, chatWith("echo-key+gzip+tokens:60"));
     expect(answer.headers["content-encoding"]).toBeUndefined();
     expect(JSON.parse(answer.body.toString()).choices[0].message.content).toContain("Bearer <hidden>");
-    await sandboxBooks.settledAndBilled();
+    await sandboxCharges.settledAndBilled();
   });
 
   it.each([400, 402, 429, 500])("is hidden in an error with status %i", async (status) => {
-    const answer = await ask(sandboxed, chatWith(`echo-key+status:${status}`));
+    const answer = await fetchAnswer(sandboxed, chatWith(`echo-key+status:${status}`));
     expect(answer.status).toBe(status);
     expect(answer.body.toString()).not.toContain(secret);
     expect(JSON.parse(answer.body.toString()).error.message).toContain("You called with Bearer <hidden>");
-    await sandboxBooks.settledAndBilled();
+    await sandboxCharges.settledAndBilled();
   });
 
   it("is hidden in base64 and in escaped form", async () => {
@@ -340,7 +340,7 @@ describe("the gateway's credential", () => {
     for (const text of [basic, url])
       expect(Buffer.from(text.replace("<hidden>", ""), "base64").toString()).not.toMatch(/sk|andbox/);
     expect(basic + url).toMatch(/<hidden>.*<hidden>/);
-    await books.settled();
+    await newCharges.settled();
   });
 
   it("is hidden in the stored model and id of an answer", async () => {
@@ -354,7 +354,7 @@ describe("the gateway's credential", () => {
         .writeHead(200, { "content-type": "application/json", "x-request-id": `r-${secret}` })
         .end(JSON.stringify(answer));
     });
-    expect(await books.settled()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
+    expect(await newCharges.settled()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
   });
 
   it("is hidden in headers", async () => {
@@ -366,7 +366,7 @@ describe("the gateway's credential", () => {
     });
     expect(answer.rawHeaders.join("\n")).not.toContain(secret);
     expect(answer.headers["x-plain"]).toBe("kept");
-    await books.settled();
+    await newCharges.settled();
   });
 
   it("is not in the charges or the metrics; a client's key is in neither, and does not reach the gateway", async () => {
@@ -393,5 +393,5 @@ it("a stream keeps its own headers and has no cost header", async () => {
   expect(answer.response.headers).toMatchObject({ "cache-control": "no-cache", "x-accel-buffering": "no" });
   expect(answer.response.headers["x-farebox-cost-usd"]).toBeUndefined();
   await answer.rest();
-  await books.settled();
+  await newCharges.settled();
 });

@@ -3,7 +3,7 @@ import { createTeam } from "../../../src/admin/team-changes.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, type WireAnswer } from "../../support/wire-client.ts";
 
 describe("FAREBOX_PASSTHROUGH=all", () => {
   let gateway: ScriptedGateway;
@@ -23,7 +23,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   }
 
   it("forwards any method and path, and records the request without a price", async () => {
-    const answered = ask(proxy, "some bytes", {
+    const answered = fetchAnswer(proxy, "some bytes", {
       method: "PUT",
       path: "/v2/things/7?a=b",
       headers: { "content-type": "text/plain" },
@@ -46,7 +46,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   });
 
   it("records the stated model and tokens, but no cost", async () => {
-    const answered = ask(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/moderations" });
+    const answered = fetchAnswer(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/moderations" });
     const { response } = await gateway.nextChat();
     response
       .writeHead(200, { "content-type": "application/json" })
@@ -64,7 +64,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
       [JSON.stringify({ input: long, model: "gpt-4o" }), "application/json"],
       [form, "multipart/form-data; boundary=b"],
     ] as const) {
-      const answered = ask(proxy, text, { path: "/v1/moderations", headers: { "content-type": type } });
+      const answered = fetchAnswer(proxy, text, { path: "/v1/moderations", headers: { "content-type": type } });
       const { body, response } = await gateway.nextChat();
       expect(body.toString()).toBe(text);
       response.writeHead(200, { "content-type": "application/json" }).end("{}");
@@ -75,14 +75,14 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
 
   it("refuses a body above FAREBOX_BODY_LIMIT", async () => {
     const body = Buffer.alloc(33 * 1024 * 1024, "x");
-    const answer = await ask(proxy, body, { path: "/v1/files", headers: { "content-type": "text/plain" } });
+    const answer = await fetchAnswer(proxy, body, { path: "/v1/files", headers: { "content-type": "text/plain" } });
     expect([answer.status, errorCode(answer)]).toEqual([413, "request_too_large"]);
     expect(await newCharges()).toEqual([]);
   });
 
   it("forwards GET and HEAD without a body, and streams unchanged", async () => {
     for (const method of ["GET", "HEAD"]) {
-      const answered = ask(proxy, undefined, { method, path: "/v1/files" });
+      const answered = fetchAnswer(proxy, undefined, { method, path: "/v1/files" });
       const { request, response } = await gateway.nextChat();
       expect(request.headers["content-length"]).toBeUndefined();
       expect(request.headers["transfer-encoding"]).toBeUndefined();
@@ -91,7 +91,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
         .end(method === "GET" ? "{}" : undefined);
       expect((await answered).headers["content-length"]).toBe("2");
     }
-    const answered = ask(proxy, { stream: true }, { path: "/v1/messages" });
+    const answered = fetchAnswer(proxy, { stream: true }, { path: "/v1/messages" });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" }).end("event: done\ndata: {}\n\n");
     expect((await answered).body.toString()).toBe("event: done\ndata: {}\n\n");
@@ -110,20 +110,20 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
       "/account/info/x",
     ];
     for (const path of paths) {
-      const answer = await ask(proxy, {}, { method: "PATCH", path });
+      const answer = await fetchAnswer(proxy, {}, { method: "PATCH", path });
       expect([path, answer.status]).toEqual([path, 404]);
     }
     for (const path of ["/healthz", "/account/info", "/api/v1/task", "/admin/v1/none"])
-      expect([401, 404, 405]).toContain((await ask(proxy, {}, { method: "PATCH", path })).status);
+      expect([401, 404, 405]).toContain((await fetchAnswer(proxy, {}, { method: "PATCH", path })).status);
     expect(await newCharges()).toEqual([]);
   });
 
   it("requires a key, and refuses one limited to some models if the request names none", async () => {
-    expect((await ask({ url: proxy.url, key: "no" }, {}, { path: "/v1/files" })).status).toBe(401);
+    expect((await fetchAnswer({ url: proxy.url, key: "no" }, {}, { path: "/v1/files" })).status).toBe(401);
     const narrow = await proxy.addKey("narrow", { models: ["gpt-4o"] });
-    expect((await ask({ url: proxy.url, key: narrow }, undefined, { method: "GET", path: "/v1/files" })).status).toBe(
-      403,
-    );
+    expect(
+      (await fetchAnswer({ url: proxy.url, key: narrow }, undefined, { method: "GET", path: "/v1/files" })).status,
+    ).toBe(403);
   });
 
   it.each<[string, string, string, string]>([
@@ -207,14 +207,14 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
       );
       const member = await proxy.addKey(`member-${name}`, { team: `team-${name}` });
       for (const key of [narrow, member]) {
-        const answer = await ask({ url: proxy.url, key }, body, { path });
+        const answer = await fetchAnswer({ url: proxy.url, key }, body, { path });
         expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
         expect(answer.body.toString()).toContain(message);
       }
       const poor = await proxy.addKey(`poor-${name}`);
       await proxy.budget(`key:poor-${name}`, "100");
-      expect((await ask({ url: proxy.url, key: poor }, body, { path })).status).toBe(400);
-      const answered = ask(proxy, body, { path });
+      expect((await fetchAnswer({ url: proxy.url, key: poor }, body, { path })).status).toBe(400);
+      const answered = fetchAnswer(proxy, body, { path });
       const { request, response } = await gateway.nextChat();
       expect(request.url).toBe(path);
       response.writeHead(200, { "content-type": "application/json" }).end("{}");
@@ -226,12 +226,12 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   it("refuses a body that is not JSON to a key limited to some models", async () => {
     const narrow = await proxy.addKey("narrow-form", { models: ["gpt-4o"] });
     const body = '{"model":"gpt-4o","x":"&model=o3&"}';
-    const answer = await ask({ url: proxy.url, key: narrow }, body, {
+    const answer = await fetchAnswer({ url: proxy.url, key: narrow }, body, {
       path: "/v1/moderations",
       headers: { "content-type": "application/x-www-form-urlencoded" },
     });
     expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
-    const answered = ask({ url: proxy.url, key: narrow }, body, {
+    const answered = fetchAnswer({ url: proxy.url, key: narrow }, body, {
       path: "/v1/moderations",
       headers: { "content-type": "application/json; charset=utf-8" },
     });
@@ -244,7 +244,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     const poor = await proxy.addKey("poor");
     await proxy.budget("key:poor", "100");
     const refused = (method: string): Promise<WireAnswer> =>
-      ask({ url: proxy.url, key: poor }, undefined, { method, path: "/v1/files" });
+      fetchAnswer({ url: proxy.url, key: poor }, undefined, { method, path: "/v1/files" });
     for (const method of ["GET", "POST", "DELETE"]) {
       const answer = await refused(method);
       expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
@@ -266,7 +266,7 @@ it("paths without a route are not found by default, including stored responses",
     ["GET", "/v1/responses/resp_1"],
     ["DELETE", "/v1/responses/resp_1"],
   ] as const) {
-    expect((await ask(proxy, undefined, { method, path })).status).toBe(404);
+    expect((await fetchAnswer(proxy, undefined, { method, path })).status).toBe(404);
   }
   expect(await proxy.charges()).toEqual([]);
 });

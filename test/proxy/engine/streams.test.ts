@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { Books, chatWith } from "../../support/books.ts";
+import { NewCharges, chatWith } from "../../support/new-charges.ts";
 import { PassingBytes } from "../../support/passing-bytes.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import {
@@ -14,11 +14,11 @@ import {
   scriptedGateway,
   usage,
   usageChunk,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
 import {
-  ask,
+  fetchAnswer,
   bytesOf,
   eventsIn,
   lastErrorCode,
@@ -38,12 +38,12 @@ const twin = { now: () => Date.parse("2026-11-20T12:00:00Z") };
 
 /** Proxy with a sandbox, and a second sandbox that must give the client the same bytes directly. */
 let proxy: RunningProxy;
-let books: Books;
+let newCharges: NewCharges;
 let directSandbox: Sandbox;
 /** Gateway that each test scripts, with its own proxy. */
 let gateway: ScriptedGateway;
 let scripted: RunningProxy;
-let scriptedBooks: Books;
+let scriptedCharges: NewCharges;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
@@ -52,30 +52,32 @@ beforeAll(async () => {
   gateway = everything.use(await scriptedGateway());
   scripted = everything.use(await startProxy({ gatewayUrl: gateway.url, env: passing }));
   await proxy.budget("key:alice", "1000", "total", "soft");
-  books = new Books(proxy);
-  scriptedBooks = new Books(scripted);
+  newCharges = new NewCharges(proxy);
+  scriptedCharges = new NewCharges(scripted);
 });
 afterAll(() => everything.disposeAsync());
 
 /** Asks the scripted gateway for a stream and waits until the gateway has the request. */
-async function asking(body: object = helloStream): Promise<{ asked: Asked; answer: Promise<OpenAnswer> }> {
+async function openAtGateway(
+  body: object = helloStream,
+): Promise<{ received: OpenRequest; answer: Promise<OpenAnswer> }> {
   const answer = open(scripted, body);
-  return { asked: await gateway.nextChat(), answer };
+  return { received: await gateway.nextChat(), answer };
 }
 
 /** Sends a whole stream at once. */
 async function played(pieces: readonly (string | Buffer)[], body?: object): Promise<{ body: Buffer; charge: Charge }> {
-  const { asked, answer } = await asking(body);
-  asked.response.writeHead(200, eventStream);
-  for (const piece of pieces) await new Promise((resolve) => asked.response.write(piece, resolve));
-  asked.response.end();
-  return { body: await (await answer).rest(), charge: await scriptedBooks.settled() };
+  const { received, answer } = await openAtGateway(body);
+  received.response.writeHead(200, eventStream);
+  for (const piece of pieces) await new Promise((resolve) => received.response.write(piece, resolve));
+  received.response.end();
+  return { body: await (await answer).rest(), charge: await scriptedCharges.settled() };
 }
 
 describe("forwarding", () => {
   it("sends headers without waiting for a first chunk, and each chunk before the next arrives", async () => {
-    const { asked, answer } = await asking();
-    asked.response.writeHead(200, eventStream).flushHeaders();
+    const { received, answer } = await openAtGateway();
+    received.response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
     expect(client.response.statusCode).toBe(200);
     // Whole events, halves of one, part of a character, comments, and a single byte.
@@ -94,20 +96,20 @@ describe("forwarding", () => {
       done,
     ];
     for (const chunk of chunks) {
-      asked.response.write(chunk);
+      received.response.write(chunk);
       expect(await client.take(Buffer.byteLength(chunk))).toEqual(Buffer.from(chunk));
     }
-    asked.response.end();
+    received.response.end();
     expect(await client.rest()).toHaveLength(0);
-    const charge = await scriptedBooks.settled();
+    const charge = await scriptedCharges.settled();
     expect(charge).toMatchObject({ state: "posted", source: "counted", status: 200, reason: null });
     expect(charge.firstTokenMs).toBeLessThanOrEqual(charge.durationMs ?? 0);
   });
 
   it("is not faster than the client reads: an unread stream stalls the gateway", async () => {
     await using flooded = await floodedStream();
-    const { asked, client, proxy: own } = flooded;
-    asked.response.end(finish({ usage }) + done);
+    const { received, client, proxy: own } = flooded;
+    received.response.end(finish({ usage }) + done);
     const body = await client.rest();
     expect(body.length).toBe(floodEvents * flood.length + finish({ usage }).length + done.length);
     expect(lastErrorCode(body)).toBeUndefined();
@@ -118,7 +120,7 @@ describe("forwarding", () => {
     await using slow = await scriptedGateway({ readBodies: false });
     await using own = await startProxy({ gatewayUrl: slow.url, env: passing });
     const body = bytesOf({ ...helloStream, messages: [{ role: "user", content: "é".repeat(6_000_000) }] });
-    const answer = ask(own, body);
+    const answer = fetchAnswer(own, body);
     const { request, response } = await slow.next();
     const pieces: Buffer[] = [];
     for await (const piece of request) {
@@ -128,7 +130,7 @@ describe("forwarding", () => {
     expect(Buffer.concat(pieces).equals(body)).toBe(true);
     response.writeHead(200, eventStream).end(finish({ usage }) + done);
     expect((await answer).status).toBe(200);
-    expect(await new Books(own).settled()).toMatchObject({ source: "reported" });
+    expect(await new NewCharges(own).settled()).toMatchObject({ source: "reported" });
   });
 });
 
@@ -147,16 +149,16 @@ async function floodedStream() {
   const own = owned.use(await startProxy({ gatewayUrl: source.url, env: passing }));
   using bytes = new PassingBytes(own.url, source.url);
   const opening = open(own, helloStream);
-  const asked = await source.nextChat();
-  asked.response.writeHead(200, eventStream).flushHeaders();
+  const received = await source.nextChat();
+  received.response.writeHead(200, eventStream).flushHeaders();
   const client = await opening;
-  for (let count = 0; count < floodEvents; count += 1) asked.response.write(flood);
+  for (let count = 0; count < floodEvents; count += 1) received.response.write(flood);
   for (let turn = 0; turn < 100; turn += 1) {
     await (await fetch(`${own.url}/healthz`)).text();
     expect(bytes.downward).toBeLessThan(1024 * 1024);
   }
   const kept = owned.move();
-  return { asked, client, proxy: own, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { received, client, proxy: own, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 function halves(text: string, at: number): string[] {
@@ -220,15 +222,15 @@ describe("a stream", () => {
       ...more,
       messages: [{ role: "user", content: `Say hello. #sandbox ${scenario}` }],
     });
-    const direct = await ask({ url: directSandbox.url, key: directSandbox.apiKey }, body);
-    const through = await ask(proxy, body);
+    const direct = await fetchAnswer({ url: directSandbox.url, key: directSandbox.apiKey }, body);
+    const through = await fetchAnswer(proxy, body);
     expect(proxy.sandbox.requests.at(-1)?.body).toEqual(body);
     expect(through).toMatchObject({ status: 200, broken: null });
     expect(through.body.equals(direct.body)).toBe(true);
     const harmless = { "x-content-type-options": "nosniff", "content-security-policy": "sandbox" };
     expect(lasting(through.headers)).toEqual({ ...lasting(direct.headers), ...harmless });
     expect(through.headers["set-cookie"]).toBeUndefined();
-    const { charge, billed } = await books.settledAndBilled();
+    const { charge, billed } = await newCharges.settledAndBilled();
     expect(charge).toMatchObject({ state: "posted", source, stream: true, status: 200, reason: null });
     expect(charge.cost).toBe(billed?.cost);
   });
@@ -286,9 +288,9 @@ describe("a stream", () => {
 
   it("that breaks after its final usage is charged by it", async () => {
     const {
-      asked: { request, response },
+      received: { request, response },
       answer,
-    } = await asking();
+    } = await openAtGateway();
     response.writeHead(200, eventStream);
     const text = delta("one") + finish() + usageChunk();
     response.write(text);
@@ -296,7 +298,7 @@ describe("a stream", () => {
     await client.take(text.length);
     request.socket.destroy();
     expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
-    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
+    expect(await scriptedCharges.settled()).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 } });
   });
 
   it("passes unchanged despite stream: false", async () => {
@@ -307,15 +309,15 @@ describe("a stream", () => {
 
   it("with a plain answer is charged as reported, with the cost in its headers", async () => {
     const {
-      asked: { response },
+      received: { response },
       answer,
-    } = await asking();
+    } = await openAtGateway();
     const text = JSON.stringify({ choices: [{ message: { content: "x" } }], usage });
     response.writeHead(200, { "content-type": "application/json" }).end(text);
     const client = await answer;
     expect(client.response.headers["x-farebox-cost-usd"]).toBeDefined();
     expect((await client.rest()).toString()).toBe(text);
-    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", stream: true });
+    expect(await scriptedCharges.settled()).toMatchObject({ source: "reported", stream: true });
   });
 
   it.each<[string, OutgoingHttpHeaders]>([
@@ -324,46 +326,46 @@ describe("a stream", () => {
     ["nothing", {}],
   ])("declared as %s passes as it arrives and is charged as reported", async (_type, headers) => {
     const {
-      asked: { response },
+      received: { response },
       answer,
-    } = await asking();
+    } = await openAtGateway();
     response.writeHead(200, headers).write(delta("a"));
     const client = await answer;
     expect((await client.take(delta("a").length)).toString()).toBe(delta("a"));
     response.end(finish() + usageChunk() + done);
     expect((await client.rest()).toString()).toBe(finish() + usageChunk() + done);
     expect(client.response.headers["content-type"]).toBe(headers["content-type"]);
-    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported", stream: true });
+    expect(await scriptedCharges.settled()).toMatchObject({ source: "reported", stream: true });
   });
 
   it.each(["before its first byte", "after a byte"])(
     "of no declared type that breaks %s is charged at its hold",
     async (when) => {
       const {
-        asked: { request, response },
+        received: { request, response },
         answer,
-      } = await asking();
+      } = await openAtGateway();
       response.writeHead(200).flushHeaders();
       if (when === "after a byte") response.write("{");
       request.socket.end();
       const client = await answer;
       expect(client.response.statusCode).toBe(502);
       await client.rest();
-      const charge = await scriptedBooks.settled();
+      const charge = await scriptedCharges.settled();
       expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "gateway_reset" });
     },
   );
 
   it("is recognized by its content type in any letter case", async () => {
     const {
-      asked: { response },
+      received: { response },
       answer,
-    } = await asking();
+    } = await openAtGateway();
     response.writeHead(200, { "content-type": "Text/Event-Stream" }).flushHeaders();
     const client = await answer;
     response.end(delta("a") + finish({ usage }) + done);
     expect(eventsIn(await client.rest())).toHaveLength(3);
-    expect(await scriptedBooks.settled()).toMatchObject({ source: "reported" });
+    expect(await scriptedCharges.settled()).toMatchObject({ source: "reported" });
   });
 });
 
@@ -376,9 +378,9 @@ describe("a broken stream", () => {
     ["before any event", ""],
   ])("ends with an error event if it breaks %s", async (_where, text) => {
     const {
-      asked: { request, response },
+      received: { request, response },
       answer,
-    } = await asking();
+    } = await openAtGateway();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
     response.write(text);
@@ -390,13 +392,13 @@ describe("a broken stream", () => {
       error: { type: "api_error", param: null, code: "gateway_stream_broken", message: expect.any(String) },
     });
     expect(events).toHaveLength(text === "" ? 1 : 2);
-    expect(await scriptedBooks.settled()).toMatchObject({ source: "partial", reason: "gateway_reset" });
+    expect(await scriptedCharges.settled()).toMatchObject({ source: "partial", reason: "gateway_reset" });
   });
 
   it("sends the error event after what a slow client still has to read", async () => {
     await using flooded = await floodedStream();
-    const { asked, client, proxy: own } = flooded;
-    asked.request.socket.destroy();
+    const { received, client, proxy: own } = flooded;
+    received.request.socket.destroy();
     const rest = await client.rest();
     expect(lastErrorCode(rest)).toBe("gateway_stream_broken");
     expect(await own.onlyCharge()).toMatchObject({ source: "partial", reason: "gateway_reset" });
@@ -411,8 +413,8 @@ describe("a client that leaves an endless stream", () => {
     response.on("error", () => undefined);
     request.destroy();
     await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
-    const charge = await books.settled();
-    const [billed] = books.billed();
+    const charge = await newCharges.settled();
+    const [billed] = newCharges.billed();
     expect(billed?.abortedByClient).toBe(true);
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: 200 });
     // The gateway may have written a few deltas that Farebox had not read when the client left.
@@ -424,10 +426,10 @@ describe("a client that leaves an endless stream", () => {
 
 describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
   let injecting: RunningProxy;
-  let injectingBooks: Books;
+  let injectingCharges: NewCharges;
   beforeAll(async () => {
     injecting = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: usageSetting } });
-    injectingBooks = new Books(injecting);
+    injectingCharges = new NewCharges(injecting);
   });
   afterAll(() => injecting[Symbol.asyncDispose]());
 
@@ -441,7 +443,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     const client = await opening;
     for (const event of events) await new Promise((resolve) => response.write(event, resolve));
     response.end();
-    return { sent: body.toString(), body: await client.rest(), charge: await injectingBooks.settled() };
+    return { sent: body.toString(), body: await client.rest(), charge: await injectingCharges.settled() };
   }
 
   it("asks the gateway for usage, and hides the usage chunk from the client", async () => {
@@ -482,7 +484,7 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     }
     response.end(usageChunk() + done);
     expect((await client.rest()).toString()).toBe(done);
-    expect(await injectingBooks.settled()).toMatchObject({ source: "reported" });
+    expect(await injectingCharges.settled()).toMatchObject({ source: "reported" });
   });
 
   it("does not change a request that asks for usage, nor its answer", async () => {
@@ -495,14 +497,14 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
 
   it("does not change a plain request", async () => {
     const text = JSON.stringify({ ...helloStream, stream: false }, null, 1);
-    const answering = ask(injecting, text);
+    const answering = fetchAnswer(injecting, text);
     const { body, response } = await gateway.nextChat();
     response
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify({ choices: [{ message: { content: "x" } }], usage }));
     expect(body.toString()).toBe(text);
     expect((await answering).status).toBe(200);
-    expect(await injectingBooks.settled()).toMatchObject({ source: "reported" });
+    expect(await injectingCharges.settled()).toMatchObject({ source: "reported" });
   });
 
   it("counts a broken stream, and drops its incomplete event", async () => {
@@ -516,19 +518,19 @@ describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
     const rest = await client.rest();
     expect(lastErrorCode(rest)).toBe("gateway_stream_broken");
     expect(rest.toString()).not.toContain("chatcmpl");
-    expect(await injectingBooks.settled()).toMatchObject({ source: "partial", tokens: { output: 1 } });
+    expect(await injectingCharges.settled()).toMatchObject({ source: "partial", tokens: { output: 1 } });
   });
 
   it("charges what the gateway bills", async () => {
     await using real = await startProxy({ env: { FAREBOX_STREAM_USAGE: usageSetting } });
-    const realBooks = new Books(real);
+    const realCharges = new NewCharges(real);
     const answer = await readToEnd(
       await new Promise<IncomingMessage>((resolve) =>
         send(real, chatWith("reasoning:80+tokens:25", { stream: true })).once("response", resolve),
       ),
     );
     expect(answer.body.toString()).not.toContain("completion_tokens");
-    const { charge, billed } = await realBooks.settledAndBilled();
+    const { charge, billed } = await realCharges.settledAndBilled();
     expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
   });
 });

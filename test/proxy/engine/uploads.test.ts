@@ -4,7 +4,7 @@ import { request as httpRequest, type ClientRequest, type IncomingMessage } from
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, readToEnd } from "../../support/wire-client.ts";
+import { fetchAnswer, readToEnd } from "../../support/wire-client.ts";
 
 const mb = 1024 * 1024;
 const fileHead = Buffer.from(
@@ -89,7 +89,7 @@ describe("an upload", () => {
     const request = begin(null);
     const answered = answerOf(request);
     request.write(Buffer.alloc(mb));
-    const other = ask(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/embeddings" });
+    const other = fetchAnswer(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/embeddings" });
     const first = await gateway.nextChat();
     expect(first.request.url).toBe("/v1/embeddings");
     first.request.resume();

@@ -15,11 +15,11 @@ import { metricsWith } from "../../support/example-metrics.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode, type WireAnswer } from "../../support/wire-client.ts";
 import { stillClock } from "../../support/still-clock.ts";
 
 function accountInfo(proxy: RunningProxy): Promise<WireAnswer> {
-  return ask(proxy, undefined, { path: "/account/info", method: "GET" });
+  return fetchAnswer(proxy, undefined, { path: "/account/info", method: "GET" });
 }
 
 /** Receives reports of the gateway's key, which these tests do not need. */
@@ -177,7 +177,7 @@ describe("GET /account/info", () => {
 
   it("requires a key", async () => {
     await using proxy = await startProxy();
-    const answer = await ask({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, {
+    const answer = await fetchAnswer({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, {
       path: "/account/info",
       method: "GET",
     });
@@ -225,13 +225,13 @@ describe("GET /account/info", () => {
     });
 
     it("masks the key in a compressed error", async () => {
-      const asking = accountInfo(proxy);
+      const answering = accountInfo(proxy);
       const { response } = await gateway.next();
       const body = gzipSync(JSON.stringify({ code: 402, message: "key sk-sandbox" }));
       response
         .writeHead(402, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" })
         .end(body);
-      const answer = await asking;
+      const answer = await answering;
       expect(answer.status).toBe(402);
       expect(jsonOf(answer).message).toBe("key <hidden>");
       expect(answer.rawHeaders.join("\n")).not.toContain("sk-sandbox");
@@ -256,11 +256,11 @@ describe("GET /account/info", () => {
 
     it("passes the record unchanged except for its secrets, and sets the metrics", async () => {
       await using whole = await startProxy({ gatewayUrl: gateway.url });
-      const asking = accountInfo(whole);
+      const answering = accountInfo(whole);
       const { request, response } = await gateway.next();
       expect(request.headers["x-api-key"]).toBe("sk-sandbox");
       response.writeHead(200, { "content-type": "application/json" }).end(fixture);
-      const { body } = await asking;
+      const { body } = await answering;
       expect(body.toString()).toBe(
         fixture
           .toString()
@@ -281,10 +281,10 @@ describe("GET /account/info", () => {
 
     it("with FAREBOX_ACCOUNT_INFO=balance writes amounts as the gateway does", async () => {
       await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
-      const asking = accountInfo(view);
+      const answering = accountInfo(view);
       const { response } = await gateway.next();
       response.writeHead(200, { "content-type": "application/json" }).end(fixture);
-      expect((await asking).body.toString()).toBe(
+      expect((await answering).body.toString()).toBe(
         '{"code":200,"data":{"equivalent_in_usd":12.3456750,"credit_pack_info":{"total_credits":2500000.00,"used_credits":1265332.5,"frozen_credits":100,"available_credits":1234567.50}},"message":"success"}',
       );
     });
@@ -369,19 +369,21 @@ describe("GET /account/info", () => {
 
     it("with FAREBOX_ACCOUNT_INFO=balance has the balance in any object of the record", async () => {
       await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
-      const asking = accountInfo(view);
+      const answering = accountInfo(view);
       const { response } = await gateway.next();
       response.end('{"code":200,"data":{"email":"a@b.example","funds":{"main":{"equivalent_in_usd":1.50,"a":1}}}}');
-      expect((await asking).body.toString()).toBe('{"code":200,"data":{"funds":{"main":{"equivalent_in_usd":1.50}}}}');
+      expect((await answering).body.toString()).toBe(
+        '{"code":200,"data":{"funds":{"main":{"equivalent_in_usd":1.50}}}}',
+      );
     });
 
     it("answers 502 to a record that never ends", async () => {
-      const asking = accountInfo(proxy);
+      const answering = accountInfo(proxy);
       const { response, closed } = await gateway.next();
       response.writeHead(200, { "content-type": "application/json" });
       const fill = Buffer.alloc(1024 * 1024, " ");
       for (let written = 0; written < 6; written += 1) response.write(fill);
-      const answer = await asking;
+      const answer = await answering;
       expect(answer.status).toBe(502);
       await closed;
     });

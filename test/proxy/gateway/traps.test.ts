@@ -9,7 +9,7 @@ import { idleSocketMs } from "../../../src/gateway/idle-sockets.ts";
 import type { Gateway, GatewayFailure, GatewayRequest } from "../../../src/ports/gateway.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
-import { Books, chatWith } from "../../support/books.ts";
+import { NewCharges, chatWith } from "../../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
@@ -18,11 +18,11 @@ import {
   rawGateway,
   scriptedGateway,
   usage,
-  type Asked,
+  type OpenRequest,
   type ScriptedGateway,
 } from "../../support/scripted-gateway.ts";
 import { manualClock } from "../../support/manual-clock.ts";
-import { ask, bytesOf, open, send } from "../../support/wire-client.ts";
+import { fetchAnswer, bytesOf, open, send } from "../../support/wire-client.ts";
 
 /** Traps of http-proxy-middleware 4 that every engine must avoid. */
 describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (engine) => {
@@ -85,11 +85,11 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
 
   it("runs 300 requests at once, more than the 256 sockets of a default agent", async () => {
     const calls = Array.from({ length: 300 }, () => sent(gateway));
-    const asked: Asked[] = [];
+    const received: OpenRequest[] = [];
     // No request is answered before all have arrived.
-    for (const _ of calls) asked.push(await scripted.next());
+    for (const _ of calls) received.push(await scripted.next());
     expect(scripted.connections).toBeGreaterThanOrEqual(300);
-    for (const { response } of asked) response.end("{}");
+    for (const { response } of received) response.end("{}");
     expect(await Promise.all(calls.map(({ over }) => over))).toEqual(calls.map(() => "end"));
   });
 
@@ -100,20 +100,20 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
     );
     pieces.push(body.subarray(pieces.length * length));
     const { over } = sent(gateway, { body: new BodyBytes(pieces) });
-    const asked = await scripted.next();
-    expect(asked.body.equals(body)).toBe(true);
-    expect(asked.request.headers["content-length"]).toBe("70000");
-    asked.response.end("{}");
+    const received = await scripted.next();
+    expect(received.body.equals(body)).toBe(true);
+    expect(received.request.headers["content-length"]).toBe("70000");
+    received.response.end("{}");
     expect(await over).toBe("end");
   });
 
   it("completes a request without a body", async () => {
     const { over } = sent(gateway, { method: "GET", path: "/account/info", body: undefined });
-    const asked = await scripted.next();
-    expect(asked.request.headers).toMatchObject({ "x-api-key": "sk-gateway" });
-    expect(asked.request.headers["authorization"]).toBeUndefined();
-    expect(asked.body).toHaveLength(0);
-    asked.response.end("{}");
+    const received = await scripted.next();
+    expect(received.request.headers).toMatchObject({ "x-api-key": "sk-gateway" });
+    expect(received.request.headers["authorization"]).toBeUndefined();
+    expect(received.body).toHaveLength(0);
+    received.response.end("{}");
     expect(await over).toBe("end");
   });
 
@@ -163,9 +163,9 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
     expect(call.call.sent).toBe(false);
     call.call.abort();
     const next = sent(gateway, { path: "/v1/next" });
-    const asked = await scripted.next();
-    expect(asked.request.url).toBe("/v1/next");
-    asked.response.end("{}");
+    const received = await scripted.next();
+    expect(received.request.url).toBe("/v1/next");
+    received.response.end("{}");
     expect(await next.over).toBe("end");
     expect(call.events).toEqual([]);
     expect(scripted.connections - arrived).toBeLessThanOrEqual(2);
@@ -291,13 +291,13 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
     const options = { baseUrl: silent.url, apiKey: "sk-gateway", clock };
     await using brief = await createOf({ ...options, idleMs: idleSocketMs / 10 });
     await using patient = await createOf({ ...options, idleMs: 3_600_000 });
-    await using told = await createOf({ ...options, idleMs: idleSocketMs / 10 });
-    const askEach = async (...engines: readonly (readonly [Gateway, string])[]) => {
+    await using withHeader = await createOf({ ...options, idleMs: idleSocketMs / 10 });
+    const sendEach = async (...engines: readonly (readonly [Gateway, string])[]) => {
       for (const [own, path] of engines) await sent(own, { method: "GET", path, body: undefined }).over;
     };
-    await askEach([told, "/stated"], [patient, "/"], [brief, "/"]);
+    await sendEach([withHeader, "/stated"], [patient, "/"], [brief, "/"]);
     await closed[2];
-    await askEach([told, "/stated"], [patient, "/"]);
+    await sendEach([withHeader, "/stated"], [patient, "/"]);
     expect(sockets, "the other engines still use their connections").toHaveLength(3);
   });
 
@@ -315,22 +315,22 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])("the engine %s", (eng
 
 describe("the proxy", () => {
   let proxy: RunningProxy;
-  let books: Books;
+  let newCharges: NewCharges;
   beforeAll(async () => {
     proxy = await startProxy();
-    books = new Books(proxy);
+    newCharges = new NewCharges(proxy);
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
   it("keeps its gateway connection when a client sends connection: close or a chunked body", async () => {
-    await ask(proxy, chatWith("tokens:5"));
+    await fetchAnswer(proxy, chatWith("tokens:5"));
     const { openConnections } = proxy.sandbox;
     expect(openConnections).toBeLessThanOrEqual(1);
     const body = bytesOf(chatWith("tokens:5"));
     for (let turn = 0; turn < 5; turn += 1) {
-      const closing = await ask(proxy, body, { headers: { connection: "close" } });
+      const closing = await fetchAnswer(proxy, body, { headers: { connection: "close" } });
       expect(closing.headers["connection"]).toBe("close");
-      const chunked = await ask(proxy, body, { headers: { "transfer-encoding": "chunked" } });
+      const chunked = await fetchAnswer(proxy, body, { headers: { "transfer-encoding": "chunked" } });
       expect(chunked.status).toBe(200);
       expect(proxy.sandbox.requests.at(-1)?.headers).toMatchObject({
         connection: "keep-alive",
@@ -338,7 +338,7 @@ describe("the proxy", () => {
       });
     }
     expect(proxy.sandbox.openConnections).toBeLessThanOrEqual(1);
-    for (const charge of await books.allSettled())
+    for (const charge of await newCharges.allSettled())
       expect(charge).toMatchObject({ state: "posted", source: "reported" });
   });
 
@@ -350,14 +350,14 @@ describe("the proxy", () => {
     const body = { model: "gpt-4o", max_tokens: 5, stream: true, messages: [{ role: "user", content: "hello" }] };
     const requests = Array.from({ length: 300 }, () => send(own, body, { agent }));
     const answers = requests.map(async (request) => (await once(request, "response"))[0] as IncomingMessage);
-    const asked: Asked[] = [];
-    for (const _ of requests) asked.push(await gateway.next());
-    for (const { response } of asked)
+    const received: OpenRequest[] = [];
+    for (const _ of requests) received.push(await gateway.next());
+    for (const { response } of received)
       response.writeHead(200, { "content-type": "text/event-stream" }).end(delta("a") + finish({ usage }) + done);
     for (const answer of await Promise.all(answers))
       expect((await answer.toArray()).join("")).toBe(delta("a") + finish({ usage }) + done);
     agent.destroy();
-    const charges = await new Books(own).allSettled();
+    const charges = await new NewCharges(own).allSettled();
     expect(charges).toHaveLength(300);
     for (const charge of charges)
       expect(charge).toMatchObject({ state: "posted", source: "reported", tokens: { input: 9, output: 3 } });
@@ -375,6 +375,6 @@ describe("the proxy", () => {
     expect((await client.take(begin.length)).toString()).toBe(begin);
     response.end(`"}}]}`);
     expect((await client.rest()).toString()).toBe(`"}}]}`);
-    expect(await new Books(own).settled()).toMatchObject({ source: "reported", tokens: { output: 3 } });
+    expect(await new NewCharges(own).settled()).toMatchObject({ source: "reported", tokens: { output: 3 } });
   });
 });

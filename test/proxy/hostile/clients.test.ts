@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
 const owned = new AsyncDisposableStack();
 let proxy: RunningProxy;
@@ -43,7 +43,7 @@ const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", conten
 const chatHead = (bytes: number, ...lines: string[]) =>
   head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${bytes}`, ...lines);
 const post = (body: string | Buffer, ...lines: string[]) =>
-  ask(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
+  fetchRaw(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
 
 /** Checks that another request is answered meanwhile. */
 async function othersAreServed(): Promise<void> {
@@ -77,7 +77,7 @@ describe("request headers", () => {
     ["a credential of 64 kB", () => `Authorization: Bearer ${"x".repeat(65_536)}`],
   ])("of %s are refused with 431, and counted", async (_, lines) => {
     const before = { refused: await refusals("invalid_request"), forwarded: forwarded() };
-    const answer = await ask(
+    const answer = await fetchRaw(
       proxy.url,
       head(proxy.url, "POST /v1/chat/completions", lines(), `Content-Length: ${chat.length}`),
     );
@@ -184,7 +184,7 @@ describe("an ambiguous target", () => {
   ])("gives a 404 and reaches no handler: %s", async (target) => {
     const before = forwarded();
     expectRefusal(
-      await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat),
+      await fetchRaw(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat),
       404,
       "not_found",
     );
@@ -193,7 +193,7 @@ describe("an ambiguous target", () => {
 
   it("of 64 kB is refused", async () => {
     expectRefusal(
-      await ask(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)),
+      await fetchRaw(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)),
       431,
       "invalid_request",
     );
@@ -309,7 +309,7 @@ const request = (user: string, content: string) =>
   JSON.stringify({ user, model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 5 });
 const plainHead = (body: string, { url, key } = plainProxy) =>
   head(url, "POST /v1/chat/completions", `Authorization: Bearer ${key}`, `Content-Length: ${Buffer.byteLength(body)}`);
-const plainPost = (body: string, to = plainProxy) => ask(to.url, plainHead(body, to), Buffer.from(body));
+const plainPost = (body: string, to = plainProxy) => fetchRaw(to.url, plainHead(body, to), Buffer.from(body));
 
 describe("client sockets", () => {
   it("that are half-closed after their request leave settled charges and nothing pending", async () => {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
-import { addAdmin, askAdmin, stranger, type AdminReply } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin, unusedAddress, type AdminReply } from "../../support/admin-client.ts";
 import { everyRequest } from "../../../src/core/scope.ts";
 import { usd } from "../../../src/core/money.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
@@ -129,7 +129,7 @@ describe("the admin API", () => {
 
   const make = ({ route, path, body }: Change): Promise<AdminReply> => {
     const [method = "", template = ""] = route.split(" ");
-    return askAdmin(proxy.url, method, (path ?? template).replace("{request_id}", chargeId), { token: editor, body });
+    return callAdmin(proxy.url, method, (path ?? template).replace("{request_id}", chargeId), { token: editor, body });
   };
 
   it("has an example in this file for every route that requires an editor", () => {
@@ -153,7 +153,7 @@ describe("the admin API", () => {
       const secret = token ?? key;
       if (secret?.startsWith("sk-") === true) secrets.push(secret);
       else expect(reply.text).not.toMatch(/sk-fb|digest/);
-      const { entries } = (await askAdmin(proxy.url, "GET", "/audit?limit=1", { token: editor })).json as {
+      const { entries } = (await callAdmin(proxy.url, "GET", "/audit?limit=1", { token: editor })).json as {
         entries: object[];
       };
       expect(entries[0]).toMatchObject({
@@ -163,46 +163,46 @@ describe("the admin API", () => {
       });
     }
     expect(secrets).toHaveLength(3);
-    const everything = await askAdmin(proxy.url, "GET", "/audit?limit=1000", { token: settingsToken });
+    const everything = await callAdmin(proxy.url, "GET", "/audit?limit=1000", { token: settingsToken });
     const lists = await Promise.all(
       ["/keys", "/teams", "/budgets", "/charges", "/keys/bob", "/admins"].map((path) =>
-        askAdmin(proxy.url, "GET", path, { token: editor }),
+        callAdmin(proxy.url, "GET", path, { token: editor }),
       ),
     );
-    const said = [everything, ...lists].map(({ text }) => text).join("\n") + JSON.stringify(log.lines);
+    const output = [everything, ...lists].map(({ text }) => text).join("\n") + JSON.stringify(log.lines);
     const folder = dirname(proxy.database);
     const files = readdirSync(folder)
       .map((name) => readFileSync(join(folder, name)).toString("latin1"))
       .join("\n");
     for (const secret of [...secrets, editor, settingsToken, proxy.key]) {
       const secretPart = secret.split("-").slice(3).join("-");
-      expect(said.includes(secretPart)).toBe(false);
+      expect(output.includes(secretPart)).toBe(false);
       expect(files.includes(secretPart)).toBe(false);
     }
-    expect(said).not.toContain("digest");
+    expect(output).not.toContain("digest");
   });
 
   it("audits changes with the token of the settings as made by env", async () => {
-    await askAdmin(proxy.url, "POST", "/teams", { token: settingsToken, body: { name: "green" } });
-    const { json } = await askAdmin(proxy.url, "GET", "/audit?limit=1", { token: settingsToken });
+    await callAdmin(proxy.url, "POST", "/teams", { token: settingsToken, body: { name: "green" } });
+    const { json } = await callAdmin(proxy.url, "GET", "/audit?limit=1", { token: settingsToken });
     expect(json).toMatchObject({ entries: [{ by: "env", object: "team:green" }], next: expect.any(String) });
   });
 
   it("does not make or audit a change that it refuses", async () => {
-    const before = (await askAdmin(proxy.url, "GET", "/audit", { token: editor })).text;
+    const before = (await callAdmin(proxy.url, "GET", "/audit", { token: editor })).text;
     const replies = [
-      await askAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "alice" } }),
-      await askAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "carol", expires: "yesterday" } }),
-      await askAdmin(proxy.url, "PATCH", "/keys/bob", { token: editor, body: { limits: { rpm: 0 } } }),
-      await askAdmin(proxy.url, "PUT", "/budgets", {
+      await callAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "alice" } }),
+      await callAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "carol", expires: "yesterday" } }),
+      await callAdmin(proxy.url, "PATCH", "/keys/bob", { token: editor, body: { limits: { rpm: 0 } } }),
+      await callAdmin(proxy.url, "PUT", "/budgets", {
         token: editor,
         body: { scope: "key:stranger", period: "1d", limit_usd: "5" },
       }),
-      await askAdmin(proxy.url, "PUT", "/budgets", {
+      await callAdmin(proxy.url, "PUT", "/budgets", {
         token: editor,
         body: { scope: "all", period: "1d", limit_usd: 5 },
       }),
-      await askAdmin(proxy.url, "PUT", "/budgets", {
+      await callAdmin(proxy.url, "PUT", "/budgets", {
         token: editor,
         body: { scope: "all", period: "1d", limits_usd: "5" },
       }),
@@ -218,15 +218,15 @@ describe("the admin API", () => {
       [400, "limits_usd"],
     ]);
     expect(replies[5]?.text).toContain("did you mean 'limit_usd'?");
-    expect((await askAdmin(proxy.url, "GET", "/audit", { token: editor })).text).toBe(before);
+    expect((await callAdmin(proxy.url, "GET", "/audit", { token: editor })).text).toBe(before);
   });
 
   it("applies changes of a key to its next request", async () => {
-    const made = (await askAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "dora" } })).json as {
+    const made = (await callAdmin(proxy.url, "POST", "/keys", { token: editor, body: { name: "dora" } })).json as {
       key: string;
     };
     expect((await proxy.chat({}, { key: made.key })).status).toBe(200);
-    await askAdmin(proxy.url, "POST", "/keys/dora/revoke", { token: editor });
+    await callAdmin(proxy.url, "POST", "/keys/dora/revoke", { token: editor });
     expect((await proxy.chat({}, { key: made.key })).status).toBe(401);
   });
 
@@ -235,7 +235,7 @@ describe("the admin API", () => {
       await (await proxy.chat({}, { headers: { "x-farebox-tag": `feature=${feature}` } })).arrayBuffer();
     await proxy.serving.settled();
     const page = async (query: string) =>
-      (await askAdmin(proxy.url, "GET", `/charges${query}`, { token: editor })).json as {
+      (await callAdmin(proxy.url, "GET", `/charges${query}`, { token: editor })).json as {
         charges: { tags: object }[];
         next: string | null;
       };
@@ -251,15 +251,15 @@ describe("the admin API", () => {
     await proxy.serving.settled();
     expect((await page("?user=u%201")).charges).toMatchObject([{ user: "u 1", labels: {} }]);
     expect((await page("?user=u%201&label=env%3Dprod")).charges).toEqual([]);
-    expect((await askAdmin(proxy.url, "GET", "/charges?cursor=nothing", { token: editor })).status).toBe(400);
+    expect((await callAdmin(proxy.url, "GET", "/charges?cursor=nothing", { token: editor })).status).toBe(400);
   });
 
   it("refuses requests from pages of other origins, even permitted ones", async () => {
-    const asked = await askAdmin(proxy.url, "GET", "/keys", {
+    const asked = await callAdmin(proxy.url, "GET", "/keys", {
       token: editor,
       headers: { origin: "https://app.example" },
     });
-    const preflight = await askAdmin(proxy.url, "OPTIONS", "/keys", {
+    const preflight = await callAdmin(proxy.url, "OPTIONS", "/keys", {
       headers: { origin: "https://app.example", "access-control-request-method": "GET" },
     });
     expect(
@@ -272,27 +272,27 @@ describe("the admin API", () => {
       undefined,
       undefined,
     ]);
-    expect((await askAdmin(proxy.url, "GET", "/keys", { token: editor, headers: { origin: proxy.url } })).status).toBe(
+    expect((await callAdmin(proxy.url, "GET", "/keys", { token: editor, headers: { origin: proxy.url } })).status).toBe(
       200,
     );
   });
 
   it("answers 404 to an unknown path and 405 to a method that a path does not have", async () => {
-    const patch = await askAdmin(proxy.url, "PATCH", "/keys", { token: editor });
+    const patch = await callAdmin(proxy.url, "PATCH", "/keys", { token: editor });
     expect([patch.status, patch.headers["allow"], patch.json]).toMatchObject([
       405,
       "GET, POST",
       { error: { code: "method_not_allowed" } },
     ]);
-    expect((await askAdmin(proxy.url, "GET", "/nothing", { token: editor })).status).toBe(404);
-    expect((await askAdmin(proxy.url, "GET", "/nothing", { from: stranger() })).status).toBe(401);
-    expect((await askAdmin(proxy.url, "GET", "", { token: editor })).status).toBe(404);
-    expect((await askAdmin(proxy.url, "GET", "/KEYS", { token: editor })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/nothing", { token: editor })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/nothing", { from: unusedAddress() })).status).toBe(401);
+    expect((await callAdmin(proxy.url, "GET", "", { token: editor })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/KEYS", { token: editor })).status).toBe(404);
   });
 
   it("counts failed authentications by reason", async () => {
-    await askAdmin(proxy.url, "GET", "/keys", { from: stranger() });
-    await askAdmin(proxy.url, "GET", "/keys", { from: stranger(), token: "wrong" });
+    await callAdmin(proxy.url, "GET", "/keys", { from: unusedAddress() });
+    await callAdmin(proxy.url, "GET", "/keys", { from: unusedAddress(), token: "wrong" });
     expect(await proxy.metrics()).toMatch(
       /farebox_admin_failures_total\{reason="missing"\} \d+\n(.*\n)*farebox_admin_failures_total\{reason="unknown"\} 1\n/,
     );
@@ -300,6 +300,6 @@ describe("the admin API", () => {
 
   it("refuses a body of unknown length as soon as it is too large", async () => {
     const raw = `{"name":"${"x".repeat(2 * 1024 * 1024)}`;
-    expect((await askAdmin(proxy.url, "POST", "/keys", { token: editor, raw, unended: true })).status).toBe(413);
+    expect((await callAdmin(proxy.url, "POST", "/keys", { token: editor, raw, unended: true })).status).toBe(413);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { formatUsd, noMoney } from "../../../src/core/money.ts";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -15,7 +15,7 @@ interface Page {
 }
 
 async function page(proxy: RunningProxy, query: string): Promise<Page> {
-  const reply = await askAdmin(proxy.url, "GET", `/charges?${query}`, { token });
+  const reply = await callAdmin(proxy.url, "GET", `/charges?${query}`, { token });
   expect(reply.status, reply.text).toBe(200);
   return reply.json as never as Page;
 }
@@ -28,7 +28,7 @@ describe("GET /charges", () => {
     await (await prepareMixedTraffic(proxy, 10)).round();
     const all = (await proxy.charges()).toReversed();
     const [first] = all;
-    const { json: alice } = (await askAdmin(proxy.url, "GET", "/keys/alice", { token })) as { json: { id: string } };
+    const { json: alice } = (await callAdmin(proxy.url, "GET", "/keys/alice", { token })) as { json: { id: string } };
     const costs = all.map(({ cost }) => cost ?? noMoney).sort((a, b) => (a < b ? -1 : 1));
     const middle = costs[Math.floor(costs.length / 2)] ?? noMoney;
     const filters: [string, (charge: Charge) => boolean][] = [
@@ -92,7 +92,7 @@ describe("GET /charges", () => {
       ["team=%00", "'team' must be a text of at most 200 characters."],
       [`q=${"0".repeat(101)}`, "'q' must be a text of at most 100 characters."],
     ] as const) {
-      const reply = await askAdmin(proxy.url, "GET", `/charges?${query}`, { token });
+      const reply = await callAdmin(proxy.url, "GET", `/charges?${query}`, { token });
       expect([query, reply.status]).toEqual([query, 400]);
       expect(reply.json).toMatchObject({
         error: { message: typeof message === "string" ? message : expect.stringMatching(message) },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { csvRecords } from "../../support/csv.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -12,10 +12,10 @@ type Json = Readonly<Record<string, unknown>>;
 /** Reads a list as CSV and as JSON. */
 async function both(proxy: RunningProxy, path: string, name: string) {
   const separator = path.includes("?") ? "&" : "?";
-  const csv = await askAdmin(proxy.url, "GET", `${path}${separator}format=csv`, { token });
+  const csv = await callAdmin(proxy.url, "GET", `${path}${separator}format=csv`, { token });
   expect([path, csv.status, csv.text.slice(0, 200)]).toEqual([path, 200, expect.anything()]);
   expect(csv.headers).toMatchObject({ "content-type": "text/csv; charset=utf-8", "cache-control": "no-store" });
-  const { json } = await askAdmin(proxy.url, "GET", `${path}${separator}limit=1000`, { token });
+  const { json } = await callAdmin(proxy.url, "GET", `${path}${separator}limit=1000`, { token });
   const rows = (json as Json)[name] as Json[];
   return { csv, ...csvRecords(csv.text), rows };
 }
@@ -57,9 +57,9 @@ describe("lists as CSV", () => {
     expect(
       (await both(proxy, "/charges?team=research&sort=cost", "charges")).records.map(({ team }) => team),
     ).toContain("research");
-    expect((await askAdmin(proxy.url, "GET", "/charges?format=xml", { token })).status).toBe(400);
-    expect((await askAdmin(proxy.url, "GET", "/charges?format=csv&key=stranger", { token })).status).toBe(404);
-    expect((await askAdmin(proxy.url, "GET", "/charges?format=csv", {})).status).toBe(401);
+    expect((await callAdmin(proxy.url, "GET", "/charges?format=xml", { token })).status).toBe(400);
+    expect((await callAdmin(proxy.url, "GET", "/charges?format=csv&key=stranger", { token })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/charges?format=csv", {})).status).toBe(401);
 
     const own = await fetch(`${proxy.url}/v1/farebox/charges?format=csv`, {
       headers: { authorization: `Bearer ${proxy.key}` },
@@ -75,9 +75,9 @@ describe("lists as CSV", () => {
       await (await proxy.chat({})).text();
       const [charge] = await proxy.charges();
       const body = { amount_usd: "0.01", why };
-      await askAdmin(proxy.url, "POST", `/charges/${charge?.id}/corrections`, { token, body });
+      await callAdmin(proxy.url, "POST", `/charges/${charge?.id}/corrections`, { token, body });
     }
-    const { text } = await askAdmin(proxy.url, "GET", "/charges?format=csv&limit=1&order=asc", { token });
+    const { text } = await callAdmin(proxy.url, "GET", "/charges?format=csv&limit=1&order=asc", { token });
     const reasons = csvRecords(text).records.flatMap(({ correction_why }) => correction_why ?? []);
     expect(reasons.toSorted()).toEqual(["'+1", "'=HYPERLINK(1)", "'@x"]);
   });

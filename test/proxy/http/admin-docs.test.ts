@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { addAdmin, askAdmin } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin } from "../../support/admin-client.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 describe("the OpenAPI document", () => {
@@ -13,14 +13,14 @@ describe("the OpenAPI document", () => {
     type Operation = {
       readonly responses: Record<string, { readonly content: Record<string, { readonly schema: object }> }>;
     };
-    const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token });
+    const { json } = await callAdmin(proxy.url, "GET", "/openapi.json", { token });
     const { paths } = json as { readonly paths: Record<string, { readonly get?: Operation }> };
     const asked = Object.entries(paths).flatMap(([path, { get }]) =>
       get === undefined || path.includes("{") || path.endsWith("/reconciliation") ? [] : [{ path, get }],
     );
     expect(asked.length).toBeGreaterThan(8);
     for (const { path, get } of asked) {
-      const reply = await askAdmin(proxy.url, "GET", path.replace("/admin/v1", ""), { token });
+      const reply = await callAdmin(proxy.url, "GET", path.replace("/admin/v1", ""), { token });
       const schema = z.fromJSONSchema(get.responses["200"]?.content["application/json"]?.schema as never);
       expect([path, reply.status, schema.safeParse(reply.json).error?.issues ?? []]).toEqual([path, 200, []]);
       expect([path, schema.safeParse("nothing").success]).toEqual([path, false]);

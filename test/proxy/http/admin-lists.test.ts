@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -7,17 +7,17 @@ type Answer = ReturnType<typeof JSON.parse>;
 
 const token = "from-the-settings-0123456789";
 let proxy: RunningProxy;
-const ask = async (path: string) => {
-  const { status, json } = await askAdmin(proxy.url, "GET", path, { token });
+const fetchList = async (path: string) => {
+  const { status, json } = await callAdmin(proxy.url, "GET", path, { token });
   return { status, json: json as Answer };
 };
 const get = async (path: string) => {
-  const { status, json } = await ask(path);
+  const { status, json } = await fetchList(path);
   expect([path, status, json]).toEqual([path, 200, expect.anything()]);
   return json;
 };
 const messageOf = async (path: string) => {
-  const { status, json } = await ask(path);
+  const { status, json } = await fetchList(path);
   return `${status} ${json.error?.message}`;
 };
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { add, formatUsd, parseUsd, sum, type PicoUsd } from "../../../src/core/money.ts";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
 import { until } from "../../support/until.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -11,7 +11,7 @@ type Answer = ReturnType<typeof JSON.parse>;
 const token = "from-the-settings-0123456789";
 const started = () => startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
 const get = async (proxy: RunningProxy, path: string) => {
-  const reply = await askAdmin(proxy.url, "GET", path, { token });
+  const reply = await callAdmin(proxy.url, "GET", path, { token });
   expect(reply.status, reply.text).toBe(200);
   return reply.json as never as Answer;
 };
@@ -54,7 +54,7 @@ describe("GET /overview", () => {
   it("states that there is no live key", async () => {
     await using proxy = await started();
     expect((await get(proxy, "/overview")).empty).toEqual({ keys: false, charges: true });
-    expect((await askAdmin(proxy.url, "POST", "/keys/alice/revoke", { token })).status).toBe(200);
+    expect((await callAdmin(proxy.url, "POST", "/keys/alice/revoke", { token })).status).toBe(200);
     expect((await get(proxy, "/overview")).empty).toEqual({ keys: true, charges: true });
   });
 
@@ -121,7 +121,7 @@ describe("GET /overview", () => {
   it("shows the budgets at risk and the number of today's refusals", async () => {
     await using proxy = await started();
     const set = async (scope: string, period: string, limit_usd: string) =>
-      askAdmin(proxy.url, "PUT", "/budgets", { token, body: { scope, period, limit_usd } });
+      callAdmin(proxy.url, "PUT", "/budgets", { token, body: { scope, period, limit_usd } });
     await set("all", "total", "1000");
     await set("key:alice", "1d", "0.000001");
     const bob = await proxy.addKey("bob");
@@ -153,9 +153,9 @@ describe("GET /overview", () => {
       "/requests/live?after=x",
       "/requests/live?limit=0",
     ]) {
-      expect([path, (await askAdmin(proxy.url, "GET", path, { token })).status]).toEqual([path, 400]);
+      expect([path, (await callAdmin(proxy.url, "GET", path, { token })).status]).toEqual([path, 400]);
     }
-    expect((await askAdmin(proxy.url, "GET", "/requests/live?key=stranger", { token })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/requests/live?key=stranger", { token })).status).toBe(404);
     // Two thousand years of months would keep the proxy busy for seconds.
     const { span, today } = await get(proxy, "/overview?since=0001-01-01T00:00:00Z");
     expect(span.since).toBe(today.since);
@@ -270,7 +270,7 @@ describe("GET /prices/{model}/history", () => {
     expect(history.entries.filter(({ in_force }: { in_force: boolean }) => in_force)).toHaveLength(1);
     const { price } = await get(proxy, "/prices/gpt-4o");
     expect(history.entries.find(({ in_force }: { in_force: boolean }) => in_force).price).toEqual(price);
-    expect((await askAdmin(proxy.url, "GET", "/prices/none/history", { token })).status).toBe(404);
+    expect((await callAdmin(proxy.url, "GET", "/prices/none/history", { token })).status).toBe(404);
   });
 });
 
@@ -280,7 +280,7 @@ describe("long lists", () => {
     for (let index = 0; index < 6; index++) await proxy.addKey(`key-${index}`);
     await proxy.budget("each-key", "5", "1d");
     await proxy.budget("all", "50", "1mo");
-    await askAdmin(proxy.url, "POST", "/keys/key-3/revoke", { token });
+    await callAdmin(proxy.url, "POST", "/keys/key-3/revoke", { token });
     for (const [path, list, count] of [
       ["/keys", "keys", 7],
       ["/keys?state=live", "keys", 6],
@@ -302,7 +302,7 @@ describe("long lists", () => {
         cursor = page.next;
       } while (cursor !== null);
       expect(paged).toEqual(whole);
-      expect((await askAdmin(proxy.url, "GET", `${path.split("?")[0]}?cursor=none`, { token })).status).toBe(400);
+      expect((await callAdmin(proxy.url, "GET", `${path.split("?")[0]}?cursor=none`, { token })).status).toBe(400);
     }
   });
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
-import { addAdmin, askAdmin, stranger, type AdminAsk } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin, unusedAddress, type AdminCallOptions } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 /* Tests every route of the admin API, taken from the table that serves them. */
@@ -53,12 +53,12 @@ function pathOf(path: string): string {
     .replace("{admin}", "vera");
 }
 
-function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: string }) {
-  return askAdmin(proxy.url, route.method, pathOf(route.path) + (how.query ?? ""), how);
+function callRoute(route: (typeof routes)[number], how: AdminCallOptions & { readonly query?: string }) {
+  return callAdmin(proxy.url, route.method, pathOf(route.path) + (how.query ?? ""), how);
 }
 
 describe.each(cases)("$name", ({ route }) => {
-  it.each<[string, () => AdminAsk]>([
+  it.each<[string, () => AdminCallOptions]>([
     ["no token", () => ({})],
     ["a wrong token", () => ({ token: "sk-fba-000000000000-0000000000000000000000000000000000000000000" })],
     [
@@ -73,7 +73,7 @@ describe.each(cases)("$name", ({ route }) => {
     ["a token in x-api-key", () => ({ headers: { "x-api-key": editor } })],
     ["two tokens", () => ({ headers: { authorization: `Bearer ${editor}, Bearer ${editor}` } })],
   ])("answers 401 to %s", async (_, wrong) => {
-    const reply = await ask(route, { ...wrong(), from: stranger() });
+    const reply = await callRoute(route, { ...wrong(), from: unusedAddress() });
     expect([reply.status, reply.headers["www-authenticate"], reply.json]).toEqual([
       401,
       "Bearer",
@@ -83,17 +83,17 @@ describe.each(cases)("$name", ({ route }) => {
   });
 
   it.runIf(route.role === "editor")("answers 403 read_only to a viewer", async () => {
-    const reply = await ask(route, { token: viewer, body: {} });
+    const reply = await callRoute(route, { token: viewer, body: {} });
     expect([reply.status, reply.json]).toMatchObject([403, { error: { code: "read_only" } }]);
   });
 
   it("refuses an unknown parameter by name", async () => {
-    const reply = await ask(route, { token: editor, query: "?surprise=1" });
+    const reply = await callRoute(route, { token: editor, query: "?surprise=1" });
     expect([reply.status, reply.json]).toMatchObject([400, { error: { code: "invalid_request", param: "surprise" } }]);
   });
 
   it("refuses an unknown field by name, or any body if it takes none", async () => {
-    const reply = await ask(route, { token: editor, body: { surprise: 1 } });
+    const reply = await callRoute(route, { token: editor, body: { surprise: 1 } });
     const param =
       route.body === null && route.query === null ? null : route.body === null ? expect.anything() : "surprise";
     expect(reply.status).toBe(400);
@@ -102,7 +102,7 @@ describe.each(cases)("$name", ({ route }) => {
 
   it("answers 413 to a body with a stated length of 10 MB", async () => {
     const query = route.method === "delete" && route.query !== null ? "?scope=all&period=1d" : "";
-    const stated = await ask(route, {
+    const stated = await callRoute(route, {
       token: editor,
       query,
       headers: { "content-type": "application/json", "content-length": String(10 * 1024 * 1024) },
@@ -114,17 +114,17 @@ describe.each(cases)("$name", ({ route }) => {
   });
 
   it.runIf(route.body !== null)("accepts only JSON objects without duplicate fields", async () => {
-    const form = await ask(route, {
+    const form = await callRoute(route, {
       token: editor,
       raw: "name=x",
       headers: { "content-type": "application/x-www-form-urlencoded" },
     });
     expect([form.status, form.json]).toMatchObject([415, { error: { code: "unsupported_media_type" } }]);
-    const broken = await ask(route, { token: editor, raw: "{" });
+    const broken = await callRoute(route, { token: editor, raw: "{" });
     expect([broken.status, broken.json]).toMatchObject([400, { error: { code: "invalid_json" } }]);
-    const list = await ask(route, { token: editor, raw: "[]" });
+    const list = await callRoute(route, { token: editor, raw: "[]" });
     expect(list.status).toBe(400);
-    const twice = await ask(route, { token: editor, raw: '{"name":"a","name":"b"}' });
+    const twice = await callRoute(route, { token: editor, raw: '{"name":"a","name":"b"}' });
     expect([twice.status, twice.json]).toMatchObject([
       400,
       { error: { param: "name", message: expect.stringContaining("twice") } },
@@ -132,7 +132,7 @@ describe.each(cases)("$name", ({ route }) => {
   });
 
   it.runIf(route.method === "get")("answers a viewer according to its schema", async () => {
-    const reply = await ask(route, { token: viewer });
+    const reply = await callRoute(route, { token: viewer });
     expect([reply.status, reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([
       200,
       "application/json",
@@ -151,7 +151,7 @@ it("the examples of this file leave no list empty", async () => {
     ["/audit", "entries"],
     ["/usage", "rows"],
   ] as const) {
-    const { json } = await askAdmin(proxy.url, "GET", path, { token: viewer });
+    const { json } = await callAdmin(proxy.url, "GET", path, { token: viewer });
     expect([path, (json as Record<string, unknown[]>)[list]?.length]).not.toEqual([path, 0]);
   }
 });
@@ -165,7 +165,7 @@ it("a request counts for its route in metrics, whatever its parameters are, and 
 
 describe("the OpenAPI document", () => {
   it("has every route and is valid", async () => {
-    const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token: viewer });
+    const { json } = await callAdmin(proxy.url, "GET", "/openapi.json", { token: viewer });
     const document = json as {
       readonly openapi: string;
       readonly paths: Record<

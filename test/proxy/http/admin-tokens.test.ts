@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { addAdmin, askAdmin } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const settings = "from-the-settings-0123456789";
@@ -7,15 +7,15 @@ const settings = "from-the-settings-0123456789";
 const message = (text: string) => ({ error: { message: text } });
 
 async function create(proxy: RunningProxy, token: string, body: object) {
-  const { status, json } = await askAdmin(proxy.url, "POST", "/admins", { token, body });
+  const { status, json } = await callAdmin(proxy.url, "POST", "/admins", { token, body });
   return { status, json: json as { token: string; error?: object } };
 }
 
 const revoke = (proxy: RunningProxy, token: string, name: string) =>
-  askAdmin(proxy.url, "POST", `/admins/${name}/revoke`, { token });
+  callAdmin(proxy.url, "POST", `/admins/${name}/revoke`, { token });
 
 const namesAt = async (proxy: RunningProxy, token: string, query = "") => {
-  const { json } = await askAdmin(proxy.url, "GET", `/admins${query}`, { token });
+  const { json } = await callAdmin(proxy.url, "GET", `/admins${query}`, { token });
   const { admins, next } = json as { admins: { name: string; state: string }[]; next: string | null };
   return { names: admins.map(({ name, state }) => `${name} ${state}`), next };
 };
@@ -37,13 +37,13 @@ describe("admin tokens over the API", () => {
     expect(first.names).toEqual(["edward live"]);
     expect((await namesAt(proxy, token, `?limit=1&cursor=${first.next}`)).names).toEqual(["vera live"]);
     expect((await namesAt(proxy, token, "?q=VER")).names).toEqual(["vera live"]);
-    expect((await askAdmin(proxy.url, "GET", "/admins?cursor=x", { token })).status).toBe(400);
+    expect((await callAdmin(proxy.url, "GET", "/admins?cursor=x", { token })).status).toBe(400);
 
     expect((await revoke(proxy, token, "vera")).status).toBe(200);
-    expect((await askAdmin(proxy.url, "GET", "/whoami", { token: viewer.json.token })).status).toBe(401);
+    expect((await callAdmin(proxy.url, "GET", "/whoami", { token: viewer.json.token })).status).toBe(401);
     expect((await revoke(proxy, token, "vera")).json).toMatchObject({ state: "revoked" });
     expect((await revoke(proxy, token, "nina")).status).toBe(404);
-    const audit = await askAdmin(proxy.url, "GET", "/audit?object=admin:vera", { token });
+    const audit = await callAdmin(proxy.url, "GET", "/audit?object=admin:vera", { token });
     expect((audit.json as { entries: object[] }).entries).toMatchObject([
       { by: "edward", action: "admins.revoke" },
       { by: "edward", action: "admins.create", before: null },

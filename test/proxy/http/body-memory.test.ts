@@ -4,7 +4,7 @@ import { memoryWaitMs } from "../../../src/server/http/body-memory.ts";
 import { patientClock } from "../../support/patient-clock.ts";
 import { scriptedGateway } from "../../support/scripted-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
 const content = "x".repeat(6000);
 const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 5 });
@@ -25,7 +25,7 @@ function hasSettled(promise: Promise<unknown>): Promise<boolean> {
 
 async function expectRoom(proxy: RunningProxy): Promise<void> {
   await proxy.serving.settled();
-  expect(await ask(proxy.url, request(proxy), chat)).toMatchObject({ status: 200 });
+  expect(await fetchRaw(proxy.url, request(proxy), chat)).toMatchObject({ status: 200 });
 }
 
 describe("the memory for bodies", () => {
@@ -40,7 +40,7 @@ describe("the memory for bodies", () => {
       client.send(chat.slice(0, 200));
     }
     for (let round = 0; round < 5; round++) expect((await proxy.chat({}, { key: bob })).status).toBe(200);
-    expect(await ask(proxy.url, request({ ...proxy, key: bob }), chat)).toMatchObject({ status: 200 });
+    expect(await fetchRaw(proxy.url, request({ ...proxy, key: bob }), chat)).toMatchObject({ status: 200 });
   });
 
   it.each([
@@ -57,7 +57,7 @@ describe("the memory for bodies", () => {
     const refusing = Promise.race(answers);
     // Until the proxy has read both, the other key's body needs nothing of theirs.
     for (let isRefused = false; !isRefused; isRefused = await hasSettled(refusing))
-      expect((await ask(proxy.url, request({ ...proxy, key: bob }), chat)).status).toBe(200);
+      expect((await fetchRaw(proxy.url, request({ ...proxy, key: bob }), chat)).status).toBe(200);
     const first = await refusing;
     expectRefusal(first.answer, 503, "overloaded");
     expect(first.answer.body).toContain("more than a quarter of FAREBOX_BODY_MEMORY");
@@ -73,11 +73,11 @@ describe("the memory for bodies", () => {
     const bob = await proxy.addKey("bob");
     const wait = async () => {
       const before = clock.waiting;
-      const answer = ask(proxy.url, request({ ...proxy, key: bob }), chat);
+      const answer = fetchRaw(proxy.url, request({ ...proxy, key: bob }), chat);
       while (clock.waiting === before) await new Promise(setImmediate);
       return { answer };
     };
-    const served = ask(proxy.url, request(proxy), chat);
+    const served = fetchRaw(proxy.url, request(proxy), chat);
     const first = await gateway.nextChat();
     const tooLate = await wait();
     clock.runOut();
@@ -85,8 +85,8 @@ describe("the memory for bodies", () => {
     expectRefusal(refused, 503, "overloaded");
     expect(refused.headers["retry-after"]).toEqual(["1"]);
     const inTime = await wait();
-    for (const asked of [first, null]) {
-      const { response } = asked ?? (await gateway.nextChat());
+    for (const received of [first, null]) {
+      const { response } = received ?? (await gateway.nextChat());
       response.writeHead(200, { "content-type": "application/json" }).end("{}");
     }
     expect([(await served).status, (await inTime.answer).status]).toEqual([200, 200]);
@@ -104,7 +104,7 @@ describe("the memory for bodies", () => {
     for (let count = 0; count < 8; count++) owned.use(new RawClient(proxy.url)).send(lines, "1f40\r\n{");
     for (let round = 0; round < 5; round++) {
       const sent = `${chat.length.toString(16)}\r\n${chat}\r\n0\r\n\r\n`;
-      expect(await ask(proxy.url, lines, sent)).toMatchObject({ status: 200 });
+      expect(await fetchRaw(proxy.url, lines, sent)).toMatchObject({ status: 200 });
     }
   });
 
@@ -151,9 +151,9 @@ describe("the memory for bodies", () => {
       await once(client.socket, "close");
       await proxy.serving.settled();
     }
-    let answer = await ask(proxy.url, request(proxy), chat);
+    let answer = await fetchRaw(proxy.url, request(proxy), chat);
     // The end of the last connection may not have been noticed yet.
-    while (answer.status === 503) answer = await ask(proxy.url, request(proxy), chat);
+    while (answer.status === 503) answer = await fetchRaw(proxy.url, request(proxy), chat);
     expect(answer.status).toBe(200);
   });
 });

@@ -10,7 +10,7 @@ import { silentLog } from "../../support/captured-log.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { metricsWith } from "../../support/example-metrics.ts";
 import { startProxy } from "../../support/running-proxy.ts";
-import { ask, head } from "../../support/raw-client.ts";
+import { fetchRaw, head } from "../../support/raw-client.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "farebox-dashboard-"));
 const map = '{"imports":{"preact":"/dashboard/vendor/preact.js"}}';
@@ -138,7 +138,7 @@ describe("the dashboard's files", () => {
   });
 
   it("are compressed for clients that accept gzip", async () => {
-    const send = (...headers: string[]) => ask(url, head(url, "GET /dashboard/assets/plain.js", ...headers));
+    const send = (...headers: string[]) => fetchRaw(url, head(url, "GET /dashboard/assets/plain.js", ...headers));
     const { headers } = await send("Accept-Encoding: br;q=0.5, gzip");
     expect(headers).toMatchObject({ "content-encoding": ["gzip"], vary: ["accept-encoding"] });
     for (const accepted of [[], ["Accept-Encoding: br"], ["Accept-Encoding: gzip;q=0, br"]]) {
@@ -177,14 +177,14 @@ describe("the dashboard's files", () => {
     "/Dashboard",
     "/dashboardx",
   ])("do not include %s", async (path) => {
-    const answer = await ask(url, head(url, `GET ${path}`));
+    const answer = await fetchRaw(url, head(url, `GET ${path}`));
     expect(answer.status).toBe(404);
   });
 
   it("can be linked from other sites, but not framed or read by them", async () => {
     const asked = async (dest: string, mode: string, ...more: string[]) =>
       (
-        await ask(
+        await fetchRaw(
           url,
           head(
             url,
@@ -219,7 +219,7 @@ describe("GET /", () => {
 
   it.each(["known", "all"])("redirects browsers to the dashboard with FAREBOX_PASSTHROUGH=%s", async (passthrough) => {
     await using proxy = await startProxy({ env: { FAREBOX_PASSTHROUGH: passthrough } });
-    expect(await ask(proxy.url, head(proxy.url, "GET /", html))).toMatchObject({
+    expect(await fetchRaw(proxy.url, head(proxy.url, "GET /", html))).toMatchObject({
       status: 302,
       headers: { location: ["/dashboard"], vary: ["accept"] },
       body: "",
@@ -232,14 +232,14 @@ describe("GET /", () => {
       "Sec-Fetch-Mode: navigate",
       "Sec-Fetch-Dest: document",
     );
-    expect((await ask(proxy.url, linked)).status).toBe(302);
+    expect((await fetchRaw(proxy.url, linked)).status).toBe(302);
     const others = [
       head(proxy.url, "GET /", "Accept: */*"),
       head(proxy.url, "GET /"),
       head(proxy.url, "GET /other", html),
       head(proxy.url, "POST /", html, "Content-Length: 0"),
     ];
-    const statuses = await Promise.all(others.map(async (each) => (await ask(proxy.url, each)).status));
+    const statuses = await Promise.all(others.map(async (each) => (await fetchRaw(proxy.url, each)).status));
     expect(statuses).toEqual([404, 404, passthrough === "all" ? 401 : 404, 404]);
   });
 });

@@ -23,7 +23,7 @@ import { until } from "../../support/until.ts";
 function browser(proxy: RunningProxy) {
   let cookie = "";
   const headers = { origin: proxy.url, "x-farebox-dashboard": "1" };
-  const ask = async (
+  const call = async (
     method: string,
     path: string,
     { body, headers: own = headers }: { body?: unknown; headers?: Record<string, string> } = {},
@@ -45,8 +45,8 @@ function browser(proxy: RunningProxy) {
       expect(sessionSchema.safeParse(JSON.parse(text)).error?.issues).toBe(undefined);
     return { status: answer.status, set, json: JSON.parse(text) as never, text };
   };
-  const signIn = (token: string) => ask("POST", "/dashboard/session", { body: { token } });
-  return { ask, signIn, cookie: () => cookie };
+  const signIn = (token: string) => call("POST", "/dashboard/session", { body: { token } });
+  return { call, signIn, cookie: () => cookie };
 }
 
 /** Advances the clock step by step until the condition holds. */
@@ -59,7 +59,7 @@ describe("a dashboard session", () => {
   it("begins with an admin token, can read and change through the admin API, and ends at sign-out", async () => {
     await using proxy = await started();
     const page = browser(proxy);
-    expect((await page.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
+    expect((await page.call("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
     const began = await page.signIn(settingsToken);
     expect(began).toMatchObject({
       status: 200,
@@ -70,11 +70,11 @@ describe("a dashboard session", () => {
       new RegExp(`^farebox_session_${port}=[\\w-]{43}; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict$`),
     );
     expect(began.text).not.toContain(page.cookie().split("=")[1]);
-    expect((await page.ask("GET", "/admin/v1/whoami")).json).toMatchObject({ name: "env", role: "editor" });
-    expect((await page.ask("POST", "/admin/v1/keys", { body: { name: "bob" } })).status).toBe(201);
-    const left = await page.ask("DELETE", "/dashboard/session");
+    expect((await page.call("GET", "/admin/v1/whoami")).json).toMatchObject({ name: "env", role: "editor" });
+    expect((await page.call("POST", "/admin/v1/keys", { body: { name: "bob" } })).status).toBe(201);
+    const left = await page.call("DELETE", "/dashboard/session");
     expect(left).toMatchObject({ json: { kind: "none" }, set: expect.stringContaining("Max-Age=0") });
-    expect((await page.ask("GET", "/admin/v1/whoami")).status).toBe(401);
+    expect((await page.call("GET", "/admin/v1/whoami")).status).toBe(401);
   });
 
   it("cannot be continued with a copied cookie after sign-out", async () => {
@@ -82,7 +82,7 @@ describe("a dashboard session", () => {
     const page = browser(proxy);
     await page.signIn(settingsToken);
     const copied = page.cookie();
-    await page.ask("DELETE", "/dashboard/session");
+    await page.call("DELETE", "/dashboard/session");
     expect((await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { cookie: copied } })).status).toBe(401);
   });
 
@@ -91,8 +91,8 @@ describe("a dashboard session", () => {
     await proxy.addKey("bob");
     const page = browser(proxy);
     expect((await page.signIn(proxy.key)).json).toMatchObject({ kind: "key", name: "alice", team: null, role: null });
-    expect((await page.ask("GET", "/v1/farebox/me")).json).toMatchObject({ key: { name: "alice" } });
-    const refused = await page.ask("GET", "/admin/v1/keys");
+    expect((await page.call("GET", "/v1/farebox/me")).json).toMatchObject({ key: { name: "alice" } });
+    const refused = await page.call("GET", "/admin/v1/keys");
     expect(refused).toMatchObject({
       status: 401,
       json: { error: { message: expect.stringContaining("shows only that key's figures") } },
@@ -104,12 +104,12 @@ describe("a dashboard session", () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(await addAdmin(proxy.database, "vera", "viewer"));
-    expect((await page.ask("GET", "/admin/v1/keys")).status).toBe(200);
-    expect(await page.ask("POST", "/admin/v1/keys", { body: { name: "bob" } })).toMatchObject({
+    expect((await page.call("GET", "/admin/v1/keys")).status).toBe(200);
+    expect(await page.call("POST", "/admin/v1/keys", { body: { name: "bob" } })).toMatchObject({
       status: 403,
       json: { error: { code: "read_only" } },
     });
-    expect((await page.ask("GET", "/v1/farebox/me")).status).toBe(401);
+    expect((await page.call("GET", "/v1/farebox/me")).status).toBe(401);
   });
 
   it("ends at once when the key that began it is revoked", async () => {
@@ -118,10 +118,10 @@ describe("a dashboard session", () => {
     await admin.signIn(settingsToken);
     const key = browser(proxy);
     await key.signIn(proxy.key);
-    expect((await key.ask("GET", "/v1/farebox/me")).status).toBe(200);
-    expect((await admin.ask("POST", "/admin/v1/keys/alice/revoke")).status).toBe(200);
-    expect((await key.ask("GET", "/v1/farebox/me")).status).toBe(401);
-    expect((await key.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
+    expect((await key.call("GET", "/v1/farebox/me")).status).toBe(200);
+    expect((await admin.call("POST", "/admin/v1/keys/alice/revoke")).status).toBe(200);
+    expect((await key.call("GET", "/v1/farebox/me")).status).toBe(401);
+    expect((await key.call("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
   });
 
   it("begun with a key ends once rotations have ended the secret that began it", async () => {
@@ -129,10 +129,10 @@ describe("a dashboard session", () => {
     const [admin, key] = [browser(proxy), browser(proxy)];
     await admin.signIn(settingsToken);
     await key.signIn(proxy.key);
-    await admin.ask("POST", "/admin/v1/keys/alice/rotate", { body: { overlap: "1h" } });
-    expect((await key.ask("GET", "/v1/farebox/me")).status).toBe(200);
-    await admin.ask("POST", "/admin/v1/keys/alice/rotate", { body: { overlap: "1h" } });
-    expect((await key.ask("GET", "/v1/farebox/me")).status).toBe(401);
+    await admin.call("POST", "/admin/v1/keys/alice/rotate", { body: { overlap: "1h" } });
+    expect((await key.call("GET", "/v1/farebox/me")).status).toBe(200);
+    await admin.call("POST", "/admin/v1/keys/alice/rotate", { body: { overlap: "1h" } });
+    expect((await key.call("GET", "/v1/farebox/me")).status).toBe(401);
   });
 
   it.each<[string, Record<string, string>]>([
@@ -158,9 +158,9 @@ describe("a dashboard session", () => {
       ["DELETE", "/dashboard/session"],
     ] as const) {
       const body = method === "POST" ? { body: { name: "bob" } } : {};
-      expect([path, (await page.ask(method, path, { ...body, headers })).status]).toEqual([path, 403]);
+      expect([path, (await page.call(method, path, { ...body, headers })).status]).toEqual([path, 403]);
     }
-    expect((await page.ask("GET", "/admin/v1/keys")).text).not.toContain("bob");
+    expect((await page.call("GET", "/admin/v1/keys")).text).not.toContain("bob");
   });
 
   it("has a secure cookie if the page uses https, even behind a proxy that changes the Host header", async () => {
@@ -170,7 +170,7 @@ describe("a dashboard session", () => {
       "sec-fetch-site": "same-origin",
       "x-farebox-dashboard": "1",
     };
-    const began = await browser(proxy).ask("POST", "/dashboard/session", { body: { token: settingsToken }, headers });
+    const began = await browser(proxy).call("POST", "/dashboard/session", { body: { token: settingsToken }, headers });
     const { port } = new URL(proxy.url);
     expect(began.set).toMatch(new RegExp(`^__Host-farebox_session_${port}=.*; HttpOnly; SameSite=Strict; Secure$`));
     const cookie = began.set?.split(";")[0] ?? "";
@@ -182,8 +182,8 @@ describe("a dashboard session", () => {
     const page = browser(proxy);
     await page.signIn(proxy.key);
     for (const path of ["/v1/models", "/account/info"])
-      expect([path, (await page.ask("GET", path)).status]).toEqual([path, 401]);
-    expect((await page.ask("POST", "/v1/chat/completions", { body: { model: "gpt-4o", messages: [] } })).status).toBe(
+      expect([path, (await page.call("GET", path)).status]).toEqual([path, 401]);
+    expect((await page.call("POST", "/v1/chat/completions", { body: { model: "gpt-4o", messages: [] } })).status).toBe(
       401,
     );
     expect(await proxy.charges()).toEqual([]);
@@ -203,8 +203,8 @@ describe("a dashboard session", () => {
       set: null,
       json: { error: { message: "This API key is unknown." } },
     });
-    expect(await page.ask("POST", "/dashboard/session", { body: { token: 5 } })).toMatchObject({ status: 400 });
-    expect(await page.ask("POST", "/dashboard/session", { body: {} })).toMatchObject({ status: 400 });
+    expect(await page.call("POST", "/dashboard/session", { body: { token: 5 } })).toMatchObject({ status: 400 });
+    expect(await page.call("POST", "/dashboard/session", { body: {} })).toMatchObject({ status: 400 });
     for (let index = 0; index < 2; index++) await page.signIn(`sk-fb-abc-012345678901234567890123456789${index}`);
     const before = clock.waiting;
     let isAnswered = false;
@@ -335,19 +335,19 @@ it("dashboard sessions survive a restart, and the ledger does not contain their 
   await key.signIn(proxy.key);
   await signedOut.signIn(proxy.key);
   const copied = signedOut.cookie();
-  await signedOut.ask("DELETE", "/dashboard/session");
+  await signedOut.call("DELETE", "/dashboard/session");
   await proxy.serving[Symbol.asyncDispose]();
   const restarted = await startServing(proxy.settings, { clock: systemClock(), log: silentLog, version: "0.0.0-test" });
   if (!restarted.ok) throw new Error(restarted.problems.join());
   await using again = restarted.serving;
   // The name of the cookie contains the port, which has changed.
-  const ask = async (cookie: string, path: string) => {
+  const statusOf = async (cookie: string, path: string) => {
     const moved = cookie.replace(/^farebox_session_\d+/, `farebox_session_${new URL(again.url).port}`);
     return (await fetch(again.url + path, { headers: { cookie: moved } })).status;
   };
-  expect(await ask(admin.cookie(), "/admin/v1/whoami")).toBe(200);
-  expect(await ask(key.cookie(), "/v1/farebox/me")).toBe(200);
-  expect(await ask(copied, "/v1/farebox/me")).toBe(401);
+  expect(await statusOf(admin.cookie(), "/admin/v1/whoami")).toBe(200);
+  expect(await statusOf(key.cookie(), "/v1/farebox/me")).toBe(200);
+  expect(await statusOf(copied, "/v1/farebox/me")).toBe(401);
   const token = admin.cookie().split("=")[1] ?? "";
   const files = [proxy.database, `${proxy.database}-wal`].filter((path) => existsSync(path));
   expect(files.filter((path) => readFileSync(path).includes(token))).toEqual([]);

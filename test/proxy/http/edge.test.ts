@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
 let proxy: RunningProxy;
 let bearer: string;
@@ -12,9 +12,9 @@ beforeAll(async () => {
 afterAll(() => proxy[Symbol.asyncDispose]());
 
 const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5 });
-const get = (target: string, ...lines: string[]) => ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
+const get = (target: string, ...lines: string[]) => fetchRaw(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 const post = (body: string, ...lines: string[]) =>
-  ask(
+  fetchRaw(
     proxy.url,
     head(proxy.url, "POST /v1/chat/completions", `Content-Length: ${Buffer.byteLength(body)}`, ...lines),
     body,
@@ -44,7 +44,7 @@ describe("the Host header", () => {
   );
 
   it("is required exactly once", async () => {
-    expectRefusal(await ask(proxy.url, "GET /healthz HTTP/1.0\r\n\r\n"), 421, "unknown_host");
+    expectRefusal(await fetchRaw(proxy.url, "GET /healthz HTTP/1.0\r\n\r\n"), 421, "unknown_host");
     expectRefusal(await get("/healthz", "Host: localhost", "Host: evil.example"), 421, "unknown_host");
   });
 });
@@ -104,7 +104,7 @@ describe("the request target", () => {
   it("of a path without a price gets the setting that forwards it", async () => {
     const forwarded = proxy.sandbox.requests.length;
     for (const target of ["/v1/moderations", "/moderations", "/v1/files", "/v1/realtime"]) {
-      const { body } = await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, "Content-Length: 0"));
+      const { body } = await fetchRaw(proxy.url, head(proxy.url, `POST ${target}`, bearer, "Content-Length: 0"));
       expect(body).toContain("with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price");
     }
     expect(proxy.sandbox.requests).toHaveLength(forwarded);
@@ -113,7 +113,7 @@ describe("the request target", () => {
   it("can omit /v1", async () => {
     const [short, long] = await Promise.all([get("/models", bearer), get("/v1/models?x=//#".slice(0, -1), bearer)]);
     expect(short).toMatchObject({ status: 200, body: long.body });
-    const body = await ask(
+    const body = await fetchRaw(
       proxy.url,
       head(proxy.url, "POST /chat/completions", bearer, `Content-Length: ${chat.length}`),
       chat,
@@ -128,7 +128,7 @@ describe("the request target", () => {
     expect(answer.headers["allow"]).toEqual(["POST"]);
     expect(answer.body).toContain("This path accepts POST.");
     for (const method of ["PUT", "DELETE", "OPTIONS", "PATCH", "QUERY"]) {
-      const refused = await ask(proxy.url, head(proxy.url, `${method} /healthz`, "Content-Length: 0"));
+      const refused = await fetchRaw(proxy.url, head(proxy.url, `${method} /healthz`, "Content-Length: 0"));
       expectRefusal(refused, 405, "method_not_allowed");
     }
   });
@@ -164,7 +164,7 @@ describe("a browser page", () => {
 
   it("on another site gets no preflight", async () => {
     expectRefusal(
-      await ask(
+      await fetchRaw(
         proxy.url,
         head(
           proxy.url,
@@ -184,7 +184,7 @@ describe("a browser page", () => {
 
   it("on a permitted origin gets a preflight and can read the headers", async () => {
     const asked = ["Origin: https://app.example", "Sec-Fetch-Site: cross-site"];
-    const preflight = await ask(
+    const preflight = await fetchRaw(
       proxy.url,
       head(
         proxy.url,
@@ -222,7 +222,7 @@ describe("a browser page", () => {
 
 describe("a preflight for a less public network", () => {
   const preflight = (path: string, ...lines: string[]) =>
-    ask(proxy.url, head(proxy.url, `OPTIONS ${path}`, "Access-Control-Request-Method: POST", ...lines));
+    fetchRaw(proxy.url, head(proxy.url, `OPTIONS ${path}`, "Access-Control-Request-Method: POST", ...lines));
   const permitted = "Origin: https://app.example";
 
   it.each(["Private-Network", "Local-Network"])("is answered for a permitted origin: %s", async (network) => {
@@ -270,7 +270,7 @@ describe("an answer to a client without an origin", () => {
   it("varies by origin if some origins are permitted", async () => {
     expect((await get("/v1/models", bearer)).headers["vary"]).toEqual(["origin"]);
     await using closed = await startProxy();
-    const answer = await ask(closed.url, head(closed.url, "GET /healthz"));
+    const answer = await fetchRaw(closed.url, head(closed.url, "GET /healthz"));
     expect(answer.headers).not.toHaveProperty("vary");
   });
 });
@@ -382,7 +382,7 @@ describe("request bodies", () => {
 
   it("in chunks are read completely, and reach the gateway with their length", async () => {
     const chunks = [...chat].map((letter) => `1\r\n${letter}\r\n`).join("");
-    const answer = await ask(
+    const answer = await fetchRaw(
       proxy.url,
       head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"),
       `${chunks}0\r\n\r\n`,

@@ -78,13 +78,13 @@ describe("an encoded body", () => {
     const plain = Buffer.from(JSON.stringify(requests[path]));
     expect((await post(path, plain)).status).toBe(200);
     const expected = await lastCharge();
-    const sent = gateway.asked.at(-1)?.body.toString();
+    const sent = gateway.received.at(-1)?.body.toString();
     for (const [encoding, encode] of Object.entries(encoders)) {
       expect((await post(path, encode(plain), { "content-encoding": encoding })).status, encoding).toBe(200);
-      const asked = gateway.asked.at(-1);
-      if (path !== "/api/v1/task") expect(asked?.body.toString(), encoding).toBe(sent);
-      expect(asked?.headers["content-encoding"]).toBeUndefined();
-      expect(asked?.headers["content-length"]).toBe(String(asked?.body.length));
+      const received = gateway.received.at(-1);
+      if (path !== "/api/v1/task") expect(received?.body.toString(), encoding).toBe(sent);
+      expect(received?.headers["content-encoding"]).toBeUndefined();
+      expect(received?.headers["content-length"]).toBe(String(received?.body.length));
       expect(await lastCharge(), encoding).toEqual(expected);
     }
   });
@@ -102,7 +102,7 @@ describe("an encoded body", () => {
     for (const [encoding, encode] of Object.entries(encoders)) {
       const headers = { "content-type": type, "content-encoding": encoding };
       expect((await post(path, encode(plain), headers)).status, encoding).toBe(200);
-      expect(gateway.asked.at(-1)?.body.equals(plain), encoding).toBe(true);
+      expect(gateway.received.at(-1)?.body.equals(plain), encoding).toBe(true);
       expect(await lastCharge(), encoding).toEqual(expected);
     }
   });
@@ -114,7 +114,7 @@ describe("an encoded body", () => {
       for (const bytes of [70_000, 300_000, limit]) {
         const plain = Buffer.from(JSON.stringify(chat("x")).padEnd(bytes, " "));
         expect((await post("/v1/chat/completions", encode(plain), { "content-encoding": name })).status).toBe(200);
-        expect(gateway.asked.at(-1)?.body.equals(plain)).toBe(true);
+        expect(gateway.received.at(-1)?.body.equals(plain)).toBe(true);
       }
     },
   );
@@ -122,7 +122,7 @@ describe("an encoded body", () => {
   it.each([["zstd"], ["gzip"], ["br"], ["deflate"]])(
     "with %s that expands beyond the limit is refused",
     async (name) => {
-      const before = gateway.asked.length;
+      const before = gateway.received.length;
       const encode = encoders[name] ?? expect.fail();
       const spaces = encode(Buffer.alloc(64 * 1024 ** 2, " "));
       expect(spaces.length).toBeLessThan(limit);
@@ -136,7 +136,7 @@ describe("an encoded body", () => {
           },
         });
       }
-      expect(gateway.asked).toHaveLength(before);
+      expect(gateway.received).toHaveLength(before);
       expect(
         (
           await post("/v1/chat/completions", encode(Buffer.from(JSON.stringify(chat("x")))), {
@@ -148,7 +148,7 @@ describe("an encoded body", () => {
   );
 
   it.each(Object.keys(encoders))("with %s that is broken is refused", async (encoding) => {
-    const before = gateway.asked.length;
+    const before = gateway.received.length;
     const whole = encoders[encoding]?.(Buffer.from(JSON.stringify(chat("hello".repeat(100))))) ?? expect.fail();
     for (const bytes of [
       whole.subarray(0, -3),
@@ -165,7 +165,7 @@ describe("an encoded body", () => {
         },
       });
     }
-    expect(gateway.asked).toHaveLength(before);
+    expect(gateway.received).toHaveLength(before);
   });
 
   it("with a window that needs more than 8 MB is refused", async () => {
@@ -216,7 +216,7 @@ describe("an encoded body", () => {
     expect([first.status, second.status]).toEqual([200, 200]);
     expect(Number(first.headers.get("x-farebox-fitted"))).toBeGreaterThan(0);
     expect(second.headers.get("x-farebox-fitted")).toBe(first.headers.get("x-farebox-fitted"));
-    const [a, b] = gateway.asked.slice(-2);
+    const [a, b] = gateway.received.slice(-2);
     expect(b?.body.toString()).toBe(a?.body.toString());
     expect(b?.headers["idempotency-key"]).toBe(a?.headers["idempotency-key"]);
   });

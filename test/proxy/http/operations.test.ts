@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, expectRefusal, head } from "../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head } from "../../support/raw-client.ts";
 
 const get = (proxy: RunningProxy, target: string, ...lines: string[]) =>
-  ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
+  fetchRaw(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 
 describe("the health endpoints", () => {
   it("answer JSON without a key", async () => {
@@ -46,7 +46,7 @@ describe("/metrics", () => {
       await using proxy = await startProxy({ env: { FAREBOX_HOST: listenOn } });
       const { port } = new URL(proxy.url);
       const metrics = (...lines: string[]) =>
-        ask(`http://127.0.0.1:${port}`, head(`http://127.0.0.1:${port}`, "GET /metrics", ...lines));
+        fetchRaw(`http://127.0.0.1:${port}`, head(`http://127.0.0.1:${port}`, "GET /metrics", ...lines));
       for (const host of ["127.0.0.1", `localhost:${port}`, "[::1]"])
         expect(await metrics(`Host: ${host}`)).toMatchObject({ status: 200 });
       for (const host of ["rebound.example", `rebound.example:${port}`, "0.0.0.0", "localhost.rebound.example", ""]) {

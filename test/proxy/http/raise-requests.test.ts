@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { addAdmin, askAdmin } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -15,7 +15,7 @@ describe("a key that a budget refuses", () => {
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
-  const askAsKey = async (key: string, path: string, body?: object) => {
+  const callAsKey = async (key: string, path: string, body?: object) => {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
     const answer = await fetch(`${proxy.url}/v1/farebox/${path}`, { headers, ...init });
@@ -27,20 +27,20 @@ describe("a key that a budget refuses", () => {
     return answer.status;
   };
   const admin = (method: string, path: string, body?: object) =>
-    askAdmin(proxy.url, method, path, { token: editor, body });
+    callAdmin(proxy.url, method, path, { token: editor, body });
 
   it("can request a raise, which alerts admins and grants what they approve", async () => {
-    const wish = { amount_usd: "5", why: "  an evaluation " };
-    expect(await askAsKey(proxy.key, "raises", { ...wish, why: "x".repeat(257) })).toMatchObject({ status: 400 });
-    expect(await askAsKey(proxy.key, "raises", { ...wish, amount_usd: "-1" })).toMatchObject({ status: 400 });
-    expect(await askAsKey(bob, "raises", wish)).toMatchObject({
+    const raise = { amount_usd: "5", why: "  an evaluation " };
+    expect(await callAsKey(proxy.key, "raises", { ...raise, why: "x".repeat(257) })).toMatchObject({ status: 400 });
+    expect(await callAsKey(proxy.key, "raises", { ...raise, amount_usd: "-1" })).toMatchObject({ status: 400 });
+    expect(await callAsKey(bob, "raises", raise)).toMatchObject({
       status: 409,
       json: { error: { message: "No matching budget refuses the requests of this key now." } },
     });
     expect(await chat()).toBe(402);
     // Refusals are written every two seconds; the request for a raise writes this one at once.
-    expect(await askAsKey(proxy.key, "raises", wish)).toMatchObject({ status: 201 });
-    expect(await askAsKey(proxy.key, "raises", wish)).toMatchObject({
+    expect(await callAsKey(proxy.key, "raises", raise)).toMatchObject({ status: 201 });
+    expect(await callAsKey(proxy.key, "raises", raise)).toMatchObject({
       status: 409,
       json: { error: { message: "This key already has an open raise request for this budget." } },
     });
@@ -71,11 +71,11 @@ describe("a key that a budget refuses", () => {
       });
     expect(await admin("POST", `/raises/${id}/approve`, { amount_usd: "1" })).toMatchObject({ status: 200 });
     expect(await chat()).toBe(200);
-    expect((await askAsKey(proxy.key, "me")).json).toMatchObject({
+    expect((await callAsKey(proxy.key, "me")).json).toMatchObject({
       budgets: [{ scope: "key:alice", raised_usd: "1.00" }],
       raise_requests: [{ id, state: "approved", amount_usd: "5.00", approved_usd: "1.00" }],
     });
-    expect((await askAsKey(bob, "me")).json).toMatchObject({ raise_requests: [] });
+    expect((await callAsKey(bob, "me")).json).toMatchObject({ raise_requests: [] });
     expect((await admin("POST", `/raises/${id}/deny`)).json).toMatchObject({
       error: { message: `The raise request ${id} was already approved or denied.` },
     });
@@ -85,13 +85,13 @@ describe("a key that a budget refuses", () => {
   it("must name the budget if several refuse it, and the approver sees the other spenders", async () => {
     await proxy.budget("all", "0.00000001", "1mo");
     await proxy.budget("each-key", "0", "1h");
-    const wish = { amount_usd: "2", why: "a demo" };
-    expect(await askAsKey(bob, "raises", wish)).toMatchObject({ status: 400 });
-    expect(await askAsKey(bob, "raises", { ...wish, scope: "all", period: "1mo" })).toMatchObject({
+    const raise = { amount_usd: "2", why: "a demo" };
+    expect(await callAsKey(bob, "raises", raise)).toMatchObject({ status: 400 });
+    expect(await callAsKey(bob, "raises", { ...raise, scope: "all", period: "1mo" })).toMatchObject({
       status: 201,
       json: { state: "open", scope: "all", subject: null },
     });
-    expect(await askAsKey(bob, "raises", { ...wish, scope: "each-key" })).toMatchObject({
+    expect(await callAsKey(bob, "raises", { ...raise, scope: "each-key" })).toMatchObject({
       status: 201,
       json: { subject: "key=bob" },
     });

@@ -19,7 +19,7 @@ interface ErrorBody {
 
 const path = "/v1/farebox/sessions";
 
-function ask(proxy: RunningProxy, method: string, target: string, key: string | null, body?: unknown) {
+function call(proxy: RunningProxy, method: string, target: string, key: string | null, body?: unknown) {
   return fetch(proxy.url + target, {
     method,
     headers: {
@@ -31,13 +31,13 @@ function ask(proxy: RunningProxy, method: string, target: string, key: string | 
 }
 
 async function begin(proxy: RunningProxy, body: object = {}, key = proxy.key): Promise<Begun> {
-  const answer = await ask(proxy, "POST", path, key, body);
+  const answer = await call(proxy, "POST", path, key, body);
   expect(answer.status).toBe(201);
   return (await answer.json()) as Begun;
 }
 
 async function sums(proxy: RunningProxy, { id }: Begun, key: string, method = "GET"): Promise<RunSessionJson> {
-  const answer = await ask(proxy, method, `${path}/${id}`, key);
+  const answer = await call(proxy, method, `${path}/${id}`, key);
   expect(answer.status).toBe(200);
   const json = await answer.json();
   expect(runSessionSchema.safeParse(json).error?.issues).toBe(undefined);
@@ -97,12 +97,12 @@ describe("a session", () => {
     expect([status, message]).toEqual([402, expect.stringContaining("of this session of key alice")]);
     expect(message).toContain(`key:alice tag:session=${id}`);
     expect((await proxy.chat(small)).status).toBe(200);
-    const me = await ask(proxy, "GET", "/v1/farebox/me", key);
+    const me = await call(proxy, "GET", "/v1/farebox/me", key);
     expect(await me.json()).toMatchObject({
       key: { name: "alice" },
       budgets: [{ scope: `key:alice tag:session=${id}`, limit_usd: "0.00" }],
     });
-    expect(await (await ask(proxy, "GET", "/v1/farebox/me", proxy.key)).json()).toMatchObject({ budgets: [] });
+    expect(await (await call(proxy, "GET", "/v1/farebox/me", proxy.key)).json()).toMatchObject({ budgets: [] });
     await proxy.budget("key:alice", "0", "1mo");
     const roomy = await begin(proxy, { budget_usd: "5" });
     expect((await proxy.chat(small, { key: roomy.api_key })).status).toBe(402);
@@ -152,7 +152,7 @@ describe("a session", () => {
     await using proxy = await startProxy({ clock });
     const { api_key: key, expires_at: expires } = await begin(proxy, { expires_in_seconds: 60 });
     expect(expires).toBe("2026-11-20T12:01:00.000Z");
-    const me = () => ask(proxy, "GET", "/v1/farebox/me", key);
+    const me = () => call(proxy, "GET", "/v1/farebox/me", key);
     expect((await me()).status).toBe(200);
     clock.set(noon + 60_000);
     expect(await refusal(me())).toEqual([401, "This session has expired."]);
@@ -180,12 +180,12 @@ describe("a session", () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: "admin-token-of-the-tests-0123456789" } });
     const { api_key: key } = await begin(proxy);
     // The session has been used before, so it is cached.
-    expect((await ask(proxy, "GET", "/v1/farebox/me", key)).status).toBe(200);
-    expect(await refusal(ask(proxy, "POST", path, key, {}))).toEqual([
+    expect((await call(proxy, "GET", "/v1/farebox/me", key)).status).toBe(200);
+    expect(await refusal(call(proxy, "POST", path, key, {}))).toEqual([
       401,
       "A session cannot begin another session; send the key itself.",
     ]);
-    expect((await ask(proxy, "GET", "/admin/v1/keys", key)).status).toBe(401);
+    expect((await call(proxy, "GET", "/admin/v1/keys", key)).status).toBe(401);
     const signIn = await fetch(`${proxy.url}/dashboard/session`, {
       method: "POST",
       headers: { "content-type": "application/json", origin: proxy.url, "x-farebox-dashboard": "1" },
@@ -201,9 +201,9 @@ describe("a session", () => {
     const two = await begin(proxy);
     for (const key of [bob, two.api_key])
       for (const method of ["GET", "DELETE"])
-        expect((await refusal(ask(proxy, method, `${path}/${one.id}`, key)))[0]).toBe(404);
-    expect((await ask(proxy, "GET", `${path}/${one.id}`, null)).status).toBe(401);
-    expect((await ask(proxy, "GET", `${path}/run_none`, proxy.key)).status).toBe(404);
+        expect((await refusal(call(proxy, method, `${path}/${one.id}`, key)))[0]).toBe(404);
+    expect((await call(proxy, "GET", `${path}/${one.id}`, null)).status).toBe(401);
+    expect((await call(proxy, "GET", `${path}/run_none`, proxy.key)).status).toBe(404);
     expect(await sums(proxy, one, proxy.key)).toMatchObject({ state: "open", budget: null, requests: 0, models: [] });
   });
 
@@ -223,12 +223,12 @@ describe("a session", () => {
       ["[]", null],
       ["{", null],
     ] as const) {
-      const answer = await ask(proxy, "POST", path, proxy.key, body);
+      const answer = await call(proxy, "POST", path, proxy.key, body);
       expect(answer.status).toBe(400);
       expect(((await answer.json()) as ErrorBody).error.param).toBe(param);
     }
-    expect((await ask(proxy, "POST", path, "sk-fb-none-aaaaaaaaaaaaaaaaaaaaaaaa", {})).status).toBe(401);
-    expect((await ask(proxy, "POST", path, proxy.key)).status).toBe(201);
+    expect((await call(proxy, "POST", path, "sk-fb-none-aaaaaaaaaaaaaaaaaaaaaaaa", {})).status).toBe(401);
+    expect((await call(proxy, "POST", path, proxy.key)).status).toBe(201);
   });
 
   it("is refused if the key has the maximum of open sessions", async () => {
@@ -238,7 +238,7 @@ describe("a session", () => {
     const tools = { sessions: proxy.serving.sessions, clock: { now: Date.now } as never };
     for (let n = 0; n < runSessionsMax; n++)
       expect(await beginSession(tools, key, wish, { by: "test" })).toMatchObject({ ok: true });
-    const [status, message] = await refusal(ask(proxy, "POST", path, proxy.key, {}));
+    const [status, message] = await refusal(call(proxy, "POST", path, proxy.key, {}));
     expect([status, message]).toEqual([
       409,
       expect.stringContaining("alice has too many sessions: at most 100 may be open"),

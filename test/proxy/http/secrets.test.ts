@@ -18,10 +18,10 @@ describe("secrets", () => {
     await using proxy = await startProxy({ sandbox: { apiKey: gatewayKey, scenario: () => scenario }, log });
     const { key, sandbox, serving } = proxy;
 
-    const said: string[] = [];
+    const outputs: string[] = [];
     const call = async (path: string, init: RequestInit = {}) => {
       const answer = await fetch(serving.url + path, init);
-      said.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
+      outputs.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
       return answer.status;
     };
     const headers = {
@@ -76,9 +76,9 @@ describe("secrets", () => {
     expect(receivedText).not.toMatch(/x-farebox|cookie|x-forwarded|proxy-auth/);
 
     const secret = key.slice("sk-fb-".length);
-    expect(said.join("\n")).not.toContain(gatewayKey);
-    expect(said.join("\n")).not.toContain(secret);
-    expect(said.join("\n")).not.toMatch(/set-cookie/i);
+    expect(outputs.join("\n")).not.toContain(gatewayKey);
+    expect(outputs.join("\n")).not.toContain(secret);
+    expect(outputs.join("\n")).not.toMatch(/set-cookie/i);
 
     expect(lines.length).toBeGreaterThan(10);
     const logged = lines.join("\n");

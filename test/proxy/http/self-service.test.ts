@@ -11,10 +11,13 @@ import { overviewSchema } from "../../../src/reporting/shapes/figures.ts";
 import { meSchema } from "../../../src/reporting/shapes/keys.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { ask, expectRefusal, head } from "../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head } from "../../support/raw-client.ts";
 
 const get = (proxy: RunningProxy, target: string, key: string | null = proxy.key, method = "GET") =>
-  ask(proxy.url, head(proxy.url, `${method} ${target}`, ...(key === null ? [] : [`Authorization: Bearer ${key}`])));
+  fetchRaw(
+    proxy.url,
+    head(proxy.url, `${method} ${target}`, ...(key === null ? [] : [`Authorization: Bearer ${key}`])),
+  );
 
 const schemas = [
   [/\/me$/, meSchema],

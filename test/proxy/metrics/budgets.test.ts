@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { readPage } from "../../support/metrics-page.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
@@ -16,7 +16,7 @@ it.each([
   await proxy.budget("each-model", "5");
   await proxy.budget("each-user", "3", "total", "soft");
   const body = { scope: "key:alice", period: "total", amount_usd: "1.5", why: "a demo" };
-  expect((await askAdmin(proxy.url, "POST", "/budgets/raises", { token, body })).status).toBe(201);
+  expect((await callAdmin(proxy.url, "POST", "/budgets/raises", { token, body })).status).toBe(201);
   for (const user of ["u_1", "u_2", undefined]) expect((await proxy.chat({ user })).status).toBe(200);
   await proxy.charges();
   const limits = readPage(await proxy.metrics()).get("farebox_budget_limit_usd")?.samples ?? [];

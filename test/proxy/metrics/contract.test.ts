@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { refusalCodes } from "../../../src/core/refusals.ts";
-import { chatWith } from "../../support/books.ts";
+import { chatWith } from "../../support/new-charges.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { openMetrics, proxyWithEverything } from "../../support/proxy-with-everything.ts";
 import { readPage, valueOf, type ReadFamily } from "../../support/metrics-page.ts";

@@ -9,8 +9,8 @@ import { formatUsd, parseSignedUsd, parseUsd, sum, usd, usdNumber, type PicoUsd 
 import { keyNames } from "../../../src/reporting/names.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
-import { addAdmin, askAdmin } from "../../support/admin-client.ts";
-import { chatWith } from "../../support/books.ts";
+import { addAdmin, callAdmin } from "../../support/admin-client.ts";
+import { chatWith } from "../../support/new-charges.ts";
 import { csvRecords } from "../../support/csv.ts";
 import { temporaryFolder } from "../../support/farebox-process.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -257,7 +257,7 @@ describe("Prometheus", () => {
       expect(spent(`each-key=${key}`)).toBe(amount);
     expect(spent("key:alice")).toBe(spent("each-key=alice"));
     expect([...sumsOf(gauges, "farebox_budget_held_usd", "scope")]).toEqual([]);
-    const { budgets } = (await askAdmin(proxy.url, "GET", "/budgets", { token: admin })).json as {
+    const { budgets } = (await callAdmin(proxy.url, "GET", "/budgets", { token: admin })).json as {
       budgets: Record<string, string | null>[];
     };
     expect(budgets).toHaveLength(8);
@@ -331,7 +331,9 @@ describe.each([...Object.keys(dimensions), "key,model", "team,day,group", "tag:p
     it("equal the report", async () => agrees(await commands.json<Report>("report", "--by", by, ...span)));
 
     it("equal the admin API's usage", async () => {
-      const answer = await askAdmin(proxy.url, "GET", `/usage?by=${by}&since=${from}&until=${until}`, { token: admin });
+      const answer = await callAdmin(proxy.url, "GET", `/usage?by=${by}&since=${from}&until=${until}`, {
+        token: admin,
+      });
       expect(answer.status, answer.text).toBe(200);
       agrees(answer.json);
     });
@@ -364,7 +366,7 @@ describe("the ledger's charges row by row", () => {
   });
   it("equal the admin API's charges", async () => {
     agrees(
-      ((await askAdmin(proxy.url, "GET", "/charges?limit=1000", { token: admin })).json as { charges: Row[] }).charges,
+      ((await callAdmin(proxy.url, "GET", "/charges?limit=1000", { token: admin })).json as { charges: Row[] }).charges,
     );
   });
 
@@ -386,7 +388,7 @@ it("the overview has the amount in doubt", async () => {
   interface Overview {
     readonly span: { readonly cost_in_doubt_usd: string };
   }
-  const whole: Overview = (await askAdmin(proxy.url, "GET", "/overview?span=7d", { token: admin })).json;
+  const whole: Overview = (await callAdmin(proxy.url, "GET", "/overview?span=7d", { token: admin })).json;
   expect(exactly(whole.span.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
   const own = await fetch(`${proxy.url}/v1/farebox/overview?span=7d`, {
     headers: { authorization: `Bearer ${proxy.key}` },

@@ -8,7 +8,7 @@ import { breachesOf } from "../../support/gateway-document.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { createTask } from "../../support/task-client.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
-import { ask } from "../../support/sandbox-client.ts";
+import { fetchFromSandbox } from "../../support/sandbox-client.ts";
 
 const { data } = JSON.parse(readFileSync(new URL("../../fixtures/task-video.json", import.meta.url), "utf8")) as {
   data: object;
@@ -76,7 +76,7 @@ it("a sandbox webhook is not retried after the sandbox has stopped", async () =>
 });
 
 function create(sandbox: Sandbox, scenario: string, body: object = {}) {
-  return ask(
+  return fetchFromSandbox(
     sandbox,
     { model: "kling", task_type: "video_generation", input: { prompt: "a fox", duration: 5 }, ...body },
     {

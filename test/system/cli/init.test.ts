@@ -64,15 +64,15 @@ describe.skipIf(skipWithout("python3"))("init on a real terminal", () => {
 describe("a signal during init", () => {
   it("leaves no file while the gateway is checked", async () => {
     await using folder = await temporaryFolder();
-    const asked = Promise.withResolvers<void>();
-    const gateway = createServer(() => asked.resolve());
+    const requested = Promise.withResolvers<void>();
+    const gateway = createServer(() => requested.resolve());
     await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
     const { port } = gateway.address() as AddressInfo;
     await using farebox = startFarebox(["init", "--gateway-url", `http://127.0.0.1:${port}`], {
       cwd: folder.path,
       env: { FAREBOX_GATEWAY_API_KEY: "pk" },
     });
-    await asked.promise;
+    await requested.promise;
     farebox.signal("SIGINT");
     expect(await farebox.ended).toMatchObject({ stdout: "" });
     gateway.closeAllConnections();

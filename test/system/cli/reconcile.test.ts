@@ -3,10 +3,10 @@ import { expect, it } from "vitest";
 import { formatUsd } from "../../../src/core/money.ts";
 import type { SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { chatWith } from "../../support/books.ts";
+import { chatWith } from "../../support/new-charges.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
-import { readFile } from "../crash/books.ts";
+import { readFile } from "../crash/ledger-snapshot.ts";
 
 it("reconcile asks for more samples, then reports agreement, then a difference", async () => {
   await using folder = await temporaryFolder();

@@ -24,7 +24,7 @@ wire_api = "responses"
 /** Settings for Codex's built-in provider, which tries a WebSocket first. */
 const builtIn = ({ baseURL }: Endpoint) => `openai_base_url = "${baseURL}"\n`;
 
-async function ask(at: Endpoint, { provider = ownProvider, search = "disabled" } = {}): Promise<ProgramEnd> {
+async function runCodex(at: Endpoint, { provider = ownProvider, search = "disabled" } = {}): Promise<ProgramEnd> {
   await using home = await temporaryHome();
   const codexHome = join(home.path, ".codex");
   await mkdir(codexHome);
@@ -44,7 +44,7 @@ describe.each([
   ["the built-in provider", builtIn, [responses, responses]],
 ] as const)("Codex with %s", (_, provider, entered) => {
   it("prints the answer under a hard budget below the cost of the model's output maximum", async () => {
-    const { code, stdout, stderr } = await ask(proxy.rich, { provider });
+    const { code, stdout, stderr } = await runCodex(proxy.rich, { provider });
     const { atFarebox, ...seen } = await proxy.seen();
     expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/\w+/);
@@ -56,7 +56,7 @@ describe.each([
 
 it("Codex reports why its stream was cut, and does not retry", async () => {
   proxy.gatewayWill("cut:5");
-  const { code, stderr } = await ask(proxy.rich);
+  const { code, stderr } = await runCodex(proxy.rich);
   expect(code).toBe(1);
   expect(stderr).toContain("ERROR: The gateway broke off in the middle of the stream.");
   const { atFarebox, charges } = await proxy.seen();
@@ -72,7 +72,7 @@ it.each([
   [500, 30, "currently experiencing high demand"],
 ])("Codex, at the gateway's status %d, sends this number of requests: %d", async (status, requests, words) => {
   proxy.gatewayWill(`status:${status}`);
-  const { code, stderr } = await ask(proxy.rich);
+  const { code, stderr } = await runCodex(proxy.rich);
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(words) as string });
   expect((await proxy.seen()).atFarebox).toHaveLength(requests);
 });
@@ -80,19 +80,19 @@ it.each([
 it("Codex sends one request at status 500 when its provider's retries are 0", async () => {
   proxy.gatewayWill("status:500");
   const once = (at: Endpoint) => `${ownProvider(at)}request_max_retries = 0\nstream_max_retries = 0\n`;
-  expect(await ask(proxy.rich, { provider: once })).toMatchObject({ code: 1 });
+  expect(await runCodex(proxy.rich, { provider: once })).toMatchObject({ code: 1 });
   expect((await proxy.seen()).atFarebox).toEqual([responses]);
 });
 
 it("Codex reports after one request that its web search is refused under a hard budget", async () => {
-  const { code, stderr } = await ask(proxy.rich, { search: "" });
+  const { code, stderr } = await runCodex(proxy.rich, { search: "" });
   expect(code).toBe(1);
   expect(stderr).toMatch(/tools\[\d+\] \(web_search\) can cost more than Farebox can bound for gpt-5/);
   refusedByFarebox(await proxy.seen(), [responses]);
 });
 
 it("Codex reports an exhausted budget after six requests, at no cost", async () => {
-  const { code, stderr } = await ask(proxy.poor);
+  const { code, stderr } = await runCodex(proxy.poor);
   expect(code).toBe(1);
   expect(stderr).toMatch(/402 Payment Required: The budget of key poor/);
   const seen = await proxy.seen();
@@ -103,7 +103,7 @@ it("Codex reports an exhausted budget after six requests, at no cost", async () 
 });
 
 it("Codex reports a wrong key after six requests", async () => {
-  const { code, stderr } = await ask(proxy.unknown);
+  const { code, stderr } = await runCodex(proxy.unknown);
   expect(code).toBe(1);
   expect(stderr).toMatch(/401 Unauthorized: This is not a Farebox key/);
   refusedByFarebox(

@@ -7,7 +7,7 @@ import { chargedAsBilled, gatewayText, proxyOfFile, refusedByFarebox, type Endpo
 const proxy = await proxyOfFile();
 
 /** Asks one question without a terminal. Continue always streams and requests the usage. */
-async function ask({ baseURL, apiKey }: Endpoint): Promise<ProgramEnd> {
+async function runContinue({ baseURL, apiKey }: Endpoint): Promise<ProgramEnd> {
   await using home = await temporaryHome();
   const config = join(home.path, "config.yaml");
   const model = { name: "gpt-4o", provider: "openai", model: "gpt-4o", apiBase: baseURL, apiKey, roles: ["chat"] };
@@ -29,7 +29,7 @@ function errorOf({ stderr }: ProgramEnd): { status?: string; message?: string } 
 }
 
 it("Continue prints the answer", async () => {
-  const { code, stdout, stderr, outside } = await ask(proxy.rich);
+  const { code, stdout, stderr, outside } = await runContinue(proxy.rich);
   const seen = await proxy.seen();
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.trim()).toBe((await gatewayText(seen.atGateway[0] ?? "")).trim());
@@ -39,7 +39,7 @@ it("Continue prints the answer", async () => {
 });
 
 it("Continue reports an exhausted budget after one request", async () => {
-  const end = await ask(proxy.poor);
+  const end = await runContinue(proxy.poor);
   expect(end).toMatchObject({ code: 1, stdout: "" });
   expect(errorOf(end)).toMatchObject({
     status: "error",
@@ -49,7 +49,7 @@ it("Continue reports an exhausted budget after one request", async () => {
 });
 
 it("Continue reports a wrong key after one request", async () => {
-  const end = await ask(proxy.unknown);
+  const end = await runContinue(proxy.unknown);
   expect(end).toMatchObject({ code: 1, stdout: "" });
   expect(errorOf(end)).toMatchObject({
     status: "error",
@@ -60,7 +60,7 @@ it("Continue reports a wrong key after one request", async () => {
 
 it("Continue fails when the stream is cut, and prints nothing of it", async () => {
   proxy.gatewayWill("cut:5");
-  const end = await ask(proxy.rich);
+  const end = await runContinue(proxy.rich);
   expect(end).toMatchObject({ code: 1, stdout: "" });
   expect(errorOf(end)).toEqual({ status: "error", message: "The gateway broke off in the middle of the stream." });
   const { atFarebox, charges, billed } = await proxy.seen();

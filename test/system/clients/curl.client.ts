@@ -5,7 +5,7 @@ import { allAsBilled, proxyOfFile, refusedByFarebox, type Endpoint } from "./sup
 
 const proxy = await proxyOfFile();
 
-async function ask({ baseURL, apiKey }: Endpoint, stream: boolean, ...flags: string[]): Promise<ProgramEnd> {
+async function runCurl({ baseURL, apiKey }: Endpoint, stream: boolean, ...flags: string[]): Promise<ProgramEnd> {
   await using home = await temporaryHome();
   const body = JSON.stringify({ model: "gpt-4o", stream, messages: [{ role: "user", content: "Say hello." }] });
   const headers = ["-H", `Authorization: Bearer ${apiKey}`, "-H", "Content-Type: application/json"];
@@ -19,11 +19,11 @@ async function ask({ baseURL, apiKey }: Endpoint, stream: boolean, ...flags: str
 
 describe.skipIf(skipWithout("curl"))("curl", () => {
   it("prints an answer, plain and streamed", async () => {
-    expect(await ask(proxy.rich, false)).toMatchObject({
+    expect(await runCurl(proxy.rich, false)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('"choices"') as string,
     });
-    expect(await ask(proxy.rich, true)).toMatchObject({
+    expect(await runCurl(proxy.rich, true)).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/data: \[DONE\]\s*$/) as string,
     });
@@ -33,14 +33,17 @@ describe.skipIf(skipWithout("curl"))("curl", () => {
 
   it("prints a refusal, and exits with 22 under --fail-with-body", async () => {
     const refusal = '"code":"budget_exceeded","metadata":{"scope":"key:poor"';
-    expect(await ask(proxy.poor, false)).toMatchObject({ code: 0, stdout: expect.stringContaining(refusal) as string });
+    expect(await runCurl(proxy.poor, false)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(refusal) as string,
+    });
     refusedByFarebox(await proxy.seen());
-    expect(await ask(proxy.poor, true, "--fail-with-body")).toMatchObject({
+    expect(await runCurl(proxy.poor, true, "--fail-with-body")).toMatchObject({
       code: 22,
       stdout: expect.stringContaining(refusal) as string,
     });
     refusedByFarebox(await proxy.seen());
-    expect(await ask(proxy.unknown, false, "--fail-with-body")).toMatchObject({
+    expect(await runCurl(proxy.unknown, false, "--fail-with-body")).toMatchObject({
       code: 22,
       stdout: expect.stringContaining('"code":"invalid_api_key"') as string,
     });
@@ -49,7 +52,7 @@ describe.skipIf(skipWithout("curl"))("curl", () => {
 
   it("prints the error of a cut stream, and exits with 0", async () => {
     proxy.gatewayWill("cut:5");
-    const { code, stdout } = await ask(proxy.rich, true, "--fail-with-body");
+    const { code, stdout } = await runCurl(proxy.rich, true, "--fail-with-body");
     expect(code).toBe(0);
     expect(stdout.trimEnd().split("\n").at(-1)).toMatch(/^data: \{"error":\{.*"code":"gateway_stream_broken"/);
     expect((await proxy.seen()).charges).toMatchObject([{ source: "partial" }]);

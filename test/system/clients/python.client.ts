@@ -148,10 +148,10 @@ describe("the OpenAI Agents SDK for Python", () => {
 });
 
 describe("llm", () => {
-  const ask = (at = proxy.rich) => run("llm", ["-m", "gpt-4o", "Say hello."], at);
+  const runLlm = (at = proxy.rich) => run("llm", ["-m", "gpt-4o", "Say hello."], at);
 
   it("streams the answer and requests the usage", async () => {
-    const { code, stdout, outside } = await ask();
+    const { code, stdout, outside } = await runLlm();
     expect({ code, outside }).toEqual({ code: 0, outside: [] });
     expect(stdout).toMatch(/\w+/);
     const seen = await proxy.seen();
@@ -163,12 +163,12 @@ describe("llm", () => {
   });
 
   it("reports an exhausted budget or a wrong key after one request", async () => {
-    expect(await ask(proxy.poor)).toMatchObject({
+    expect(await runLlm(proxy.poor)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/402.*The budget of key poor/s) as string,
     });
     refusedByFarebox(await proxy.seen());
-    expect(await ask(proxy.unknown)).toMatchObject({
+    expect(await runLlm(proxy.unknown)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/401.*not a Farebox key/s) as string,
     });
@@ -177,7 +177,7 @@ describe("llm", () => {
 
   it("fails when its stream is cut, and is charged for what was delivered", async () => {
     proxy.gatewayWill("cut:5");
-    const { code, stderr } = await ask();
+    const { code, stderr } = await runLlm();
     expect(code).toBe(1);
     expect(stderr).toContain("The gateway broke off in the middle of the stream.");
     expect((await proxy.seen()).charges).toMatchObject([{ source: "partial", tokens: { output: 5 } }]);

@@ -12,7 +12,7 @@ import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
 import type { Store } from "../../../src/ports/stores.ts";
 import { calendarOf, systemClock } from "../../../src/platform/clock.ts";
 import { startFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
-import { gatewayBooks, readFile } from "./books.ts";
+import { gatewayRequests, readFile } from "./ledger-snapshot.ts";
 import { startLoad } from "./load.ts";
 import { brokenPromises, type Death } from "./promises.ts";
 
@@ -244,7 +244,7 @@ async function playRound(scene: Scene, round: number, end: End): Promise<string[
   if (end !== "kill twice" && recovered !== pending)
     wrong.push(`${pending} were pending, and ${recovered} were recovered`);
   const death: Death = end === "terminate" ? "inPeace" : end === "terminate in a hurry" ? "hurried" : "killed";
-  const gateway = gatewayBooks(sandbox, from);
+  const gateway = gatewayRequests(sandbox, from);
   return [...wrong, ...brokenPromises({ death, sent: load.sent, file, gateway, verification, limits: scene.limits })];
 }
 
@@ -258,7 +258,7 @@ async function settleTasks(scene: Scene): Promise<string[]> {
     for (const { task } of left)
       await (await fetch(`${url}/api/v1/task/${task}`, { headers: { "x-api-key": scene.taskKey } })).text();
   }
-  const bills = new Map(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number, bill }) => [number, bill]));
+  const bills = new Map(gatewayRequests(sandbox, { request: 0, call: 0 }).map(({ number, bill }) => [number, bill]));
   const tasks = readFile(database).rows.filter(({ task }) => task !== null);
   for (const { cost } of tasks) scene.sums.booked += cost ?? 0n;
   const wrong = tasks.filter(({ number, state, cost }) => state !== "posted" || cost !== bills.get(number ?? "")?.cost);

@@ -1,5 +1,5 @@
 import type { Verification } from "../../../src/ports/ledger.ts";
-import type { AtGateway, FileBooks, Row } from "./books.ts";
+import type { AtGateway, LedgerSnapshot, Row } from "./ledger-snapshot.ts";
 import type { Sent } from "./load.ts";
 
 /** End of a process. By SIGTERM, `inPeace` with enough time for every request in flight, `hurried` without. */
@@ -9,7 +9,7 @@ export interface Aftermath {
   readonly death: Death;
   readonly sent: readonly Sent[];
   /** State after the next start; rows of this load only. */
-  readonly file: FileBooks;
+  readonly file: LedgerSnapshot;
   readonly gateway: readonly AtGateway[];
   readonly verification: Verification;
   /** Limits whose change was acknowledged, by scope. */
@@ -63,10 +63,10 @@ function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[]
   }
   if (row.source !== "reported") return broken("was answered whole");
   if (one.cost !== null && row.cost !== one.cost) return broken(`its client was told that it cost ${one.cost}`);
-  const told = one.usage;
-  if (told === null) return broken("its client was told no usage");
-  const agrees = row.prompt === BigInt(told.prompt_tokens) && row.completion === BigInt(told.completion_tokens);
-  return agrees ? [] : broken(`its client was told ${told.prompt_tokens} and ${told.completion_tokens} tokens`);
+  const usage = one.usage;
+  if (usage === null) return broken("its client was told no usage");
+  const agrees = row.prompt === BigInt(usage.prompt_tokens) && row.completion === BigInt(usage.completion_tokens);
+  return agrees ? [] : broken(`its client was told ${usage.prompt_tokens} and ${usage.completion_tokens} tokens`);
 }
 
 function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined, received = 0): string[] {

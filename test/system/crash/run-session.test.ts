@@ -8,7 +8,7 @@ import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { openStore, utc } from "../../support/ledger-fixtures.ts";
 import { until } from "../../support/until.ts";
-import { gatewayBooks, readFile } from "./books.ts";
+import { gatewayRequests, readFile } from "./ledger-snapshot.ts";
 import { startLoad } from "./load.ts";
 import { brokenPromises } from "./promises.ts";
 
@@ -55,7 +55,7 @@ it("a session of farebox run continues within its budget after kill -9 of the pr
     death: "killed",
     sent: [...first.sent, ...second.sent],
     file,
-    gateway: gatewayBooks(sandbox, { request: 0, call: 0 }),
+    gateway: gatewayRequests(sandbox, { request: 0, call: 0 }),
     verification: await store.ledger.verify(),
     limits: new Map(),
   });

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
-import { gatewayBooks, readFile } from "./books.ts";
+import { gatewayRequests, readFile } from "./ledger-snapshot.ts";
 import {
   limitFileSize,
   makeImmutable,
@@ -131,7 +131,7 @@ async function expectSettled(scene: Scene, refused: readonly string[]): Promise<
   serve.signal("SIGTERM");
   expect(await serve.ended).toMatchObject({ code: 0 });
   const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
-  const atGateway = gatewayBooks(sandbox, { request: 0, call: 0 });
+  const atGateway = gatewayRequests(sandbox, { request: 0, call: 0 });
   for (const { number, bill } of atGateway) {
     expect(rows.get(number), number).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });
   }
@@ -353,7 +353,9 @@ describe.concurrent("a running proxy whose ledger file disappears", () => {
       await serve.printed(reason);
       const [, copy = ""] = await serve.printed(/"copy":"([^"]+)".*put the file or this copy back/);
       expect(await (await running).response.text()).toMatch(/data: \[DONE\]\s*$/);
-      expect(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number }) => number)).not.toContain(refused.number);
+      expect(gatewayRequests(sandbox, { request: 0, call: 0 }).map(({ number }) => number)).not.toContain(
+        refused.number,
+      );
       serve.signal("SIGTERM");
       expect(await serve.ended).toMatchObject({ code: 0 });
 
@@ -364,7 +366,7 @@ describe.concurrent("a running proxy whose ledger file disappears", () => {
       const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
       const late = (await running).number;
       expect([...rows.keys()].toSorted()).toEqual([...acknowledged, late].toSorted());
-      for (const { number, bill } of gatewayBooks(sandbox, { request: 0, call: 0 })) {
+      for (const { number, bill } of gatewayRequests(sandbox, { request: 0, call: 0 })) {
         if (number === late)
           expect(rows.get(number)).toMatchObject({ state: "posted", source: "assumed", reason: "crash" });
         else expect(rows.get(number)).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });

@@ -48,12 +48,12 @@ describe.skipIf(withoutChromium)("the dashboard on the first day", () => {
     await goTo(page, "Requests");
     await page.getByText("They appear here as they arrive.").waitFor();
     const client = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: key, maxRetries: 0 });
-    const ask = () =>
+    const chat = () =>
       client.chat.completions.create({
         model: "gpt-4o",
         messages: [{ role: "user", content: "Hello #sandbox tokens:40" }],
       });
-    await ask();
+    await chat();
     const row = page
       .getByRole("table", { name: /newest first/ })
       .getByRole("row")
@@ -77,7 +77,7 @@ describe.skipIf(withoutChromium)("the dashboard on the first day", () => {
     await page.getByLabel("Limit (USD)").fill("0.0001");
     await page.getByRole("button", { name: "Save budget" }).click();
     await page.getByRole("article").filter({ hasText: "used up" }).waitFor();
-    await expect(ask()).rejects.toMatchObject({ status: 402, code: "budget_exceeded" });
+    await expect(chat()).rejects.toMatchObject({ status: 402, code: "budget_exceeded" });
 
     await page.getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
@@ -85,7 +85,7 @@ describe.skipIf(withoutChromium)("the dashboard on the first day", () => {
     await page.getByRole("button", { name: "Rotate" }).waitFor({ state: "detached" });
     await page.getByRole("link", { name: "Keys", exact: true }).first().click();
     await rowOf(page, "bob").waitFor({ state: "detached" });
-    await expect(ask()).rejects.toMatchObject({ status: 401 });
+    await expect(chat()).rejects.toMatchObject({ status: 401 });
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByText("You are signed out.").waitFor();

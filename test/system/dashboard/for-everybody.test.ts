@@ -227,16 +227,16 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
   });
 
   it("has no axe fault and no sideways scrolling for a key that asks for a raise, in the list of admins, or in the windows of users", async () => {
-    await using asked = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await addAdmin(asked.database, "vera", "viewer");
-    await asked.budget("key:alice each-user", "5", "1mo");
-    await (await asked.chat({ user: "u_7" })).text();
-    await asked.charges();
-    await asked.budget("each-key", "0.00000001", "1d");
-    expect((await asked.chat({})).status).toBe(402);
+    await using raises = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
+    await addAdmin(raises.database, "vera", "viewer");
+    await raises.budget("key:alice each-user", "5", "1mo");
+    await (await raises.chat({ user: "u_7" })).text();
+    await raises.charges();
+    await raises.budget("each-key", "0.00000001", "1d");
+    expect((await raises.chat({})).status).toBe(402);
 
-    await using keyVisitor = await visitAs(asked.key, asked.url);
-    await expectNoFaults(keyVisitor.page, asked.url, ofKey);
+    await using keyVisitor = await visitAs(raises.key, raises.url);
+    await expectNoFaults(keyVisitor.page, raises.url, ofKey);
     await keyVisitor.page.getByLabel("Amount (USD)").fill("5");
     await keyVisitor.page.getByLabel("Reason").fill("a demo");
     await keyVisitor.page.getByRole("button", { name: "Ask", exact: true }).click();
@@ -244,8 +244,8 @@ describe.skipIf(withoutChromium)("the dashboard", { timeout: 480_000 }, () => {
     expect(await faultsOf(keyVisitor.page)).toEqual([]);
     expect(keyVisitor.faults).toEqual([]);
 
-    await using visitor = await visitAs(token, asked.url);
-    await expectNoFaults(visitor.page, asked.url, withRows);
+    await using visitor = await visitAs(token, raises.url);
+    await expectNoFaults(visitor.page, raises.url, withRows);
     expect(visitor.faults).toEqual([]);
   });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { addAdmin, askAdmin } from "../../support/admin-client.ts";
+import { addAdmin, callAdmin } from "../../support/admin-client.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
 import { visitAs, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
@@ -111,7 +111,7 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     await form.waitFor({ state: "detached" });
 
     const body = { scope: "key:alice", period: "total", amount_usd: "2", until: "2h", why: "a release" };
-    expect(await askAdmin(proxy.url, "POST", "/budgets/raises", { token, body })).toMatchObject({ status: 201 });
+    expect(await callAdmin(proxy.url, "POST", "/budgets/raises", { token, body })).toMatchObject({ status: 201 });
     await page.goto(`${proxy.url}/dashboard/keys/alice`);
     await page.getByText(/^\$8\.00 in total, raised by \$2\.00 until .+ and \$1\.00$/).waitFor();
     await page.getByText(/^\$7\.50 a day, raised by \$2\.50 until /).waitFor();
@@ -135,10 +135,10 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
     expect(await page.getByRole("button", { name: "Ask for a raise" }).count()).toBe(0);
     if (pictures !== undefined) await page.screenshot({ path: `${pictures}/raises-own.png` });
 
-    const { raises: open } = (await askAdmin(proxy.url, "GET", "/raises?open=true", { token })).json as {
+    const { raises: open } = (await callAdmin(proxy.url, "GET", "/raises?open=true", { token })).json as {
       raises: [{ id: string }];
     };
-    await askAdmin(proxy.url, "POST", `/raises/${open[0].id}/approve`, { token, body: { amount_usd: "2" } });
+    await callAdmin(proxy.url, "POST", `/raises/${open[0].id}/approve`, { token, body: { amount_usd: "2" } });
     await raises.getByText("approved", { exact: true }).waitFor();
     await page.getByText(/^\$2\.00 a day, raised by \$2\.00 until /).waitFor();
     expect(visitor.faults).toEqual([]);

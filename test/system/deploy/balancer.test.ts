@@ -4,7 +4,15 @@ import { runFarebox, startServe, type ServeProcess } from "../../support/farebox
 import { freePort } from "../../support/free-port.ts";
 import { startBalancer } from "../../support/haproxy.ts";
 import { skipWithout } from "../../support/programs.ts";
-import { delta, done, finish, scriptedGateway, usage, usageChunk, type Asked } from "../../support/scripted-gateway.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usage,
+  usageChunk,
+  type OpenRequest,
+} from "../../support/scripted-gateway.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { until } from "../../support/until.ts";
 
@@ -75,17 +83,17 @@ it.skipIf(skipped)("a stream passes the balancer chunk by chunk, without bufferi
 /** Starts a gateway that answers plain requests at once, and keeps streams open until they are ended. */
 async function gatewayWithStreams() {
   const gateway = await scriptedGateway();
-  const streams: Asked[] = [];
+  const streams: OpenRequest[] = [];
   const choices = [{ index: 0, message: { role: "assistant", content: "Hello" }, finish_reason: "stop" }];
   const answer = async () => {
     for (;;) {
-      const asked = await gateway.nextChat();
-      if (asked.body.includes('"stream":true')) {
-        asked.response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("Hello"));
-        streams.push(asked);
+      const received = await gateway.nextChat();
+      if (received.body.includes('"stream":true')) {
+        received.response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("Hello"));
+        streams.push(received);
       } else {
         const body = JSON.stringify({ model: "gpt-4o", choices, usage });
-        asked.response.writeHead(200, { "content-type": "application/json" }).end(body);
+        received.response.writeHead(200, { "content-type": "application/json" }).end(body);
       }
     }
   };

@@ -13,18 +13,18 @@ const check = (config: string) => {
   writeFileSync(file, config);
   const args = ["check", "config", "--syntax-only", file];
   const { status, stdout, stderr } = spawnSync("promtool", args, { encoding: "utf8" });
-  return { status, said: `${stdout}${stderr}` };
+  return { status, output: `${stdout}${stderr}` };
 };
 
 describe.skipIf(skipWithout("promtool"))("the configuration of Prometheus at", () => {
   it.each(blocksWith("prometheus"))("$place passes promtool", ({ code }) => {
-    const { status, said } = check(code);
-    expect(status, said).toBe(0);
+    const { status, output } = check(code);
+    expect(status, output).toBe(0);
   });
 
   it("a wrong field fails", () => {
     expect(check("scrape_configs: [{ job: farebox }]")).toMatchObject({
-      said: expect.stringContaining("field job not found"),
+      output: expect.stringContaining("field job not found"),
     });
   });
 });

@@ -36,13 +36,13 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
   let server: Server;
   let port: number;
   let outbound: ConnectProxy;
-  const asked: IncomingMessage[] = [];
+  const received: IncomingMessage[] = [];
 
   beforeAll(async () => {
     const names = ["DNS:gateway.test", "DNS:hooks.test", "DNS:localhost", `IP:${v4}`];
     pair = signedByPrivateAuthority(folder.path, names);
     server = createServer(pair, (request, response) => {
-      asked.push(request);
+      received.push(request);
       request.resume().on("end", () => {
         const isRecord = request.url === "/account/info";
         const text = isRecord ? '{"success":true,"data":{"balance":1}}' : completion;
@@ -58,14 +58,14 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
     folder[Symbol.dispose]();
   });
   beforeEach(async () => {
-    asked.length = 0;
+    received.length = 0;
     outbound = await connectProxy();
     outbound.routes.set("gateway.test:443", port);
   });
   afterEach(() => outbound[Symbol.asyncDispose]());
 
   const chooseFor = (env: Record<string, string>) => proxyChoice(readOutbound(env, []).outbound);
-  const servername = () => asked.map(({ socket }) => (socket as TLSSocket & { servername?: string }).servername);
+  const servername = () => received.map(({ socket }) => (socket as TLSSocket & { servername?: string }).servername);
 
   describe("with a private authority in NODE_EXTRA_CA_CERTS", () => {
     const gateway = { url: "https://gateway.test", apiKey: "sk-gateway" };
@@ -177,11 +177,11 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
       expect(await deliver("https://hooks.test/hook")).toBe(true);
       expect(outbound.targets).toEqual([`[${v6}]:443`, `${v4}:443`]);
       expect(servername()).toEqual(["hooks.test"]);
-      expect(asked[0]?.headers).toMatchObject({ host: "hooks.test", "content-length": "5" });
+      expect(received[0]?.headers).toMatchObject({ host: "hooks.test", "content-length": "5" });
       const choose = chooseFor({ HTTPS_PROXY: outbound.url });
       const options = { choose, clock: systemClock() };
       expect(await probeWebhook("https://hooks.test/hook", "administrator", options)).toBeNull();
-      expect(asked).toHaveLength(1);
+      expect(received).toHaveLength(1);
     });
 
     it("gets the address in a webhook's URL, with its port", async () => {
@@ -218,7 +218,7 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
       const choose = chooseFor({ HTTPS_PROXY: outbound.url });
       const options = { choose, clock: systemClock() };
       expect(await probeWebhook("https://other.test/", "strict", options)).toBe("ERR_TLS_CERT_ALTNAME_INVALID");
-      expect(asked).toEqual([]);
+      expect(received).toEqual([]);
     });
 
     it("that refuses a webhook is named, and one that does not answer ends with the time for the message", async () => {
@@ -300,7 +300,7 @@ describe.skipIf(skipWithout("openssl"))("a proxy of the network", () => {
         expect(await fetchWhole(gateway, "/v1/models", 10_000)).toMatchObject({
           failure: { kind: "unreachable", message: expect.stringContaining("altname") },
         });
-        expect(asked).toEqual([]);
+        expect(received).toEqual([]);
       },
     );
 

@@ -46,17 +46,17 @@ let nameOf: (id: string) => string | null;
 function substituted(sql: string, chosen: Readonly<Record<string, readonly string[]>> = {}): string {
   const values: Readonly<Record<string, number>> = { $__from: since, $__to: until, $__interval_ms: 900_000 };
   const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;
-  const asked = sql
+  const query = sql
     .replaceAll(/\$\w+/g, (variable) => String(values[variable] ?? variable))
     .replaceAll(/\$\{(\w+):singlequote\}/g, (_, name: string) => chosen[name]?.map(quoted).join(",") ?? "'(all)'");
-  expect(asked).not.toContain("$");
-  return asked;
+  expect(query).not.toContain("$");
+  return query;
 }
 
 const sqlOf = ({ targets: [target] }: SqlPanelFile) => substituted(target?.queryText ?? target?.rawSql ?? "");
 
 /** Runs a query with 64-bit integers, as the plugin does. */
-function ask(sql: string, path = database): Row[] {
+function runSql(sql: string, path = database): Row[] {
   const db = new Database(path, { readonly: true });
   try {
     return db.prepare(sql).safeIntegers().all() as Row[];
@@ -135,16 +135,16 @@ const figuresOf = ({ requests, cost_usd, list_cost_usd, saving_usd }: ReportRow)
 describe("through the SQLite data source", () => {
   const panels = panelsOf("sqlite");
   const rowsOf = (title: string) =>
-    ask(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
+    runSql(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
 
   it.each(panels)("$name has data", ({ panel }) => {
-    const rows = ask(sqlOf(panel));
+    const rows = runSql(sqlOf(panel));
     expect(rows).not.toEqual([]);
     for (const time of panel.targets[0]?.timeColumns ?? []) expect(Object.keys(rows[0] ?? {})).toContain(time);
   });
 
   it.each(installed.sqlite)("the earlier version of $panel has data", ({ sql }) => {
-    expect(ask(substituted(sql))).not.toEqual([]);
+    expect(runSql(substituted(sql))).not.toEqual([]);
   });
 
   it.each([
@@ -190,7 +190,7 @@ describe("through the SQLite data source", () => {
     const chosen = { [name]: values };
     const shown = (panelTitle: string) => {
       const { panel } = panels.find((each) => each.panel.title === panelTitle) ?? expect.fail(panelTitle);
-      return ask(substituted(panel.targets[0]?.queryText ?? "", chosen));
+      return runSql(substituted(panel.targets[0]?.queryText ?? "", chosen));
     };
     const sum = wanted.reduce((all, row) => all + (exactly(row.cost_usd) ?? 0n), 0n);
     expect(shown("Spent (USD)").map((row) => exactly(row["usd"]))).toEqual([sum]);
@@ -212,7 +212,7 @@ describe("through the SQLite data source", () => {
     const offered = Object.fromEntries(
       templating.list
         .filter(({ type }) => type === "query")
-        .map(({ name, query }) => [name, ask(String(query)).map((row) => Object.values(row)[0])]),
+        .map(({ name, query }) => [name, runSql(String(query)).map((row) => Object.values(row)[0])]),
     );
     expect(offered["team"]).toEqual(["product", "research"]);
     expect(offered["key"]).toEqual(["alice", "bob", "carol", "dave", "intern"]);
@@ -252,7 +252,7 @@ describe("through the SQLite data source", () => {
     db.close();
     for (const title of ["Spent (USD)", "Requests charged", "By model (USD)", "By key (USD)"]) {
       const { panel } = panels.find((each) => each.panel.title === title) ?? expect.fail(title);
-      expect(ask(sqlOf(panel), pruned), title).toEqual(rowsOf(title));
+      expect(runSql(sqlOf(panel), pruned), title).toEqual(rowsOf(title));
     }
   });
 });
@@ -290,7 +290,7 @@ describe("through the PostgreSQL data source", () => {
     );
     for (const { query } of lists[0] ?? [])
       expect((await client.query({ text: String(query), rowMode: "array" })).rows.flat()).toEqual(
-        ask(String(query)).map((row) => Object.values(row)[0]),
+        runSql(String(query)).map((row) => Object.values(row)[0]),
       );
   });
 
@@ -299,7 +299,7 @@ describe("through the PostgreSQL data source", () => {
     const { rows } = await client.query<Row>(substituted(panel.targets[0]?.rawSql ?? "", chosen));
     const shown = (row: Row) =>
       Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
-    expect(rows.map(shown)).toEqual(ask(substituted(other.targets[0]?.queryText ?? "", chosen)).map(shown));
+    expect(rows.map(shown)).toEqual(runSql(substituted(other.targets[0]?.queryText ?? "", chosen)).map(shown));
   });
 
   it.each(pairs)("$name shows the same as through SQLite", async ({ panel, other }) => {
@@ -307,6 +307,6 @@ describe("through the PostgreSQL data source", () => {
     const { rows } = await client.query<Row>(sqlOf(panel));
     const shown = (row: Row) =>
       Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
-    expect(rows.map(shown)).toEqual(ask(sqlOf(other)).map(shown));
+    expect(rows.map(shown)).toEqual(runSql(sqlOf(other)).map(shown));
   });
 });

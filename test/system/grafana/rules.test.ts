@@ -8,7 +8,7 @@ import { skipWithout } from "../../support/programs.ts";
 const folder = fileURLToPath(new URL("../../../grafana/prometheus", import.meta.url));
 const promtool = (...args: string[]) => {
   const { status, stdout, stderr } = spawnSync("promtool", args, { cwd: folder, encoding: "utf8" });
-  return { status, said: `${stdout}${stderr}` };
+  return { status, output: `${stdout}${stderr}` };
 };
 
 describe.skipIf(skipWithout("promtool"))("the rules", () => {
@@ -17,9 +17,9 @@ describe.skipIf(skipWithout("promtool"))("the rules", () => {
     ["check", "config", "--lint-fatal", "prometheus.yml"],
     ["test", "rules", "rules.test.yml"],
   ])("pass promtool %s %s", (...args) => {
-    const { status, said } = promtool(...args);
-    expect(said).toContain("SUCCESS");
-    expect(status, said).toBe(0);
+    const { status, output } = promtool(...args);
+    expect(output).toContain("SUCCESS");
+    expect(status, output).toBe(0);
   });
 });
 

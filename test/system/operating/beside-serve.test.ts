@@ -10,7 +10,7 @@ import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../.
 import { tamper } from "../../support/derived-rows.ts";
 import { alice, budget, endAt, holdOf, openStore, posting, utc } from "../../support/ledger-fixtures.ts";
 import { until } from "../../support/until.ts";
-import { readFile } from "../crash/books.ts";
+import { readFile } from "../crash/ledger-snapshot.ts";
 
 const dayMs = 86_400_000;
 
@@ -163,7 +163,7 @@ it("a serve under load applies repairs and corrections of commands at its next a
   expect(await json("verify")).toMatchObject({ ok: true });
 
   // A correction that exhausts the budget applies to the next request, and so does one that frees it.
-  const ask = async () => {
+  const chat = async () => {
     const answer = await fetch(`${serve.url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
@@ -173,11 +173,11 @@ it("a serve under load applies repairs and corrections of commands at its next a
     return answer.status;
   };
   const [{ request_id }] = (await json("charges", "--state", "posted", "--limit", "1")).charges;
-  expect(await ask()).toBe(200);
+  expect(await chat()).toBe(200);
   await text("charges", "adjust", request_id, "100", "--why", "billed by hand");
-  expect(await ask()).toBe(402);
+  expect(await chat()).toBe(402);
   await text("charges", "adjust", request_id, "-100", "--why", "billed to the wrong one");
-  expect(await ask()).toBe(200);
+  expect(await chat()).toBe(200);
   serve.signal("SIGTERM");
   await serve.ended;
   expect(await json("verify")).toMatchObject({ ok: true });

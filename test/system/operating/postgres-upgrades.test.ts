@@ -172,8 +172,11 @@ describe("a ledger with the functions of another release", () => {
     await query(database.url, otherRelease);
     using cli = on(database.url);
     expect((await cli.run("keys", "list")).code).toBe(0);
-    const said = "its functions are those of another release; replace them with farebox db migrate or farebox serve";
-    expect(await cli.run("keys", "create", "alice")).toMatchObject({ code: 2, stderr: expect.stringContaining(said) });
+    const message = "its functions are those of another release; replace them with farebox db migrate or farebox serve";
+    expect(await cli.run("keys", "create", "alice")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(message),
+    });
     expect((await cli.run("doctor")).stdout).toContain("has the functions of another release");
 
     await query(

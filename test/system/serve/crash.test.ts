@@ -15,19 +15,19 @@ interface Row {
   readonly reason: string | null;
 }
 
-interface Books {
+interface LedgerRows {
   readonly rows: readonly Row[];
   readonly windows: readonly { readonly spent: bigint; readonly held: bigint }[];
 }
 
-function booksOf(database: string): Books {
+function rowsIn(database: string): LedgerRows {
   const db = new Database(database, { readonly: true });
   try {
     const rows = db.prepare(
       "select json_extract(tags, '$.number') number, state, source, hold, cost, reason from charges",
     );
     const windows = db.prepare("select spent, held from windows");
-    return { rows: rows.safeIntegers().all() as Row[], windows: windows.safeIntegers().all() as Books["windows"] };
+    return { rows: rows.safeIntegers().all() as Row[], windows: windows.safeIntegers().all() as LedgerRows["windows"] };
   } finally {
     db.close();
   }
@@ -106,11 +106,11 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
     serve.signal("SIGKILL");
     await serve.ended;
     await sent;
-    const pending = booksOf(database).rows.filter(({ state }) => state === "pending").length;
+    const pending = rowsIn(database).rows.filter(({ state }) => state === "pending").length;
     unsettled += pending;
 
     serve = await startServe({ database, gateway: sandbox });
-    const { rows, windows } = booksOf(database);
+    const { rows, windows } = rowsIn(database);
     const known = new Set(rows.map(({ number }) => number));
     expect(known.size, moment).toBe(rows.length);
     expect(
@@ -136,7 +136,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
   const verified = await runFarebox(["verify", "--database", database]);
   expect(verified).toMatchObject({
     code: 0,
-    stdout: `${booksOf(database).rows.length} charges checked, no difference\n`,
+    stdout: `${rowsIn(database).rows.length} charges checked, no difference\n`,
   });
 });
 

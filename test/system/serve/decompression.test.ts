@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
 import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
-import { ask } from "../../support/wire-client.ts";
+import { fetchAnswer } from "../../support/wire-client.ts";
 
 const size = 31 * 1024 * 1024;
 /** Just below the limit for unpacked answers, so that all of it is read. */
@@ -38,7 +38,7 @@ it("the heap stays bounded while parallel answers of every endpoint unpack to 31
     env: { FAREBOX_PASSTHROUGH: "all", NODE_OPTIONS: `--max-old-space-size=${heapMb}` },
   });
   const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
-  const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
+  const send = (path: string, body: object) => fetchAnswer({ url: farebox.url, key }, body, { path });
   const answers = Array.from({ length: atOnce }, () => asked.map(([path, request]) => send(path, request))).flat();
   for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
   expect(farebox.hasEnded).toBe(false);

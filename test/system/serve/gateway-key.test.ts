@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { answeringGateway, type Answering, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
-import { ask, errorCode } from "../../support/wire-client.ts";
+import { fetchAnswer, errorCode } from "../../support/wire-client.ts";
 
 const line = "the gateway refuses the key of this proxy; check FAREBOX_GATEWAY_API_KEY";
 const refused: Answering = { status: 401, body: '{"error":{"message":"no","code":"invalid_api_key"}}' };
@@ -31,12 +31,12 @@ it.each([1, 2])(
     await until(() => serve.stderr.includes(line));
     const chat = { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content: "hello" }] };
     for (let count = 0; count < 6; count++) {
-      const answer = await ask({ url: serve.url, key: "none" }, chat);
+      const answer = await fetchAnswer({ url: serve.url, key: "none" }, chat);
       expect([answer.status, errorCode(answer)]).toEqual([502, "gateway_key_refused"]);
     }
-    expect((await ask({ url: serve.url, key: "none" }, undefined, { method: "GET", path: "/readyz" })).status).toBe(
-      200,
-    );
+    expect(
+      (await fetchAnswer({ url: serve.url, key: "none" }, undefined, { method: "GET", path: "/readyz" })).status,
+    ).toBe(200);
     expect(serve.stderr.split(line)).toHaveLength(2);
     expect(serve.stderr).not.toContain("sk-wrong");
   },

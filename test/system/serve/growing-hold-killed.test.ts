@@ -3,7 +3,7 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { chatWith } from "../../support/books.ts";
+import { chatWith } from "../../support/new-charges.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
 import { open } from "../../support/wire-client.ts";

@@ -69,10 +69,10 @@ describe("secrets", () => {
       FAREBOX_PASSTHROUGH: "all",
       FAREBOX_LOG_LEVEL: "trace",
     };
-    const said: string[] = [];
+    const outputs: string[] = [];
     const command = async (...args: string[]) => {
       const ended = await runFarebox(args, { env, cwd: folder.path });
-      said.push(ended.stdout, ended.stderr);
+      outputs.push(ended.stdout, ended.stderr);
       return ended;
     };
     const made = await runFarebox(["keys", "create", "alice"], { env, cwd: folder.path });
@@ -81,7 +81,7 @@ describe("secrets", () => {
     await command("budgets", "set", "key:alice", "0.000001", "--per", "1h", "--soft", "--warn", "1%");
 
     await using serving = await startServe({ database, gateway: sandbox, env, cwd: folder.path });
-    const ask = async (path: string, init: RequestInit = {}, credential = key) => {
+    const call = async (path: string, init: RequestInit = {}, credential = key) => {
       const headers = {
         authorization: `Bearer ${credential}`,
         "content-type": "application/json",
@@ -93,10 +93,10 @@ describe("secrets", () => {
         (error: unknown) => error as Error,
       );
       if (answer instanceof Error) return;
-      said.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
+      outputs.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
     };
     const post = (path: string, body: object, credential?: string) =>
-      ask(path, { method: "POST", body: JSON.stringify(body) }, credential);
+      call(path, { method: "POST", body: JSON.stringify(body) }, credential);
 
     for (scenario of scenarios) {
       for (const { route } of endpoints) {
@@ -104,8 +104,8 @@ describe("secrets", () => {
         await post(`${route}?x=${privateWords.query}`, body);
         await post(route, { ...body, stream: true });
       }
-      await ask(`/account/info?x=${privateWords.query}`);
-      await ask(`/v1/files?x=${privateWords.query}`);
+      await call(`/account/info?x=${privateWords.query}`);
+      await call(`/v1/files?x=${privateWords.query}`);
       await post("/api/v1/task", {
         model: "kling",
         task_type: "video_generation",
@@ -115,7 +115,7 @@ describe("secrets", () => {
           webhook_config: { endpoint: "https://hooks.example/x", secret: secrets.hookSecret },
         },
       });
-      await ask("/api/v1/task/unknown");
+      await call("/api/v1/task/unknown");
     }
     scenario = undefined;
 
@@ -135,11 +135,11 @@ describe("secrets", () => {
           method === "get" || method === "delete"
             ? {}
             : { body: JSON.stringify({ nothing: secrets.hookSecret.slice(0, 4) }) };
-        await ask(target, { method: method.toUpperCase(), ...sends }, secrets.adminToken);
+        await call(target, { method: method.toUpperCase(), ...sends }, secrets.adminToken);
       }
     }
     // Only two, because each failed sign-in is slower than the one before.
-    for (const credential of [`${secrets.adminToken}x`, key]) await ask("/admin/v1/keys", {}, credential);
+    for (const credential of [`${secrets.adminToken}x`, key]) await call("/admin/v1/keys", {}, credential);
     for (const path of [
       "/healthz",
       "/readyz",
@@ -156,11 +156,11 @@ describe("secrets", () => {
       "/v1/farebox/callbacks/stranger",
     ]) {
       for (const credential of [key, secrets.adminToken, secrets.metricsToken, `${key}x`])
-        await ask(`${path}?x=${privateWords.query}`, {}, credential);
+        await call(`${path}?x=${privateWords.query}`, {}, credential);
     }
     const origin = { origin: serving.url, "x-farebox-dashboard": "1" };
     for (const token of [secrets.adminToken, key, `${secrets.adminToken}x`])
-      await ask("/dashboard/session", { method: "POST", body: JSON.stringify({ token }), headers: origin });
+      await call("/dashboard/session", { method: "POST", body: JSON.stringify({ token }), headers: origin });
 
     for (const args of [
       ["config", "show"],
@@ -186,12 +186,12 @@ describe("secrets", () => {
     };
     const refused = await runFarebox(["serve"], { env: wrong, cwd: folder.path });
     expect(refused.code).toBe(2);
-    said.push(refused.stdout, refused.stderr);
+    outputs.push(refused.stdout, refused.stderr);
 
     // A crashing process also prints a report and leaves files.
     serving.signal("SIGABRT");
     const ended = await serving.ended;
-    said.push(ended.stdout, ended.stderr);
+    outputs.push(ended.stdout, ended.stderr);
     const files = await Promise.all(
       (await readdir(folder.path))
         .filter((name) => name !== "gateway.key")
@@ -199,7 +199,7 @@ describe("secrets", () => {
     );
     const filesWith = (part: string) => files.filter(({ text }) => text.includes(part)).map(({ name }) => name);
 
-    expect(said.length).toBeGreaterThan(600);
+    expect(outputs.length).toBeGreaterThan(600);
     expect(ended.stderr.length).toBeGreaterThan(10_000);
     // After "sk-fb-" and the id; the secret may itself have hyphens.
     const keySecret = key.split("-").slice(3).join("-");
@@ -209,7 +209,7 @@ describe("secrets", () => {
     };
     for (const [name, mark] of Object.entries(marks)) {
       // The client that created a task may see again the secret that it stated in it.
-      const shownTo = name === "hookSecret" ? said.filter((text) => !text.includes("webhook_config")) : said;
+      const shownTo = name === "hookSecret" ? outputs.filter((text) => !text.includes("webhook_config")) : outputs;
       expect([name, shownTo.find((text) => text.includes(mark))]).toEqual([name, undefined]);
       expect([name, filesWith(mark)]).toEqual([name, []]);
     }

@@ -48,7 +48,7 @@ async function dashboard({ url }: RunningProxy, method: string, cookie = "", tok
 }
 
 /** Clock whose long timers never ring: those of heartbeats and of attempts to reconnect. */
-function deafClock(): Clock {
+function clockWithoutLongTimers(): Clock {
   const clock = systemClock();
   return { ...clock, after: (ms, callback) => (ms < 250 ? clock.after(ms, callback) : { cancel() {} }) };
 }
@@ -57,56 +57,56 @@ function deafClock(): Clock {
  * Starts two proxies on one PostgreSQL ledger. The second one never learns of a change: it sends no heartbeats, and its
  * connection for notices is lost.
  */
-async function withDeafPeer(run: (heard: RunningProxy, deaf: RunningProxy, url: string) => Promise<void>) {
+async function withPeerWithoutNotices(run: (proxy: RunningProxy, peer: RunningProxy, url: string) => Promise<void>) {
   await using database = await newDatabase();
   const env = { FAREBOX_DATABASE: database.url };
-  await using deaf = await startProxy({ env, clock: deafClock() });
+  await using peer = await startProxy({ env, clock: clockWithoutLongTimers() });
   const ended = await query(
     database.url,
     "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and application_name like 'farebox serve %, changes'",
   );
   expect(ended).toHaveLength(1);
-  await using heard = await startProxy({ env, keyName: "bob" });
-  await run(heard, deaf, database.url);
+  await using proxy = await startProxy({ env, keyName: "bob" });
+  await run(proxy, peer, database.url);
 }
 
 it("a session that ends at one proxy is refused at once by another, even if no change reaches it", () =>
-  withDeafPeer(async (heard, deaf, url) => {
-    const { id, api_key: credential } = await begin(heard, heard.key);
-    const left = await begin(heard, heard.key);
-    expect(await statuses(deaf, heard.key)).toEqual([200, 200]);
-    expect(await statuses(deaf, credential)).toEqual([200, 200]);
-    expect(await statuses(deaf, left.api_key)).toEqual([200, 200]);
-    const answer = await fetch(`${heard.url}/v1/farebox/sessions/${id}`, {
+  withPeerWithoutNotices(async (proxy, peer, url) => {
+    const { id, api_key: credential } = await begin(proxy, proxy.key);
+    const left = await begin(proxy, proxy.key);
+    expect(await statuses(peer, proxy.key)).toEqual([200, 200]);
+    expect(await statuses(peer, credential)).toEqual([200, 200]);
+    expect(await statuses(peer, left.api_key)).toEqual([200, 200]);
+    const answer = await fetch(`${proxy.url}/v1/farebox/sessions/${id}`, {
       method: "DELETE",
       headers: bearer(credential),
     });
     expect(answer.status).toBe(200);
-    expect(await statuses(deaf, credential)).toEqual([401, 401]);
-    expect(await statuses(heard, credential)).toEqual([401, 401]);
-    expect(await statuses(deaf, left.api_key)).toEqual([200, 200]);
+    expect(await statuses(peer, credential)).toEqual([401, 401]);
+    expect(await statuses(proxy, credential)).toEqual([401, 401]);
+    expect(await statuses(peer, left.api_key)).toEqual([200, 200]);
 
     // A command that has access to the ledger ends the other one.
     const clock = systemClock();
     await using store = await openPostgresStore({ url, calendar: utc, clock, access: "command" });
     await store.sessions.end(left.id, clock.now());
-    expect(await statuses(deaf, left.api_key)).toEqual([401, 401]);
+    expect(await statuses(peer, left.api_key)).toEqual([401, 401]);
 
     // The peer is deaf: it still has the key's old secret in its cache, but begins no session with it.
-    const rotated = await rotateKey({ keys: heard.serving.keys, clock, by: "test" }, "bob", { overlapMs: 0 });
+    const rotated = await rotateKey({ keys: proxy.serving.keys, clock, by: "test" }, "bob", { overlapMs: 0 });
     if (!rotated.ok) throw new Error(rotated.message);
-    expect(await statuses(deaf, heard.key)).toEqual([200, 200]);
-    const refused = await fetch(`${deaf.url}/v1/farebox/sessions`, { method: "POST", headers: bearer(heard.key) });
+    expect(await statuses(peer, proxy.key)).toEqual([200, 200]);
+    const refused = await fetch(`${peer.url}/v1/farebox/sessions`, { method: "POST", headers: bearer(proxy.key) });
     expect(refused.status).toBe(409);
-    expect(await statuses(deaf, (await begin(heard, rotated.text)).api_key)).toEqual([200, 200]);
+    expect(await statuses(peer, (await begin(proxy, rotated.text)).api_key)).toEqual([200, 200]);
   }));
 
 it("a browser that signs out at one proxy is signed out at once at another, even if no change reaches it", () =>
-  withDeafPeer(async (heard, deaf) => {
-    const { cookie } = await dashboard(heard, "POST", "", heard.key);
-    expect((await dashboard(deaf, "GET", cookie)).kind).toBe("key");
-    expect((await dashboard(heard, "DELETE", cookie)).kind).toBe("none");
-    expect((await dashboard(deaf, "GET", cookie)).kind).toBe("none");
+  withPeerWithoutNotices(async (proxy, peer) => {
+    const { cookie } = await dashboard(proxy, "POST", "", proxy.key);
+    expect((await dashboard(peer, "GET", cookie)).kind).toBe("key");
+    expect((await dashboard(proxy, "DELETE", cookie)).kind).toBe("none");
+    expect((await dashboard(peer, "GET", cookie)).kind).toBe("none");
   }));
 
 /** Command that sends requests over several connections, and prints its credential. */
@@ -138,12 +138,12 @@ it.each(["sqlite", "postgres"] as const)(
       const ended = await runFarebox(["run", ...command], { env });
       expect(ended).toMatchObject({ code: 0 });
       const [credential = "", inside] = ended.stdout.trim().split(" ");
-      const ask = async () => {
+      const modelsStatus = async () => {
         const headers = { ...bearer(credential), connection: "close" };
         return (await fetch(`${serve.url}/v1/models`, { headers })).status;
       };
       expect(inside).toBe("200,200,200,200,200,200,200,200");
-      expect(await Promise.all(Array.from({ length: 8 }, ask))).toEqual(Array.from({ length: 8 }, () => 401));
+      expect(await Promise.all(Array.from({ length: 8 }, modelsStatus))).toEqual(Array.from({ length: 8 }, () => 401));
     }
   },
 );

@@ -106,7 +106,7 @@ interface Answer {
 }
 
 /** Sends a request that has its name in `user` at the gateway and in a tag in the ledger. */
-async function ask(
+async function chat(
   { url }: { readonly url: string },
   { key }: Pick<Scene, "key">,
   name: string,
@@ -133,9 +133,9 @@ async function ask(
 }
 
 /** Repeats a request until it is admitted or refused for good, as the OpenAI client does. */
-async function askUntilDecided(...asked: Parameters<typeof ask>): Promise<Answer> {
+async function chatUntilDecided(...args: Parameters<typeof chat>): Promise<Answer> {
   for (;;) {
-    const answer = await ask(...asked);
+    const answer = await chat(...args);
     if (answer.code !== "budget_held" && answer.code !== "ledger_unavailable") return answer;
     await pause(500);
   }
@@ -220,7 +220,7 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 400_000 }
       const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve()));
       await until(async () => (await readyz(proxies[0] as ServeProcess)).peers?.live === 3, "all four see each other");
       const answers = await Promise.all(
-        names(2000).map((name, index) => askUntilDecided(proxies[index % 4] as ServeProcess, scene, name)),
+        names(2000).map((name, index) => chatUntilDecided(proxies[index % 4] as ServeProcess, scene, name)),
       );
       const paid = answers.filter(({ status }) => status === 200).length;
       expect(paid).toBeGreaterThanOrEqual(495);
@@ -242,7 +242,7 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 400_000 }
 
       // More at a time would time out, because this process is also their gateway.
       const sent = eachOf(names(2000), 160, (name, index) =>
-        ask(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:2500"),
+        chat(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:2500"),
       );
       await scene.sandbox.waitFor(({ requests }) => requests.length >= 120);
       first.signal("SIGKILL");
@@ -263,7 +263,7 @@ describe("four proxies and a hard budget for 500 requests", { timeout: 400_000 }
       let left = answers.filter(isUndecided).map(({ name }) => name);
       for (let round = 1; left.length > 0; round++) {
         const again = await Promise.all(
-          left.map((name, index) => ask([survivor, sleeper][index % 2] as ServeProcess, scene, `${name}.${round}`)),
+          left.map((name, index) => chat([survivor, sleeper][index % 2] as ServeProcess, scene, `${name}.${round}`)),
         );
         left = again.filter(isUndecided).map(({ name }) => name);
         if (left.length > 0) await pause(500);
@@ -292,23 +292,23 @@ describe("two proxies", () => {
 
   // Tests with a simulated clock check how soon.
   it("apply each other's revocations, limits, budgets and prices", async () => {
-    const asks =
+    const answersWith =
       (code: string | null, key = scene.key) =>
       async () =>
-        (await ask(two, { key }, "x")).code === code;
-    expect((await ask(one, scene, "x")).status).toBe(200);
-    expect((await ask(two, scene, "x")).status).toBe(200);
+        (await chat(two, { key }, "x")).code === code;
+    expect((await chat(one, scene, "x")).status).toBe(200);
+    expect((await chat(two, scene, "x")).status).toBe(200);
 
     await scene.farebox("keys", "update", "alice", "--rpm", "1");
-    await until(asks("rate_limit_exceeded"), "the limit is known");
+    await until(answersWith("rate_limit_exceeded"), "the limit is known");
     await scene.farebox("keys", "update", "alice", "--rpm", "none");
-    await until(asks(null), "the limit is gone");
+    await until(answersWith(null), "the limit is gone");
     await scene.farebox("budgets", "set", "key:alice", "0.001", "--per", "1d");
-    await until(asks("budget_exceeded"), "the budget is known");
+    await until(answersWith("budget_exceeded"), "the budget is known");
     const bob = await scene.addKey("bob");
-    expect((await ask(two, { key: bob }, "y")).status).toBe(200);
+    expect((await chat(two, { key: bob }, "y")).status).toBe(200);
     await scene.farebox("keys", "revoke", "bob");
-    await until(asks("invalid_api_key", bob), "the key is revoked");
+    await until(answersWith("invalid_api_key", bob), "the key is revoked");
 
     const before = (await readyz(one)).catalogue;
     await replaceFile(scene.prices, "cent.yaml", centFile("0.02"));
@@ -330,7 +330,7 @@ describe("two proxies", () => {
     const session = (await begun.json()) as { readonly id: string; readonly api_key: string };
     const credential = { key: session.api_key };
     const answers = await Promise.all(
-      Array.from({ length: 60 }, (_, n) => askUntilDecided(n % 2 === 0 ? one : two, credential, `s${n}`)),
+      Array.from({ length: 60 }, (_, n) => chatUntilDecided(n % 2 === 0 ? one : two, credential, `s${n}`)),
     );
     const passed = answers.filter(({ status }) => status === 200).length;
     expect(answers.filter(({ status }) => status === 402 || status === 429)).toHaveLength(60 - passed);
@@ -344,7 +344,7 @@ describe("two proxies", () => {
     const sums = (await ended.json()) as { readonly cost_usd: string };
     expect(sums).toMatchObject({ state: "ended", requests: passed, budget: { limit_usd: "0.10" } });
     expect(Number(sums.cost_usd)).toBeLessThanOrEqual(0.1);
-    for (const proxy of [one, two]) expect(await ask(proxy, credential, "late")).toMatchObject({ status: 401 });
+    for (const proxy of [one, two]) expect(await chat(proxy, credential, "late")).toMatchObject({ status: 401 });
   });
 
   it("share dashboard sessions: signing in or out at one signs the browser in or out at both", async () => {
@@ -373,7 +373,7 @@ describe("two proxies", () => {
 
   it("count a key's requests per minute together, and its refusals in the same rows", async () => {
     const key = await scene.addKey("carol", { rpm: 10 });
-    for (const name of names(6)) expect((await ask(one, { key }, name)).status).toBe(200);
+    for (const name of names(6)) expect((await chat(one, { key }, name)).status).toBe(200);
     const left = async () =>
       Number(
         (
@@ -383,10 +383,10 @@ describe("two proxies", () => {
         ).limits.rpm.remaining,
       );
     await until(async () => (await left()) === 4, "the second counts what the first admitted");
-    const answers = await Promise.all(names(8).map((name) => ask(two, { key }, `two-${name}`)));
+    const answers = await Promise.all(names(8).map((name) => chat(two, { key }, `two-${name}`)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(4);
     // Both record refusals in the same rows.
-    const more = await Promise.all(names(8).map((name) => ask(one, { key }, `one-${name}`)));
+    const more = await Promise.all(names(8).map((name) => chat(one, { key }, `one-${name}`)));
     const refused = [...answers, ...more].filter(({ status }) => status === 429).length;
     expect(refused).toBeGreaterThanOrEqual(8);
     const recorded = async () => {
@@ -459,7 +459,7 @@ describe.concurrent("the command proxies end", () => {
   it("settles the holds of a killed proxy at once instead of after 70 minutes", () =>
     withTwo(async (scene, lost, other) => {
       const sent = names(10).map((name) =>
-        ask(lost, scene, name, `#sandbox latency:60000 ${usage}`, { model: wide, max_tokens: 1000 }),
+        chat(lost, scene, name, `#sandbox latency:60000 ${usage}`, { model: wide, max_tokens: 1000 }),
       );
       await scene.sandbox.waitFor(({ requests }) => requests.length === 10);
       expect(await scene.farebox("proxies", "end", nameOf(lost))).toMatchObject({
@@ -471,7 +471,7 @@ describe.concurrent("the command proxies end", () => {
       expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 0n, held: 50n * cent }]);
       await endProxy(scene, lost);
       expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
-      const decided = await Promise.all(names(60).map((name) => askUntilDecided(other, scene, `after-${name}`)));
+      const decided = await Promise.all(names(60).map((name) => chatUntilDecided(other, scene, `after-${name}`)));
       const paid = decided.filter(({ status }) => status === 200);
       expect(paid).toHaveLength(50);
       await settled(scene);
@@ -495,7 +495,7 @@ describe.concurrent("the command proxies end", () => {
       async (scene, asleep, other) => {
         const sent = Promise.all(
           names(10).map((name) =>
-            ask(asleep, scene, name, `#sandbox latency:1 ${usage}`, { model: wide, max_tokens: 1000 }),
+            chat(asleep, scene, name, `#sandbox latency:1 ${usage}`, { model: wide, max_tokens: 1000 }),
           ),
         );
         await until(async () => (await pendingIn(scene)) === 10, "ten requests are admitted");
@@ -516,8 +516,8 @@ describe.concurrent("the command proxies end", () => {
             "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000",
           ),
         ).toBe("10");
-        expect((await ask(asleep, scene, "again")).status).toBe(200);
-        expect((await ask(other, scene, "other")).status).toBe(200);
+        expect((await chat(asleep, scene, "again")).status).toBe(200);
+        expect((await chat(other, scene, "other")).status).toBe(200);
         await settled(scene);
         expect((await ledgerRowsOf(scene)).windows).toEqual([{ spent: 12n * cent, held: 0n }]);
         expect(scene.sandbox.billed.cost).toBe(12n * cent);
@@ -565,7 +565,7 @@ it("proxies refuse requests while the database is away, and settle those in flig
   const proxies = await Promise.all([scene.serve(), scene.serve()]);
   const bob = await scene.addKey("bob");
   const running = names(20).map((name, index) =>
-    ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
+    chat(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
   );
   await scene.sandbox.waitFor(({ requests }) => requests.length === 20);
   await postgres.stop();
@@ -574,7 +574,7 @@ it("proxies refuse requests while the database is away, and settle those in flig
       await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
       // A cached key, and one that has not been used yet.
       for (const key of [scene.key, bob])
-        expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
+        expect(await chat(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
       const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
       expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
       expect(metrics).not.toContain("farebox_ledger_pending_holds");
@@ -586,7 +586,7 @@ it("proxies refuse requests while the database is away, and settle those in flig
   }
   for (const proxy of proxies) {
     await until(async () => (await readyz(proxy)).status === 200, "it is ready again");
-    expect((await askUntilDecided(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
+    expect((await chatUntilDecided(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
   }
   const { charges } = await agree(scene, 10_000n);
   expect(charges.filter(({ source }) => source === "reported")).toHaveLength(22);

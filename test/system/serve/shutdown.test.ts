@@ -111,7 +111,7 @@ describe.concurrent("a drain", () => {
     const sendOnce = () =>
       new Promise<"ok" | "refused">((resolve, reject) => {
         const headers = { authorization: `Bearer ${proxy.key}` };
-        const asked = httpRequest(
+        const request = httpRequest(
           `${proxy.url}/v1/chat/completions`,
           { method: "POST", agent, headers },
           (response) => {
@@ -122,11 +122,11 @@ describe.concurrent("a drain", () => {
           },
         );
         // Closing the port resets connections that were not accepted yet; nothing of them was read.
-        asked.on("error", ({ code }: NodeJS.ErrnoException) => {
-          if (code === "ECONNREFUSED" || (code === "ECONNRESET" && !asked.reusedSocket)) resolve("refused");
+        request.on("error", ({ code }: NodeJS.ErrnoException) => {
+          if (code === "ECONNREFUSED" || (code === "ECONNRESET" && !request.reusedSocket)) resolve("refused");
           else reject(new Error(`the connection failed with ${code}`));
         });
-        asked.end(
+        request.end(
           JSON.stringify({
             model: "gpt-4o",
             messages: [{ role: "user", content: "#sandbox tokens:3" }],
@@ -229,9 +229,9 @@ describe.concurrent("SIGTERM", () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "0s" });
     const { serve, sandbox, database } = scene;
     const left = new AbortController();
-    const asked = httpRequest(`${serve.url}/v1/chat/completions`, { method: "POST", signal: left.signal });
-    asked.on("error", () => undefined);
-    asked.end(
+    const request = httpRequest(`${serve.url}/v1/chat/completions`, { method: "POST", signal: left.signal });
+    request.on("error", () => undefined);
+    request.end(
       JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox silent" }], max_tokens: 10 }),
     );
     await sandbox.waitFor(({ requests }) => requests.length === 1);
@@ -246,14 +246,14 @@ describe.concurrent("SIGTERM", () => {
       scenario: ({ path }: { path: string }) => (path.startsWith("/account") ? "silent" : undefined),
     };
     await using scene = await startScene({ FAREBOX_DRAIN: "0s" }, silentAccount);
-    const asked = fetch(`${scene.serve.url}/account/info`).then(
+    const accountStatus = fetch(`${scene.serve.url}/account/info`).then(
       ({ status }) => status,
       () => "closed",
     );
     await scene.sandbox.waitFor(({ accountRequests }) => accountRequests.length === 1);
     scene.serve.signal("SIGTERM");
     expect(await scene.serve.ended).toMatchObject({ code: 0 });
-    expect([503, "closed"]).toContain(await asked);
+    expect([503, "closed"]).toContain(await accountStatus);
   });
 
   it("settles every request of a burst, whatever step it had reached", async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { markMs } from "../../../src/core/slices.ts";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { query } from "../../support/postgres-client.ts";
@@ -41,7 +41,7 @@ const piecesOf = {
 };
 
 const admin = async ({ url }: Seat, method: string, path: string, body?: object): Promise<never> => {
-  const reply = await askAdmin(url, method, path, { token: adminToken, body });
+  const reply = await callAdmin(url, method, path, { token: adminToken, body });
   if (reply.status >= 300) throw new Error(reply.text);
   return reply.json;
 };

@@ -12,7 +12,7 @@ import { refusalListSchema } from "../../../src/reporting/shapes/charges.ts";
 import type { Sandbox, SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { head, RawClient } from "../../support/raw-client.ts";
-import { askAdmin } from "../../support/admin-client.ts";
+import { callAdmin } from "../../support/admin-client.ts";
 import { csvRecords } from "../../support/csv.ts";
 import { answeringGateway } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
@@ -25,7 +25,7 @@ import {
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import {
-  ask,
+  fetchAnswer,
   open as openAnswer,
   type OpenAnswer,
   type WireAnswer,
@@ -70,7 +70,7 @@ async function startScene({ env = {}, sandbox: options = {}, gatewayUrl, ...from
     }),
   );
   const change = async (method: string, path: string, body: object) => {
-    const reply = await askAdmin(serve.url, method, path, { token: adminToken, body });
+    const reply = await callAdmin(serve.url, method, path, { token: adminToken, body });
     if (reply.status >= 300) throw new Error(reply.text);
     return reply.json as { key: string };
   };
@@ -105,7 +105,7 @@ const chat = (
   key: string,
   more: object = {},
   options: WireOptions = {},
-): Promise<WireAnswer> => ask({ url, key }, body(more), options);
+): Promise<WireAnswer> => fetchAnswer({ url, key }, body(more), options);
 const open = ({ serve: { url } }: Scene, key: string, more: object): Promise<OpenAnswer> =>
   openAnswer({ url, key }, body(more));
 const statuses = (answers: readonly WireAnswer[]) =>
@@ -263,7 +263,7 @@ describe("a proxy with two workers", () => {
       "459 refusals are counted",
     );
     const recorded = async () => {
-      const { json } = await askAdmin(scene.serve.url, "GET", "/refusals?code=budget_held", { token: adminToken });
+      const { json } = await callAdmin(scene.serve.url, "GET", "/refusals?code=budget_held", { token: adminToken });
       return refusalListSchema.parse(json).refusals;
     };
     await until(async () => (await recorded()).reduce((sum, { count }) => sum + count, 0) === 459);
@@ -286,13 +286,13 @@ describe("a proxy with two workers", () => {
 
     const odd = { model: "gpt-4o", messages: [{ role: "user", content: "x" }], wonder: 1, plugins: [] };
     for (let sent = 0; sent < 4; sent++)
-      expect((await ask({ url: scene.serve.url, key: senders[0]?.key ?? "" }, odd)).status).toBe(400);
+      expect((await fetchAnswer({ url: scene.serve.url, key: senders[0]?.key ?? "" }, odd)).status).toBe(400);
     const unknown = 'farebox_unknown_fields_total{route="/v1/chat/completions",field="wonder"}';
     await until(async () => (await metric(scene, unknown)) === 4, "4 unknown fields are counted");
     expect((await runFarebox(["verify", "--database", scene.database])).code).toBe(0);
     for (const scope of [...Object.keys(most), "model:gpt-4o-mini"]) {
       const path = `/budgets?scope=${encodeURIComponent(scope)}&period=total`;
-      expect((await askAdmin(scene.serve.url, "DELETE", path, { token: adminToken })).status).toBe(200);
+      expect((await callAdmin(scene.serve.url, "DELETE", path, { token: adminToken })).status).toBe(200);
     }
   });
 
@@ -317,7 +317,10 @@ describe("a proxy with two workers", () => {
       used += (JSON.parse(answer.body.toString()) as { usage: { total_tokens: number } }).usage.total_tokens;
     }
     const left = async () => {
-      const me = await ask({ url: scene.serve.url, key: wordy }, undefined, { method: "GET", path: "/v1/farebox/me" });
+      const me = await fetchAnswer({ url: scene.serve.url, key: wordy }, undefined, {
+        method: "GET",
+        path: "/v1/farebox/me",
+      });
       return JSON.parse(me.body.toString()).limits as unknown;
     };
     await until(async () => JSON.stringify(await left()).includes(String(5000 - used)));
@@ -350,7 +353,7 @@ describe("a proxy with two workers", () => {
     let found: readonly { readonly user: string }[] = [];
     await until(async () => {
       const path = "/charges?state=posted&user=u_1&label=env%3Dprod&tag=team%3Dx";
-      const reply = await askAdmin(hashing.serve.url, "GET", path, { token: adminToken });
+      const reply = await callAdmin(hashing.serve.url, "GET", path, { token: adminToken });
       found = (reply.json as { charges: { user: string }[] }).charges;
       return found.length === 6;
     }, "all charges are posted");
@@ -362,7 +365,7 @@ describe("a proxy with two workers", () => {
     const { url } = scene.serve;
     const key = await scene.addKey("leaver");
     const page = { origin: url, "x-farebox-dashboard": "1", "content-type": "application/json" };
-    const began = await ask(
+    const began = await fetchAnswer(
       { url, key: "" },
       { token: adminToken },
       { path: "/dashboard/session", headers: { ...page, authorization: "" } },
@@ -375,7 +378,7 @@ describe("a proxy with two workers", () => {
 
     expect(statuses(await Promise.all(Array.from({ length: 4 }, () => chat(scene, key))))).toEqual({ 200: 4 });
     const revokedAt = performance.now();
-    expect((await askAdmin(url, "POST", "/keys/leaver/revoke", { token: adminToken })).status).toBeLessThan(300);
+    expect((await callAdmin(url, "POST", "/keys/leaver/revoke", { token: adminToken })).status).toBeLessThan(300);
     // The answer waits at most a second for the workers.
     const isKnown = performance.now() - revokedAt < 1_000;
     const refused = async () => statuses(await Promise.all(Array.from({ length: 6 }, () => chat(scene, key))));
@@ -395,7 +398,7 @@ describe("a proxy with two workers", () => {
     for (let from = 0; from < names.length; from += 50)
       await Promise.all(names.slice(from, from + 50).map((name) => scene.addKey(name)));
     const read = (method: string) =>
-      askAdmin(scene.serve.url, method, "/keys?q=csv-&format=csv", { token: adminToken });
+      callAdmin(scene.serve.url, method, "/keys?q=csv-&format=csv", { token: adminToken });
     const { status, headers, text } = await read("GET");
     expect([status, headers["content-type"]]).toEqual([200, "text/csv; charset=utf-8"]);
     expect(
@@ -419,7 +422,7 @@ describe("a proxy with two workers", () => {
     let others = 0;
     /** Sends a body with another key, of which no other body can be in memory. */
     const askOther = async (bytes: number) =>
-      ask({ url: scene.serve.url, key: await scene.addKey(`other-${++others}`) }, large(bytes));
+      fetchAnswer({ url: scene.serve.url, key: await scene.addKey(`other-${++others}`) }, large(bytes));
     await using owned = new AsyncDisposableStack();
     for (let number = 0; number < 8; number++) owned.use(begin(poor, "{"));
     for (let number = 0; number < 4; number++) expect((await askOther(560_000)).status).toBe(200);
@@ -459,15 +462,15 @@ describe("a proxy with two workers", () => {
     const headers = { "content-encoding": "zstd" };
     const task = JSON.stringify({ model: "unheard-of", input: { prompt: "x" } });
     for (let number = 0; number < 4; number++) {
-      expect((await ask(target, zstdCompressSync(large(500_000)), { headers })).status).toBe(200);
-      expect((await ask(target, zstdCompressSync(Buffer.alloc(1_000_000)), { headers })).status).toBe(413);
-      const plain = await ask(target, task, { path: "/api/v1/task" });
-      const encoded = await ask(target, zstdCompressSync(task), { headers, path: "/api/v1/task" });
+      expect((await fetchAnswer(target, zstdCompressSync(large(500_000)), { headers })).status).toBe(200);
+      expect((await fetchAnswer(target, zstdCompressSync(Buffer.alloc(1_000_000)), { headers })).status).toBe(413);
+      const plain = await fetchAnswer(target, task, { path: "/api/v1/task" });
+      const encoded = await fetchAnswer(target, zstdCompressSync(task), { headers, path: "/api/v1/task" });
       expect([encoded.status, encoded.headers["x-farebox-error"]]).toEqual([
         plain.status,
         plain.headers["x-farebox-error"],
       ]);
-      expect((await ask(target, "plain", { headers, path: "/api/v1/task" })).status).toBe(400);
+      expect((await fetchAnswer(target, "plain", { headers, path: "/api/v1/task" })).status).toBe(400);
     }
   });
 });
@@ -487,9 +490,9 @@ describe("two workers that listen on every address", () => {
     let answered = 0;
     const sentAt = performance.now();
     const wrong = Array.from({ length: 7 }, (_, index) =>
-      askAdmin(url, "GET", "/whoami", { token: `wrong-${index}` }).then(() => answered++),
+      callAdmin(url, "GET", "/whoami", { token: `wrong-${index}` }).then(() => answered++),
     );
-    expect(await askAdmin(url, "GET", "/whoami", { token: adminToken })).toMatchObject({ status: 200 });
+    expect(await callAdmin(url, "GET", "/whoami", { token: adminToken })).toMatchObject({ status: 200 });
     // The last wrong token waits for 3.75 seconds.
     if (performance.now() - sentAt < 3_750) expect(answered).toBeLessThan(wrong.length);
     await Promise.all(wrong);
@@ -508,7 +511,7 @@ describe("a worker that dies", () => {
     const { serve, database } = scene;
     const [alice, bob] = [await scene.addKey("alice"), await scene.addKey("bob")];
     const at = (key: string, path: string, method: string) =>
-      ask({ url: serve.url, key }, method === "POST" ? { prompt: "a fox" } : undefined, { path, method });
+      fetchAnswer({ url: serve.url, key }, method === "POST" ? { prompt: "a fox" } : undefined, { path, method });
     const paths = Array.from({ length: 6 }, () => ["/mj/v2/imagine", "/new/family"]).flat();
     expect(statuses(await Promise.all(paths.map((path) => at(alice, path, "POST"))))).toEqual({ 200: paths.length });
     const dying = workerPid(serve, 1);
@@ -759,9 +762,9 @@ it("workers rewrite an idempotency key as the primary does, and show no task of 
   const [one, other] = [await scene.addKey("one"), await scene.addKey("other")];
   const headers = { "idempotency-key": "k" };
   const { url } = scene.serve;
-  expect((await ask({ url, key: one }, '{"model":"kling","input":{}}', { path: "/api/v1/task", headers })).status).toBe(
-    200,
-  );
+  expect(
+    (await fetchAnswer({ url, key: one }, '{"model":"kling","input":{}}', { path: "/api/v1/task", headers })).status,
+  ).toBe(200);
   using connections = workerConnections(scene.serve, one);
   const agents = [await connections.to(1), await connections.to(2)];
   for (const key of [one, other]) {
@@ -769,7 +772,7 @@ it("workers rewrite an idempotency key as the primary does, and show no task of 
     for (const agent of [...agents, ...agents]) answers.push(await chat(scene, key, {}, { headers, agent }));
     expect(statuses(answers)).toEqual({ [key === one ? 200 : 404]: 4 });
   }
-  const values = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
+  const values = gateway.received.map((received) => received.headers["idempotency-key"]);
   expect(new Set(values.slice(0, 5)).size).toBe(1);
   expect(new Set(values.slice(5)).size).toBe(1);
   expect(values[5]).not.toBe(values[0]);

@@ -63,12 +63,14 @@ export async function measure(pid: number, inspector: string, ports: Ports): Pro
     open = now;
     descriptors = own;
   }
-  const ask = await connect(inspector);
+  const sendCommand = await connect(inspector);
   // The second collection frees what only finalizers kept.
-  for (const method of ["HeapProfiler.collectGarbage", "HeapProfiler.collectGarbage"]) await ask(method);
+  for (const method of ["HeapProfiler.collectGarbage", "HeapProfiler.collectGarbage"]) await sendCommand(method);
   const expression = "JSON.stringify(process.memoryUsage())";
-  const { result } = (await ask("Runtime.evaluate", { expression })) as { readonly result: { readonly value: string } };
-  await ask(null);
+  const { result } = (await sendCommand("Runtime.evaluate", { expression })) as {
+    readonly result: { readonly value: string };
+  };
+  await sendCommand(null);
   const { heapUsed, rss } = JSON.parse(result.value) as NodeJS.MemoryUsage;
   const kinds = Object.fromEntries(
     [...Map.groupBy(open ?? [], (kind) => kind)].map(([kind, all]) => [kind, all.length]),

@@ -54,7 +54,7 @@ async function run(): Promise<0 | 1> {
     postgres: values.postgres === true ? { killEveryMinutes } : null,
   };
   print(`seed ${options.seed}`);
-  const { broken, log, ...figures } = await runSoak({ ...options, tell: print });
+  const { broken, log, ...figures } = await runSoak({ ...options, report: print });
   print(JSON.stringify(figures, null, 2));
   for (const what of broken.slice(0, 100)) print(`FAULT: ${what}`);
   if (broken.length > 0) print(`end of the proxy's log:\n${log.slice(-10_000)}`);

@@ -36,7 +36,7 @@ export interface Scene {
   readonly slowKey: string;
   readonly random: LoadOptions["random"];
   /** Sends a request and accounts for it; null if the proxy could not answer it and the reason is known. */
-  ask(path: string, question?: Question): Promise<Reply | null>;
+  call(path: string, question?: Question): Promise<Reply | null>;
   /** Accounts for a command: returns true if its exit code is the given one and the database was not away. */
   ran(
     command: string,
@@ -113,14 +113,14 @@ export const scenarios: readonly Scenario[] = [
   {
     name: "a reload of the prices",
     everyMs: 3_000,
-    async run({ serve, pricing, ask }, turn) {
-      const before = (await ask("/readyz"))?.text;
+    async run({ serve, pricing, call }, turn) {
+      const before = (await call("/readyz"))?.text;
       // No one requests this model, so the prices of the requests stay the same.
       const text = oneModelFile("unused", [{ from: "2026-01-01", input: `0.${turn + 1}`, output: "1" }]);
       await replaceFile(pricing, "unused.yaml", text);
       serve.signal("SIGHUP");
       const isNew = async () => {
-        const now = (await ask("/readyz"))?.text;
+        const now = (await call("/readyz"))?.text;
         return before === undefined || now === undefined || catalogueIn(now) !== catalogueIn(before);
       };
       await until(isNew, "the new prices are in force");
@@ -129,16 +129,16 @@ export const scenarios: readonly Scenario[] = [
   {
     name: "a change of settings",
     everyMs: 2_000,
-    async run({ ask, adminToken }, turn) {
+    async run({ call, adminToken }, turn) {
       const headers = bearer(adminToken);
-      await ask(`${api}/keys/dora`, {
+      await call(`${api}/keys/dora`, {
         method: "PATCH",
         headers,
         body: { limits: { parallel: 1 + (turn % 5) } },
       });
       // Streams and sessions exhaust the budget of bob repeatedly.
       const body = { scope: "key:bob", period: "total", limit_usd: ((turn + 1) * 0.02).toFixed(2) };
-      await ask(`${api}/budgets`, { method: "PUT", headers, body });
+      await call(`${api}/budgets`, { method: "PUT", headers, body });
     },
   },
   {
@@ -154,43 +154,43 @@ export const scenarios: readonly Scenario[] = [
   {
     name: "a sign-in to the dashboard",
     everyMs: 1_000,
-    async run({ serve, ask, adminToken }) {
-      await ask("/dashboard");
+    async run({ serve, call, adminToken }) {
+      await call("/dashboard");
       const page = { origin: serve.url, "x-farebox-dashboard": "1" };
       const session = "/dashboard/session";
-      const cookie = (await ask(session, { method: "POST", headers: page, body: { token: adminToken } }))?.cookie;
+      const cookie = (await call(session, { method: "POST", headers: page, body: { token: adminToken } }))?.cookie;
       if (cookie == null) return;
-      await ask(`${api}/overview`, { headers: { cookie } });
-      if ((await ask(session, { method: "DELETE", headers: { ...page, cookie } })) === null) return;
-      await ask(`${api}/whoami`, { headers: { cookie }, refusals: ["invalid_api_key"] });
+      await call(`${api}/overview`, { headers: { cookie } });
+      if ((await call(session, { method: "DELETE", headers: { ...page, cookie } })) === null) return;
+      await call(`${api}/whoami`, { headers: { cookie }, refusals: ["invalid_api_key"] });
     },
   },
   {
     name: "a scrape",
     everyMs: 500,
-    async run({ ask }) {
-      await ask("/metrics");
+    async run({ call }) {
+      await call("/metrics");
     },
   },
   {
     name: "a report",
     everyMs: 1_000,
-    async run({ ask, adminToken }, turn) {
+    async run({ call, adminToken }, turn) {
       const by = ["key,model", "day", "team", "hour"][turn % 4];
-      await ask(`${api}/usage?by=${by}&since=1d`, { headers: bearer(adminToken) });
+      await call(`${api}/usage?by=${by}&since=1d`, { headers: bearer(adminToken) });
     },
   },
   {
     name: "a list of the admin API",
     everyMs: 250,
-    async run({ ask, adminToken }, turn) {
-      await ask(`${api}/${lists[turn % lists.length]}`, { headers: bearer(adminToken) });
+    async run({ call, adminToken }, turn) {
+      await call(`${api}/${lists[turn % lists.length]}`, { headers: bearer(adminToken) });
     },
   },
   {
     name: "a refusal",
     everyMs: 100,
-    async run({ ask, narrowKey, slowKey }, turn) {
+    async run({ call, narrowKey, slowKey }, turn) {
       const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] };
       const refused = [
         { key: "sk-fb-unknown", body: hello, refusals: ["invalid_api_key"] },
@@ -200,7 +200,7 @@ export const scenarios: readonly Scenario[] = [
         { key: slowKey, body: "{", refusals: ["invalid_json", "rate_limit_exceeded"] },
       ];
       const { key, ...question } = refused[turn % refused.length] ?? {};
-      await ask("/v1/chat/completions", { method: "POST", headers: bearer(key ?? ""), ...question });
+      await call("/v1/chat/completions", { method: "POST", headers: bearer(key ?? ""), ...question });
     },
   },
 ];

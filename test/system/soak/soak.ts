@@ -8,7 +8,7 @@ import type { Verification } from "../../../src/ports/ledger.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { startPostgres, type Postgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
-import { gatewayBooks, readDatabase, readFile, type AtGateway, type Row } from "../crash/books.ts";
+import { gatewayRequests, readDatabase, readFile, type AtGateway, type Row } from "../crash/ledger-snapshot.ts";
 import { taskPrices } from "../crash/campaign.ts";
 import { startLoad, type Load, type Sent } from "../crash/load.ts";
 import { brokenPromises } from "../crash/promises.ts";
@@ -31,7 +31,7 @@ export interface SoakOptions {
   /** Non-null for a ledger in PostgreSQL, which is killed at this interval. */
   readonly postgres: { readonly killEveryMinutes: number } | null;
   /** Called with each line of progress. */
-  readonly tell: (line: string) => void;
+  readonly report: (line: string) => void;
 }
 
 export interface Soak {
@@ -42,7 +42,7 @@ export interface Soak {
   readonly failed: Readonly<Record<string, number>>;
   readonly quarters: readonly Resources[];
   /** Charges and the sums of ledger and gateway, by source. */
-  readonly books: Readonly<
+  readonly sums: Readonly<
     Record<string, { readonly charges: number; readonly ledgerUsd: string; readonly gatewayUsd: string }>
   >;
   readonly kills: number;
@@ -140,9 +140,9 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
   const accounts = new Accounts();
   const loads: Load[] = [];
   const sessions: { readonly name: string; readonly stderr: string }[] = [];
-  const ask = askOf(serve, accounts);
+  const call = callerOf(serve, accounts);
   const create = async (name: string, more: object = {}) => {
-    const reply = await ask("/admin/v1/keys", {
+    const reply = await call("/admin/v1/keys", {
       method: "POST",
       headers: bearer,
       body: { name, ...more },
@@ -150,7 +150,7 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
     });
     return (JSON.parse(reply?.text ?? "{}") as { readonly key: string }).key;
   };
-  await ask("/admin/v1/teams", { method: "POST", headers: bearer, body: { name: "red" }, status: 201 });
+  await call("/admin/v1/teams", { method: "POST", headers: bearer, body: { name: "red" }, status: 201 });
   const keys = [await create("alice"), await create("bob", { team: "red" })];
   const taskKey = await create("carol");
   const narrowKey = await create("dora", { models: ["gpt-4o"] });
@@ -160,7 +160,7 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
     ["key:alice", "100000"],
     ["key:bob", "0.02"],
   ] as const)
-    await ask("/admin/v1/budgets", {
+    await call("/admin/v1/budgets", {
       method: "PUT",
       headers: bearer,
       body: { scope, period: "total", limit_usd },
@@ -173,7 +173,7 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
     narrowKey,
     slowKey,
     random,
-    ask,
+    call,
     ran(name, startedAt, { code, stderr }, expected) {
       const isRight = code === expected;
       if (isRight) accounts.add(accounts.answered, name);
@@ -244,18 +244,18 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
     stopped.abort();
     await Promise.all([...running.map((load) => load.stop()), ...besides]);
     quarters.push(await measure(serve.pid, inspector, ports));
-    options.tell(`quarter ${quarter}: ${describe(quarters.at(-1))}, ${accounts.broken.length} faults`);
+    options.report(`quarter ${quarter}: ${describe(quarters.at(-1))}, ${accounts.broken.length} faults`);
   }
 
   const sent = loads.flatMap((load) => load.sent);
   for (const one of sent) accounts.request(one);
-  const books = async () => (postgres === null ? readFile(database) : await readDatabase(database));
-  await settleTasks(ask, taskKey, async () => (await books()).rows);
+  const readLedger = async () => (postgres === null ? readFile(database) : await readDatabase(database));
+  await settleTasks(call, taskKey, async () => (await readLedger()).rows);
   serve.signal("SIGTERM");
   const { code, stderr } = await serve.ended;
   if (code !== 0) accounts.broken.push(`serve ended with ${code}: ${stderr.slice(-1000)}`);
-  const file = await books();
-  const gateway = gatewayBooks(sandbox, { request: 0, call: 0 });
+  const file = await readLedger();
+  const gateway = gatewayRequests(sandbox, { request: 0, call: 0 });
   const verified = await runFarebox(["verify", "--json"], { env: { FAREBOX_DATABASE: database } });
   const verification = JSON.parse(verified.stdout) as Verification;
   const death = postgres === null ? "inPeace" : "hurried";
@@ -271,7 +271,7 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
     refused: accounts.refused,
     failed: accounts.failed,
     quarters,
-    books: bothBooks(file.rows, gateway),
+    sums: sumsBySource(file.rows, gateway),
     kills,
     slowestRecoveryMs,
     broken: accounts.broken,
@@ -280,7 +280,7 @@ export async function runSoak(options: SoakOptions): Promise<Soak> {
 }
 
 /** Returns a function that sends a request and accounts for its answer. */
-function askOf({ url }: ServeProcess, accounts: Accounts): Scene["ask"] {
+function callerOf({ url }: ServeProcess, accounts: Accounts): Scene["call"] {
   return async (path, { method = "GET", headers = {}, body, status = 200, refusals = [] } = {}) => {
     const startedAt = performance.now();
     const what = `${method} ${path.replace(/\?.*/, "")}`;
@@ -333,11 +333,11 @@ function hasAnswers({ answered }: Accounts, loads: readonly Load[]): boolean {
 }
 
 /** Polls the pending tasks until every charge is settled. */
-async function settleTasks(ask: Scene["ask"], taskKey: string, rows: () => Promise<readonly Row[]>): Promise<void> {
+async function settleTasks(call: Scene["call"], taskKey: string, rows: () => Promise<readonly Row[]>): Promise<void> {
   await until(async () => {
     const pending = (await rows()).filter(({ state }) => state === "pending");
     for (const { task } of pending)
-      if (task !== null) await ask(`/api/v1/task/${task}`, { headers: { "x-api-key": taskKey } });
+      if (task !== null) await call(`/api/v1/task/${task}`, { headers: { "x-api-key": taskKey } });
     return pending.length === 0;
   }, "every charge is settled");
 }
@@ -370,7 +370,7 @@ function wrongSessions(
   });
 }
 
-function bothBooks(rows: readonly Row[], gateway: readonly AtGateway[]): Soak["books"] {
+function sumsBySource(rows: readonly Row[], gateway: readonly AtGateway[]): Soak["sums"] {
   const bills = new Map(gateway.map(({ number, bill }) => [number, bill?.cost ?? 0n]));
   const bySource = Map.groupBy(rows, ({ source, state }) => source ?? state);
   const sum = (amounts: readonly bigint[]) => formatUsd(amounts.reduce((all, each) => all + each, 0n) as PicoUsd);

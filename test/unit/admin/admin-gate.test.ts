@@ -23,14 +23,14 @@ async function gateWith({ settings = settingsToken as string | null } = {}) {
     admins,
     failures,
     add,
-    ask: (token: string, from = "10.0.0.1") => gate.admit(`Bearer ${token}`, from),
+    admit: (token: string, from = "10.0.0.1") => gate.admit(`Bearer ${token}`, from),
     gate,
   };
 }
 
 /** Returns the result of a promise that has one already, otherwise "waits". */
-async function soFar(asked: Promise<Admission>): Promise<Admission | "waits"> {
-  return Promise.race([asked, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
+async function soFar(admission: Promise<Admission>): Promise<Admission | "waits"> {
+  return Promise.race([admission, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
 }
 
 const admitted = (name: string, role: string) =>
@@ -38,20 +38,20 @@ const admitted = (name: string, role: string) =>
 
 describe("the admin gate", () => {
   it("accepts named tokens in their role, and the token from the settings as an editor named env", async () => {
-    const { ask, add } = await gateWith();
-    expect(await ask(await add("vera", "viewer"))).toEqual(admitted("vera", "viewer"));
-    expect(await ask(await add("edward", "editor"))).toEqual(admitted("edward", "editor"));
-    expect(await ask(settingsToken)).toEqual(admitted("env", "editor"));
+    const { admit, add } = await gateWith();
+    expect(await admit(await add("vera", "viewer"))).toEqual(admitted("vera", "viewer"));
+    expect(await admit(await add("edward", "editor"))).toEqual(admitted("edward", "editor"));
+    expect(await admit(settingsToken)).toEqual(admitted("env", "editor"));
   });
 
   it("refuses a revoked or expired token at its next request", async () => {
-    const { ask, add, clock, admins, failures } = await gateWith();
+    const { admit, add, clock, admins, failures } = await gateWith();
     const [short, long] = [await add("short", "viewer", 60_000), await add("long", "viewer")];
-    expect([await ask(short), await ask(long)]).toMatchObject([{ ok: true }, { ok: true }]);
+    expect([await admit(short), await admit(long)]).toMatchObject([{ ok: true }, { ok: true }]);
     clock.advance(60_000);
     await revokeAdmin({ admins, clock, by: "test" }, "long");
-    expect(await ask(short)).toMatchObject({ ok: false, message: "This admin token has expired." });
-    expect(await ask(long)).toMatchObject({ ok: false, message: "This admin token has been revoked." });
+    expect(await admit(short)).toMatchObject({ ok: false, message: "This admin token has expired." });
+    expect(await admit(long)).toMatchObject({ ok: false, message: "This admin token has been revoked." });
     expect(failures).toEqual(["expired", "revoked"]);
   });
 
@@ -77,11 +77,11 @@ describe("the admin gate", () => {
   );
 
   it("answers failed attempts from one address one after another, with growing delays", async () => {
-    const { ask, clock } = await gateWith();
-    for (let attempt = 0; attempt < 3; attempt++) expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
-    const asked = [ask("wrong-4"), ask("wrong-5"), ask("wrong-6")];
+    const { admit, clock } = await gateWith();
+    for (let attempt = 0; attempt < 3; attempt++) expect(await soFar(admit("wrong"))).toMatchObject({ why: "unknown" });
+    const admissions = [admit("wrong-4"), admit("wrong-5"), admit("wrong-6")];
     const states = async () =>
-      (await Promise.all(asked.map(soFar))).map((each) => (each === "waits" ? "waits" : "answered"));
+      (await Promise.all(admissions.map(soFar))).map((each) => (each === "waits" ? "waits" : "answered"));
     expect(await states()).toEqual(["waits", "waits", "waits"]);
     clock.advance(250);
     expect(await states()).toEqual(["answered", "waits", "waits"]);
@@ -92,43 +92,43 @@ describe("the admin gate", () => {
   });
 
   it("accepts a valid token at once, however many failed attempts from its address wait", async () => {
-    const { ask, add, clock, admins } = await gateWith();
+    const { admit, add, clock, admins } = await gateWith();
     const fresh = await add("fresh", "viewer");
-    const guesses = Array.from({ length: 40 }, (_, index) => ask(`wrong-${index}`));
-    expect(await soFar(ask(fresh))).toEqual(admitted("fresh", "viewer"));
-    expect(await soFar(ask(settingsToken))).toEqual(admitted("env", "editor"));
+    const guesses = Array.from({ length: 40 }, (_, index) => admit(`wrong-${index}`));
+    expect(await soFar(admit(fresh))).toEqual(admitted("fresh", "viewer"));
+    expect(await soFar(admit(settingsToken))).toEqual(admitted("env", "editor"));
     await revokeAdmin({ admins, clock, by: "test" }, "fresh");
-    expect(await soFar(ask(fresh, "10.0.0.2"))).toMatchObject({ ok: false, why: "revoked" });
+    expect(await soFar(admit(fresh, "10.0.0.2"))).toMatchObject({ ok: false, why: "revoked" });
     clock.advance(200_000);
     expect((await Promise.all(guesses)).filter(({ ok }) => ok)).toEqual([]);
   });
 
   it("delays the answer to an expired token as for an unknown one", async () => {
-    const { ask, add, clock } = await gateWith();
+    const { admit, add, clock } = await gateWith();
     const short = await add("short", "viewer", 60_000);
     clock.advance(60_000);
-    for (let attempt = 0; attempt < 3; attempt++) await ask("wrong");
-    const asked = ask(short);
-    expect(await soFar(asked)).toBe("waits");
+    for (let attempt = 0; attempt < 3; attempt++) await admit("wrong");
+    const admissions = admit(short);
+    expect(await soFar(admissions)).toBe("waits");
     clock.advance(250);
-    expect(await asked).toMatchObject({ ok: false, why: "expired" });
+    expect(await admissions).toMatchObject({ ok: false, why: "expired" });
   });
 
   it("refuses further attempts at once if too many wait, and states when to try again", async () => {
-    const { ask, clock, failures } = await gateWith();
-    for (let attempt = 0; attempt < 3; attempt++) await ask("wrong");
-    const waiting = Array.from({ length: 20 }, (_, index) => ask(`wrong-${index}`));
-    expect(await soFar(ask("wrong-20"))).toMatchObject({
+    const { admit, clock, failures } = await gateWith();
+    for (let attempt = 0; attempt < 3; attempt++) await admit("wrong");
+    const waiting = Array.from({ length: 20 }, (_, index) => admit(`wrong-${index}`));
+    expect(await soFar(admit("wrong-20"))).toMatchObject({
       ok: false,
       why: "too_many",
       retryAfterSeconds: expect.any(Number),
     });
-    expect(await soFar(ask("wrong", "10.0.0.2"))).toMatchObject({ ok: false, why: "unknown" });
+    expect(await soFar(admit("wrong", "10.0.0.2"))).toMatchObject({ ok: false, why: "unknown" });
     clock.advance(200_000);
     await Promise.all(waiting);
     expect(failures.filter((why) => why === "too_many")).toHaveLength(1);
     clock.advance(15 * 60_000 + 1);
-    expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
+    expect(await soFar(admit("wrong"))).toMatchObject({ why: "unknown" });
   });
 });
 
@@ -150,18 +150,18 @@ describe("failed attempts", () => {
   it("wait in a limited number, whatever the number of addresses", async () => {
     const clock = manualClock();
     const attempts = new FailedAttempts(clock);
-    const asked = Array.from({ length: 100 }, (_, index) =>
+    const admissions = Array.from({ length: 100 }, (_, index) =>
       Array.from({ length: 23 }, () => attempts.delay(`10.0.0.${index}`)),
     ).flat();
     const atOnce = await Promise.all(
-      asked.map((each) =>
+      admissions.map((each) =>
         Promise.race([each, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]),
       ),
     );
     expect(atOnce.filter((each) => each === "waits")).toHaveLength(1_000);
     expect(atOnce.filter((each) => each !== "waits" && !each.ok)).toHaveLength(2_300 - 300 - 1_000);
     clock.advance(200_000);
-    expect((await Promise.all(asked)).filter(({ ok }) => ok)).toHaveLength(1_300);
+    expect((await Promise.all(admissions)).filter(({ ok }) => ok)).toHaveLength(1_300);
     const again = attempts.delay("10.0.0.0");
     clock.advance(8_000);
     expect(await again).toEqual({ ok: true });

@@ -292,38 +292,40 @@ describe("the lines of a cost", () => {
 });
 
 describe("the cost if another model answered", () => {
-  const asked = price();
+  const requestedPrice = price();
   const expensive = price({ tiers: [tier(0, 2)] });
   const same = price({ model: "other" });
   const costly = price({ fees: { search: { charged: pico(100), list: pico(100), inputTokens: 1 } } });
 
   it("is the larger of both costs, and that of the requested model if they are equal", () => {
     const used = tokens({ input: 10 });
-    expect(decidingPrice({ price: asked, servedPrice: null }, used)).toBe(asked);
-    expect(decidingPrice({ price: asked, servedPrice: expensive }, used)).toBe(expensive);
-    expect(decidingPrice({ price: expensive, servedPrice: asked }, used)).toBe(expensive);
-    expect(decidingPrice({ price: asked, servedPrice: same }, used)).toBe(asked);
-    expect(decidingPrice({ price: asked, servedPrice: costly }, used, billing({ calls: { search: 1 } }))).toBe(costly);
-    expect(decidingPrice({ price: asked, servedPrice: costly }, used)).toBe(asked);
+    expect(decidingPrice({ price: requestedPrice, servedPrice: null }, used)).toBe(requestedPrice);
+    expect(decidingPrice({ price: requestedPrice, servedPrice: expensive }, used)).toBe(expensive);
+    expect(decidingPrice({ price: expensive, servedPrice: requestedPrice }, used)).toBe(expensive);
+    expect(decidingPrice({ price: requestedPrice, servedPrice: same }, used)).toBe(requestedPrice);
+    expect(decidingPrice({ price: requestedPrice, servedPrice: costly }, used, billing({ calls: { search: 1 } }))).toBe(
+      costly,
+    );
+    expect(decidingPrice({ price: requestedPrice, servedPrice: costly }, used)).toBe(requestedPrice);
   });
 
   it("has the formula of the price that decides", () => {
     const priced = price({ perRequest: flat });
-    expect(costUnder({ price: asked, servedPrice: null }, tokens({ input: 10 }))).toEqual({
+    expect(costUnder({ price: requestedPrice, servedPrice: null }, tokens({ input: 10 }))).toEqual({
       charged: 10n,
       list: 20n,
       minimumApplied: false,
       formula: "tokens",
     });
-    expect(costUnder({ price: asked, servedPrice: priced }, tokens({ input: 10 }))).toEqual({
+    expect(costUnder({ price: requestedPrice, servedPrice: priced }, tokens({ input: 10 }))).toEqual({
       charged: 40n,
       list: 50n,
       minimumApplied: false,
       formula: "per_request",
     });
-    expect(costUnder({ price: asked, servedPrice: null }, noTokens, billing({ calls: { search: 1 } })).charged).toBe(
-      0n,
-    );
+    expect(
+      costUnder({ price: requestedPrice, servedPrice: null }, noTokens, billing({ calls: { search: 1 } })).charged,
+    ).toBe(0n);
     expect(costUnder({ price: costly, servedPrice: null }, noTokens, billing({ calls: { search: 1 } })).charged).toBe(
       100n,
     );

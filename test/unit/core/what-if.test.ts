@@ -48,12 +48,12 @@ describe("recomputeUnder", () => {
   });
 
   it("asks for the price of the requested model at the time of the admission", () => {
-    const asked: unknown[] = [];
+    const lookups: unknown[] = [];
     recomputeUnder(charge({ model: "gpt-4o-2024-11-20" }), (...args) => {
-      asked.push(...args);
+      lookups.push(...args);
       return half;
     });
-    expect(asked).toEqual(["gpt-4o-2024-11-20", noon]);
+    expect(lookups).toEqual(["gpt-4o-2024-11-20", noon]);
   });
 
   it("prices a charge that had no price if its usage is known", () => {

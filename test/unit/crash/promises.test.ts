@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BilledCall } from "../../../src/sandbox/billing.ts";
-import type { AtGateway, Row, Window } from "../../system/crash/books.ts";
+import type { AtGateway, Row, Window } from "../../system/crash/ledger-snapshot.ts";
 import type { Sent } from "../../system/crash/load.ts";
 import { brokenPromises, type Aftermath } from "../../system/crash/promises.ts";
 

@@ -81,28 +81,28 @@ describe("the rows of Requests", () => {
 });
 
 describe("the filters of Requests", () => {
-  const asked = (search: string, isAdmin = true) => requestsOf(new URLSearchParams(search), {}, isAdmin);
+  const queriesOf = (search: string, isAdmin = true) => requestsOf(new URLSearchParams(search), {}, isAdmin);
 
   it("read both lists if nothing excludes one", () => {
-    expect(asked("key=alice")).toMatchObject({
+    expect(queriesOf("key=alice")).toMatchObject({
       charges: { key: "alice" },
       refusals: { key: "alice" },
       isFiltered: true,
     });
-    expect(asked("")).toMatchObject({ isFiltered: false });
+    expect(queriesOf("")).toMatchObject({ isFiltered: false });
   });
 
   it("read only refusals, or only charges, by status", () => {
-    expect(asked("status=refused")).toMatchObject({ charges: null, refusals: {} });
-    expect(asked("code=budget_exceeded").charges).toBeNull();
-    expect(asked("status=refused&q=ali&sort=count&order=asc")).toMatchObject({
+    expect(queriesOf("status=refused")).toMatchObject({ charges: null, refusals: {} });
+    expect(queriesOf("code=budget_exceeded").charges).toBeNull();
+    expect(queriesOf("status=refused&q=ali&sort=count&order=asc")).toMatchObject({
       charges: null,
       refusals: { q: "ali", sort: "count", order: "asc" },
     });
-    expect(asked("status=refused&source=counted").refusals).toBeNull();
-    expect(asked("status=5xx")).toMatchObject({ charges: { status: "5xx", state: null }, refusals: null });
-    expect(asked("status=voided")).toMatchObject({ charges: { state: "voided" }, refusals: null });
-    expect(asked("state=pending")).toMatchObject({ charges: { state: "pending" }, refusals: null });
+    expect(queriesOf("status=refused&source=counted").refusals).toBeNull();
+    expect(queriesOf("status=5xx")).toMatchObject({ charges: { status: "5xx", state: null }, refusals: null });
+    expect(queriesOf("status=voided")).toMatchObject({ charges: { state: "voided" }, refusals: null });
+    expect(queriesOf("state=pending")).toMatchObject({ charges: { state: "pending" }, refusals: null });
   });
 
   it.each([
@@ -115,11 +115,11 @@ describe("the filters of Requests", () => {
     "q=0a",
     "sort=cost",
   ])("read only charges with %s, which refusals do not have", (search) => {
-    expect(asked(search).refusals).toBeNull();
+    expect(queriesOf(search).refusals).toBeNull();
   });
 
   it("leave out the key for a caller who is not an admin", () => {
-    expect(asked("key=bob&team=x&model=gpt-4o", false).charges).toMatchObject({ model: "gpt-4o" });
-    expect(asked("key=bob&team=x", false).charges).not.toHaveProperty("key");
+    expect(queriesOf("key=bob&team=x&model=gpt-4o", false).charges).toMatchObject({ model: "gpt-4o" });
+    expect(queriesOf("key=bob&team=x", false).charges).not.toHaveProperty("key");
   });
 });

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { ask, hello, helloStream, type Asked } from "../../support/sandbox-client.ts";
+import { fetchFromSandbox, hello, helloStream, type SandboxRequestOptions } from "../../support/sandbox-client.ts";
 import { breachesOf, gatewayDocument, type Fields } from "../../support/gateway-document.ts";
 
 describe("docs/gateway-openapi.yaml", () => {
@@ -91,8 +91,8 @@ describe("the sandbox's answers match the document:", () => {
 
   /** Removes the unknown field that the sandbox sends on purpose. */
   const withoutExtra = ({ gateway: _extra, ...known }: Fields) => known;
-  const json = async (body: object | undefined, asked: Asked = {}) => {
-    const answer = await ask(sandbox, body, asked);
+  const json = async (body: object | undefined, options: SandboxRequestOptions = {}) => {
+    const answer = await fetchFromSandbox(sandbox, body, options);
     return { status: answer.status, body: JSON.parse(answer.body.toString()) as Fields };
   };
 
@@ -131,7 +131,7 @@ describe("the sandbox's answers match the document:", () => {
       undefined,
     ],
   ])("stream %s", async (_what, request, scenario) => {
-    const { status, body } = await ask(sandbox, request, scenario === undefined ? {} : { scenario });
+    const { status, body } = await fetchFromSandbox(sandbox, request, scenario === undefined ? {} : { scenario });
     expect(status).toBe(200);
     const events = body
       .toString()
@@ -197,8 +197,8 @@ describe("the sandbox's answers of model families match the document:", () => {
     sandbox = await startSandbox();
   });
   afterAll(() => sandbox.close());
-  const asked = async (method: string, path: string, body?: object) => {
-    const answer = await ask(sandbox, body, { method, path, headers: { "x-api-key": sandbox.apiKey } });
+  const call = async (method: string, path: string, body?: object) => {
+    const answer = await fetchFromSandbox(sandbox, body, { method, path, headers: { "x-api-key": sandbox.apiKey } });
     return { status: answer.status, body: JSON.parse(answer.body.toString()) as Fields };
   };
 
@@ -222,12 +222,12 @@ describe("the sandbox's answers of model families match the document:", () => {
       (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }],
     ],
   ])("%s", async (path, body, taken, shown, fetching) => {
-    const created = await asked("POST", path, body);
+    const created = await call("POST", path, body);
     expect([created.status, breachesOf(taken, created.body)]).toEqual([200, []]);
     const id = String(created.body["task_id"] ?? (created.body["data"] as Fields)["task_id"]);
-    const record = await asked(...fetching(id));
+    const record = await call(...fetching(id));
     expect([record.status, breachesOf(shown, record.body)]).toEqual([200, []]);
-    const refused = await asked("POST", path, { ...body, model: "x+task-refused" });
+    const refused = await call("POST", path, { ...body, model: "x+task-refused" });
     expect([refused.status, refused.body["code"], breachesOf("EnvelopeError", refused.body)]).toEqual([
       200,
       10_001,
@@ -236,11 +236,11 @@ describe("the sandbox's answers of model families match the document:", () => {
   });
 
   it("the history and an upload", async () => {
-    const history = await asked("GET", "/api/open/tasks/histories?page_size=2");
+    const history = await call("GET", "/api/open/tasks/histories?page_size=2");
     expect([history.status, breachesOf("TaskHistory", history.body)]).toEqual([200, []]);
     expect(history.body["data"]).toMatchObject({ page: 1, page_size: 2 });
-    const uploaded = await asked("POST", "/api/ephemeral_resource", { file_name: "a.png", file_data: "aGk=" });
+    const uploaded = await call("POST", "/api/ephemeral_resource", { file_name: "a.png", file_data: "aGk=" });
     expect([uploaded.status, breachesOf("Uploaded", uploaded.body)]).toEqual([200, []]);
-    expect((await asked("POST", "/api/ephemeral_resource", {})).status).toBe(400);
+    expect((await call("POST", "/api/ephemeral_resource", {})).status).toBe(400);
   });
 });

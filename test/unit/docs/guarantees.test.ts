@@ -30,8 +30,8 @@ const sections: Section[] = page
       .split("\n- **")
       .slice(1)
       .map((item) => {
-        const [, label = "", said = ""] = /^(.+?)\*\*(?: |:\s)([^]*)$/.exec(item) ?? [];
-        return [label, said.trim()] as const;
+        const [, label = "", text = ""] = /^(.+?)\*\*(?: |:\s)([^]*)$/.exec(item) ?? [];
+        return [label, text.trim()] as const;
       });
     return { title, promise, commands, items: new Map(items) };
   });

@@ -20,7 +20,7 @@ function world({ everyMs = minuteMs } = {}) {
     samples,
     warnings,
     record: { data: { id: 1, equivalent_in_usd: 25, api_key: "sk-secret" } } as unknown,
-    asked: 0,
+    requests: 0,
     start: () =>
       startBalanceSampler({
         ledger,
@@ -30,7 +30,7 @@ function world({ everyMs = minuteMs } = {}) {
         claim: alwaysMine,
         log: { ...silentLog, warn: (_fields, message) => void warnings.push(message) },
         fetch: async () => {
-          self.asked++;
+          self.requests++;
           return self.record;
         },
       }),
@@ -80,14 +80,14 @@ it("samples at most once a minute, or less often with a longer time to live", as
     await hasty.spend(`r${index}`);
     await hasty.pass(15_000);
   }
-  expect(hasty.asked).toBe(15);
+  expect(hasty.requests).toBe(15);
   const slow = world({ everyMs: 10 * minuteMs });
   await using _slow = slow.start();
   for (let index = 0; index < 60; index++) {
     await slow.spend(`r${index}`);
     await slow.pass(minuteMs);
   }
-  expect(slow.asked).toBe(6);
+  expect(slow.requests).toBe(6);
 });
 
 it("logs once that the gateway returns no record, and continues", async () => {
@@ -95,7 +95,7 @@ it("logs once that the gateway returns no record, and continues", async () => {
   self.record = undefined;
   await using sampler = self.start();
   await self.pass(5 * minuteMs);
-  expect(self.asked).toBe(5);
+  expect(self.requests).toBe(5);
   expect(self.warnings).toEqual(["no sample of the gateway's account could be taken"]);
   expect(await sampler.sample()).toBeUndefined();
   self.record = { equivalent_in_usd: "24.5" };

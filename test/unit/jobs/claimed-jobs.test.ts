@@ -70,7 +70,7 @@ it("deliveries wait for the claim, and stop before the next message when it is l
 
 it("the task poller reads and polls due tasks only with the claim", async () => {
   const claim = someClaim(false);
-  const asked: number[] = [];
+  const reads: number[] = [];
   const polls: string[] = [];
   const { promise: read, resolve: answer } = Promise.withResolvers<void>();
   const due = { taskId: "t", charge: "c" } as Task;
@@ -81,7 +81,7 @@ it("the task poller reads and polls due tasks only with the claim", async () => 
     poll: async ({ taskId }) => void polls.push(taskId),
     tasks: {
       async due() {
-        asked.push(1);
+        reads.push(1);
         await read;
         return { tasks: [due], nextPollAt: null };
       },
@@ -89,9 +89,9 @@ it("the task poller reads and polls due tasks only with the claim", async () => 
   });
   poller.wake();
   await nextTurn();
-  expect(asked).toEqual([]);
+  expect(reads).toEqual([]);
   claim.take();
-  expect(asked).toHaveLength(1);
+  expect(reads).toHaveLength(1);
   // Another proxy has the claim by the time the read is answered.
   claim.isOwn = false;
   answer();

@@ -108,7 +108,7 @@ describe("answers that jobs get from memory", () => {
     };
     const remembered = cachedQueries(db, utc, { ...reader, ...reads });
     const span = { since: noon - hourMs, until: noon + hourMs };
-    const asked = async (at: number, by: readonly "key"[] = []) => {
+    const queriesAt = async (at: number, by: readonly "key"[] = []) => {
       vi.clearAllMocks();
       const answers = {
         totals: await remembered.totals(),
@@ -127,20 +127,20 @@ describe("answers that jobs get from memory", () => {
 
     await ledger.setBudget(budget(everyRequest, "1d", "1"), noon);
     await ledger.hold(holdOf("a", usd("0.9")));
-    expect(await asked(noon)).toEqual({ names: all, due: 0 });
-    expect(await asked(noon + minuteMs)).toEqual({ names: [], due: 0 });
-    expect(await asked(noon, ["key"])).toEqual({ names: ["spend"], due: 0 });
-    expect(await asked(noon + hourMs)).toEqual({ names: ["windowsToAlert"], due: 0 });
+    expect(await queriesAt(noon)).toEqual({ names: all, due: 0 });
+    expect(await queriesAt(noon + minuteMs)).toEqual({ names: [], due: 0 });
+    expect(await queriesAt(noon, ["key"])).toEqual({ names: ["spend"], due: 0 });
+    expect(await queriesAt(noon + hourMs)).toEqual({ names: ["windowsToAlert"], due: 0 });
     await ledger.hold(holdOf("b", usd("0.1")));
-    expect(await asked(noon), "at the limit").toEqual({ names: all, due: 1 });
-    expect(await asked(noon), "still due").toEqual({ names: [], due: 1 });
+    expect(await queriesAt(noon), "at the limit").toEqual({ names: all, due: 1 });
+    expect(await queriesAt(noon), "still due").toEqual({ names: [], due: 1 });
     const raise = { scope: "all", period: "1d", subject: "", amount: usd("1"), why: "launch" };
     await ledger.raiseBudget({ ...raise, from: noon + 10 * minuteMs, until: noon + 20 * minuteMs }, noon);
-    expect(await asked(noon)).toEqual({ names: all, due: 1 });
-    expect(await asked(noon + 15 * minuteMs), "raised").toEqual({ names: ["windowsToAlert"], due: 0 });
-    expect(await asked(noon + 16 * minuteMs)).toEqual({ names: [], due: 0 });
-    expect(await asked(noon + 20 * minuteMs), "no longer raised").toEqual({ names: ["windowsToAlert"], due: 1 });
-    expect(await asked(noon + 15 * minuteMs), "the clock set back").toEqual({ names: ["windowsToAlert"], due: 0 });
+    expect(await queriesAt(noon)).toEqual({ names: all, due: 1 });
+    expect(await queriesAt(noon + 15 * minuteMs), "raised").toEqual({ names: ["windowsToAlert"], due: 0 });
+    expect(await queriesAt(noon + 16 * minuteMs)).toEqual({ names: [], due: 0 });
+    expect(await queriesAt(noon + 20 * minuteMs), "no longer raised").toEqual({ names: ["windowsToAlert"], due: 1 });
+    expect(await queriesAt(noon + 15 * minuteMs), "the clock set back").toEqual({ names: ["windowsToAlert"], due: 0 });
     db.close();
   });
 });

@@ -14,15 +14,15 @@ const today = 100;
 function memoryWith() {
   const clock = manualClock();
   clock.advance(1);
-  const asked: SpendQuery[] = [];
+  const queries: SpendQuery[] = [];
   const ledger = { past: (): Promise<readonly SpendRow[]> => Promise.resolve([rowOf(1)]) };
   const spend = (given: SpendQuery) => {
-    asked.push(given);
+    queries.push(given);
     return given.until === today ? ledger.past() : Promise.resolve([rowOf(1000)]);
   };
   const memory = new SpendMemory(only<LedgerQueries>({ spend }), clock);
   const read = async () => (await memory.spend(query, today)).map(({ requests }) => requests);
-  return { clock, ledger, read, pastReads: () => asked.filter(({ until }) => until === today).length };
+  return { clock, ledger, read, pastReads: () => queries.filter(({ until }) => until === today).length };
 }
 
 function rowOf(requests: number): SpendRow {

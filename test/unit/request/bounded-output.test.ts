@@ -88,16 +88,16 @@ const places = fc.array(fc.nat(500), { maxLength: 6 });
 
 /** Members that contain a text in a chat message or delta. */
 const chatPlaces: Record<string, (text: string) => object> = {
-  content: (said) => ({ content: said }),
-  parts: (said) => ({ content: [{ type: "text", text: said }] }),
+  content: (text) => ({ content: text }),
+  parts: (text) => ({ content: [{ type: "text", text }] }),
   refusal: (refusal) => ({ refusal }),
   reasoning: (reasoning) => ({ reasoning }),
-  "reasoning and copies of it": (said) => ({
-    reasoning: said,
-    reasoning_content: said,
-    reasoning_details: [{ type: "reasoning.text", text: said, index: 0 }],
+  "reasoning and copies of it": (text) => ({
+    reasoning: text,
+    reasoning_content: text,
+    reasoning_details: [{ type: "reasoning.text", text, index: 0 }],
   }),
-  "details of reasoning": (said) => ({ reasoning_details: [{ type: "reasoning.summary", summary: said, id: "r" }] }),
+  "details of reasoning": (text) => ({ reasoning_details: [{ type: "reasoning.summary", summary: text, id: "r" }] }),
   thinking: (thinking) => ({ thinking_blocks: [{ type: "thinking", thinking }] }),
   arguments: (given) => ({
     tool_calls: [{ index: 0, id: "call_1", type: "function", function: { arguments: given } }],
@@ -107,11 +107,11 @@ const chatPlaces: Record<string, (text: string) => object> = {
   transcript: (transcript) => ({ audio: { id: "audio_1", expires_at: 5, transcript } }),
 };
 const unknownPlaces: Record<string, (text: string) => object> = {
-  "an unknown member": (said) => ({ musings: said }),
-  "an unknown tree": (said) => ({ musings: { deep: [{ down: [said] }] } }),
-  "an object instead of a text": (said) => ({ refusal: { because: said } }),
-  "an unknown member of a part": (said) => ({ content: [{ type: "text", musings: said }] }),
-  "an unknown member of a call": (said) => ({ tool_calls: [{ index: 0, function: { musings: [said] } }] }),
+  "an unknown member": (text) => ({ musings: text }),
+  "an unknown tree": (text) => ({ musings: { deep: [{ down: [text] }] } }),
+  "an object instead of a text": (text) => ({ refusal: { because: text } }),
+  "an unknown member of a part": (text) => ({ content: [{ type: "text", musings: text }] }),
+  "an unknown member of a call": (text) => ({ tool_calls: [{ index: 0, function: { musings: [text] } }] }),
 };
 
 interface Output {
@@ -135,17 +135,17 @@ const head = {
   system_fingerprint: "fp",
   service_tier: "default",
 };
-const asMessages = (said: readonly Output[]): object => ({
+const asMessages = (outputs: readonly Output[]): object => ({
   ...head,
-  choices: said.map(({ where, text: written }, index) => ({
+  choices: outputs.map(({ where, text: written }, index) => ({
     index,
     message: { role: "assistant", ...all[where]?.(written) },
     logprobs: null,
     finish_reason: "stop",
   })),
 });
-const asChunks = (said: readonly Output[]): object[] => [
-  ...said.flatMap(({ where, text: written, choice, places: cuts }) =>
+const asChunks = (outputs: readonly Output[]): object[] => [
+  ...outputs.flatMap(({ where, text: written, choice, places: cuts }) =>
     pieces(written, cuts).map((piece) => ({
       ...head,
       obfuscation: "abc",
@@ -161,7 +161,7 @@ const itemKinds: Record<
   { readonly item: (text: string) => object; readonly event: string; readonly whole: string; readonly index?: string }
 > = {
   message: {
-    item: (said) => ({ type: "message", content: [{ type: "output_text", text: said, annotations: [] }] }),
+    item: (text) => ({ type: "message", content: [{ type: "output_text", text, annotations: [] }] }),
     event: "output_text",
     whole: "text",
     index: "content_index",
@@ -173,13 +173,13 @@ const itemKinds: Record<
     index: "content_index",
   },
   summary: {
-    item: (said) => ({ type: "reasoning", summary: [{ type: "summary_text", text: said }] }),
+    item: (text) => ({ type: "reasoning", summary: [{ type: "summary_text", text }] }),
     event: "reasoning_summary_text",
     whole: "text",
     index: "summary_index",
   },
   reasoning: {
-    item: (said) => ({ type: "reasoning", content: [{ type: "reasoning_text", text: said }] }),
+    item: (text) => ({ type: "reasoning", content: [{ type: "reasoning_text", text }] }),
     event: "reasoning_text",
     whole: "text",
     index: "content_index",
@@ -245,8 +245,8 @@ const response = (output: readonly object[], status = "completed"): object => ({
   output,
   usage: null,
 });
-function asEvents(said: readonly Item[], isRepeated: boolean): object[] {
-  const events = said.flatMap((item, index) => {
+function asEvents(itemsOfAnswer: readonly Item[], isRepeated: boolean): object[] {
+  const events = itemsOfAnswer.flatMap((item, index) => {
     const { event, whole, index: part } = itemKinds[item.kind] ?? { event: "", whole: "" };
     const at = {
       output_index: index,
@@ -276,7 +276,7 @@ function asEvents(said: readonly Item[], isRepeated: boolean): object[] {
   return [
     { type: "response.created", response: response([], "in_progress") },
     ...events,
-    { type: "response.completed", response: response(isRepeated ? said.map(itemOf) : []) },
+    { type: "response.completed", response: response(isRepeated ? itemsOfAnswer.map(itemOf) : []) },
   ];
 }
 
@@ -290,8 +290,8 @@ const tokensIn = async (texts: readonly { readonly text: string }[]): Promise<nu
 };
 
 describe("the posted output of generated answers without usage", () => {
-  const expectOutput = async (settlement: Posted, said: readonly { readonly text: string }[], isKnown: boolean) => {
-    const written = await tokensIn(said);
+  const expectOutput = async (settlement: Posted, outputs: readonly { readonly text: string }[], isKnown: boolean) => {
+    const written = await tokensIn(outputs);
     expect(settlement.tokens.output).toBeGreaterThanOrEqual(written);
     if (isKnown) expect(settlement.tokens.output).toBeLessThanOrEqual(Math.floor(written * 1.03) + 1);
     expect(settlement.doubts ?? []).toEqual(isKnown ? [] : ["unknown_output"]);
@@ -302,19 +302,19 @@ describe("the posted output of generated answers without usage", () => {
     ["is at least the output of chats with unknown members", Object.keys(all)],
   ])("%s", async (_, where) => {
     await fc.assert(
-      fc.asyncProperty(anyOutputs(where), async (said) => {
-        const isKnown = said.every((one) => one.where in chatPlaces);
+      fc.asyncProperty(anyOutputs(where), async (outputs) => {
+        const isKnown = outputs.every((one) => one.where in chatPlaces);
         await expectOutput(
-          await posted(chatCompletions, chat, plain(chatCompletions, asMessages(said))),
-          said,
+          await posted(chatCompletions, chat, plain(chatCompletions, asMessages(outputs))),
+          outputs,
           isKnown,
         );
-        const whole = await posted(chatCompletions, chat, streamed(chatCompletions, asChunks(said)));
-        await expectOutput(whole, said, isKnown);
+        const whole = await posted(chatCompletions, chat, streamed(chatCompletions, asChunks(outputs)));
+        await expectOutput(whole, outputs, isKnown);
         const cut = await posted(
           chatCompletions,
           chat,
-          streamed(chatCompletions, asChunks(said).slice(0, -1), "gateway_cut"),
+          streamed(chatCompletions, asChunks(outputs).slice(0, -1), "gateway_cut"),
         );
         expect(cut).toMatchObject({ tokens: { output: whole.tokens.output }, source: "partial" });
       }),
@@ -324,15 +324,15 @@ describe("the posted output of generated answers without usage", () => {
 
   it("matches the output of responses, for any way to state their items", async () => {
     await fc.assert(
-      fc.asyncProperty(items(Object.keys(itemKinds)), fc.boolean(), async (said, isRepeated) => {
+      fc.asyncProperty(items(Object.keys(itemKinds)), fc.boolean(), async (itemsOfAnswer, isRepeated) => {
         await expectOutput(
-          await posted(responses, { input: "hello" }, plain(responses, response(said.map(itemOf)))),
-          said,
+          await posted(responses, { input: "hello" }, plain(responses, response(itemsOfAnswer.map(itemOf)))),
+          itemsOfAnswer,
           true,
         );
         await expectOutput(
-          await posted(responses, { input: "hello" }, streamed(responses, asEvents(said, isRepeated))),
-          said,
+          await posted(responses, { input: "hello" }, streamed(responses, asEvents(itemsOfAnswer, isRepeated))),
+          itemsOfAnswer,
           true,
         );
       }),

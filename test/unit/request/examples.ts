@@ -116,18 +116,18 @@ export interface Counted {
 
 /** Returns a tokenizer that counts each character as a token. It is busy for the first `busy` calls. */
 export function characterCounter(busy = 0): TokenCounter & {
-  readonly asked: readonly Counted[];
+  readonly counted: readonly Counted[];
   readonly prepared: readonly string[];
 } {
-  const asked: Counted[] = [];
+  const counted: Counted[] = [];
   const prepared: string[] = [];
   const count = (texts: readonly string[], encoding: string, atMost: number | undefined, template = 0): TokenCount => {
-    asked.push({ texts, encoding, atMost });
-    if (asked.length <= busy) return { ok: false, reason: "busy" };
+    counted.push({ texts, encoding, atMost });
+    if (counted.length <= busy) return { ok: false, reason: "busy" };
     return { ok: true, tokens: Math.min(texts.join("").length + template, atMost ?? Infinity) };
   };
   return {
-    asked,
+    counted,
     prepared,
     prepare: (encoding) => void prepared.push(encoding),
     countTexts: async (texts, encoding, atMost) => count(texts, encoding, atMost),

@@ -34,10 +34,10 @@ async function check(
   headers: Readonly<Record<string, string>> = {},
   { isFree = false, storedUser = plainUser as StoredUser | null } = {},
 ) {
-  let asked: Caller | undefined;
+  let checked: Caller | undefined;
   const find = createExhaustedCheck({
     async windowsOf(caller) {
-      asked = caller;
+      checked = caller;
       if (windows instanceof Error) throw windows;
       return windows;
     },
@@ -50,7 +50,7 @@ async function check(
   });
   const exchange = { id: "1", header: (name: string) => headers[name] } as unknown as Exchange;
   const refusal = await find(exchange, { key: null, team: null, caller: { key: "k", team: "t" } }, isFree);
-  return { refusal, asked };
+  return { refusal, checked };
 }
 
 describe("the check before a large body", () => {
@@ -79,9 +79,9 @@ describe("the check before a large body", () => {
 
   it("knows no user if the body may name one, and no models", async () => {
     const caller = { key: "k", team: "t", tags: {} };
-    expect((await check([])).asked).toEqual({ ...caller, user: undefined });
-    expect((await check([], { "x-farebox-user": "u" })).asked).toEqual({ ...caller, user: "u" });
-    expect((await check([], { "x-farebox-tag": "a=b" })).asked).toEqual({ ...caller, tags: { a: "b" } });
-    expect((await check([], {}, { storedUser: null })).asked).toEqual({ ...caller, user: null });
+    expect((await check([])).checked).toEqual({ ...caller, user: undefined });
+    expect((await check([], { "x-farebox-user": "u" })).checked).toEqual({ ...caller, user: "u" });
+    expect((await check([], { "x-farebox-tag": "a=b" })).checked).toEqual({ ...caller, tags: { a: "b" } });
+    expect((await check([], {}, { storedUser: null })).checked).toEqual({ ...caller, user: null });
   });
 });

@@ -70,7 +70,7 @@ const untilIdle = () => new Promise<void>(setImmediate);
 function streaming(setting: Setting = {}) {
   const clock = manualClock();
   const log = captureLog();
-  const asked: (readonly [wanted: number, least: number])[] = [];
+  const extensions: (readonly [wanted: number, least: number])[] = [];
   const answers: { readonly resolve: (result: ExtendResult) => void; readonly reject: (error: Error) => void }[] = [];
   const refusals: unknown[] = [];
   const stopped: unknown[] = [];
@@ -102,7 +102,7 @@ function streaming(setting: Setting = {}) {
     ledger: only<Charging>({
       extend(id, amount, atLeast) {
         expect(id).toBe("c1");
-        asked.push([Number(amount) / 100, Number(atLeast) / 100]);
+        extensions.push([Number(amount) / 100, Number(atLeast) / 100]);
         return new Promise((resolve, reject) => answers.push({ resolve, reject }));
       },
     }),
@@ -141,7 +141,7 @@ function streaming(setting: Setting = {}) {
     hold,
     clock,
     log,
-    asked,
+    extensions,
     refusals,
     stopped,
     rooms,
@@ -185,7 +185,7 @@ describe("a stream with a stated maximum of 200", () => {
   it("keeps its hold up to the maximum plus some slack", async () => {
     const stream = streaming(stated);
     await stream.writes(284);
-    expect([stream.asked, stream.paces]).toEqual([[], []]);
+    expect([stream.extensions, stream.paces]).toEqual([[], []]);
     stream.hold.end();
     expect(await stream.hold.settled()).toBe(costAt(200));
   });
@@ -193,7 +193,7 @@ describe("a stream with a stated maximum of 200", () => {
   it("extends its hold above the slack, and is ended if its budget has no room", async () => {
     const stream = streaming(stated);
     await stream.writes(285);
-    expect([stream.asked, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
+    expect([stream.extensions, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
     await stream.answers(granted(149));
     expect(stream.paces).toEqual(["pause", "resume"]);
     await stream.writes(149);
@@ -209,7 +209,7 @@ describe("a stream with a stated maximum of 200", () => {
     stream.hold.onChunk();
     await untilIdle();
     stream.hold.output.text("b".repeat(10), 0);
-    expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
+    expect(stream.tokens.counted.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
   });
 
   it("keeps its hold after unreadable events, and reports no kind of stream", async () => {
@@ -217,7 +217,7 @@ describe("a stream with a stated maximum of 200", () => {
     stream.hold.cannotRead();
     await stream.writes(5000);
     stream.hold.end();
-    expect([stream.asked, stream.paces, stream.reportedKinds]).toEqual([[], [], []]);
+    expect([stream.extensions, stream.paces, stream.reportedKinds]).toEqual([[], [], []]);
   });
 
   it("is read only when its bytes could be more than the hold covers, and not for its last bytes", async () => {
@@ -297,18 +297,18 @@ describe("a hold of 64 tokens", () => {
   it("is extended by a slice once half of it is written, and no earlier", async () => {
     const stream = streaming();
     await stream.writes(31);
-    expect(stream.asked).toEqual([]);
+    expect(stream.extensions).toEqual([]);
     await stream.writes(1);
-    expect(stream.asked).toEqual([[64, 17]]);
+    expect(stream.extensions).toEqual([[64, 17]]);
     await stream.writes(15);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
     await stream.answers(granted(64));
     expect(await stream.hold.settled()).toBe(costAt(128));
     expect(stream.paces).not.toContain("pause");
     await stream.writes(48);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
     await stream.writes(1);
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [64, 17],
     ]);
@@ -319,7 +319,7 @@ describe("a hold of 64 tokens", () => {
     await stream.writes(32);
     await stream.writes(80);
     await stream.answers(granted(64));
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [64, 17],
     ]);
@@ -328,10 +328,10 @@ describe("a hold of 64 tokens", () => {
   it("requests at most the model's maximum, and nothing beyond it", async () => {
     const stream = streaming({ hold: costAt(990) });
     await stream.writes(960);
-    expect(stream.asked).toEqual([[10, 10]]);
+    expect(stream.extensions).toEqual([[10, 10]]);
     await stream.answers(granted(10));
     await stream.writes(10_000);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
     expect(stream.paces).toEqual(["resume"]);
     expect(stream.clock.waiting).toBe(0);
   });
@@ -339,7 +339,7 @@ describe("a hold of 64 tokens", () => {
   it("requests only the missing amount, even if the hold is not a whole number of tokens", async () => {
     const stream = streaming({ hold: (costAt(64) + 99n) as PicoUsd });
     await stream.writes(32);
-    expect(stream.asked).toEqual([[64 - 0.99, 17 - 0.99]]);
+    expect(stream.extensions).toEqual([[64 - 0.99, 17 - 0.99]]);
   });
 
   it("pauses the stream before it is used up, until it is extended", async () => {
@@ -375,11 +375,11 @@ describe("a stream whose text may have fewer tokens than its bytes allow", () =>
     stream.hold.output.text("678", 1);
     stream.hold.onChunk();
     await untilIdle();
-    expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["12345"], ["678"]]);
-    expect(stream.asked).toEqual([]);
+    expect(stream.tokens.counted.map(({ texts }) => texts)).toEqual([["12345"], ["678"]]);
+    expect(stream.extensions).toEqual([]);
     expect(stream.paces).toEqual(["resume"]);
     await stream.writes(6);
-    expect(stream.asked).toEqual([[64, 17]]);
+    expect(stream.extensions).toEqual([[64, 17]]);
   });
 
   it("extends its hold if the count shows that it must", async () => {
@@ -387,14 +387,14 @@ describe("a stream whose text may have fewer tokens than its bytes allow", () =>
     stream.hold.output.text("x".repeat(33), 0);
     stream.hold.onChunk();
     await untilIdle();
-    expect([stream.tokens.asked.length, stream.asked]).toEqual([1, [[64, 17]]]);
+    expect([stream.tokens.counted.length, stream.extensions]).toEqual([1, [[64, 17]]]);
   });
 
   it("counts the text of an event that has not ended", async () => {
     const stream = streaming();
     stream.hold.output.inFlight(32);
     stream.hold.onChunk();
-    expect(stream.asked).toEqual([[64, 17]]);
+    expect(stream.extensions).toEqual([[64, 17]]);
   });
 });
 
@@ -405,9 +405,9 @@ describe("an extension without room", () => {
     await stream.answers(noRoom);
     expect(stream.rooms).toEqual([costAt(64)]);
     await stream.writes(15);
-    expect([stream.asked.length, stream.paces]).toEqual([1, ["resume"]]);
+    expect([stream.extensions.length, stream.paces]).toEqual([1, ["resume"]]);
     await stream.writes(1);
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [64, 17],
     ]);
@@ -427,7 +427,7 @@ describe("an extension without room", () => {
     await stream.writes(16);
     await stream.answers(granted(64));
     await stream.writes(48);
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [64, 17],
       [64, 17],
@@ -444,15 +444,15 @@ describe("an extension without room", () => {
     expect(stream.rooms).toEqual([costAt(64)]);
     // 84 tokens are covered now.
     await stream.writes(19);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
     await stream.writes(1);
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [64, 17],
     ]);
     await stream.answers(noRoom);
     await stream.writes(15);
-    expect(stream.asked).toHaveLength(2);
+    expect(stream.extensions).toHaveLength(2);
     await stream.writes(1);
     await stream.answers(noRoom);
     await stream.passes(10);
@@ -468,7 +468,7 @@ describe("an extension without room", () => {
     await stream.writes(32);
     await stream.answers(noRoom);
     await stream.writes(15);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
     await stream.writes(1);
     await stream.answers(noRoom);
     await stream.passes(10);
@@ -483,15 +483,15 @@ describe("a ledger that cannot be written", () => {
     for (const [index, pause] of [50, 100, 200, 400, 800, 1000, 1000].entries()) {
       await stream.answers(unavailable);
       await stream.passes(pause - 1);
-      expect(stream.asked).toHaveLength(index + 1);
+      expect(stream.extensions).toHaveLength(index + 1);
       await stream.passes(1);
-      expect(stream.asked).toHaveLength(index + 2);
+      expect(stream.extensions).toHaveLength(index + 2);
     }
     await stream.answers(granted(64));
     await stream.writes(64);
     await stream.answers(unavailable);
     await stream.passes(50);
-    expect(stream.asked).toHaveLength(10);
+    expect(stream.extensions).toHaveLength(10);
   });
 
   it("ends a stream that has paused for two seconds", async () => {
@@ -509,7 +509,7 @@ describe("a ledger that cannot be written", () => {
     // The late answer does not change that, but its amount is held.
     await stream.answers(granted(64));
     expect(await stream.hold.settled()).toBe(costAt(128));
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
   });
 
   it("is not asked again by a stream that was ended meanwhile", async () => {
@@ -519,11 +519,11 @@ describe("a ledger that cannot be written", () => {
     for (let round = 0; stream.stopped.length === 0; round += 1) {
       expect(round).toBeLessThan(9);
       await stream.passes(500);
-      if (stream.asked.length === round + 2) await stream.answers(unavailable);
+      if (stream.extensions.length === round + 2) await stream.answers(unavailable);
     }
-    const before = stream.asked.length;
+    const before = stream.extensions.length;
     await stream.passes(10_000);
-    expect([stream.asked.length, stream.stopped.length, stream.clock.waiting]).toEqual([before, 1, 0]);
+    expect([stream.extensions.length, stream.stopped.length, stream.clock.waiting]).toEqual([before, 1, 0]);
   });
 
   it.each<[string, ExtendResult | Error, number]>([
@@ -551,11 +551,11 @@ describe("a stream that cannot be read", () => {
     const stream = streaming();
     stream.hold.cannotRead();
     await untilIdle();
-    expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
+    expect([stream.paces, stream.extensions]).toEqual([["pause"], [[936, 936]]]);
     await stream.answers(granted(936));
     expect(stream.paces).toEqual(["pause", "resume"]);
     await stream.writes(5000);
-    expect([stream.asked.length, stream.paces.length]).toEqual([1, 2]);
+    expect([stream.extensions.length, stream.paces.length]).toEqual([1, 2]);
   });
 
   it("is ended if there is no room for it, after its prompt was counted", async () => {
@@ -571,7 +571,7 @@ describe("a stream that cannot be read", () => {
     const stream = streaming({ tighter: lower(20) });
     stream.hold.cannotRead();
     await stream.answers(noRoom);
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [936, 936],
       [916, 916],
     ]);
@@ -585,7 +585,7 @@ describe("a stream that cannot be read", () => {
     stream.hold.cannotRead();
     await stream.answers(noRoom);
     await stream.passes(10);
-    expect([stream.asked.length, stream.stopped.length]).toEqual([1, 1]);
+    expect([stream.extensions.length, stream.stopped.length]).toEqual([1, 1]);
   });
 
   it("that has not begun continues anyway, and nothing is logged", async () => {
@@ -607,7 +607,7 @@ describe("a stream that states its usage so far", () => {
     const stream = streaming();
     stream.hold.output.usage(usage(1, 40));
     await stream.writes(0);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
   });
 
   it("has the text after it counted before the hold is extended", async () => {
@@ -615,14 +615,14 @@ describe("a stream that states its usage so far", () => {
     stream.hold.output.usage(usage(1, 1));
     stream.hold.output.text("a".repeat(20), 0);
     await stream.writes(0);
-    expect(stream.asked).toEqual([]);
+    expect(stream.extensions).toEqual([]);
   });
 
   it("may state a larger prompt in each of many events", async () => {
     const stream = streaming();
     for (let prompt = 1; prompt <= 20_000; prompt++) stream.hold.output.usage(usage(prompt, 1));
     await stream.writes(1);
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
   });
 });
 
@@ -632,7 +632,7 @@ describe("a stream with an image or sound", () => {
     stream.hold.output.media();
     stream.hold.output.media();
     await untilIdle();
-    expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
+    expect([stream.paces, stream.extensions]).toEqual([["pause"], [[936, 936]]]);
   });
 
   it("waits for the pending extension, and then requests the rest", async () => {
@@ -640,9 +640,9 @@ describe("a stream with an image or sound", () => {
     await stream.writes(32);
     stream.hold.output.media();
     await untilIdle();
-    expect([stream.paces, stream.asked]).toEqual([["pause"], [[64, 17]]]);
+    expect([stream.paces, stream.extensions]).toEqual([["pause"], [[64, 17]]]);
     await stream.answers(granted(64));
-    expect(stream.asked).toEqual([
+    expect(stream.extensions).toEqual([
       [64, 17],
       [872, 872],
     ]);
@@ -653,7 +653,7 @@ describe("a stream with an image or sound", () => {
     const stream = streaming({ hold: costAt(1000) });
     stream.hold.output.media();
     await untilIdle();
-    expect([stream.paces, stream.asked]).toEqual([[], []]);
+    expect([stream.paces, stream.extensions]).toEqual([[], []]);
   });
 
   it("requests nothing once it has ended or is being ended", async () => {
@@ -665,7 +665,7 @@ describe("a stream with an image or sound", () => {
     await ending.answers({ ok: false, reason: "not_pending" });
     ending.hold.output.media();
     await untilIdle();
-    expect([over.paces, over.asked, ending.paces, ending.asked.length]).toEqual([[], [], ["resume"], 1]);
+    expect([over.paces, over.extensions, ending.paces, ending.extensions.length]).toEqual([[], [], ["resume"], 1]);
   });
 });
 
@@ -678,7 +678,7 @@ describe("a stream that has ended or is being ended", () => {
     await stream.writes(1000);
     await stream.answers(noRoom);
     await stream.passes(pauseMsMax);
-    expect([stream.asked.length, stream.stopped, stream.refusals]).toEqual([1, [], []]);
+    expect([stream.extensions.length, stream.stopped, stream.refusals]).toEqual([1, [], []]);
     expect(await stream.hold.settled()).toBe(costAt(64));
   });
 
@@ -699,7 +699,7 @@ describe("a stream that has ended or is being ended", () => {
     await stream.writes(32);
     await stream.answers({ ok: false, reason: "not_pending" });
     await stream.writes(500);
-    expect([stream.paces, stream.asked.length]).toEqual([["resume"], 1]);
+    expect([stream.paces, stream.extensions.length]).toEqual([["resume"], 1]);
     await stream.passes(10);
     expect(stream.stopped).toHaveLength(1);
   });
@@ -725,7 +725,7 @@ describe("a stream that has ended or is being ended", () => {
     stream.hold.end();
     expect(stream.clock.waiting).toBe(0);
     expect(await stream.hold.settled()).toBe(costAt(64));
-    expect(stream.asked).toHaveLength(1);
+    expect(stream.extensions).toHaveLength(1);
   });
 
   it("is not ended again for its hold while its last bytes are forwarded", async () => {

@@ -23,7 +23,7 @@ const usage = (tokens: Partial<TokenCounts>, more: Partial<Usage> = {}): Usage =
   clamped: false,
   ...more,
 });
-const asked = (prompt: MediaClasses["prompt"], completion: MediaClasses["completion"] = []): MediaClasses => ({
+const classesOf = (prompt: MediaClasses["prompt"], completion: MediaClasses["completion"] = []): MediaClasses => ({
   prompt,
   completion,
 });
@@ -34,42 +34,42 @@ describe("withMediaTokens", () => {
       "sound in the prompt",
       usage({ input: 9, output: 1 }),
       expensive,
-      asked(["audio_input"]),
+      classesOf(["audio_input"]),
       { audio_input: 9, output: 1 },
     ],
     [
       "the more expensive of two kinds",
       usage({ input: 9, cached_input: 4 }),
       expensive,
-      asked(["image_input", "audio_input"]),
+      classesOf(["image_input", "audio_input"]),
       { audio_input: 9, cached_input: 4 },
     ],
     [
       "the more expensive of two kinds, named first",
       usage({ input: 9 }),
       expensive,
-      asked(["audio_input", "image_input"]),
+      classesOf(["audio_input", "image_input"]),
       { audio_input: 9 },
     ],
     [
       "the first of two kinds at one price",
       usage({ input: 9 }),
       rate({ input: 2n, audio_input: 10n, image_input: 10n }),
-      asked(["image_input", "audio_input"]),
+      classesOf(["image_input", "audio_input"]),
       { image_input: 9 },
     ],
     [
       "the one of two kinds that has no tokens",
       usage({ input: 9, audio_input: 3 }),
       expensive,
-      asked(["image_input", "audio_input"]),
+      classesOf(["image_input", "audio_input"]),
       { image_input: 9, audio_input: 3 },
     ],
     [
       "sound in the answer",
       usage({ input: 2, output: 9, reasoning: 3 }),
       expensive,
-      asked([], ["audio_output"]),
+      classesOf([], ["audio_output"]),
       { input: 2, audio_output: 9, reasoning: 3 },
     ],
   ])("counts the text tokens of a usage as %s", (_, stated, price, media, tokens) => {
@@ -81,21 +81,26 @@ describe("withMediaTokens", () => {
   });
 
   it.each<[string, Usage, PriceVersion, MediaClasses]>([
-    ["the request has neither sound nor images", usage({ input: 9, output: 9 }), expensive, asked([])],
+    ["the request has neither sound nor images", usage({ input: 9, output: 9 }), expensive, classesOf([])],
     [
       "it states both kinds",
       usage({ input: 9, audio_input: 1, output: 9, audio_output: 1 }),
       expensive,
-      asked(["audio_input"], ["audio_output"]),
+      classesOf(["audio_input"], ["audio_output"]),
     ],
-    ["sound costs as much as text", usage({ input: 9 }), rate({ input: 2n, audio_input: 2n }), asked(["audio_input"])],
-    ["sound costs less", usage({ input: 9 }), rate({ input: 2n, audio_input: 1n }), asked(["audio_input"])],
-    ["no text is stated", usage({ cached_input: 9 }), expensive, asked(["audio_input"], ["audio_output"])],
+    [
+      "sound costs as much as text",
+      usage({ input: 9 }),
+      rate({ input: 2n, audio_input: 2n }),
+      classesOf(["audio_input"]),
+    ],
+    ["sound costs less", usage({ input: 9 }), rate({ input: 2n, audio_input: 1n }), classesOf(["audio_input"])],
+    ["no text is stated", usage({ cached_input: 9 }), expensive, classesOf(["audio_input"], ["audio_output"])],
     [
       "it states that the answer is text",
       usage({ output: 9 }, { wroteOnlyText: true }),
       expensive,
-      asked([], ["audio_output"]),
+      classesOf([], ["audio_output"]),
     ],
   ])("returns a usage unchanged if %s", (_, stated, price, media) => {
     expect(withMediaTokens(stated, price, media)).toBe(stated);

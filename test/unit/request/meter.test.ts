@@ -181,7 +181,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
   it("has the tokens of its usage", async () => {
     const tokens = characterCounter();
     expect(await meter(endingWith({ usage }), meteredWith(), tokens)).toEqual(reported);
-    expect(tokens.asked).toEqual([]);
+    expect(tokens.counted).toEqual([]);
   });
 
   it("is counted if its usage has another unit", async () => {
@@ -207,7 +207,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
       ...prompt,
       errorFactor: 1200,
     });
-    expect(tokens.asked.map(({ texts, encoding, atMost }) => [texts[0], encoding, atMost])).toEqual([
+    expect(tokens.counted.map(({ texts, encoding, atMost }) => [texts[0], encoding, atMost])).toEqual([
       ["0123456789", "cl100k_base", 9],
       ["ab", "cl100k_base", undefined],
       ["", "cl100k_base", undefined],
@@ -220,7 +220,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
     const { outputTokensMax: _, ...unbounded } = plain as typeof plainCount;
     const metered = meteredWith({ model: undefined, request: request({ size: { imageParts: 1 } }) });
     expect(await meter(endingWith(), metered, tokens)).toStrictEqual({ ...unbounded, doubts: ["image_bound"] });
-    expect(tokens.asked.map(({ encoding, atMost }) => [encoding, atMost])).toEqual([
+    expect(tokens.counted.map(({ encoding, atMost }) => [encoding, atMost])).toEqual([
       ["o200k_base", 10_000_000],
       ["o200k_base", undefined],
     ]);
@@ -236,7 +236,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
       const metered = meteredWith({ model: model({ contextTokens }), request: request({ prompt: stated }) });
       const outcome = await meter(endingWith(), metered, tokens);
       const prompt = "promptTokens" in outcome ? outcome.promptTokens : "tokens" in outcome && outcome.tokens.input;
-      return [prompt, tokens.asked[0]?.atMost];
+      return [prompt, tokens.counted[0]?.atMost];
     };
     expect(await counts(100)).toEqual([12, 93]);
     expect(await counts(10)).toEqual([10, 3]);
@@ -305,7 +305,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
   ])("cannot be counted if it has %s", async (_, metered, expected) => {
     const tokens = characterCounter();
     expect(await meter(endingWith(), metered, tokens)).toEqual({ kind: "unknown", ...expected });
-    expect(tokens.asked).toEqual([]);
+    expect(tokens.counted).toEqual([]);
   });
 
   it("has a doubt for sound or files in the prompt", async () => {
@@ -485,7 +485,7 @@ describe("a whole answer", () => {
       errorFactor: unchanged,
       hiddenTokens: 0,
     });
-    expect(tokens.asked).toEqual([]);
+    expect(tokens.counted).toEqual([]);
   });
 });
 
@@ -579,7 +579,7 @@ describe("a usage that states only text", () => {
   const priced = model({ price: pinned(media) });
   const text = { ...noTokens, input: 7, output: 5 };
   const parts = (size: Partial<ModelRequest["size"]>) => request({ size });
-  const asking = (...completion: ModelRequest["classes"]["completion"]) =>
+  const requestWith = (...completion: ModelRequest["classes"]["completion"]) =>
     request({ classes: { prompt: ["input"], completion } });
 
   it.each<[string, Partial<Metered>, Partial<TokenCounts>]>([
@@ -590,8 +590,8 @@ describe("a usage that states only text", () => {
       { request: parts({ imageParts: 1, audioParts: 1 }) },
       { input: 0, audio_input: 7 },
     ],
-    ["sound that was requested", { request: asking("output", "audio_output") }, { output: 0, audio_output: 5 }],
-    ["images that were requested", { request: asking("output", "image_output") }, { output: 0, image_output: 5 }],
+    ["sound that was requested", { request: requestWith("output", "audio_output") }, { output: 0, audio_output: 5 }],
+    ["images that were requested", { request: requestWith("output", "image_output") }, { output: 0, image_output: 5 }],
   ])("is counted as %s", async (_, changes, tokens) => {
     expect(
       await meter(whole({ usage: { tokens: text, clamped: false } }), meteredWith({ model: priced, ...changes })),
@@ -606,7 +606,7 @@ describe("a usage that states only text", () => {
   const withSound = parts({ audioParts: 1 });
   it.each<[string, Partial<Metered>]>([
     ["neither images nor sound were sent or requested", {}],
-    ["reasoning was requested, which is text", { request: asking("output", "reasoning") }],
+    ["reasoning was requested, which is text", { request: requestWith("output", "reasoning") }],
     [
       "the price is per request",
       { request: withSound, model: model({ price: pinned({ ...media, perRequest: flat(9n).version.perRequest }) }) },

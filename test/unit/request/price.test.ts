@@ -42,7 +42,7 @@ function pricerOf({
       toolCalls,
       fitTokensMin,
     }),
-    asked: tokens.asked,
+    counted: tokens.counted,
   };
 }
 
@@ -302,7 +302,7 @@ describe("a request with a service tier or hosted tools", () => {
     models: [model({ price: pinned(changes) })],
     toolCalls: 4,
   });
-  const asking = (
+  const requestWith = (
     serviceTier: string | null,
     hostedTools: HostedTools | null,
     changes: Parameters<typeof request>[0] = {},
@@ -315,23 +315,23 @@ describe("a request with a service tier or hosted tools", () => {
     ["priority", 201_022n],
     [anyServiceTier, 201_022n],
   ])("holds for the most expensive tier that may answer: %s", (tier, hold) => {
-    const quote = quoteOf(asking(tier, null), priced({ serviceTiers }));
+    const quote = quoteOf(requestWith(tier, null), priced({ serviceTiers }));
     expect(quote).toMatchObject({ hold, bounded: true, toolCalls: null });
     expect(quote.growth?.costAt(0)).toBe((hold - 511n) / 1000n === 100n ? 511n : 1022n);
   });
 
   it("has no bound in a tier without rates", () => {
-    expect(quoteOf(asking("priority", null), priced({}))).toMatchObject({
+    expect(quoteOf(requestWith("priority", null), priced({}))).toMatchObject({
       bounded: false,
       unboundedFields: ["service_tier"],
     });
     expect(
-      quoteOf(asking("priority", null, { unboundedFields: ["service_tier", "a"] }), priced({})).unboundedFields,
+      quoteOf(requestWith("priority", null, { unboundedFields: ["service_tier", "a"] }), priced({})).unboundedFields,
     ).toEqual(["service_tier", "a"]);
   });
 
   it("holds the fees, the prompt again for each call, and the whole output", () => {
-    const quote = quoteOf(asking(null, tools), priced({ fees: { web_search_call: fee } }));
+    const quote = quoteOf(requestWith(null, tools), priced({ fees: { web_search_call: fee } }));
     expect(quote).toMatchObject({
       hold: 511n * 5n + 10n * 50n + 100_000n + 4n * 1000n,
       growth: null,
@@ -341,12 +341,12 @@ describe("a request with a service tier or hosted tools", () => {
   });
 
   it("keeps its stated number of calls", () => {
-    const quote = quoteOf(asking(null, { ...tools, callsMax: 1 }), priced({ fees: { web_search_call: fee } }));
+    const quote = quoteOf(requestWith(null, { ...tools, callsMax: 1 }), priced({ fees: { web_search_call: fee } }));
     expect(quote).toMatchObject({ hold: 511n * 2n + 50n + 100_000n + 1000n, toolCalls: null, bounded: true });
   });
 
   it("has no bound if its tool has no fee and its tier no rates", () => {
-    const quote = quoteOf(asking("priority", tools), priced({}));
+    const quote = quoteOf(requestWith("priority", tools), priced({}));
     expect(quote).toMatchObject({
       hold: 100_511n,
       bounded: false,
@@ -357,7 +357,7 @@ describe("a request with a service tier or hosted tools", () => {
   });
 
   it("uses the prices of all named models for its bounds", () => {
-    const asked = { ...asking("priority", tools), fields: { ...request().fields, models: ["other", "new"] } };
+    const asked = { ...requestWith("priority", tools), fields: { ...request().fields, models: ["other", "new"] } };
     const other = model({ id: "other", price: pinned({ serviceTiers, fees: { web_search_call: fee } }) });
     const quote = quoteOf(asked, { models: [model({ price: pinned({ serviceTiers }) }), other], toolCalls: 3 });
     expect(quote).toMatchObject({ bounded: false, unboundedFields: ["tools"], toolCalls: 3 });
@@ -366,7 +366,7 @@ describe("a request with a service tier or hosted tools", () => {
 
 describe("a prompt", () => {
   const counting = (asked: ModelRequest, changes: Partial<CatalogueModel> = {}) => {
-    const { pricer, asked: counted } = pricerOf({ models: [model(changes)] });
+    const { pricer, counted } = pricerOf({ models: [model(changes)] });
     const pricing = pricer.quote(asked, noon);
     if (!pricing.ok) throw new Error("refused");
     return { pricer, quote: pricing.quote, counted };
@@ -473,7 +473,7 @@ describe("a prompt", () => {
     const both = two.pricer.quote(naming({ models: ["other"] }), noon);
     if (!both.ok) throw new Error("refused");
     expect(await two.pricer.affordable(both.quote, body, 50_551n, 10)).toBe(500);
-    expect(two.asked).toEqual([]);
+    expect(two.counted).toEqual([]);
   });
 
   it("that was counted lowers the hold, which still grows", async () => {
@@ -493,11 +493,11 @@ describe("a prompt", () => {
   });
 
   it("is not counted for several models, because their tokenizers differ", async () => {
-    const { pricer, asked } = pricerOf({ models: [model(), model({ id: "other" })] });
+    const { pricer, counted } = pricerOf({ models: [model(), model({ id: "other" })] });
     const pricing = pricer.quote(naming({ models: ["other"] }), noon);
     if (!pricing.ok) throw new Error("refused");
     expect(await pricer.tighten(pricing.quote, body, 10n ** 9n)).toBeUndefined();
-    expect(asked).toEqual([]);
+    expect(counted).toEqual([]);
   });
 });
 
@@ -587,7 +587,7 @@ describe("the maximum that fits a budget", () => {
 
 describe("the output that a remaining amount pays for", () => {
   const payable = async (asked: ModelRequest, setting: Setting = {}, room = 50_551n, counted?: number) => {
-    const { pricer, asked: texts } = pricerOf(setting);
+    const { pricer, counted: texts } = pricerOf(setting);
     const pricing = pricer.quote(asked, noon);
     if (!pricing.ok) throw new Error("refused");
     return { tokens: await pricer.affordable(pricing.quote, body, room, counted), counts: texts.length };

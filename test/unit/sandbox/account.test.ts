@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { ask, hello } from "../../support/sandbox-client.ts";
+import { fetchFromSandbox, hello } from "../../support/sandbox-client.ts";
 
 const account = { path: "/account/info", method: "GET" };
 
 function info(sandbox: Sandbox, scenario?: string) {
   const headers = { "x-api-key": sandbox.apiKey };
-  return ask(sandbox, undefined, { ...account, headers, ...(scenario === undefined ? {} : { scenario }) });
+  return fetchFromSandbox(sandbox, undefined, { ...account, headers, ...(scenario === undefined ? {} : { scenario }) });
 }
 
 describe("the sandbox's account", () => {
@@ -25,7 +25,7 @@ describe("the sandbox's account", () => {
     expect(Object.keys(before.data)).toHaveLength(37);
     expect(Object.keys(before.data.wallet)).toHaveLength(35);
     expect(before.data.credit_pack_info).toMatchObject({ total_credits: 100_000_000, available_credits: 100_000_000 });
-    await ask(sandbox, hello, { scenario: "prompt:1000+tokens:10" });
+    await fetchFromSandbox(sandbox, hello, { scenario: "prompt:1000+tokens:10" });
     const after = JSON.parse((await info(sandbox)).body.toString());
     expect(after.data.equivalent_in_usd).toBe(9.9987);
     expect(after.data.credit_pack_info).toMatchObject({ used_credits: 13_000, available_credits: 99_987_000 });
@@ -65,7 +65,7 @@ describe("the sandbox's account", () => {
 
   it("is refused without the key in x-api-key, and fails by scenario", async () => {
     await using sandbox = await startSandbox();
-    const refused = await ask(sandbox, undefined, account);
+    const refused = await fetchFromSandbox(sandbox, undefined, account);
     expect(refused.status).toBe(401);
     expect(JSON.parse(refused.body.toString())).toMatchObject({ code: 401, message: expect.any(String) });
     const failed = await info(sandbox, "status:500");

@@ -3,7 +3,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatUsd } from "../../../src/core/money.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
+import {
+  fetchFromSandbox,
+  begin,
+  chunksIn,
+  completionIn,
+  hello,
+  helloStream,
+  textOf,
+} from "../../support/sandbox-client.ts";
 
 let sandbox: Sandbox;
 beforeAll(async () => {
@@ -13,7 +21,7 @@ afterAll(() => sandbox.close());
 
 /** Sends a request; returns its bill. */
 async function billFor(body: object, scenario: string, on = sandbox) {
-  await ask(on, body, { scenario });
+  await fetchFromSandbox(on, body, { scenario });
   const call = on.ledger.at(-1);
   if (call === undefined) throw new Error("nothing was billed");
   return { ...call, usd: formatUsd(call.cost) };
@@ -61,7 +69,7 @@ describe("the sandbox's prices", () => {
 describe("the sandbox's balance", () => {
   it("falls by exactly the billed cost, and rises by top-ups", async () => {
     await using own = await startSandbox({ startingBalanceUsd: "1.00" });
-    await ask(own, hello, { scenario: "prompt:1000+tokens:10" });
+    await fetchFromSandbox(own, hello, { scenario: "prompt:1000+tokens:10" });
     expect(own.balanceUsd()).toBe("0.9987");
     expect(formatUsd(own.billed.cost)).toBe("0.0013");
     own.topUp("2");
@@ -71,7 +79,7 @@ describe("the sandbox's balance", () => {
 
 describe("the sandbox's bill", () => {
   it("equals the reported usage, plain or streamed, and exceeds it in the overbill scenario", async () => {
-    const plain = await ask(sandbox, hello, { scenario: "reasoning:20+cached:5" });
+    const plain = await fetchFromSandbox(sandbox, hello, { scenario: "reasoning:20+cached:5" });
     const { usage } = completionIn(plain);
     expect(sandbox.ledger.at(-1)).toMatchObject({
       requestId: plain.headers["x-request-id"],
@@ -82,7 +90,7 @@ describe("the sandbox's bill", () => {
       deliveredTokens: null,
       abortedByClient: false,
     });
-    const streamed = chunksIn(await ask(sandbox, helloStream)).at(-1)?.usage;
+    const streamed = chunksIn(await fetchFromSandbox(sandbox, helloStream)).at(-1)?.usage;
     expect(sandbox.ledger.at(-1)).toMatchObject({
       stream: true,
       completionTokens: streamed?.completion_tokens,
@@ -94,8 +102,8 @@ describe("the sandbox's bill", () => {
   it("does not include errors and free answers, except an error with the billed scenario", async () => {
     const before = sandbox.billed.calls;
     for (const scenario of ["status:429", "status:500", "html", "empty", "redirect-loop", "free"])
-      await ask(sandbox, hello, { scenario });
-    await ask(sandbox, { model: "gpt-4o" });
+      await fetchFromSandbox(sandbox, hello, { scenario });
+    await fetchFromSandbox(sandbox, { model: "gpt-4o" });
     expect(sandbox.billed.calls).toBe(before);
     expect(await billFor(hello, "status:500+billed+tokens:12")).toMatchObject({ completionTokens: 12 });
   });
@@ -135,7 +143,7 @@ describe("the sandbox's bill", () => {
   });
 
   it("includes what was delivered of a cut stream", async () => {
-    const seen = await ask(sandbox, helloStream, { scenario: "cut:6" });
+    const seen = await fetchFromSandbox(sandbox, helloStream, { scenario: "cut:6" });
     expect(seen.broken).not.toBeNull();
     expect(textOf(chunksIn(seen)).length).toBeGreaterThan(0);
     expect(sandbox.ledger.at(-1)).toMatchObject({ completionTokens: 6, cutByGateway: true, abortedByClient: false });

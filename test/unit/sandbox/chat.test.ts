@@ -2,7 +2,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { get_encoding } from "tiktoken";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
+import {
+  fetchFromSandbox,
+  begin,
+  chunksIn,
+  completionIn,
+  hello,
+  helloStream,
+  textOf,
+} from "../../support/sandbox-client.ts";
 import { eventsIn } from "../../support/wire-client.ts";
 
 let sandbox: Sandbox;
@@ -16,7 +24,7 @@ const tokens = (text: string) => o200k.encode_ordinary(text).length;
 
 describe("a plain chat completion", () => {
   it("has OpenAI's shape and the tokenizer's counts as usage", async () => {
-    const seen = await ask(sandbox, hello);
+    const seen = await fetchFromSandbox(sandbox, hello);
     const completion = completionIn(seen);
     expect(seen).toMatchObject({ status: 200, broken: null, headers: { "content-type": "application/json" } });
     expect(seen.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/);
@@ -33,7 +41,7 @@ describe("a plain chat completion", () => {
 
   it("has as many tokens as the scenario states, counted as tiktoken does", async () => {
     for (const length of [1, 2, 17, 500, 5000]) {
-      const completion = completionIn(await ask(sandbox, hello, { scenario: `tokens:${length}` }));
+      const completion = completionIn(await fetchFromSandbox(sandbox, hello, { scenario: `tokens:${length}` }));
       expect(tokens(completion.choices[0]?.message?.content ?? "")).toBe(length);
       expect(completion.usage?.completion_tokens).toBe(length);
     }
@@ -41,13 +49,13 @@ describe("a plain chat completion", () => {
 
   it("stops at the request's maximum, and prefers max_completion_tokens", async () => {
     const limits = { ...hello, max_tokens: 9, max_completion_tokens: 5 };
-    const completion = completionIn(await ask(sandbox, limits, { scenario: "tokens:50" }));
+    const completion = completionIn(await fetchFromSandbox(sandbox, limits, { scenario: "tokens:50" }));
     expect(completion.usage?.completion_tokens).toBe(5);
     expect(completion.choices[0]?.finish_reason).toBe("length");
   });
 
   it("answers n times with different texts", async () => {
-    const completion = completionIn(await ask(sandbox, { ...hello, n: 3 }));
+    const completion = completionIn(await fetchFromSandbox(sandbox, { ...hello, n: 3 }));
     const texts = completion.choices.map((choice) => choice.message?.content ?? "");
     expect(new Set(texts).size).toBe(3);
     expect(completion.usage?.completion_tokens).toBe(texts.reduce((total, text) => total + tokens(text), 0));
@@ -56,13 +64,13 @@ describe("a plain chat completion", () => {
   it("calls a forced tool, and writes JSON if requested", async () => {
     const parameters = { type: "object", properties: { city: { type: "string" }, days: { type: "integer" } } };
     const tools = [{ type: "function", function: { name: "weather", parameters } }];
-    const called = completionIn(await ask(sandbox, { ...hello, tools, tool_choice: "required" }));
+    const called = completionIn(await fetchFromSandbox(sandbox, { ...hello, tools, tool_choice: "required" }));
     const call = called.choices[0]?.message?.tool_calls?.[0]?.function;
     expect(called.choices[0]?.finish_reason).toBe("tool_calls");
     expect(call?.name).toBe("weather");
     expect(JSON.parse(call?.arguments ?? "")).toEqual({ city: "harbour", days: expect.any(Number) });
     expect(called.usage?.completion_tokens).toBe(tokens(call?.arguments ?? ""));
-    const json = completionIn(await ask(sandbox, { ...hello, response_format: { type: "json_object" } }));
+    const json = completionIn(await fetchFromSandbox(sandbox, { ...hello, response_format: { type: "json_object" } }));
     const text = json.choices[0]?.message?.content ?? "";
     expect(JSON.parse(text)).toEqual({ answer: expect.any(String) });
     expect(json.usage?.completion_tokens).toBe(tokens(text));
@@ -81,21 +89,21 @@ describe("a plain chat completion", () => {
       tool_choice: { type: "custom", name: "patch" },
     };
     const [path, scenario] = ["/v1/responses", "tokens:40"];
-    const called = JSON.parse((await ask(sandbox, chat, { scenario })).body.toString());
+    const called = JSON.parse((await fetchFromSandbox(sandbox, chat, { scenario })).body.toString());
     const call = called.choices[0].message.tool_calls[0];
     expect(call).toMatchObject({ type: "custom", custom: { name: "patch" } });
     expect(called.usage.completion_tokens).toBe(tokens(call.custom.input));
-    const chunks = chunksIn(await ask(sandbox, { ...chat, stream: true }, { scenario }));
+    const chunks = chunksIn(await fetchFromSandbox(sandbox, { ...chat, stream: true }, { scenario }));
     const deltas = chunks.flatMap(({ choices }) => choices[0]?.delta?.tool_calls ?? []) as unknown as readonly {
       readonly type?: string;
       readonly custom: { readonly input: string };
     }[];
     expect(deltas[0]?.type).toBe("custom");
     expect(tokens(deltas.map(({ custom }) => custom.input).join(""))).toBe(40);
-    const { output } = JSON.parse((await ask(sandbox, response, { path, scenario })).body.toString());
+    const { output } = JSON.parse((await fetchFromSandbox(sandbox, response, { path, scenario })).body.toString());
     expect(output).toMatchObject([{ type: "custom_tool_call", name: "patch", status: "completed" }]);
     expect(tokens(output[0].input)).toBe(40);
-    const { body } = await ask(sandbox, { ...response, stream: true }, { path, scenario });
+    const { body } = await fetchFromSandbox(sandbox, { ...response, stream: true }, { path, scenario });
     const events = [...body.toString().matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => JSON.parse(data));
     const written = events.filter(({ type }) => type === "response.custom_tool_call_input.delta");
     expect(tokens(written.map(({ delta }) => delta).join(""))).toBe(40);
@@ -105,7 +113,7 @@ describe("a plain chat completion", () => {
 
   it("bills the served model with the bill-served scenario", async () => {
     const costOf = async (scenario: string) => {
-      await ask(sandbox, { ...hello, model: "gpt-4o-mini" }, { scenario });
+      await fetchFromSandbox(sandbox, { ...hello, model: "gpt-4o-mini" }, { scenario });
       return sandbox.ledger.at(-1)?.cost ?? 0n;
     };
     const asked = await costOf("tokens:100+prompt:100+served:gpt-4o");
@@ -120,7 +128,7 @@ describe("a plain chat completion", () => {
     };
     const content = [{ type: "text", text: "Say hello." }, image];
     const withImage = completionIn(
-      await ask(sandbox, { ...hello, messages: [{ role: "user", content }], logprobs: true }),
+      await fetchFromSandbox(sandbox, { ...hello, messages: [{ role: "user", content }], logprobs: true }),
     );
     expect(withImage.usage?.prompt_tokens).toBe(3 + 3 + tokens("user") + tokens("Say hello.") + 85);
     const listed = withImage.choices[0]?.logprobs?.content ?? [];
@@ -129,14 +137,14 @@ describe("a plain chat completion", () => {
 
   it("counts a hostile prompt in reasonable time", async () => {
     const messages = [{ role: "user", content: "x".repeat(300_000) }];
-    const completion = completionIn(await ask(sandbox, { model: "gpt-4o", messages }));
+    const completion = completionIn(await fetchFromSandbox(sandbox, { model: "gpt-4o", messages }));
     expect(completion.usage?.prompt_tokens).toBeGreaterThan(10_000);
   });
 });
 
 describe("a streamed chat completion", () => {
   it("sends the role, one delta per token, the finish reason, the usage and [DONE]", async () => {
-    const seen = await ask(sandbox, helloStream);
+    const seen = await fetchFromSandbox(sandbox, helloStream);
     const events = eventsIn(seen.body);
     const chunks = chunksIn(seen);
     expect(seen.headers["content-type"]).toBe("text/event-stream; charset=utf-8");
@@ -150,20 +158,20 @@ describe("a streamed chat completion", () => {
   });
 
   it("reports no usage unless requested", async () => {
-    const chunks = chunksIn(await ask(sandbox, { ...hello, stream: true }));
+    const chunks = chunksIn(await fetchFromSandbox(sandbox, { ...hello, stream: true }));
     expect(chunks.filter((chunk) => "usage" in chunk)).toEqual([]);
     expect(chunks.at(-1)?.choices[0]?.finish_reason).toBe("stop");
   });
 
   it("interleaves several choices, and sends a tool call in fragments", async () => {
-    const both = chunksIn(await ask(sandbox, { ...helloStream, n: 2 }, { scenario: "tokens:10" }));
+    const both = chunksIn(await fetchFromSandbox(sandbox, { ...helloStream, n: 2 }, { scenario: "tokens:10" }));
     expect(tokens(textOf(both, 0))).toBe(10);
     expect(tokens(textOf(both, 1))).toBe(10);
     expect(both.slice(2, 6).map((chunk) => chunk.choices[0]?.index)).toEqual([0, 1, 0, 1]);
     const parameters = { type: "object", properties: { city: { type: "string" } } };
     const tools = [{ type: "function", function: { name: "weather", parameters } }];
     const choice = { type: "function", function: { name: "weather" } };
-    const chunks = chunksIn(await ask(sandbox, { ...helloStream, tools, tool_choice: choice }));
+    const chunks = chunksIn(await fetchFromSandbox(sandbox, { ...helloStream, tools, tool_choice: choice }));
     const calls = chunks.flatMap((chunk) => chunk.choices[0]?.delta?.tool_calls ?? []);
     expect(calls[0]?.function.name).toBe("weather");
     expect(calls.map((call) => call.function.arguments).join("")).toBe('{"city":"harbour"}');
@@ -181,14 +189,14 @@ describe("the sandbox refuses", () => {
     ["a misspelled scenario", hello, { "x-sandbox-scenario": "cutt:3" }, 400],
     ["a misspelled suffix", { ...hello, model: "gpt-4o+cutt" }, {}, 400],
   ])("%s", async (_, body, headers, status) => {
-    const seen = await ask(sandbox, body, { headers });
+    const seen = await fetchFromSandbox(sandbox, body, { headers });
     expect(seen.status).toBe(status);
     expect(completionIn(seen).error?.message).toEqual(expect.any(String));
   });
 
   it("unknown paths with 404, but lists its models", async () => {
-    expect((await ask(sandbox, hello, { path: "/v1/unknown" })).status).toBe(404);
-    const models = await ask(sandbox, undefined, { path: "/v1/models", method: "GET" });
+    expect((await fetchFromSandbox(sandbox, hello, { path: "/v1/unknown" })).status).toBe(404);
+    const models = await fetchFromSandbox(sandbox, undefined, { path: "/v1/models", method: "GET" });
     expect(JSON.parse(models.body.toString()).data).toContainEqual(
       expect.objectContaining({ id: "gpt-4o", object: "model" }),
     );
@@ -200,7 +208,10 @@ describe("the sandbox", () => {
     const answers = [];
     for (const seed of [3, 3, 4]) {
       await using own = await startSandbox({ seed, now: () => 1_760_000_000_000 });
-      answers.push([(await ask(own, hello)).body.toString(), (await ask(own, helloStream)).body.toString()]);
+      answers.push([
+        (await fetchFromSandbox(own, hello)).body.toString(),
+        (await fetchFromSandbox(own, helloStream)).body.toString(),
+      ]);
     }
     expect(answers[0]).toEqual(answers[1]);
     expect(answers[0]).not.toEqual(answers[2]);
@@ -213,7 +224,7 @@ describe("a scenario", () => {
       scenario: ({ path }) => (path.startsWith("/v1/chat") ? "prompt:77" : undefined),
     });
     const messages = [{ role: "user", content: "Please #sandbox served:gpt-x+set-cookie thanks" }];
-    const seen = await ask(own, { model: "gpt-4o+tokens:5", messages });
+    const seen = await fetchFromSandbox(own, { model: "gpt-4o+tokens:5", messages });
     expect(completionIn(seen)).toMatchObject({ model: "gpt-x", usage: { prompt_tokens: 77, completion_tokens: 5 } });
     expect(seen.headers["set-cookie"]).toHaveLength(1);
     expect(own.ledger[0]?.model).toBe("gpt-4o");
@@ -224,7 +235,8 @@ describe("a scenario", () => {
 describe("the sandbox's record", () => {
   it("keeps recent requests with their bytes, at most twice as many as the limit", async () => {
     await using own = await startSandbox({ keepRequests: 2, keepCalls: 1 });
-    for (let n = 0; n < 9; n += 1) await ask(own, { ...hello, user: `u${n}` }, { headers: { "x-n": String(n) } });
+    for (let n = 0; n < 9; n += 1)
+      await fetchFromSandbox(own, { ...hello, user: `u${n}` }, { headers: { "x-n": String(n) } });
     expect(own.requests.length).toBeLessThanOrEqual(4);
     const last = own.requests.at(-1);
     expect(last).toMatchObject({ method: "POST", path: "/v1/chat/completions", status: 200, headers: { "x-n": "8" } });

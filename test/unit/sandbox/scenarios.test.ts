@@ -8,7 +8,15 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { parseScenario, scenarioList, scenarios } from "../../../src/sandbox/scenarios.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { ask, begin, chunksIn, completionIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
+import {
+  fetchFromSandbox,
+  begin,
+  chunksIn,
+  completionIn,
+  hello,
+  helloStream,
+  textOf,
+} from "../../support/sandbox-client.ts";
 import { eventsIn } from "../../support/wire-client.ts";
 
 let sandbox: Sandbox;
@@ -17,8 +25,8 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.close());
 
-const plain = (scenario: string) => ask(sandbox, hello, { scenario });
-const stream = (scenario: string) => ask(sandbox, helloStream, { scenario });
+const plain = (scenario: string) => fetchFromSandbox(sandbox, hello, { scenario });
+const stream = (scenario: string) => fetchFromSandbox(sandbox, helloStream, { scenario });
 
 describe("the list of scenarios", () => {
   it("describes every scenario, and parseScenario reads several with their values", () => {
@@ -45,8 +53,10 @@ describe("scenarios of broken connections", () => {
 
   it("reset-before and reset-after-headers reset the connection before any byte, or after the headers", async () => {
     for (const body of [hello, helloStream]) {
-      await expect(ask(sandbox, body, { scenario: "reset-before" })).rejects.toMatchObject({ code: "ECONNRESET" });
-      const after = await ask(sandbox, body, { scenario: "reset-after-headers" });
+      await expect(fetchFromSandbox(sandbox, body, { scenario: "reset-before" })).rejects.toMatchObject({
+        code: "ECONNRESET",
+      });
+      const after = await fetchFromSandbox(sandbox, body, { scenario: "reset-after-headers" });
       expect(after).toMatchObject({ status: 200, broken: "ECONNRESET", body: Buffer.alloc(0) });
     }
     expect(sandbox.requests.at(-1)?.ended).toBe("brokenOff");
@@ -113,7 +123,7 @@ describe("scenarios of time", () => {
         [helloStream, "headers-first:40", [40]],
       ] as const) {
         pauses.mockClear();
-        await ask(sandbox, body, { scenario });
+        await fetchFromSandbox(sandbox, body, { scenario });
         expect([scenario, pauses.mock.calls.map(([ms]) => ms)]).toEqual([scenario, expected]);
       }
     } finally {
@@ -168,7 +178,10 @@ describe("scenarios of errors and other answers", () => {
       });
     expect(await (await call("redirect-307", "follow")).json()).toMatchObject({ object: "chat.completion" });
     expect(own.requests.map(({ path }) => path)).toEqual(["/v1/chat/completions", "/moved/1/v1/chat/completions"]);
-    const loop = await ask(own, hello, { path: "/moved/6/v1/chat/completions", scenario: "redirect-loop" });
+    const loop = await fetchFromSandbox(own, hello, {
+      path: "/moved/6/v1/chat/completions",
+      scenario: "redirect-loop",
+    });
     expect(loop).toMatchObject({ status: 307, headers: { location: "/moved/7/v1/chat/completions" } });
     await expect(call("redirect-loop", "follow")).rejects.toThrow();
     const foreign = await call("redirect-foreign", "manual");
@@ -225,7 +238,7 @@ describe("scenarios of encoding", () => {
 
   it("set-cookie and close send a cookie, and close the connection", async () => {
     const agent = new Agent({ keepAlive: true });
-    const seen = await ask(sandbox, hello, { scenario: "set-cookie+close", agent });
+    const seen = await fetchFromSandbox(sandbox, hello, { scenario: "set-cookie+close", agent });
     expect(seen.headers["set-cookie"]?.[0]).toContain("HttpOnly");
     expect(seen.headers.connection).toBe("close");
     agent.destroy();
@@ -240,16 +253,16 @@ describe("scenarios of content", () => {
 
   it("no-usage, empty-usage, usage-last, usage-always and usage change the reported usage", async () => {
     for (const asked of [hello, helloStream]) {
-      const without = await ask(sandbox, asked, { scenario: "no-usage" });
+      const without = await fetchFromSandbox(sandbox, asked, { scenario: "no-usage" });
       expect(without.body.toString()).not.toContain('"usage"');
     }
     expect(completionIn(await plain("empty-usage")).usage).toEqual({});
     expect(chunksIn(await stream("empty-usage")).at(-1)).toMatchObject({ choices: [], usage: {} });
     const unasked = { ...hello, stream: true };
-    expect(chunksIn(await ask(sandbox, unasked, { scenario: "empty-usage" })).at(-1)?.usage).toEqual({});
-    const last = chunksIn(await ask(sandbox, unasked, { scenario: "usage-last+tokens:8" })).at(-1);
+    expect(chunksIn(await fetchFromSandbox(sandbox, unasked, { scenario: "empty-usage" })).at(-1)?.usage).toEqual({});
+    const last = chunksIn(await fetchFromSandbox(sandbox, unasked, { scenario: "usage-last+tokens:8" })).at(-1);
     expect(last).toMatchObject({ choices: [{ finish_reason: "stop" }], usage: { completion_tokens: 8 } });
-    const always = chunksIn(await ask(sandbox, unasked, { scenario: "usage-always+tokens:8" })).at(-1);
+    const always = chunksIn(await fetchFromSandbox(sandbox, unasked, { scenario: "usage-always+tokens:8" })).at(-1);
     expect(always).toMatchObject({ choices: [], usage: { completion_tokens: 8 } });
     expect(completionIn(await plain('usage:{"prompt_tokens":-1}')).usage).toEqual({ prompt_tokens: -1 });
   });
@@ -263,7 +276,9 @@ describe("scenarios of content", () => {
     });
     const outside = completionIn(await plain("reasoning-outside:50+tokens:10+prompt:5")).usage;
     expect(outside).toMatchObject({ completion_tokens: 10, total_tokens: 65 });
-    const beyond = completionIn(await ask(sandbox, { ...hello, max_tokens: 16 }, { scenario: "over-limit:20" }));
+    const beyond = completionIn(
+      await fetchFromSandbox(sandbox, { ...hello, max_tokens: 16 }, { scenario: "over-limit:20" }),
+    );
     expect(beyond.usage?.completion_tokens).toBe(36);
   });
 
@@ -277,17 +292,17 @@ describe("scenarios of content", () => {
 describe("the bench scenario", () => {
   it("answers from memory, plain, in a burst and paced, over kept-alive connections", async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const whole = completionIn(await ask(sandbox, hello, { scenario: "bench:50", agent }));
+    const whole = completionIn(await fetchFromSandbox(sandbox, hello, { scenario: "bench:50", agent }));
     expect(whole.usage).toEqual({ prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 });
     for (const scenario of ["bench:50+prompt:7", "bench:50+prompt:7", "bench:50+prompt:7+slow:1"]) {
-      const seen = await ask(sandbox, helloStream, { scenario, agent });
+      const seen = await fetchFromSandbox(sandbox, helloStream, { scenario, agent });
       expect(seen.broken).toBeNull();
       expect(eventsIn(seen.body)).toHaveLength(53);
       expect(chunksIn(seen).at(-1)?.usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 50 });
       expect(sandbox.ledger.at(-1)).toMatchObject({ model: "gpt-4o", completionTokens: 50, deliveredTokens: 50 });
     }
     agent.destroy();
-    const { body } = await ask(sandbox, { ...helloStream, model: "gpt-4o+bench:5" });
+    const { body } = await fetchFromSandbox(sandbox, { ...helloStream, model: "gpt-4o+bench:5" });
     expect(eventsIn(body)).toHaveLength(8);
   });
 });

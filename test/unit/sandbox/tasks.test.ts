@@ -3,7 +3,7 @@ import { usd } from "../../../src/core/money.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
-import { ask } from "../../support/sandbox-client.ts";
+import { fetchFromSandbox } from "../../support/sandbox-client.ts";
 
 function task(
   sandbox: Sandbox,
@@ -11,7 +11,7 @@ function task(
   id: string,
   headers: Record<string, string> = { "x-api-key": sandbox.apiKey },
 ) {
-  return ask(sandbox, undefined, { method, path: `/api/v1/task/${id}`, headers });
+  return fetchFromSandbox(sandbox, undefined, { method, path: `/api/v1/task/${id}`, headers });
 }
 
 function create(sandbox: Sandbox, scenario: string, body: object = {}) {
@@ -21,7 +21,11 @@ function create(sandbox: Sandbox, scenario: string, body: object = {}) {
     input: { prompt: "a fox", duration: 5 },
     ...body,
   };
-  return ask(sandbox, creation, { method: "POST", path: "/api/v1/task", headers: { "x-api-key": sandbox.apiKey } });
+  return fetchFromSandbox(sandbox, creation, {
+    method: "POST",
+    path: "/api/v1/task",
+    headers: { "x-api-key": sandbox.apiKey },
+  });
 }
 
 const jsonOf = (asked: { readonly body: Buffer }) => JSON.parse(asked.body.toString());

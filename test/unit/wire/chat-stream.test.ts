@@ -338,9 +338,10 @@ describe("a chat stream", () => {
   });
 
   it("ignores texts that look like usage or an end", () => {
-    const said = 'data: [DONE]\n\n data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n"usage"';
-    const stream = streamOf(chunk([delta(said)]));
-    expect(read([stream])).toMatchObject({ usage: undefined, finished: false, texts: [said] });
+    const content =
+      'data: [DONE]\n\n data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n"usage"';
+    const stream = streamOf(chunk([delta(content)]));
+    expect(read([stream])).toMatchObject({ usage: undefined, finished: false, texts: [content] });
   });
 
   it("collects text, refusal, reasoning and calls for each choice", () => {

@@ -153,15 +153,15 @@ describe("the usage of an answer", () => {
       : { usage: { input_tokens: 14, output_tokens: output, ...(route.startsWith("audio") && { type: "tokens" }) } };
   const image = "x".repeat(5_000);
   const partial = { type: "image_generation.partial_image", b64_json: image, partial_image_index: 0 };
-  const shown = (output?: number) => ({ type: "image_generation.completed", b64_json: image, ...media(output) });
-  const heard = (output?: number, text = "") => ({
+  const imageDone = (output?: number) => ({ type: "image_generation.completed", b64_json: image, ...media(output) });
+  const transcriptDone = (output?: number, text = "") => ({
     type: "transcript.text.done",
     text,
     ...media(output, "audio/transcriptions"),
   });
   const wordOf = (delta: string) => ({ type: "transcript.text.delta", delta });
   const speech = { type: "speech.audio.delta", audio: image };
-  const spoken = (output?: number) => ({ type: "speech.audio.done", ...media(output) });
+  const speechDone = (output?: number) => ({ type: "speech.audio.done", ...media(output) });
   function streamed(route: string, events: readonly object[]) {
     const transcript = at(`/v1/${route}`).transcript();
     for (const event of events) transcript.push(Buffer.from(`data: ${JSON.stringify(event)}\n\n`));
@@ -169,15 +169,15 @@ describe("the usage of an answer", () => {
   }
 
   it.each<[string, string, readonly object[], number]>([
-    ["of an image", "images/generations", [partial, shown(40)], 40],
-    ["of two images", "images/generations", [partial, shown(40), partial, shown(50)], 90],
-    ["of an edited image", "images/edits", [{ ...shown(40), type: "image_edit.completed" }], 40],
-    ["of an image before an empty event", "images/generations", [shown(40), { type: "done", id: "1" }], 40],
-    ["of silence", "audio/transcriptions", [heard(0)], 0],
-    ["of silence in empty parts", "audio/translations", [wordOf(""), { ...heard(0), logprobs: [] }], 0],
-    ["of a text", "audio/transcriptions", [wordOf("a"), heard(1, "a")], 1],
-    ["of speech", "audio/speech", [speech, speech, spoken(40)], 40],
-    ["of no speech", "audio/speech", [spoken(0)], 0],
+    ["of an image", "images/generations", [partial, imageDone(40)], 40],
+    ["of two images", "images/generations", [partial, imageDone(40), partial, imageDone(50)], 90],
+    ["of an edited image", "images/edits", [{ ...imageDone(40), type: "image_edit.completed" }], 40],
+    ["of an image before an empty event", "images/generations", [imageDone(40), { type: "done", id: "1" }], 40],
+    ["of silence", "audio/transcriptions", [transcriptDone(0)], 0],
+    ["of silence in empty parts", "audio/translations", [wordOf(""), { ...transcriptDone(0), logprobs: [] }], 0],
+    ["of a text", "audio/transcriptions", [wordOf("a"), transcriptDone(1, "a")], 1],
+    ["of speech", "audio/speech", [speech, speech, speechDone(40)], 40],
+    ["of no speech", "audio/speech", [speechDone(0)], 0],
   ])("covers a stream %s", (_, route, events, output) => {
     const { usage, soFar, finished } = streamed(route, events);
     expect({ soFar, finished }).toEqual({ soFar: undefined, finished: true });
@@ -186,22 +186,22 @@ describe("the usage of an answer", () => {
   });
 
   it.each<[string, string, readonly object[]]>([
-    ["that continues after it", "images/generations", [shown(40), partial]],
-    ["with an image without usage before it", "images/generations", [shown(), shown(40)]],
+    ["that continues after it", "images/generations", [imageDone(40), partial]],
+    ["with an image without usage before it", "images/generations", [imageDone(), imageDone(40)]],
     [
       "with an image without usage long before it",
       "images/generations",
-      [shown(), ...Array.from({ length: 999 }, () => partial), shown(40)],
+      [imageDone(), ...Array.from({ length: 999 }, () => partial), imageDone(40)],
     ],
-    ["with an image without usage after it", "images/generations", [shown(40), shown()]],
-    ["with an image that has no output", "images/generations", [shown(0)]],
-    ["with two images of which one has no output", "images/generations", [shown(40), shown(0)]],
-    ["of a text that has no output", "audio/transcriptions", [heard(0, "a")]],
-    ["of a long text that has no output", "audio/transcriptions", [heard(0, "a".repeat(5_000))]],
-    ["of parts of a text that have no output", "audio/transcriptions", [wordOf("a"), heard(0)]],
-    ["of a text that continues", "audio/transcriptions", [heard(1, "a"), wordOf("b")]],
-    ["of speech that has no output", "audio/speech", [speech, spoken(0)]],
-    ["of short speech that has no output", "audio/speech", [{ ...speech, audio: "aGk=" }, spoken(0)]],
+    ["with an image without usage after it", "images/generations", [imageDone(40), imageDone()]],
+    ["with an image that has no output", "images/generations", [imageDone(0)]],
+    ["with two images of which one has no output", "images/generations", [imageDone(40), imageDone(0)]],
+    ["of a text that has no output", "audio/transcriptions", [transcriptDone(0, "a")]],
+    ["of a long text that has no output", "audio/transcriptions", [transcriptDone(0, "a".repeat(5_000))]],
+    ["of parts of a text that have no output", "audio/transcriptions", [wordOf("a"), transcriptDone(0)]],
+    ["of a text that continues", "audio/transcriptions", [transcriptDone(1, "a"), wordOf("b")]],
+    ["of speech that has no output", "audio/speech", [speech, speechDone(0)]],
+    ["of short speech that has no output", "audio/speech", [{ ...speech, audio: "aGk=" }, speechDone(0)]],
   ])("does not cover a stream %s", (_, route, events) => {
     const { usage, soFar, finished } = streamed(route, events);
     expect({ usage, finished }).toEqual({ usage: undefined, finished: true });

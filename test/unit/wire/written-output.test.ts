@@ -184,7 +184,7 @@ describe("a response stream", () => {
     content_index: 0,
     ...more,
   });
-  const delta = (said: string, where: object) => ({ type: "response.output_text.delta", ...where, delta: said });
+  const delta = (text: string, where: object) => ({ type: "response.output_text.delta", ...where, delta: text });
   const done = (text: string, where: object) => ({ type: "response.output_text.done", ...where, text });
   const item = (id: string | undefined, text: string) => ({
     ...(id !== undefined && { id }),

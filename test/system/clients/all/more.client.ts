@@ -54,7 +54,7 @@ describe.each([
 describe("aider", () => {
   const flags = "--model openai/gpt-4o --no-git --yes --no-check-update --no-analytics --no-show-model-warnings";
 
-  async function ask(at: Endpoint): Promise<{ readonly code: number | null; readonly text: string }> {
+  async function runAider(at: Endpoint): Promise<{ readonly code: number | null; readonly text: string }> {
     await using home = await temporaryHome();
     const args = [...flags.split(" "), "--message", "Say hello."];
     const { code, stdout } = await runForeign(pythonProgram("aider", "aider"), args, home.path, variables(at));
@@ -63,14 +63,17 @@ describe("aider", () => {
   }
 
   it("answers", async () => {
-    expect(await ask(proxy.rich)).toMatchObject({ code: 0, text: expect.stringMatching(/Tokens: .* sent/) as string });
+    expect(await runAider(proxy.rich)).toMatchObject({
+      code: 0,
+      text: expect.stringMatching(/Tokens: .* sent/) as string,
+    });
     const { atFarebox, charges } = await proxy.seen();
     expect(atFarebox).toEqual([chat]);
     expect(charges).toMatchObject([{ state: "posted", status: 200, source: "reported", overage: 0n }]);
   });
 
   it("reports an exhausted budget and retries for a minute, at no cost", async () => {
-    const { code, text } = await ask(proxy.poor);
+    const { code, text } = await runAider(proxy.poor);
     expect({ code, text }).toEqual({
       code: 0,
       text: expect.stringMatching(
@@ -85,7 +88,7 @@ describe("aider", () => {
   });
 
   it("reports a wrong key after one request", async () => {
-    const { code, text } = await ask(proxy.unknown);
+    const { code, text } = await runAider(proxy.unknown);
     expect({ code, text }).toEqual({
       code: 0,
       text: expect.stringContaining("litellm.BadRequestError: OpenAIException - This is not a Farebox key") as string,
@@ -95,7 +98,7 @@ describe("aider", () => {
 
   it("retries for a minute when its stream is cut, and each try is charged", async () => {
     proxy.gatewayWill("cut:5");
-    const { code, text } = await ask(proxy.rich);
+    const { code, text } = await runAider(proxy.rich);
     expect({ code, text }).toEqual({
       code: 0,
       text: expect.stringContaining(
@@ -112,7 +115,7 @@ describe("opencode", () => {
     new URL(`node_modules/opencode-${process.platform}-${process.arch}/bin/opencode`, import.meta.url),
   );
 
-  async function ask(at: Endpoint): Promise<ProgramEnd> {
+  async function runOpencode(at: Endpoint): Promise<ProgramEnd> {
     await using home = await temporaryHome();
     const folder = join(home.path, "work");
     await mkdir(folder);
@@ -135,23 +138,23 @@ describe("opencode", () => {
   }
 
   it("answers with one request for a title and one for the answer", async () => {
-    const { code } = await ask(proxy.rich);
+    const { code } = await runOpencode(proxy.rich);
     expect(code).toBe(0);
     allAsBilled(await proxy.seen(), [chat, chat]);
   });
 
   it("reports an exhausted budget or a wrong key without a retry", async () => {
-    const { code, stderr } = await ask(proxy.poor);
+    const { code, stderr } = await runOpencode(proxy.poor);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("The budget of key poor") as string });
     refusedByFarebox(await proxy.seen(), [chat, chat]);
-    const unknown = await ask(proxy.unknown);
+    const unknown = await runOpencode(proxy.unknown);
     expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining("not a Farebox key") as string });
     refusedByFarebox(await proxy.seen(), [chat, chat]);
   });
 
   it.each([400, 404])("reports the gateway's message at status %d without a retry", async (status) => {
     proxy.gatewayWill(`status:${status}`);
-    expect(await ask(proxy.rich)).toMatchObject({
+    expect(await runOpencode(proxy.rich)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(status === 400 ? "Invalid request." : "The model does not exist") as string,
     });
@@ -160,7 +163,7 @@ describe("opencode", () => {
 
   it("fails without a retry when its stream is cut", async () => {
     proxy.gatewayWill("cut:5");
-    const { code, stdout, stderr } = await ask(proxy.rich);
+    const { code, stdout, stderr } = await runOpencode(proxy.rich);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toContain('"The gateway broke off in the middle of the stream."');
     expect((await proxy.seen()).charges).toMatchObject([{ source: "partial" }, { source: "partial" }]);

@@ -75,14 +75,14 @@ async function run(
     killSignal: "SIGKILL",
     env: { PATH: process.env["PATH"], HOME: home, NO_COLOR: "1", ...env },
   });
-  const said = { stdout: "", stderr: "" };
+  const output = { stdout: "", stderr: "" };
   for (const stream of ["stdout", "stderr"] as const)
-    child[stream].setEncoding("utf8").on("data", (text: string) => (said[stream] += text));
+    child[stream].setEncoding("utf8").on("data", (text: string) => (output[stream] += text));
   const { promise: code, resolve, reject } = Promise.withResolvers<number | null>();
   child.once("error", reject).once("close", resolve);
-  const ended = { code: await code, ...said };
+  const ended = { code: await code, ...output };
   if (child.killed)
-    throw new Error(`waited ${patienceMs} ms for ${file} to end; so far:\n${said.stdout}\n${said.stderr}`);
+    throw new Error(`waited ${patienceMs} ms for ${file} to end; so far:\n${output.stdout}\n${output.stderr}`);
   return ended;
 }
 

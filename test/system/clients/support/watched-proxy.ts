@@ -4,7 +4,7 @@ import { afterAll, beforeEach, expect } from "vitest";
 import type { Charge } from "../../../../src/core/charge.ts";
 import type { BilledCall } from "../../../../src/sandbox/billing.ts";
 import { startSandbox } from "../../../../src/sandbox/server.ts";
-import { Books } from "../../../support/books.ts";
+import { NewCharges } from "../../../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../../../support/running-proxy.ts";
 
 /** Address and key of a client. */
@@ -57,7 +57,7 @@ export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<Watch
   const poor = endpoint(await proxy.addKey("poor"));
   await proxy.budget("key:poor", "0.000001", "1d");
   const recorder = owned.use(recordRequests(proxy));
-  const books = new Books(proxy);
+  const newCharges = new NewCharges(proxy);
   let gatewaySeen = 0;
   const kept = owned.move();
   return {
@@ -66,12 +66,12 @@ export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<Watch
     unknown: endpoint("sk-fb-0123456789-wrong"),
     gatewayWill: (next) => void (scenario = next),
     async seen() {
-      const charges = await books.allSettled();
+      const charges = await newCharges.allSettled();
       const requests = proxy.sandbox.requests.slice(gatewaySeen);
       gatewaySeen += requests.length;
       // The proxy polls the account itself, without a client.
       const bodies = requests.filter(({ path }) => path !== "/account/info").map(({ body }) => body.toString());
-      return { atFarebox: recorder.entered.splice(0), atGateway: bodies, charges, billed: books.billed() };
+      return { atFarebox: recorder.entered.splice(0), atGateway: bodies, charges, billed: newCharges.billed() };
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };

@@ -118,31 +118,31 @@ describe("a token counter", () => {
 describe("the queue to the counting thread", () => {
   it("sends the calls of one tick together, and then those that arrive while the thread is busy", async () => {
     const { counter, batches } = watchedCounter();
-    const ask = (times: number) =>
+    const countTexts = (times: number) =>
       Array.from({ length: times }, (_, n) => counter.countText(`text ${n}`, "o200k_base"));
-    const first = ask(100);
+    const first = countTexts(100);
     await Promise.resolve();
-    const second = ask(200);
+    const second = countTexts(200);
     await Promise.resolve();
-    const third = ask(300);
+    const third = countTexts(300);
     await Promise.all([...first, ...second, ...third]);
     expect(batches.map((batch) => batch.length)).toEqual([100, 500]);
   });
 
   it("refuses calls beyond its item limit, and accepts calls again once earlier ones are answered", async () => {
     const { counter } = watchedCounter({ queueItemsMax: 2 });
-    const ask = () => Promise.all(["a", "b", "c"].map((text) => counter.countText(text, "o200k_base")));
-    expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
-    expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
+    const countTexts = () => Promise.all(["a", "b", "c"].map((text) => counter.countText(text, "o200k_base")));
+    expect(await countTexts()).toEqual([tokens(1), tokens(1), busy]);
+    expect(await countTexts()).toEqual([tokens(1), tokens(1), busy]);
   });
 
   it("refuses calls beyond its memory, and accepts calls again once earlier ones are answered", async () => {
     const { counter } = watchedCounter({ queueBytesMax: 3_000 });
     const text = "a b ".repeat(250);
-    const ask = () => Promise.all([text, text].map((each) => counter.countText(each, "o200k_base")));
+    const countTexts = () => Promise.all([text, text].map((each) => counter.countText(each, "o200k_base")));
     const counted = expect.objectContaining({ ok: true });
-    expect(await ask()).toEqual([counted, busy]);
-    expect(await ask()).toEqual([counted, busy]);
+    expect(await countTexts()).toEqual([counted, busy]);
+    expect(await countTexts()).toEqual([counted, busy]);
     const message = { role: "user", content: text };
     expect(await counter.countChat(chatOf([message, message], []), "o200k_base")).toEqual(busy);
   });

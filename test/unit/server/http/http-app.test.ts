@@ -10,7 +10,7 @@ import { silentLog } from "../../../support/captured-log.ts";
 import type { Events } from "../../../../src/ports/events.ts";
 import { notForwarded, type Handler } from "../../../../src/ports/exchange.ts";
 import { systemClock } from "../../../../src/platform/clock.ts";
-import { ask, expectRefusal, head, RawClient } from "../../../support/raw-client.ts";
+import { fetchRaw, expectRefusal, head, RawClient } from "../../../support/raw-client.ts";
 
 const ignored = () => undefined;
 const events: Events = {
@@ -81,7 +81,7 @@ const start = (routes: readonly Route[] = standardRoutes) =>
 
 describe("the HTTP server", () => {
   it("refuses a request without a host as one for an unknown host", async () => {
-    expectRefusal(await ask(await start(), "GET /healthz HTTP/1.1\r\n\r\n"), 421, "unknown_host");
+    expectRefusal(await fetchRaw(await start(), "GET /healthz HTTP/1.1\r\n\r\n"), 421, "unknown_host");
   });
 
   it.each([
@@ -122,14 +122,14 @@ describe("the HTTP server", () => {
 
   it("ignores an unknown Expect header", async () => {
     const url = await start();
-    expect(await ask(url, head(url, "GET /healthz", "Expect: the-unexpected"))).toMatchObject({ status: 200 });
+    expect(await fetchRaw(url, head(url, "GET /healthz", "Expect: the-unexpected"))).toMatchObject({ status: 200 });
   });
 
   it("refuses targets that Express cannot read", async () => {
     const url = await start();
     for (const target of ["http://[", "http://", "://", "/%"])
       expectRefusal(
-        await ask(url, head(url, `GET ${target}`)),
+        await fetchRaw(url, head(url, `GET ${target}`)),
         target === "://" ? 400 : 404,
         target === "://" ? "invalid_request" : "not_found",
       );
@@ -137,7 +137,7 @@ describe("the HTTP server", () => {
 
   it("reveals nothing about an internal error", async () => {
     const url = await start();
-    const answer = await ask(url, head(url, "GET /failing"));
+    const answer = await fetchRaw(url, head(url, "GET /failing"));
     expectRefusal(answer, 500, "internal_error");
     expect(answer.body).not.toContain("secret");
   });

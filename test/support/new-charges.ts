@@ -7,7 +7,7 @@ import type { RunningProxy } from "./running-proxy.ts";
  * Returns the new charges of a proxy and the calls that its gateway newly billed. Never returns a charge or call twice,
  * so that several tests can share a proxy.
  */
-export class Books {
+export class NewCharges {
   readonly #proxy: RunningProxy;
   #charges = 0;
   #billed = 0;

@@ -28,7 +28,7 @@ export interface Window {
   readonly held: bigint;
 }
 
-export interface FileBooks {
+export interface LedgerSnapshot {
   readonly rows: readonly Row[];
   readonly windows: readonly Window[];
   /** Sum of the holds of known, unfinished tasks. */
@@ -44,7 +44,7 @@ const tasksSql =
   "select coalesce(sum(c.hold), 0) from charges c join tasks t on t.charge = c.id where c.state = 'pending'";
 
 /** Reads the charges after the given one, all windows, and the holds of tasks. */
-export function readFile(database: string, afterSeq = 0n): FileBooks {
+export function readFile(database: string, afterSeq = 0n): LedgerSnapshot {
   const db = new Database(database, { readonly: true });
   try {
     // One snapshot, because a running process continues to write.
@@ -59,7 +59,7 @@ export function readFile(database: string, afterSeq = 0n): FileBooks {
 }
 
 /** Reads the same from a ledger in PostgreSQL. */
-export function readDatabase(url: string): Promise<FileBooks> {
+export function readDatabase(url: string): Promise<LedgerSnapshot> {
   return withClient(url, async (client) => {
     const integers = new Set([20, 1700]);
     const types = { getTypeParser: (type: number) => (text: string) => (integers.has(type) ? BigInt(text) : text) };
@@ -81,7 +81,10 @@ export interface AtGateway {
 }
 
 /** Returns the chat requests and task creations that the gateway has read since `from`, with its bill for each. */
-export function gatewayBooks(sandbox: Sandbox, from: { readonly request: number; readonly call: number }): AtGateway[] {
+export function gatewayRequests(
+  sandbox: Sandbox,
+  from: { readonly request: number; readonly call: number },
+): AtGateway[] {
   // A request's id ends with its number in hexadecimal, counted from 1.
   const bills = new Map(
     sandbox.ledger.slice(from.call).map((call) => [Number.parseInt(call.requestId.slice(-12), 16) - 1, call]),
