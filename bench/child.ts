@@ -81,7 +81,7 @@ export class Child implements AsyncDisposable {
     return this.#ready?.key ?? "";
   }
 
-  /** Asks the process a question. Only one question may wait for its answer. */
+  /** Sends a query to the process and returns the answer. Only one query may wait for its answer. */
   async query<Q extends Question>(query: Q): Promise<Answers[Q]> {
     const message = this.#nextMessage();
     this.#process.send({ query } satisfies ToChild);

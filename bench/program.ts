@@ -61,7 +61,7 @@ export class Program implements AsyncDisposable {
     await this.#untilListening();
   }
 
-  /** Asks the program to end, and kills it after five seconds. */
+  /** Ends the program with SIGTERM, and kills it after five seconds. */
   async [Symbol.asyncDispose](): Promise<void> {
     const ended = this.#end("SIGTERM");
     const timer = setTimeout(() => void this.kill(), 5_000);

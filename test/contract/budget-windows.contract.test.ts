@@ -32,7 +32,7 @@ describe.each(ledgerKinds)("windows of budgets in the ledger: $name", (kind) => 
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("links a hold to more windows than one statement does", async () => {
+  it("links a hold to more windows than one statement can link", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const patterns = ["m*", "mo*", "mod*", "mode*", "model*", "model-*", "model-a"];

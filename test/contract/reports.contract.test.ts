@@ -73,7 +73,7 @@ describe.each(ledgerKinds)("reports in the ledger: $name", (kind) => {
         { requests: 3, retries: 2 },
       ]);
     }
-    // A hold whose owner is gone is known only by its row.
+    // The owner of this hold has ended, so that only the row states it.
     await using store = await home.open("America/New_York");
     const { ledger } = store;
     expect((await ledger.pending()).count).toBe(1);

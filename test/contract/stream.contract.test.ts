@@ -60,7 +60,7 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
     expect((await ledger.charge("r1100"))?.state).toBe("voided");
   });
 
-  it("has charges whose price the ledger finds by its id", async () => {
+  it("has charges with the id of a price, by which the ledger finds the price", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await store.ledger.hold(holdOf("a", usd("1")));

@@ -76,7 +76,7 @@ describe("the limit of requests per minute", () => {
     expect((await proxy.chat(small, { key })).status).toBe(200);
   });
 
-  it("replaces the gateway's rate limit headers, which pass for keys without a limit", async () => {
+  it("replaces the gateway's rate limit headers for a key with a limit, and forwards them for a key without one", async () => {
     await using gateway = await scriptedGateway();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const key = await proxy.addKey("bob", { limits: { rpm: 9 } });
@@ -175,7 +175,7 @@ describe("the limit of parallel requests", () => {
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
   });
 
-  it("does not count a stream whose client has its end while the stream is still read", async () => {
+  it("does not count a stream whose client has received its end, even if the proxy still reads from the gateway", async () => {
     const clock = patientClock(0);
     await using gateway = await scriptedGateway();
     await using proxy = await startProxy({ gatewayUrl: gateway.url, clock });
@@ -199,7 +199,7 @@ describe("the limit of parallel requests", () => {
     await using proxy = await startProxy({
       sandbox: {
         scenario: (request) => {
-          // The sandbox may notice late that Farebox has left the requests of clients that leave.
+          // The sandbox may notice late that Farebox has canceled the requests of clients that disconnected.
           const isOpen = ({ ended, scenario }: SeenRequest) => ended === "open" && scenario !== left;
           mostOpen = Math.max(mostOpen, proxy.sandbox.requests.filter(isOpen).length);
           return scenarioOf(request);

@@ -50,8 +50,8 @@ export async function addAdmin(
 }
 
 /**
- * Asks the admin API, with a body for any method. Resolves with the answer even if the rest of the body is not
- * accepted.
+ * Sends a request to the admin API, with a body for any method. Resolves with the answer even if the rest of the body
+ * is not accepted.
  */
 export function callAdmin(
   url: string,

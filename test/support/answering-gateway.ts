@@ -17,7 +17,7 @@ export type Answering =
 
 export interface AnsweringGateway extends AsyncDisposable {
   readonly url: string;
-  /** Requests oldest first, without the proxy's own for its account and its key. */
+  /** Requests oldest first, without those that the proxy sends for itself: for its account and its key. */
   readonly received: readonly ReceivedRequest[];
 }
 

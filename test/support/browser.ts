@@ -64,7 +64,7 @@ export async function visit(origin: string, options: BrowserContextOptions = {})
     return goto(...address);
   };
   page.on("request", (request) => {
-    if (new URL(request.url()).origin !== origin) faults.push(`asked elsewhere: ${request.url()}`);
+    if (new URL(request.url()).origin !== origin) faults.push(`request to another origin: ${request.url()}`);
   });
   page.on("console", (message) => faults.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => faults.push(`thrown: ${String(error)}`));

@@ -12,7 +12,7 @@ export async function loadedByDashboard(origin: string): Promise<ReadonlyMap<str
   const follow = async (named: string, from: string): Promise<void> => {
     const address = new URL(map.imports[named] ?? named, from).href;
     if (seen.has(address)) return;
-    seen.set(address, "asked for");
+    seen.set(address, "requested");
     const answer = await fetch(address);
     const type = answer.headers.get("content-type") ?? "";
     seen.set(address, `${answer.status} ${type}`);

@@ -104,10 +104,7 @@ class Walk {
     const under = rule.ValidationCriteria.Requirement;
     this.#list(
       id,
-      reason ??
-        (isCheck(under)
-          ? "a format: the checks of formats look at it"
-          : `prose: ${rule.ValidationCriteria.MustSatisfy}`),
+      reason ?? (isCheck(under) ? "a format: formatOf checks it" : `prose: ${rule.ValidationCriteria.MustSatisfy}`),
     );
   }
 

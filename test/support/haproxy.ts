@@ -60,7 +60,7 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
   };
 }
 
-/** Asks the load balancer for the number of servers that it counts as ready. */
+/** Returns the number of servers that the load balancer counts as ready. */
 async function readyServers(socket: string): Promise<number> {
   const statistics = await text(connect(socket).end("show stat\n"));
   // The first columns are the name of the backend and of the server.

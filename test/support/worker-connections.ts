@@ -9,7 +9,7 @@ export interface WorkerConnections extends Disposable {
   to(worker: number): Promise<Agent>;
 }
 
-/** Connects to the workers of a proxy that logs requests at `debug`. Its gateway is not asked. */
+/** Connects to the workers of a proxy that logs requests at `debug`. Sends nothing to its gateway. */
 export function workerConnections(serve: ServeProcess, key: string): WorkerConnections {
   const agents = new DisposableStack();
   const spare = new Map<number, Agent[]>();

@@ -447,7 +447,7 @@ describe("an error event of the gateway", () => {
 });
 
 describe("a hard budget", () => {
-  /** Asks a proxy whose key has this budget. Writes the pieces one after the other. */
+  /** Requests a stream with a key that has this budget. The gateway writes the pieces one after the other. */
   async function within(limit: string, body: object, pieces: readonly string[]) {
     await using proxy = await startProxy({
       gatewayUrl: gateway.url,
@@ -550,7 +550,7 @@ describe("an answer with the label of another form", () => {
     Buffer.from("\u0080\u003e\0\0\u0002\0\u0010\0data\0\0\0\0", "latin1"),
     Buffer.alloc(16_000, 7),
   ]);
-  /** Asks for a transcription with the given parts, whose order matters. */
+  /** Requests a transcription with the given parts, whose order matters. */
   async function transcribed(parts: readonly (readonly [string, string | Buffer])[], label: string, text: string) {
     const form = new FormData();
     for (const [name, value] of [["model", "whisper-1"] as const, ...parts])

@@ -57,7 +57,7 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-/** Asks the scripted gateway for a stream and waits until the gateway has the request. */
+/** Requests a stream and waits until the scripted gateway has received the request. */
 async function openAtGateway(
   body: object = helloStream,
 ): Promise<{ received: OpenRequest; answer: Promise<OpenAnswer> }> {

@@ -6,7 +6,7 @@ import { chargedAsBilled, gatewayText, proxyOfFile, refusedByFarebox, type Endpo
 
 const proxy = await proxyOfFile();
 
-/** Asks one question without a terminal. Continue always streams and requests the usage. */
+/** Sends one prompt without a terminal. Continue always streams and requests the usage. */
 async function runContinue({ baseURL, apiKey }: Endpoint): Promise<ProgramEnd> {
   await using home = await temporaryHome();
   const config = join(home.path, "config.yaml");

@@ -47,15 +47,15 @@ async function dashboard({ url }: RunningProxy, method: string, cookie = "", tok
   return { kind, cookie: answer.headers.get("set-cookie")?.split(";")[0] ?? "" };
 }
 
-/** Clock whose long timers never ring: those of heartbeats and of attempts to reconnect. */
+/** Clock whose long timers never fire: those of heartbeats and of attempts to reconnect. */
 function clockWithoutLongTimers(): Clock {
   const clock = systemClock();
   return { ...clock, after: (ms, callback) => (ms < 250 ? clock.after(ms, callback) : { cancel() {} }) };
 }
 
 /**
- * Starts two proxies on one PostgreSQL ledger. The second one never learns of a change: it sends no heartbeats, and its
- * connection for notices is lost.
+ * Starts two proxies on one PostgreSQL ledger. The second one, the peer, receives no notice of a change: it sends no
+ * heartbeats, and its connection for notices is closed.
  */
 async function withPeerWithoutNotices(run: (proxy: RunningProxy, peer: RunningProxy, url: string) => Promise<void>) {
   await using database = await newDatabase();
@@ -92,7 +92,7 @@ it("a session that ends at one proxy is refused at once by another, even if no c
     await store.sessions.end(left.id, clock.now());
     expect(await statuses(peer, left.api_key)).toEqual([401, 401]);
 
-    // The peer is deaf: it still has the key's old secret in its cache, but begins no session with it.
+    // The peer still has the key's old secret in its cache, but begins no session with it.
     const rotated = await rotateKey({ keys: proxy.serving.keys, clock, by: "test" }, "bob", { overlapMs: 0 });
     if (!rotated.ok) throw new Error(rotated.message);
     expect(await statuses(peer, proxy.key)).toEqual([200, 200]);

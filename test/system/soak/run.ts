@@ -12,7 +12,7 @@ const usage = `npm run soak -- [options]
   --streams N      slow streams that are open all the time (100)
   --seed N         chooses who asks for what (random; printed)
 
-Ends with 0 if every request is accounted for, both sides' books agree and neither memory nor file descriptors grew; with 1 and each
+Ends with 0 if every request is accounted for, the sums of ledger and gateway agree and neither memory nor file descriptors grew; with 1 and each
 fault if not. Growth, in a run of at least 5 minutes: ${rule}.
 Everything is on loopback and in a folder that is removed at the end.`;
 

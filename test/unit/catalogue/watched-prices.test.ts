@@ -97,14 +97,14 @@ describe("a change of the user's folder is applied", () => {
       await mkdir(join(here.folder, version));
       await writeFile(join(here.folder, version, "mine.yaml"), text);
     }
-    const turnTo = async (version: string) => {
+    const switchTo = async (version: string) => {
       await symlink(version, join(here.folder, "..tmp"));
       await rename(join(here.folder, "..tmp"), join(here.folder, "..data"));
     };
-    await turnTo("one");
+    await switchTo("one");
     await symlink("..data/mine.yaml", join(here.folder, "linked.yaml"));
     await rename(join(here.folder, "linked.yaml"), join(here.folder, "mine.yaml"));
-    await turnTo("two");
+    await switchTo("two");
     await here.until(() => here.rate() === 2_000_000n);
   });
 });

@@ -28,7 +28,7 @@ const windowOf = (spent: string, held = "0", more: Partial<Budget> = {}): Budget
   raises: [],
 });
 
-/** Checks a request with these headers under these windows. Returns the refusal and the caller that was asked for. */
+/** Checks a request with these headers under these windows. Returns the refusal and the caller whose windows were read. */
 async function check(
   windows: readonly BudgetWindow[] | Error,
   headers: Readonly<Record<string, string>> = {},

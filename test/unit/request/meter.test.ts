@@ -90,7 +90,7 @@ describe("a usage that does not cover the answer", () => {
     expect(reasoning).toMatchObject({ stated: { laterUnknownTokens: 10 } });
   });
 
-  it("covers hidden reasoning only if the answer was complete when it was stated", async () => {
+  it("covers hidden reasoning only if the answer was complete when the usage was stated", async () => {
     const reasons = meteredWith({ model: model({ reasons: true, tokensPerSecond: 100 }) });
     const hidden = async (isFinal: boolean) => {
       const outcome = await meter(whole(soFar({ texts: ["c"] }, isFinal)), reasons);
@@ -102,13 +102,13 @@ describe("a usage that does not cover the answer", () => {
     ]);
   });
 
-  it("is charged at least, even beyond the hold, if the answer cannot be counted", async () => {
+  it("is the least that is charged, even beyond the hold, if the answer cannot be counted", async () => {
     const image = meteredWith({ request: request({ isUnseen: true }) });
     const outcome = await meter(cut(soFar({ texts: [] })), image);
     expect(outcome).toMatchObject({ kind: "unknown", reason: "timeout", statedTokens: stated.tokens });
   });
 
-  it("leaves output that was not read to the request's maximum", async () => {
+  it("counts output that was not read as the request's maximum", async () => {
     const outcome = await meter({ ...cut(), isUnread: true } as Ending);
     expect(outcome).toMatchObject({ deliveredTokens: 3, unknownTokens: 997, doubts: ["unknown_output"] });
   });
@@ -141,12 +141,15 @@ describe("a request that ended", () => {
   it.each<[boolean, Outcome]>([
     [false, { kind: "refusedByGateway", status: 200, reason: "gateway_error" }],
     [true, { kind: "failedAtGateway", status: 200, billed: true, reason: "gateway_error" }],
-  ])("with an error in place of an answer, and billed failures %s", async (billsServerErrors, outcome) => {
-    const error = { kind: "refused", status: null, reason: "gateway_error" } as const;
-    expect(await meter({ kind: "error", error }, meteredWith({ model: model({ billsServerErrors }) }))).toEqual(
-      outcome,
-    );
-  });
+  ])(
+    "with an error instead of an answer is billed if the catalogue states that: %s",
+    async (billsServerErrors, outcome) => {
+      const error = { kind: "refused", status: null, reason: "gateway_error" } as const;
+      expect(await meter({ kind: "error", error }, meteredWith({ model: model({ billsServerErrors }) }))).toEqual(
+        outcome,
+      );
+    },
+  );
 
   it.each<[string, Ending, Metered, object]>([
     ["without tokens if there was no output", { kind: "unknown", reason: "reset" }, meteredWith(), {}],
@@ -168,7 +171,7 @@ describe("a request that ended", () => {
       meteredWith({ model: undefined }),
       {},
     ],
-  ])("unread is unknown, %s", async (_, ending, metered, more) => {
+  ])("with an unread answer is unknown, %s", async (_, ending, metered, more) => {
     const doubts = "unknownTokens" in more ? { doubts: ["unknown_output"] } : {};
     expect(await meter(ending, metered)).toEqual({ kind: "unknown", reason: "reset", ...more, ...doubts });
   });
@@ -188,7 +191,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
     expect(await meter(endingWith({ usage: { ...usage, unit: "second" } }))).toEqual(plain);
   });
 
-  it("has its unsplit cache writes counted as one-hour writes if the request made such", async () => {
+  it("has cache writes of no stated duration counted as one-hour writes if the request made such writes", async () => {
     const cached = request({ classes: { prompt: ["input", "cache_write_1h"], completion: ["output"] } });
     const unsplit = { tokens: usage.tokens, clamped: false, lacksCacheLifetime: true } as const;
     expect(await meter(endingWith({ usage: unsplit }), meteredWith({ request: cached }))).toMatchObject({
@@ -586,7 +589,7 @@ describe("a usage that states only text", () => {
     ["sound that was sent", { request: parts({ audioParts: 1 }) }, { input: 0, audio_input: 7 }],
     ["images that were sent", { request: parts({ imageParts: 2 }) }, { input: 0, image_input: 7 }],
     [
-      "the more expensive of both that were sent",
+      "the more expensive one of sound and images that were sent",
       { request: parts({ imageParts: 1, audioParts: 1 }) },
       { input: 0, audio_input: 7 },
     ],
