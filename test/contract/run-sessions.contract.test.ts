@@ -91,7 +91,7 @@ describe.each(ledgerKinds)("the store of sessions: $name", (kind) => {
     expect(await sessions.create(session("x", { createdAt: noon + runBudgetKeptMs }), null)).toBe("ok");
   });
 
-  it("stores the secret that began a session, if it opens the key", async () => {
+  it("stores the secret with which a session began, if it is valid for the key", async () => {
     await using store = await opened(kind);
     const { sessions, keys } = store;
     const rotate = (digest: string, madeAt: number, previousValidUntil: number | null) =>
@@ -114,7 +114,7 @@ describe.each(ledgerKinds)("the store of sessions: $name", (kind) => {
     expect([await begin("g", "second", noon + 11), await begin("h", null, noon + 11)]).toEqual(["refused", "third"]);
   });
 
-  it("counts no session as open whose secret no longer opens the key", async () => {
+  it("does not count a session as open if it began with a secret that is no longer valid for the key", async () => {
     await using store = await opened(kind);
     const { sessions, keys } = store;
     for (let n = 0; n < runSessionsMax; n++) expect(await sessions.create(session(`n${n}`), null)).toBe("ok");

@@ -207,7 +207,7 @@ describe("an answer that decompresses within the limit", () => {
   const padding = "A".repeat(20 * 1024 * 1024);
   const usage = '"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}';
 
-  it("is metered if its outline suffices, and charged at its hold if its text is needed", async () => {
+  it("is metered if the outline of its JSON suffices, and charged at its hold if its text must be counted", async () => {
     const whole = `{"object":"list","model":"text-embedding-3-small","data":["${padding}"],${usage}}`;
     given = { headers: { "content-type": json, "content-encoding": "gzip" }, body: gzipSync(whole, { level: 1 }) };
     await request(endpoints["embeddings"] ?? aChat);

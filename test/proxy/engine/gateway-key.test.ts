@@ -135,7 +135,7 @@ describe("an answer that refuses the key of this proxy", () => {
     ["500 about a key behind it", json(500, '{"error":{"message":"invalid x-api-key","code":"invalid_api_key"}}')],
     ["404", json(404, '{"error":{"message":"no"}}')],
     ["200 about a provider", json(200, '{"code":500,"data":null,"message":"invalid api key"}')],
-  ])("is no other answer: %s passes unchanged", async (_, given) => {
+  ])("is not confused with another answer, which passes unchanged: %s", async (_, given) => {
     answer = given;
     const got = await fetchAnswer(proxy, chat);
     expect([got.status, got.body.toString()]).toEqual([
@@ -193,7 +193,7 @@ describe("an answer that refuses the key of this proxy", () => {
     expect(logged()).toHaveLength(10);
   });
 
-  it("says nothing of the key if the client named an organization or a project", async () => {
+  it("does not count as a refusal of the key if the client named an organization or a project", async () => {
     answer = json(401, '{"error":{"message":"No such organization: org-x","code":"invalid_organization"}}');
     for (const options of [
       { headers: { "openai-organization": "org-x" } },
@@ -370,7 +370,7 @@ describe("the account record", () => {
     expect(logged()).toEqual([refusedLine, acceptedLine]);
   });
 
-  it("or else the list of models shows at the start that the key is refused, and the proxy serves", async () => {
+  it("or the list of models shows at the start that the key is refused; the proxy serves nevertheless", async () => {
     account = json(401, "");
     await proxy.serving.checkGatewayKey();
     expect(logged()).toEqual([refusedLine]);

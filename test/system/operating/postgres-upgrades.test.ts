@@ -127,7 +127,7 @@ describe("an upgrade of a PostgreSQL ledger", () => {
     expect(await contentOf(database.url)).toEqual(before);
   });
 
-  it("names what depends on a changed object and is not Farebox's", async () => {
+  it("names the objects that depend on a changed object and do not belong to Farebox", async () => {
     await using database = await ledgerOfThisRelease();
     await query(
       database.url,
