@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
 import type { Budget } from "../src/core/budget.ts";
 import { type Scope, eachKeyScope, everyRequest, keyScope, teamScope } from "../src/core/scope.ts";
-import { noLimits } from "../src/core/limits.ts";
+import { noRateLimits } from "../src/core/rate-limits.ts";
 import { usd } from "../src/core/money.ts";
 import type { Key } from "../src/core/keys.ts";
 import type { RefusalRow } from "../src/ports/refusals.ts";
@@ -77,7 +77,7 @@ function keyOf(index: number, teams: number, at: number): Key {
     team: index % 50 === 49 ? null : teamName(index % teams),
     digest: createHash("sha256").update(String(index)).digest("hex"),
     models: null,
-    limits: noLimits,
+    limits: noRateLimits,
     outputCap: null,
     labels: {},
     tags: {},

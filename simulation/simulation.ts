@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Settings } from "../src/config/settings.ts";
 import type { PinnedPrice } from "../src/core/price.ts";
-import { noLimits, type Limits } from "../src/core/limits.ts";
+import { noRateLimits, type RateLimits } from "../src/core/rate-limits.ts";
 import { credentialOf } from "../src/wire/run-credential.ts";
 import { everyKey } from "../src/core/slices.ts";
 import type { BatchResult, Command } from "../src/ledger/commands.ts";
@@ -214,9 +214,9 @@ class Simulation {
     const { chance, now } = this.#world;
     const { ledger, keys, sessions } = this.#disk.openForCommand(this.#calendar, this.#onWritten);
     for (const name of keyNames) {
-      const limits: Limits = chance.happens(0.3)
+      const limits: RateLimits = chance.happens(0.3)
         ? { rpm: chance.between(1, 6), tpm: chance.happens(0.3) ? 2_000 : null, parallel: chance.between(1, 3) }
-        : noLimits;
+        : noRateLimits;
       await keys.create({
         id: name,
         name,

@@ -1,7 +1,7 @@
 import { everyRequest } from "../../src/core/scope.ts";
 import type { Shortage } from "../../src/core/budget.ts";
 import { usd } from "../../src/core/money.ts";
-import type { ExceededLimit } from "../../src/core/limits.ts";
+import type { ExceededRateLimit } from "../../src/core/rate-limits.ts";
 import type { Refusal, RefusalCode } from "../../src/core/refusals.ts";
 import { refusalAnswer } from "../../src/wire/refusals.ts";
 import { code, table } from "./markdown.ts";
@@ -19,7 +19,7 @@ const shortage: Shortage = {
   needed: usd("0.30"),
   exhausted: true,
 };
-const exceeded: ExceededLimit = { scope: "key:alice", kind: "rpm", limit: 60, needed: null };
+const exceeded: ExceededRateLimit = { scope: "key:alice", kind: "rpm", limit: 60, needed: null };
 const message = "";
 
 interface Explained<Code extends RefusalCode> {

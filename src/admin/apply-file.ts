@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { periods } from "../core/budget.ts";
 import { unknownFields } from "../core/fault.ts";
-import { limitMax } from "../core/limits.ts";
+import { rateLimitMax } from "../core/rate-limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
 import { parseUsd } from "../core/money.ts";
 import {
@@ -48,7 +48,7 @@ const models = modelsOf(modelWords, patternWords, "at most 100 patterns")
   .optional()
   .describe("Models that requests may use; * stands for any characters. Missing or null: all models.");
 
-const limit = wholeNumberOrNull("", limitMax, "limit").optional();
+const limit = wholeNumberOrNull("", rateLimitMax, "limit").optional();
 const limits = block({
   rpm: limit.describe("Requests in any 60 seconds."),
   tpm: limit.describe("Tokens of the requests in any 60 seconds."),

@@ -12,7 +12,7 @@ import {
   tagValueCharsMax,
   userPattern,
 } from "../core/keys.ts";
-import { limitMax } from "../core/limits.ts";
+import { rateLimitMax } from "../core/rate-limits.ts";
 import { parseUsd } from "../core/money.ts";
 import { outputCapMax } from "../core/bounds.ts";
 
@@ -43,7 +43,7 @@ export function wholeNumberOrNull(lead: "must be " | "", max: number, what: "lim
   return z.int(shape).min(1, shape).max(max, shape).nullable();
 }
 
-const limitSchema = wholeNumberOrNull("must be ", limitMax, "limit").optional();
+const limitSchema = wholeNumberOrNull("must be ", rateLimitMax, "limit").optional();
 
 /**
  * Limits on requests and tokens in any 60 seconds, and on parallel requests. A missing limit stays unchanged; null

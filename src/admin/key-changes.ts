@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
 import { isoTime } from "../core/time.ts";
 import { changedKey, isLive, labelsMax, tagsMax, type Key, type KeyChange } from "../core/keys.ts";
-import { noLimits } from "../core/limits.ts";
+import { noRateLimits } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/stores.ts";
 import {
@@ -91,7 +91,7 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     team: null,
     digest: digestOfKey(text),
     models: null,
-    limits: noLimits,
+    limits: noRateLimits,
     outputCap: null,
     labels: {},
     tags: {},

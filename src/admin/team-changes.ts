@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { changedTeam, isLive, type Team } from "../core/keys.ts";
-import { noLimits } from "../core/limits.ts";
+import { noRateLimits } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore, TeamStore } from "../ports/stores.ts";
 import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
@@ -33,7 +33,7 @@ export async function createTeam(tools: TeamTools, input: NewTeam): Promise<Team
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
   const { name, ...settings } = parsed.value;
-  const blank: Team = { name, models: null, limits: noLimits, outputCap: null, createdAt: tools.clock.now() };
+  const blank: Team = { name, models: null, limits: noRateLimits, outputCap: null, createdAt: tools.clock.now() };
   const team = changedTeam(blank, settings);
   const creation = await tools.teams.create(team, tools.by);
   if (!creation.ok)

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax, overlapMsMax } from "../admin/key-changes.ts";
 import { parseDuration } from "../core/time.ts";
-import { limitMax } from "../core/limits.ts";
+import { rateLimitMax } from "../core/rate-limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
 import { reportDimensions, type TimeSpan } from "../ports/ledger.ts";
 import { meantDimension, readDimensions } from "../reporting/report.ts";
@@ -62,7 +62,7 @@ export const overlapArgument = argument(
 );
 
 /** Reads a limit of a key or a team; `none` removes it. */
-export const limitArgument = limitUpTo(limitMax);
+export const limitArgument = limitUpTo(rateLimitMax);
 
 /** Reads an output cap; `none` removes it. */
 export const outputCapArgument = limitUpTo(outputCapMax);

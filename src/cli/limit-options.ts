@@ -1,4 +1,4 @@
-import type { Limits } from "../core/limits.ts";
+import type { RateLimits } from "../core/rate-limits.ts";
 import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
 
 /** Options of the commands that create a key or a team. */
@@ -34,7 +34,7 @@ export function limitChanges({
   models,
   outputCap,
   ...limits
-}: Readonly<Record<keyof Limits | "outputCap", LimitValue>> & { readonly models: string[] | "all" | undefined }) {
+}: Readonly<Record<keyof RateLimits | "outputCap", LimitValue>> & { readonly models: string[] | "all" | undefined }) {
   const orNull = (limit: LimitValue) => (limit === "none" ? null : limit);
   return {
     models: models === "all" ? null : models,
@@ -52,6 +52,6 @@ export const limitColumns = {
 } as const;
 
 interface Limited {
-  readonly limits: Limits;
+  readonly limits: RateLimits;
   readonly output_cap: number | null;
 }

@@ -19,7 +19,7 @@ export interface RequestSize {
    * Largest maximum of output tokens that the request states; null if it states none. Infinity if a stated maximum is
    * malformed or not plausible: the model's maximum then applies. 0 if the endpoint generates no text.
    */
-  readonly outputLimit: number | null;
+  readonly outputMax: number | null;
   /**
    * Number of UTF-8 bytes of the predicted answer in the request. The gateway bills the rejected part of the prediction
    * as output, for each choice.
@@ -90,7 +90,7 @@ export function partTokens(size: RequestSize, model: ModelLimits): number | null
  * counts as the maximum.
  */
 export function outputBound(size: RequestSize, model: ModelLimits): number {
-  return Math.min(size.outputLimit ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
+  return Math.min(size.outputMax ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
 }
 
 /** Returns the largest number of completion tokens for a rejected prediction, for all choices together. */

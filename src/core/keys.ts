@@ -1,4 +1,4 @@
-import { changed, changedLimits, type Limits, type LimitsChange } from "./limits.ts";
+import { changed, changedLimits, type RateLimits, type RateLimitsChange } from "./rate-limits.ts";
 import type { PicoUsd } from "./money.ts";
 
 /** Values by their names. */
@@ -17,7 +17,7 @@ export interface Key {
   readonly digest: string;
   /** Wildcard patterns of the models that the key may use; null for all. */
   readonly models: readonly string[] | null;
-  readonly limits: Limits;
+  readonly limits: RateLimits;
   /** Largest number of output tokens for each choice that a request may ask for; null if the key has no cap. */
   readonly outputCap: number | null;
   /**
@@ -66,7 +66,7 @@ export function validDigests({ digest, previous }: Pick<Key, "digest" | "previou
 export interface KeyChange {
   readonly team?: string | null | undefined;
   readonly models?: readonly string[] | null | undefined;
-  readonly limits?: LimitsChange | undefined;
+  readonly limits?: RateLimitsChange | undefined;
   readonly outputCap?: number | null | undefined;
   readonly labels?: ValuesChange | undefined;
   readonly tags?: ValuesChange | undefined;
@@ -160,7 +160,7 @@ export interface Team {
   readonly name: string;
   /** Wildcard patterns of the models that the team's keys may use; null for all. */
   readonly models: readonly string[] | null;
-  readonly limits: Limits;
+  readonly limits: RateLimits;
   /** Largest number of output tokens for each choice that a request of the team may ask for; null for no cap. */
   readonly outputCap: number | null;
   readonly createdAt: number;
@@ -169,7 +169,7 @@ export interface Team {
 /** Changes to a team. Absent fields keep their values. */
 export interface TeamChange {
   readonly models?: readonly string[] | null | undefined;
-  readonly limits?: LimitsChange | undefined;
+  readonly limits?: RateLimitsChange | undefined;
   readonly outputCap?: number | null | undefined;
 }
 

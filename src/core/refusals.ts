@@ -1,5 +1,5 @@
 import type { Shortage } from "./budget.ts";
-import type { ExceededLimit } from "./limits.ts";
+import type { ExceededRateLimit } from "./rate-limits.ts";
 import type { ExceededCeiling } from "./tasks.ts";
 
 /** Reasons why Farebox itself refuses a request. The wire layer gives each reason a status, headers and a body. */
@@ -41,10 +41,10 @@ export type Refusal =
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "websocket_unsupported" }
   | { readonly code: "unknown_host"; readonly host: string }
-  | { readonly code: "rate_limit_exceeded"; readonly exceeded: ExceededLimit; readonly retryAfterSeconds: number }
+  | { readonly code: "rate_limit_exceeded"; readonly exceeded: ExceededRateLimit; readonly retryAfterSeconds: number }
   | {
       readonly code: "concurrency_limit";
-      readonly exceeded: ExceededLimit | ExceededCeiling;
+      readonly exceeded: ExceededRateLimit | ExceededCeiling;
       readonly retryAfterSeconds: number;
     }
   | { readonly code: "too_many_subjects" }

@@ -1,4 +1,4 @@
-import type { LimitUse } from "../core/limits.ts";
+import type { RateLimitUse } from "../core/rate-limits.ts";
 
 /** Peers of a proxy, and its jobs, on a ledger that several proxies can share. */
 export interface Fleet {
@@ -11,7 +11,7 @@ export interface PeerReport {
   /** Digest of the loaded prices. */
   readonly catalogue: string;
   /** Usage of each key and team that has limits; those without usage are left out. */
-  readonly used: Readonly<Record<string, LimitUse>>;
+  readonly used: Readonly<Record<string, RateLimitUse>>;
   readonly done: WorkDone;
 }
 

@@ -324,10 +324,10 @@ function outputPart(
   const { size } = request;
   const hasUnboundedFields = size.unboundedFields.length > 0;
   const predicted = predictedBound(size, model);
-  const tokens = outputBound(hasUnboundedFields ? { ...size, outputLimit: null } : size, model) + predicted;
+  const tokens = outputBound(hasUnboundedFields ? { ...size, outputMax: null } : size, model) + predicted;
   const choices = size.choices === 1 ? "" : ` for each of ${size.choices} choices`;
   const why =
-    hasUnboundedFields || !Number.isFinite(size.outputLimit ?? Infinity)
+    hasUnboundedFields || !Number.isFinite(size.outputMax ?? Infinity)
       ? `the model's largest output${choices}`
       : `the largest output that the request allows${choices}`;
   return { ...part, tokens, why: predicted === 0 ? why : `${why}, and ${predicted} tokens of the prediction` };

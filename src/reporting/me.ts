@@ -3,7 +3,7 @@ import { formatScope, mayApplyTo, namedScope, namedSubject, type Caller } from "
 import type { Charge } from "../core/charge.ts";
 import { noMoney } from "../core/money.ts";
 import type { Key } from "../core/keys.ts";
-import { tightestLimit, type Limits, type LimitStatus } from "../core/limits.ts";
+import { tightestRateLimit, type RateLimits, type RateLimitStatus } from "../core/rate-limits.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Store } from "../ports/stores.ts";
 import { pricesOf, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
@@ -22,7 +22,7 @@ import { standingOf } from "./standing.ts";
 export async function meJson(
   tools: MeTools,
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
-  limits: readonly LimitStatus[],
+  limits: readonly RateLimitStatus[],
   { outputCap, view }: { readonly outputCap: number | null; readonly view: OwnView },
   at: number,
 ): Promise<MeJson> {
@@ -149,8 +149,8 @@ function fittedJson({ id, at, model, basis }: Charge) {
 }
 
 /** Returns the tighter one of the limits of the key and its team; null if neither has a limit. */
-function limitJson(kind: keyof Limits, limits: readonly LimitStatus[]) {
-  const tightest = tightestLimit(kind, limits);
+function limitJson(kind: keyof RateLimits, limits: readonly RateLimitStatus[]) {
+  const tightest = tightestRateLimit(kind, limits);
   if (tightest === undefined) return null;
   const { scope, limit, remaining, resetsInMs } = tightest;
   return { scope, limit, remaining, resets_in_seconds: resetsInMs === null ? null : Math.ceil(resetsInMs / 1000) };

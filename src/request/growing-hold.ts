@@ -105,7 +105,7 @@ export function growingHold(
 ): GrowingHold | undefined {
   const { id, hold } = charge;
   const { model, request } = quote;
-  const isStated = request.size.outputLimit !== null;
+  const isStated = request.size.outputMax !== null;
   const isMarked = request.isHeldWhole === true;
   const growth = charge.growth ?? (isStated || isMarked ? growthBeyond(quote, charge) : null);
   if (growth === null || hold === null || model === undefined) return undefined;

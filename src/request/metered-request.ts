@@ -11,7 +11,7 @@ import { gatewayHeaders } from "./forward.ts";
 import { growingHold, type GrowingHold } from "./growing-hold.ts";
 import { placeHold, type PendingCharge, type ShortageView } from "./hold.ts";
 import { rememberInjected, type InjectedMaximum } from "./idempotency.ts";
-import { reserveTokens } from "./limits.ts";
+import { reserveTokens } from "./rate-limits.ts";
 import {
   capOutput,
   fittedRequest,

@@ -221,7 +221,7 @@ export function fittedRequest(params: CapParams, capped: PricedRequest, tokens: 
 
 /** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
 export function mayBeFitted({ maximum, given }: CapParams): boolean {
-  return maximum.absent === null && given.quote.request.size.outputLimit === null;
+  return maximum.absent === null && given.quote.request.size.outputMax === null;
 }
 
 /** Puts a given maximum into a request, such as that of an earlier try. */
@@ -293,12 +293,12 @@ export function basisOf({ quote, injected: maximum }: PricedRequest, { absent }:
 
 function limitedBy(quote: Quote, maximum: InjectedMaximum | null, byDefault: number | null): string {
   const { request, outputTokens } = quote;
-  const { outputLimit, unboundedFields } = request.size;
+  const { outputMax, unboundedFields } = request.size;
   const [hidden] = unboundedFields;
   if (outputTokens === null) return "request_price";
   // The name of an unknown field is text of the client, so it is not stored.
   if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
-  if (outputLimit === null || outputLimit > outputMost(quote)) return "model";
+  if (outputMax === null || outputMax > outputMost(quote)) return "model";
   if (byDefault !== null) return "default";
   return maximum?.why ?? request.maximumField ?? "model";
 }

@@ -10,7 +10,7 @@ import { readRetry, type StoredUser } from "../wire/headers.ts";
 import { readSender, type Authenticate, type Authenticated, type Sender, recordRefusals } from "./authenticate.ts";
 import type { FindExhausted } from "./exhausted.ts";
 import type { BalanceGuard } from "./account.ts";
-import { enter, type Limiter, type Slot } from "./limits.ts";
+import { enter, type RateLimiter, type Slot } from "./rate-limits.ts";
 import type { Forwarder } from "./forward.ts";
 import { knownName } from "./price.ts";
 import type { Ending, Forwarded, ResponseEnding, UsageRefused, TaskOwner } from "./response.ts";
@@ -20,7 +20,7 @@ import type { ClaimTask } from "./task-ownership.ts";
 /** Dependencies of every request with a charge. */
 export interface PipelineSteps {
   readonly authenticate: Authenticate;
-  readonly limiter: Pick<Limiter, "enter">;
+  readonly limiter: Pick<RateLimiter, "enter">;
   readonly findExhausted: FindExhausted;
   readonly balanceGuard: BalanceGuard;
   /** Secret for the idempotency keys at the gateway. */

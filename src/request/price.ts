@@ -286,12 +286,7 @@ const memberBytes = 40;
  */
 function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: number): number | null {
   const { request, model, models, bounded } = quote;
-  if (
-    !bounded ||
-    request.isUnseen === true ||
-    request.size.outputLimit === 0 ||
-    request.size.unboundedFields.length > 0
-  )
+  if (!bounded || request.isUnseen === true || request.size.outputMax === 0 || request.size.unboundedFields.length > 0)
     return null;
   const { size } = request;
   const injected = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
@@ -479,8 +474,8 @@ function worstCaseFor(
   if (model.price === null) return unpricedHold;
   const { version } = model.price;
   const { size, classes } = request;
-  const isHidden = size.unboundedFields.length > 0 && size.outputLimit !== 0;
-  const outputTokensMax = outputBound(isHidden ? { ...size, outputLimit: null } : size, model);
+  const isHidden = size.unboundedFields.length > 0 && size.outputMax !== 0;
+  const outputTokensMax = outputBound(isHidden ? { ...size, outputMax: null } : size, model);
   const { tools } = termsUnder(request, model, toolCalls);
   const versions = tiersToHold(version, request.terms?.serviceTier ?? null);
   const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools);
@@ -500,7 +495,7 @@ function worstCaseFor(
   const isSeen = tools === null && request.stream && isPlainText(request);
   const grows = isSeen && isLive(request, model) && slices.sliceTokens < outputTokensMax;
   const growth = grows ? { ...slices, costAt } : null;
-  const mostOfAll = outputBound({ ...size, outputLimit: null }, model);
+  const mostOfAll = outputBound({ ...size, outputMax: null }, model);
   const beyond = isSeen ? { ...slices, outputTokensMax: mostOfAll, costAt } : null;
   return { hold, growth, beyond, costAt, outputTokens: outputTokensMax };
 }
@@ -514,7 +509,7 @@ function isLive(request: ModelRequest, model: CatalogueModel): boolean {
     model.streams === "live" &&
     !model.reasons &&
     request.isHeldWhole !== true &&
-    request.size.outputLimit === null &&
+    request.size.outputMax === null &&
     !isPredicted(request)
   );
 }

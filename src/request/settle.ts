@@ -10,7 +10,7 @@ import type { Authenticated } from "./authenticate.ts";
 import { billedAs } from "./billed.ts";
 import type { GrowingHold } from "./growing-hold.ts";
 import type { PendingCharge } from "./hold.ts";
-import type { Slot } from "./limits.ts";
+import type { Slot } from "./rate-limits.ts";
 import { meterResponse, type MeterDeps } from "./meter.ts";
 import type { Quote } from "./price.ts";
 import type { Ending, Forwarded } from "./response.ts";

@@ -16,7 +16,7 @@ import {
 } from "./response.ts";
 import { asAccepted, bindTasks } from "./task-ownership.ts";
 import type { TaskQuote } from "./task-price.ts";
-import type { TaskSteps } from "./tasks.ts";
+import type { TaskSteps } from "./task-retrieval.ts";
 
 /** Creation of a task that is sent to the gateway. */
 export interface SentCreation extends Covered {

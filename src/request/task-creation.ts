@@ -25,7 +25,7 @@ import { knownName } from "./price.ts";
 import { settle } from "./settle.ts";
 import { inspectCreation, outcomeOf } from "./task-answer.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
-import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
+import { heldForInspection, taskPath, type TaskSteps } from "./task-retrieval.ts";
 
 /** Properties that differ between the paths that create a task. */
 export interface CreationPath {

@@ -8,7 +8,7 @@ import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
 import { withKey } from "./authenticate.ts";
 import { createTask, type CreationPath } from "./task-creation.ts";
-import { cancelTask, listTasks, retrieveTask, type ReadAskedTasks, type TaskSteps } from "./tasks.ts";
+import { cancelTask, listTasks, retrieveTask, type ReadAskedTasks, type TaskSteps } from "./task-retrieval.ts";
 
 /**
  * Returns a function that checks a method and a path. It returns true for a route of the price files, and for another

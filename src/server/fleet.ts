@@ -1,10 +1,10 @@
 import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
 import type { FleetGauges } from "./metrics/job-metrics.ts";
-import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
+import { nothingUsed, sumOfUse, type RateLimitUse } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
-import type { PeerUsage } from "../request/limits.ts";
+import type { PeerUsage } from "../request/rate-limits.ts";
 
 /** State of the peers, as `/readyz` shows it. */
 interface PeersStanding {
@@ -27,7 +27,7 @@ export interface FleetMember extends AsyncDisposable {
   /** Adds a listener for this kind of work, by this proxy or a peer. */
   on(work: keyof WorkDone, listener: () => void): void;
   /** Starts to exchange reports with peers. `used` returns this proxy's usage of limits. */
-  join(used: () => Readonly<Record<string, LimitUse>>): void;
+  join(used: () => Readonly<Record<string, RateLimitUse>>): void;
   /** Returns the state of the peers; null if the ledger cannot be shared. */
   standing(): PeersStanding | null;
 }
@@ -158,7 +158,7 @@ function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () =>
  * heartbeat of this proxy.
  */
 export function peerUsageOf(peers: Peers): PeerUsage {
-  let sums = new Map<string, LimitUse>();
+  let sums = new Map<string, RateLimitUse>();
   peers.onBeat(() => {
     sums = new Map();
     for (const { report } of peers.live()) {

@@ -12,7 +12,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Seal } from "../ports/seal.ts";
 import { accountInfo, checkGatewayKey, createAccount, createBalanceGuard, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
-import { createLimiter, type ProcessLimiter } from "../request/limits.ts";
+import { createRateLimiter, type ProcessRateLimiter } from "../request/rate-limits.ts";
 import { createTaskClaims } from "../request/task-ownership.ts";
 import type { TaskOwner } from "../request/response.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
@@ -45,7 +45,7 @@ export interface Requests {
   readonly otherPaths: readonly Route[];
   /** Steps that all processes of this proxy share. */
   readonly shared: Pick<RequestSteps, "balanceGuard" | "claimTask"> & {
-    readonly limiter: ProcessLimiter;
+    readonly limiter: ProcessRateLimiter;
     settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
@@ -69,7 +69,7 @@ export function buildRequests(
   const { did } = fleet;
   const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
   const shared = {
-    limiter: createLimiter({ clock, peerUsage: fleet.peerUsage }),
+    limiter: createRateLimiter({ clock, peerUsage: fleet.peerUsage }),
     balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
     taskOwner: async (taskId: string) => (await stored.find(taskId))?.key,
     claimTask: createTaskClaims({ tasks: stored, clock, catalogue, random, wakePoller: did.tasks }),

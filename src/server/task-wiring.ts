@@ -11,7 +11,7 @@ import { taskCallback } from "../request/task-callback.ts";
 import { createCeilingGate } from "../request/task-ceilings.ts";
 import { createTaskWebhooks } from "../request/task-webhooks.ts";
 import { createTask } from "../request/task-creation.ts";
-import { cancelTask, pollTask, retrieveTask, taskPath, type TaskSteps } from "../request/tasks.ts";
+import { cancelTask, pollTask, retrieveTask, taskPath, type TaskSteps } from "../request/task-retrieval.ts";
 import { isRouted, routedTasks } from "../request/task-routes.ts";
 import type { Store } from "../ports/stores.ts";
 import { createEndpointCheck } from "../gateway/webhooks/endpoint-check.ts";

@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Form } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
-import { isOutputLimit, type ModelRequestResult } from "./model-request.ts";
+import { isValidMaximum, type ModelRequestResult } from "./model-request.ts";
 import type { RequestFields } from "./findings.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
@@ -73,6 +73,6 @@ export function withOutputMaximum(
     .filter(({ value }) => value !== null);
   if (stated.length === 0) return withMember(body, field, String(Math.min(most, unstated)));
   return stated
-    .filter(({ value }) => !isOutputLimit(value) || value > most)
+    .filter(({ value }) => !isValidMaximum(value) || value > most)
     .reduceRight((whole, { valueStart, valueEnd }) => replaced(whole, valueStart, valueEnd, String(most)), body);
 }

@@ -96,7 +96,7 @@ export type ModelRequestResult = OrRefused<{ request: ModelRequest }>;
 export const unnamedModel = "unnamed";
 
 /** Largest valid output maximum of a request, in tokens. */
-const outputLimitMax = 100_000_000;
+const largestMaximum = 100_000_000;
 
 /** Pattern of a model's name, which is stored with the charge. */
 const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
@@ -219,33 +219,29 @@ export function choicesOf(value: unknown): number | undefined {
 
 /**
  * Returns the largest stated maximum and its field. The maximum is null if none is stated, and Infinity if one is
- * malformed or above `outputLimitMax`.
+ * not valid or above `largestMaximum`.
  */
-export function outputLimitOf(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
+export function statedMaximum(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
   let top: StatedMaximum = unstatedMaximum;
   for (const name of fields) {
-    if (body[name] == null) continue;
-    const outputLimit = limitOf(body[name]);
-    if (top.outputLimit === null || outputLimit > top.outputLimit)
-      top = { outputLimit, maximumField: { maximumField: name } };
+    const stated = body[name];
+    if (stated == null) continue;
+    const outputMax = isValidMaximum(stated) ? stated : Infinity;
+    if (top.outputMax === null || outputMax > top.outputMax) top = { outputMax, maximumField: { maximumField: name } };
   }
   return top;
 }
 
 interface StatedMaximum {
-  readonly outputLimit: number | null;
+  readonly outputMax: number | null;
   readonly maximumField: { readonly maximumField?: string };
 }
 
-const unstatedMaximum: StatedMaximum = { outputLimit: null, maximumField: {} };
-
-function limitOf(value: unknown): number {
-  return isOutputLimit(value) ? value : Infinity;
-}
+const unstatedMaximum: StatedMaximum = { outputMax: null, maximumField: {} };
 
 /** Returns true if a stated maximum is valid. A gateway can obey only a valid maximum. */
-export function isOutputLimit(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax;
+export function isValidMaximum(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= largestMaximum;
 }
 
 /** Parses the whole body; undefined if it is not JSON in UTF-8. */

@@ -2,7 +2,7 @@ import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import { limitOf, type Period, type Shortage } from "../core/budget.ts";
 import { isOfSession, keyOfScope, parseScope, type Condition, type Dimension, type Scope } from "../core/scope.ts";
-import type { ExceededLimit } from "../core/limits.ts";
+import type { ExceededRateLimit } from "../core/rate-limits.ts";
 import type { ExceededCeiling } from "../core/tasks.ts";
 import type { Affordable, BudgetRefusal, Refusal } from "../core/refusals.ts";
 
@@ -343,7 +343,7 @@ const limitUnits = {
   parallel: "requests at the same time",
 } as const;
 
-function limitError({ scope, kind, limit, needed }: ExceededLimit, retryAfterSeconds: number): ErrorParams {
+function limitError({ scope, kind, limit, needed }: ExceededRateLimit, retryAfterSeconds: number): ErrorParams {
   const [owner = "", name = ""] = scope.split(":");
   const whose = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
   const message =

@@ -2,7 +2,7 @@ import { everyRequest, keyScope, parseScope } from "../../src/core/scope.ts";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { operatingSystemUser } from "../../src/core/audit.ts";
-import { noLimits } from "../../src/core/limits.ts";
+import { noRateLimits } from "../../src/core/rate-limits.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import {
   alice,
@@ -27,7 +27,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
-    await teams.create({ name: "red", models: null, limits: noLimits, outputCap: null, createdAt: noon }, "carol");
+    await teams.create({ name: "red", models: null, limits: noRateLimits, outputCap: null, createdAt: noon }, "carol");
     const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
@@ -45,7 +45,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
       name: "alice",
       team: "red",
       models: ["gpt-*"],
-      limits: noLimits,
+      limits: noRateLimits,
       output_cap: null,
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-11-20T12:00:00.009Z",
@@ -169,7 +169,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
-    await teams.create({ name: "red", models: null, limits: noLimits, outputCap: null, createdAt: noon }, "carol");
+    await teams.create({ name: "red", models: null, limits: noRateLimits, outputCap: null, createdAt: noon }, "carol");
     await keys.create(key("alice", { id: alice.key, team: "red" }), "carol");
     await keys.create(key("alice-2", { id: "another" }), "carol");
     const scopes = {

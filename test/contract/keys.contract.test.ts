@@ -1,6 +1,6 @@
 import { eachKeyScope, teamScope } from "../../src/core/scope.ts";
 import { describe, expect, it } from "vitest";
-import { noLimits } from "../../src/core/limits.ts";
+import { noRateLimits } from "../../src/core/rate-limits.ts";
 import type { Team } from "../../src/core/keys.ts";
 import type { KeyPageQuery } from "../../src/ports/stores.ts";
 import { budget, key, ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
@@ -22,7 +22,7 @@ async function opened(kind: LedgerKind) {
 }
 
 function team(name: string, more: Partial<Team> = {}): Team {
-  return { name, models: null, limits: noLimits, outputCap: null, createdAt: noon, ...more };
+  return { name, models: null, limits: noRateLimits, outputCap: null, createdAt: noon, ...more };
 }
 
 const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
@@ -225,7 +225,7 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
         action: "teams.create",
         object: "team:red",
         before: null,
-        after: { name: "red", limits: noLimits },
+        after: { name: "red", limits: noRateLimits },
       },
       { at: noon, by: "carol", action: "keys.create", object: "key:a", before: null },
       {
@@ -233,7 +233,7 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
         by: "carol",
         action: "keys.update",
         object: "key:a",
-        before: { limits: noLimits },
+        before: { limits: noRateLimits },
         after: { limits: { rpm: 5, tpm: null } },
       },
       {
@@ -250,7 +250,7 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
         by: "carol",
         action: "teams.update",
         object: "team:blue",
-        before: { limits: noLimits },
+        before: { limits: noRateLimits },
         after: { limits: { parallel: 2 } },
       },
       {

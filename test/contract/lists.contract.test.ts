@@ -10,7 +10,7 @@ import {
   teamScope,
 } from "../../src/core/scope.ts";
 import type { Key } from "../../src/core/keys.ts";
-import { noLimits } from "../../src/core/limits.ts";
+import { noRateLimits } from "../../src/core/rate-limits.ts";
 import { formatUsd, usd } from "../../src/core/money.ts";
 import { keySorts, windowSorts, type KeyListQuery, type ListPage, type ModelListQuery } from "../../src/ports/lists.ts";
 import type { RefusalRow } from "../../src/ports/refusals.ts";
@@ -44,7 +44,7 @@ async function filled({ newHome }: LedgerKind) {
   await keyed("delta_x", "blue");
   await keyed("delta~x", null);
   await keyed("elder", "red", { revokedAt: noon });
-  await teams.create({ name: "green", models: null, limits: noLimits, outputCap: null, createdAt: noon });
+  await teams.create({ name: "green", models: null, limits: noRateLimits, outputCap: null, createdAt: noon });
   const teamOf = { amber: "red", basalt: "red", cedar: "blue" } as const;
   let count = 0;
   const spend = async (name: keyof typeof teamOf, at: number, input: number, model = "model-a") => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from "../../src/admin/key-changes.ts";
 import { createTeam, updateTeam } from "../../src/admin/team-changes.ts";
-import type { LimitsChange } from "../../src/core/limits.ts";
+import type { RateLimitsChange } from "../../src/core/rate-limits.ts";
 import { completionTotal, promptTotal } from "../../src/core/usage.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
@@ -330,7 +330,7 @@ describe("a change under load", () => {
     await using proxy = await startProxy();
     const tools = toolsOf(proxy);
     const key = await proxy.addKey("bob", { team: "red" });
-    const changes: LimitsChange[] = [
+    const changes: RateLimitsChange[] = [
       { parallel: 3 },
       { rpm: 1_000_000 },
       { parallel: null },

@@ -6,7 +6,7 @@ import type { Budget, BudgetMode, Period } from "../../src/core/budget.ts";
 import type { Caller, Scope } from "../../src/core/scope.ts";
 import { costOf } from "../../src/core/cost.ts";
 import type { Key } from "../../src/core/keys.ts";
-import { noLimits } from "../../src/core/limits.ts";
+import { noRateLimits } from "../../src/core/rate-limits.ts";
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion, type Rates } from "../../src/core/price.ts";
 import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
@@ -120,7 +120,7 @@ export function key(name: string, more: Partial<Key> = {}): Key {
     team: null,
     digest,
     models: null,
-    limits: noLimits,
+    limits: noRateLimits,
     outputCap: null,
     labels: {},
     tags: {},

@@ -1,4 +1,4 @@
-import type { LimitUse } from "../../core/limits.ts";
+import type { RateLimitUse } from "../../core/rate-limits.ts";
 import type { Fleet, JobClaims, JobName, PeerReport, Peer, Peers, WorkDone } from "../../ports/fleet.ts";
 import { databaseFault, type Statements } from "./connection.ts";
 import type { LivePeer, Owner } from "./owners.ts";
@@ -97,7 +97,7 @@ function reportOf({ catalogue, uses }: LivePeer): PeerReport | null {
   if (catalogue === null || uses === null) return null;
   try {
     const { used, done } = JSON.parse(uses) as Payload;
-    const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, LimitUse] => [
+    const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, RateLimitUse] => [
       id,
       { requests, tokens, running },
     ]);

@@ -1,14 +1,14 @@
-import type { Limits } from "../../core/limits.ts";
+import type { RateLimits } from "../../core/rate-limits.ts";
 
 /** Limits of keys and teams. */
 interface Limited {
   readonly models: readonly string[] | null;
-  readonly limits: Limits;
+  readonly limits: RateLimits;
   readonly outputCap: number | null;
 }
 
 /** Columns of the limits in `keys` and `teams`. */
-export interface LimitColumns extends Limits {
+export interface LimitColumns extends RateLimits {
   readonly models: string | null;
   readonly output_cap: number | null;
 }

@@ -1,7 +1,7 @@
 import { changedTeam, fareboxAdmin, type Team } from "../../core/keys.ts";
 import { formatScope, namedScope, parseScope, teamScope } from "../../core/scope.ts";
 import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
-import { noLimits } from "../../core/limits.ts";
+import { noRateLimits } from "../../core/rate-limits.ts";
 import type { TeamCreation, TeamStore } from "../../ports/stores.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
@@ -47,7 +47,7 @@ function* create(team: Team, by: string): Query<TeamCreation> {
 export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Query<void> {
   if (name === null) return;
   do {
-    yield* create({ name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);
+    yield* create({ name, models: null, limits: noRateLimits, outputCap: null, createdAt: at }, by);
     // Another process may have removed the team while this one waited for the row's lock.
   } while ((yield* locked("share", "select 1 from teams where name = ?", name)) === undefined);
 }

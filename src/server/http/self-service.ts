@@ -3,7 +3,7 @@ import { failure } from "../../admin/result.ts";
 import type { OwnView } from "../../core/budget.ts";
 import { outputCapOf, type Authenticate, type Authenticated, withKey } from "../../request/authenticate.ts";
 import { notForwarded, refuse, type Handler } from "../../ports/exchange.ts";
-import type { Limiter } from "../../request/limits.ts";
+import type { RateLimiter } from "../../request/rate-limits.ts";
 import { raiseRequestSchema, requestRaise } from "../../admin/raise-requests.ts";
 import { meJson, ownCharge, ownCharges, ownWindows } from "../../reporting/me.ts";
 import { raiseRequestJson } from "../../reporting/standing.ts";
@@ -32,7 +32,7 @@ interface SelfServiceDeps extends Pick<Store, OwnStores>, Timed {
   readonly memory: SpendMemory;
   readonly storedUser: StoredUser | null;
   readonly authenticate: Authenticate;
-  readonly limiter: Limiter;
+  readonly limiter: RateLimiter;
   /** Writes the refusals that are still in memory. */
   readonly flushRefusals: () => Promise<void>;
   /** Called after a key has asked for a raise. */

@@ -1,6 +1,6 @@
 import type { Refusal } from "../../core/refusals.ts";
 import type { HeaderList } from "../../ports/exchange.ts";
-import { unlimited, type Entry, type Limiter, type Slot, isLimited } from "../../request/limits.ts";
+import { unlimited, type Entry, type RateLimiter, type Slot, isLimited } from "../../request/rate-limits.ts";
 import type { PrimaryLink, SlotReply, RequestCommand } from "./protocol.ts";
 import type { KeyStore, RunSessions, TeamStore } from "../../ports/stores.ts";
 import type { BudgetStore, Charging } from "../../ports/ledger.ts";
@@ -15,7 +15,7 @@ const unlimitedEntry: Entry = { ok: true, slot: unlimited };
  * Creates a limiter that asks the primary, which counts for all workers. It makes no call for a key and a team without
  * limits.
  */
-export function createRemoteLimiter(link: PrimaryLink): Pick<Limiter, "enter"> {
+export function createRemoteRateLimiter(link: PrimaryLink): Pick<RateLimiter, "enter"> {
   let slots = 0;
   return {
     enter(who) {

@@ -1,7 +1,7 @@
 import type { LoadedCatalogue } from "../../catalogue/catalogue.ts";
 import { messageOf } from "../../core/fault.ts";
 import type { BodyMemory, BodyPool } from "../http/body-memory.ts";
-import type { Slot } from "../../request/limits.ts";
+import type { Slot } from "../../request/rate-limits.ts";
 import { holdColumns } from "../../ledger/charge-columns.ts";
 import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
 import type { QueuedStore } from "../../ledger/store.ts";

@@ -22,7 +22,7 @@ import { buildSteps, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts
 import { routedPath } from "../task-wiring.ts";
 import { openTracing } from "../tracing.ts";
 import { readStoredUsers } from "../../wire/headers.ts";
-import { createRemoteLedger, createRemoteLimiter, remoteKeys, WorkerBodyPool } from "./remote.ts";
+import { createRemoteLedger, createRemoteRateLimiter, remoteKeys, WorkerBodyPool } from "./remote.ts";
 import { Link } from "./link.ts";
 import { RoutedRequests, routeName } from "./routed-requests.ts";
 import { unpackSettings } from "./settings.ts";
@@ -151,7 +151,7 @@ async function openSteps(settings: Settings, parts: ProcessParts, { link, change
   const { steps, forwarder } = buildSteps(settings, parts, {
     authenticate,
     storedUser: await readStoredUsers(settings.access.users, remote.sessions),
-    limiter: createRemoteLimiter(link),
+    limiter: createRemoteRateLimiter(link),
     balanceGuard: settings.balance.floor === null ? () => null : () => link.ask("belowFloor", null),
     taskOwner: (taskId) => link.ask("taskOwner", taskId),
     claimTask: (claim) => link.ask("claimTask", claim),

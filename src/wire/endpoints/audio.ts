@@ -20,7 +20,7 @@ import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf, secondsOf } from "../usage.ts";
 import { mediaTranscript, uncounted, usageOfMedia } from "./images.ts";
 
-const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
+const oneAnswer = { ...noParts, choices: 1, outputMax: null } as const;
 
 const speechPrompt: PromptReader = {
   text(body) {

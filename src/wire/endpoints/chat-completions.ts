@@ -44,7 +44,7 @@ import {
   choicesOf,
   inspectBody,
   listedTools,
-  outputLimitOf,
+  statedMaximum,
   parseBody,
   partsOf,
   promptClasses,
@@ -85,7 +85,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   }
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
-  const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens", "max_completion_tokens");
+  const { outputMax, maximumField } = statedMaximum(body, "max_tokens", "max_completion_tokens");
   const parts = readParts(body["messages"], findings);
   const tools = listedTools(body["tools"], "tools", clientTools);
   const unbounded = unboundedFields(tools, findings);
@@ -104,7 +104,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         audioParts: parts.audios,
         fileParts: parts.files,
         choices,
-        outputLimit,
+        outputMax,
         ...readPrediction(body["prediction"], bytes, findings),
         unboundedFields: findings.context,
       },

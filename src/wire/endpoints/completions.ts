@@ -10,7 +10,7 @@ import {
   inspectBody,
   listedTools,
   noParts,
-  outputLimitOf,
+  statedMaximum,
   parseBody,
   requestTerms,
   unlimitedTools,
@@ -47,7 +47,7 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   const best = choicesOf(body["best_of"]);
   if (best === undefined) return invalid("best_of", "'best_of' must be a whole number from 1 to 1000");
   const { prompts, hasParts } = promptsOf(body["prompt"]);
-  const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens");
+  const { outputMax, maximumField } = statedMaximum(body, "max_tokens");
   return {
     ok: true,
     request: {
@@ -61,7 +61,7 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         // Each prompt gets separate choices. The gateway bills all choices of `best_of`, although the answer shows only
         // the best.
         choices: prompts * Math.max(choices, best),
-        outputLimit: outputLimit ?? defaultOutputTokens,
+        outputMax: outputMax ?? defaultOutputTokens,
         unboundedFields: findings.context,
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],

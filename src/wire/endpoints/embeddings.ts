@@ -43,7 +43,7 @@ function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
         ...noParts,
         prompts,
         choices: 1,
-        outputLimit: 0,
+        outputMax: 0,
         unboundedFields: findings.context,
       },
       unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,

@@ -13,7 +13,7 @@ import { responses } from "./responses.ts";
  * const chat = endpoints.find(({ route }) => route === "/v1/chat/completions");
  * const body = { model: "gpt-4o-mini", max_tokens: 20, messages: [{ role: "user", content: "Hello" }] };
  * const read = chat?.readRequest(Buffer.from(JSON.stringify(body)));
- * read?.ok && read.request.size.outputLimit; // 20
+ * read?.ok && read.request.size.outputMax; // 20
  */
 export const endpoints: readonly Endpoint[] = [
   chatCompletions,

@@ -92,7 +92,7 @@ function requestOf(
     request: {
       ...stated,
       wantsStreamUsage: true,
-      size: { ...noParts, ...size, choices: stated.pieces, outputLimit: null, unboundedFields: findings.context },
+      size: { ...noParts, ...size, choices: stated.pieces, outputMax: null, unboundedFields: findings.context },
       unboundedFields: findings.expensive,
       fields: findings,
       unread: findings.unread,

@@ -147,7 +147,7 @@ function requestOf({ model, stream, findings, textBytes, names, json, unread }: 
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
     stream,
     wantsStreamUsage: true,
-    size: { textBytes, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
+    size: { textBytes, ...noParts, choices: 1, outputMax: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
     // Farebox does not know the fields of these paths, so it reports none as unknown. Models that fields name still
     // count.

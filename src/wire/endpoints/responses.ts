@@ -23,7 +23,7 @@ import {
   inspectBody,
   listedTools,
   objectInFull,
-  outputLimitOf,
+  statedMaximum,
   partsOf,
   promptClasses,
   requestTerms,
@@ -81,7 +81,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   }
   for (const item of listOr(input)) if (Array.isArray(item)) findings.unknownField("input", item);
   const items = itemsOf(body);
-  const { outputLimit, maximumField } = outputLimitOf(body, "max_output_tokens");
+  const { outputMax, maximumField } = statedMaximum(body, "max_output_tokens");
   const parts = readParts(items, findings);
   const tools = [
     ...listedTools(body["tools"], "tools", responseTools),
@@ -107,7 +107,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         audioParts: parts.audios,
         fileParts: parts.files,
         choices: 1,
-        outputLimit,
+        outputMax,
         unboundedFields: findings.context,
       },
       unboundedFields: [...unbounded, ...unseenFields(body)],

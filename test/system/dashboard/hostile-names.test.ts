@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatScope, subjectOf, type Condition, type Dimension, type Scope } from "../../../src/core/scope.ts";
-import { noLimits } from "../../../src/core/limits.ts";
+import { noRateLimits } from "../../../src/core/rate-limits.ts";
 import { usd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/usage.ts";
 import { endDay, startDay } from "../../support/daytime.ts";
@@ -45,11 +45,11 @@ async function writeHostile({ url, serving: { ledger, keys, teams, admins, refus
     await admins.create({ id, name, role: "viewer", digest: id, ...times }, hostile("admin"));
   }
   await teams.create(
-    { name: hostile("team"), models: [hostile("pattern")], limits: noLimits, outputCap: null, createdAt: at },
+    { name: hostile("team"), models: [hostile("pattern")], limits: noRateLimits, outputCap: null, createdAt: at },
     hostile("admin"),
   );
   await teams.create(
-    { name: flat("squad"), models: [hostile("pattern")], limits: noLimits, outputCap: null, createdAt: at },
+    { name: flat("squad"), models: [hostile("pattern")], limits: noRateLimits, outputCap: null, createdAt: at },
     hostile("admin"),
   );
   const labels = { [hostile("label")]: hostile("label-value") };

@@ -9,7 +9,7 @@ import {
   type NewTeam,
   type TeamUpdate,
 } from "../../../src/admin/team-changes.ts";
-import { limitMax, noLimits } from "../../../src/core/limits.ts";
+import { rateLimitMax, noRateLimits } from "../../../src/core/rate-limits.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
@@ -50,12 +50,12 @@ describe("a team", () => {
     const made = await createTeam(tools, { name: "red", limits: { rpm: 5 } });
     expect(made).toMatchObject({
       ok: true,
-      team: { name: "red", models: null, limits: { ...noLimits, rpm: 5 } },
+      team: { name: "red", models: null, limits: { ...noRateLimits, rpm: 5 } },
     });
     const updated = await updateTeam(tools, "red", { limits: { rpm: null, parallel: 2 } });
     expect(updated).toEqual({
       ok: true,
-      team: { ...(made.ok && made.team), limits: { ...noLimits, parallel: 2 } },
+      team: { ...(made.ok && made.team), limits: { ...noRateLimits, parallel: 2 } },
     });
     expect(await removeTeam(tools, "red")).toEqual({ ok: true });
     expect(await showTeam(tools.teams, "red")).toMatchObject({ ok: false, kind: "not_found" });
@@ -95,11 +95,15 @@ describe("a key", () => {
     await fc.assert(
       fc.asyncProperty(
         fields,
-        fc.oneof(fc.integer({ min: -3, max: 3 }), fc.integer({ min: limitMax - 2, max: limitMax + 2 }), fc.double()),
+        fc.oneof(
+          fc.integer({ min: -3, max: 3 }),
+          fc.integer({ min: rateLimitMax - 2, max: rateLimitMax + 2 }),
+          fc.double(),
+        ),
         async (field, limit) => {
           const created = await createKey(newTools(), { name: "a", limits: { [field]: limit } });
-          expect(created.ok).toBe(Number.isInteger(limit) && limit >= 1 && limit <= limitMax);
-          if (created.ok) expect(created.key.limits).toEqual({ ...noLimits, [field]: limit });
+          expect(created.ok).toBe(Number.isInteger(limit) && limit >= 1 && limit <= rateLimitMax);
+          if (created.ok) expect(created.key.limits).toEqual({ ...noRateLimits, [field]: limit });
         },
       ),
     );
@@ -111,12 +115,12 @@ describe("a key", () => {
     const updated = await updateKey(tools, made.key.id, { lifetimeMs: 1000, limits: { rpm: 5 } });
     expect(updated).toEqual({
       ok: true,
-      key: { ...made.key, expiresAt: made.key.createdAt + 1000, limits: { ...noLimits, rpm: 5 } },
+      key: { ...made.key, expiresAt: made.key.createdAt + 1000, limits: { ...noRateLimits, rpm: 5 } },
     });
     const rotated = await rotateKey(tools, "a", { overlapMs: 0 });
     expect(rotated).toMatchObject({
       ok: true,
-      key: { id: made.key.id, limits: { ...noLimits, rpm: 5 }, previous: null },
+      key: { id: made.key.id, limits: { ...noRateLimits, rpm: 5 }, previous: null },
     });
     expect(rotated.ok && rotated.text.startsWith(`sk-fb-${made.key.id}-`)).toBe(true);
   });

@@ -65,12 +65,12 @@ describe("the prompt bound", () => {
 
 it.each<[Partial<RequestSize>, number]>([
   [{}, 100],
-  [{ outputLimit: 99 }, 99],
-  [{ outputLimit: 101 }, 100],
-  [{ outputLimit: Infinity }, 100],
-  [{ outputLimit: 0 }, 0],
+  [{ outputMax: 99 }, 99],
+  [{ outputMax: 101 }, 100],
+  [{ outputMax: Infinity }, 100],
+  [{ outputMax: 0 }, 0],
   [{ choices: 3 }, 300],
-  [{ choices: 3, outputLimit: 7 }, 21],
+  [{ choices: 3, outputMax: 7 }, 21],
 ])("the output bound of %j is %i", (sizes, expected) => {
   expect(outputBound({ ...size, ...sizes }, model)).toBe(expected);
 });

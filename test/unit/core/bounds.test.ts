@@ -59,10 +59,10 @@ describe("promptBound", () => {
 
 describe("outputBound", () => {
   it.each([
-    [{ outputLimit: 100 }, 100],
-    [{ outputLimit: 100, choices: 3 }, 300],
-    [{ outputLimit: null, choices: 2 }, 32_768],
-    [{ outputLimit: 1_000_000 }, 16_384],
+    [{ outputMax: 100 }, 100],
+    [{ outputMax: 100, choices: 3 }, 300],
+    [{ outputMax: null, choices: 2 }, 32_768],
+    [{ outputMax: 1_000_000 }, 16_384],
   ])("of %j is %i", (changes, expected) => {
     expect(outputBound({ ...size, ...changes }, model)).toBe(expected);
   });

@@ -48,7 +48,7 @@ export function requestSize(changes: Partial<RequestSize> = {}): RequestSize {
     audioParts: 0,
     fileParts: 0,
     choices: 1,
-    outputLimit: null,
+    outputMax: null,
     unboundedFields: [],
     ...changes,
   };

@@ -17,7 +17,7 @@ import {
   type KeyChange,
   type Team,
 } from "../../../src/core/keys.ts";
-import { noLimits } from "../../../src/core/limits.ts";
+import { noRateLimits } from "../../../src/core/rate-limits.ts";
 
 const key: Key = {
   id: "k1",
@@ -199,11 +199,11 @@ it("a name has lowercase letters, digits and three punctuation marks, and at mos
 });
 
 it("a key has no limits by default", () => {
-  expect(noLimits).toEqual({ rpm: null, tpm: null, parallel: null });
+  expect(noRateLimits).toEqual({ rpm: null, tpm: null, parallel: null });
 });
 
 it("a change of a team keeps the fields that it omits", () => {
-  const team: Team = { name: "red", models: ["a"], limits: { ...noLimits, rpm: 1 }, outputCap: 5, createdAt: 1 };
-  expect(changedTeam(team, { limits: { tpm: 2 } })).toEqual({ ...team, limits: { ...noLimits, rpm: 1, tpm: 2 } });
+  const team: Team = { name: "red", models: ["a"], limits: { ...noRateLimits, rpm: 1 }, outputCap: 5, createdAt: 1 };
+  expect(changedTeam(team, { limits: { tpm: 2 } })).toEqual({ ...team, limits: { ...noRateLimits, rpm: 1, tpm: 2 } });
   expect(changedTeam(team, { models: null, outputCap: null })).toEqual({ ...team, models: null, outputCap: null });
 });

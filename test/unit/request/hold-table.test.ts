@@ -380,7 +380,7 @@ describe("a request whose output maximum may be fitted to the budget", () => {
             ? null
             : {
                 quote: quote({
-                  request: request({ size: { outputLimit: tokens } }),
+                  request: request({ size: { outputMax: tokens } }),
                   hold: costOf(tokens),
                   outputTokens: tokens,
                 }),

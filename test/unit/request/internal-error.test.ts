@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { meteredRequest, type RequestSteps } from "../../../src/request/metered-request.ts";
-import { createLimiter } from "../../../src/request/limits.ts";
+import { createRateLimiter } from "../../../src/request/rate-limits.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
@@ -26,7 +26,9 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
   };
   const steps = {
     authenticate: async () => ({ ok: true, key: null, team: null, caller: { key: "", team: null } }),
-    limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
+    limiter: createRateLimiter({
+      clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
+    }),
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
     tracing: null,

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Task } from "../../../src/core/tasks.ts";
 import type { RecordFetcher } from "../../../src/request/fetch-whole.ts";
 import type { TaskTracker } from "../../../src/request/task-tracker.ts";
-import { pollTask } from "../../../src/request/tasks.ts";
+import { pollTask } from "../../../src/request/task-retrieval.ts";
 
 it.each([
   ['{"status":"error","message":"rate limited"}', ["failed poll"]],

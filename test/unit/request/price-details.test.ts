@@ -45,7 +45,7 @@ describe("the hold of a stream", () => {
   });
 
   it("grows beyond a stated maximum that the gateway ignores", () => {
-    const { outputTokens, beyond } = quoteOf(request({ size: { outputLimit: 10 } }));
+    const { outputTokens, beyond } = quoteOf(request({ size: { outputMax: 10 } }));
     expect([outputTokens, beyond]).toEqual([
       10,
       { sliceTokens: 64, outputTokensMax: 1000, costAt: expect.any(Function) },
@@ -53,7 +53,7 @@ describe("the hold of a stream", () => {
   });
 
   it("ignores a maximum next to a field without a bound", () => {
-    const size = { unboundedFields: ["thinking"], outputLimit: 10, choices: 2 };
+    const size = { unboundedFields: ["thinking"], outputMax: 10, choices: 2 };
     expect(quoteOf(request({ size })).outputTokens).toBe(2000);
   });
 });

@@ -98,17 +98,17 @@ describe("a hold", () => {
     ],
     ["output that Farebox does not see", request({ isUnseen: true }), {}, all],
     ["a model with hidden reasoning", request(), { models: [model({ reasons: true })] }, all],
-    ["a stated maximum", request({ size: { outputLimit: 900 } }), {}, 511n + 90_000n],
+    ["a stated maximum", request({ size: { outputMax: 900 } }), {}, 511n + 90_000n],
     ["fields that may add tokens", request({ size: { unboundedFields: ["prediction"] } }), {}, 10_000n + 100_000n],
     [
       "fields that may add tokens, with a stated maximum",
-      request({ size: { unboundedFields: ["prediction"], outputLimit: 10 } }),
+      request({ size: { unboundedFields: ["prediction"], outputMax: 10 } }),
       {},
       10_000n + 100_000n,
     ],
     [
       "fields that may add prompt tokens, in a request without output",
-      request({ size: { unboundedFields: ["prediction"], outputLimit: 0 } }),
+      request({ size: { unboundedFields: ["prediction"], outputMax: 0 } }),
       {},
       10_000n,
     ],
@@ -116,7 +116,7 @@ describe("a hold", () => {
     ["a prediction", request({ size: { predictedBytes: 20 } }), {}, all + 2_000n],
     [
       "a prediction for several choices, with a maximum",
-      request({ size: { predictedBytes: 20, outputLimit: 100, choices: 3 } }),
+      request({ size: { predictedBytes: 20, outputMax: 100, choices: 3 } }),
       {},
       511n + 30_000n + 6_000n,
     ],
@@ -579,7 +579,7 @@ describe("the maximum that fits a budget", () => {
     ["is not written for a field without a bound", request({ unboundedFields: ["x"] }), enough, {}, null],
     ["is not written for a model without a price", request(), enough, { models: [model({ price: null })] }, null],
     ["is not written for a price per request", request(), enough, { models: [model({ price: flat(5n) })] }, null],
-    ["is not written for a request without output", request({ size: { outputLimit: 0 } }), enough, {}, null],
+    ["is not written for a request without output", request({ size: { outputMax: 0 } }), enough, {}, null],
   ])("%s", (_, asked, room, setting, expected) => {
     expect(fitOf(asked, room, setting)).toBe(expected);
   });
@@ -596,7 +596,7 @@ describe("the output that a remaining amount pays for", () => {
 
   it.each<[string, ModelRequest, Setting, number | null]>([
     ["is unknown for output that Farebox does not see", request({ isUnseen: true }), {}, null],
-    ["is unknown for a request without output", request({ size: { outputLimit: 0 } }), {}, null],
+    ["is unknown for a request without output", request({ size: { outputMax: 0 } }), {}, null],
     ["is unknown for a field without a bound", request({ unboundedFields: ["x"] }), {}, null],
     ["is unknown for a price per request", request(), { models: [model({ price: flat(5n) })] }, null],
     ["is unknown if one of two prices is per request", naming({ models: ["other"] }), { models: two }, null],

@@ -377,16 +377,16 @@ describe("the size of a request", () => {
     expect(requestOf("/v1/completions", { model: "m", prompt: ["a", "b"], n: 2, best_of: 5 }).size).toMatchObject({
       prompts: 2,
       choices: 10,
-      outputLimit: 16,
+      outputMax: 16,
     });
     expect(requestOf("/v1/completions", { model: "m", prompt: [1, 2, 3], max_tokens: 9 }).size).toMatchObject({
       prompts: 1,
       choices: 1,
-      outputLimit: 9,
+      outputMax: 9,
     });
     expect(requestOf("/v1/completions", { model: "m", prompt: [[1, 2], [3]], max_tokens: "x" }).size).toMatchObject({
       prompts: 2,
-      outputLimit: Infinity,
+      outputMax: Infinity,
     });
   });
 

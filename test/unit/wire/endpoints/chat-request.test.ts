@@ -47,7 +47,7 @@ describe("readChatRequest", () => {
         messages: 1,
         tools: 1,
         choices: 2,
-        outputLimit: 50,
+        outputMax: 50,
         imageParts: 0,
         unboundedFields: [],
         textBytes: bytesOf(body).length,
@@ -138,7 +138,7 @@ describe("readChatRequest", () => {
     ["an absurd one", { max_tokens: 1e15 }, Infinity],
     ["a list", { max_tokens: [5] }, Infinity],
   ])("takes the maximum of the output from %s", (_, more, expected) => {
-    expect(accepted(request(more)).size.outputLimit).toBe(expected);
+    expect(accepted(request(more)).size.outputMax).toBe(expected);
   });
 
   it("counts parts and leaves their payloads out of the text", () => {

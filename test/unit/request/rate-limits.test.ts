@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noLimits, type Limits } from "../../../src/core/limits.ts";
+import { noRateLimits, type RateLimits } from "../../../src/core/rate-limits.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Exchange, HeaderList } from "../../../src/ports/exchange.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";
@@ -9,32 +9,32 @@ import {
   reserveTokens,
   unlimited,
   enter,
-  type Limiter,
+  type RateLimiter,
   type Slot,
-  createLimiter,
-  type ProcessLimiter,
-} from "../../../src/request/limits.ts";
+  createRateLimiter,
+  type ProcessRateLimiter,
+} from "../../../src/request/rate-limits.ts";
 import { pipeline, type PipelineSteps } from "../../../src/request/pipeline.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { runs } from "../../support/effort.ts";
 
-function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | null = null): Authenticated {
-  const made = key(name, { limits: { ...noLimits, ...limits }, team: team === null ? null : "red" });
+function caller(name: string, limits: Partial<RateLimits>, team: Partial<RateLimits> | null = null): Authenticated {
+  const made = key(name, { limits: { ...noRateLimits, ...limits }, team: team === null ? null : "red" });
   return {
     key: made,
-    team: team && { name: "red", models: null, limits: { ...noLimits, ...team }, outputCap: null, createdAt: noon },
+    team: team && { name: "red", models: null, limits: { ...noRateLimits, ...team }, outputCap: null, createdAt: noon },
     caller: { key: made.id, team: made.team },
   };
 }
 
-function entered(limiter: ProcessLimiter, who: Authenticated): Slot {
+function entered(limiter: ProcessRateLimiter, who: Authenticated): Slot {
   const entry = limiter.enter(who);
   if (!entry.ok) throw new Error(JSON.stringify(entry.refusal));
   return entry.slot;
 }
 
-function remaining(limiter: Limiter, who: Authenticated): string[] {
+function remaining(limiter: RateLimiter, who: Authenticated): string[] {
   return limiter.standing(who).map(({ scope, kind, remaining: left }) => `${scope} ${kind} ${left}`);
 }
 
@@ -43,7 +43,7 @@ const uncountable = async () => undefined;
 describe("requests per minute", () => {
   it("are refused above the limit until the first is a minute old", () => {
     const clock = manualClock();
-    const limiter = createLimiter({ clock });
+    const limiter = createRateLimiter({ clock });
     const alice = caller("alice", { rpm: 2 });
     entered(limiter, alice).leave();
     clock.advance(10_000);
@@ -62,7 +62,7 @@ describe("requests per minute", () => {
   });
 
   it("of a team are shared, and a refusal by the team does not count for the key", () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const [alice, bob] = [caller("alice", { rpm: 9 }, { rpm: 2 }), caller("bob", {}, { rpm: 2 })];
     entered(limiter, alice);
     entered(limiter, bob);
@@ -71,7 +71,7 @@ describe("requests per minute", () => {
   });
 
   it("obey a changed limit from the next request on, also below the current use", () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     for (let count = 0; count < 5; count++) entered(limiter, caller("alice", { rpm: 5 }));
     expect(limiter.enter(caller("alice", { rpm: 5 })).ok).toBe(false);
     entered(limiter, caller("alice", { rpm: 6 }));
@@ -86,7 +86,7 @@ describe("requests per minute", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 9 }), tries, (ofKey, ofTeam, steps) => {
         const clock = manualClock();
-        const limiter = createLimiter({ clock });
+        const limiter = createRateLimiter({ clock });
         const admitted: { at: number; who: number }[] = [];
         const attempt = (who: number) => {
           const entry = limiter.enter(caller(`key-${who}`, { rpm: ofKey }, { rpm: ofTeam }));
@@ -116,7 +116,7 @@ describe("requests per minute", () => {
 describe("tokens per minute", () => {
   it("are reserved by the bound, and corrected to what was used", async () => {
     const clock = manualClock();
-    const limiter = createLimiter({ clock });
+    const limiter = createRateLimiter({ clock });
     const alice = caller("alice", { tpm: 1000 }, { tpm: 5000 });
     const slot = entered(limiter, alice);
     expect(await reserveTokens(slot, 800, uncountable)).toBeNull();
@@ -132,7 +132,7 @@ describe("tokens per minute", () => {
 
   it("used above the reservation count from the settlement on, however long the answer took", async () => {
     const clock = manualClock();
-    const limiter = createLimiter({ clock });
+    const limiter = createRateLimiter({ clock });
     const alice = caller("alice", { tpm: 1000 });
     const slot = entered(limiter, alice);
     await reserveTokens(slot, 100, uncountable);
@@ -146,7 +146,7 @@ describe("tokens per minute", () => {
   });
 
   it("are counted if the bound does not fit", async () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const alice = caller("alice", { tpm: 1000 });
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 900)).toBeNull();
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 100"]);
@@ -160,7 +160,7 @@ describe("tokens per minute", () => {
 
   it("refuse a prompt above the limit, and an uncountable prompt until the minute is empty", async () => {
     const clock = manualClock();
-    const limiter = createLimiter({ clock });
+    const limiter = createRateLimiter({ clock });
     const alice = caller("alice", { tpm: 1000, rpm: 9 });
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 1001)).toMatchObject({
       exceeded: { needed: 1001 },
@@ -176,7 +176,7 @@ describe("tokens per minute", () => {
   });
 
   it("that are refused leave no request counted", async () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const alice = caller("alice", { tpm: 10, rpm: 5 }, { rpm: 7 });
     const slot = entered(limiter, alice);
     await reserveTokens(slot, 11, async () => 11);
@@ -197,7 +197,7 @@ describe("tokens per minute", () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 1, max: 1000 }), steps, async (tpm, all) => {
         const clock = manualClock();
-        const limiter = createLimiter({ clock });
+        const limiter = createRateLimiter({ clock });
         const alice = caller("alice", { tpm });
         const counted: { at: number; tokens: number }[] = [];
         const running: { due: number; settle: () => void }[] = [];
@@ -227,7 +227,7 @@ describe("tokens per minute", () => {
 
 describe("parallel requests", () => {
   it("are refused above the limit, and each end admits exactly one more", () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const alice = caller("alice", { parallel: 2 });
     const first = entered(limiter, alice);
     entered(limiter, alice);
@@ -247,7 +247,7 @@ describe("parallel requests", () => {
   it("are never more than the limit of the key or the team, and no slot leaks", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 6 }), events, (ofKey, ofTeam, all) => {
-        const limiter = createLimiter({ clock: manualClock() });
+        const limiter = createRateLimiter({ clock: manualClock() });
         const callers = [0, 1, 2].map((who) => caller(`key-${who}`, { parallel: ofKey }, { parallel: ofTeam }));
         const slots: Slot[][] = [[], [], []];
         for (const { who, end } of all) {
@@ -279,7 +279,7 @@ describe("a slot", () => {
   };
 
   it("is released however a request ends", async () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const alice = caller("alice", { parallel: 1 });
     const steps = { authenticate: () => ({ ok: true, ...alice }), limiter } as unknown as PipelineSteps;
     const ends = [
@@ -298,7 +298,7 @@ describe("a slot", () => {
   });
 
   it("is refused with the rate limit headers", async () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const alice = caller("alice", { rpm: 1, tpm: 5 });
     entered(limiter, alice);
     const { sent, stub } = exchange();
@@ -314,7 +314,7 @@ describe("a slot", () => {
   });
 
   it("of every unlimited key is the same object", () => {
-    const limiter = createLimiter({ clock: manualClock() });
+    const limiter = createRateLimiter({ clock: manualClock() });
     const [first, second] = [limiter.enter(caller("a", {})), limiter.enter(caller("b", {}, {}))];
     expect(first).toBe(second);
     expect(limiter.enter({ key: null, team: null, caller: { key: "", team: null } })).toBe(first);
@@ -322,7 +322,7 @@ describe("a slot", () => {
 
   it("stays counted while it is in use or recent, even after thousands of other keys", () => {
     const clock = manualClock();
-    const limiter = createLimiter({ clock });
+    const limiter = createRateLimiter({ clock });
     const stays = entered(limiter, caller("stays", { parallel: 1 }));
     for (let index = 0; index < 5000; index++) {
       entered(limiter, caller(`key-${index}`, { rpm: 1 })).leave();

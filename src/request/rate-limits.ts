@@ -1,12 +1,12 @@
 import {
   nothingUsed,
   sumOfUse,
-  tightestLimit,
-  type ExceededLimit,
-  type Limits,
-  type LimitStatus,
-  type LimitUse,
-} from "../core/limits.ts";
+  tightestRateLimit,
+  type ExceededRateLimit,
+  type RateLimits,
+  type RateLimitStatus,
+  type RateLimitUse,
+} from "../core/rate-limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
@@ -17,14 +17,14 @@ import { SlidingWindow } from "./sliding-window.ts";
  * Applies the limits of keys and teams. Checks the limits and counts the request in one step without waiting. Parallel
  * requests of a proxy therefore cannot exceed a limit. Returns promises if the counters are in another process.
  */
-export interface Limiter {
+export interface RateLimiter {
   /**
    * Counts a request and takes a slot, for both the key and its team. If either has reached a limit, refuses the
    * request and counts it for neither.
    */
   enter(who: Authenticated): Entry | Promise<Entry>;
   /** Returns the state of each limit that applies to the caller: first the key's limits, then the team's. */
-  standing(who: Authenticated): readonly LimitStatus[];
+  standing(who: Authenticated): readonly RateLimitStatus[];
 }
 
 export type Entry =
@@ -65,7 +65,11 @@ export const unlimited: Slot = {
 };
 
 /** Counts a request against the limits of its key and team. Adds headers that state these limits to the answer. */
-export async function enter(limiter: Pick<Limiter, "enter">, exchange: Exchange, who: Authenticated): Promise<Entry> {
+export async function enter(
+  limiter: Pick<RateLimiter, "enter">,
+  exchange: Exchange,
+  who: Authenticated,
+): Promise<Entry> {
   const entry = await limiter.enter(who);
   if (!entry.ok) exchange.replaceHeaders(headerPrefix, () => entry.headers);
   else if (entry.slot !== unlimited) exchange.replaceHeaders(headerPrefix, () => entry.slot.headers());
@@ -96,9 +100,9 @@ const headerPrefix = "x-ratelimit-";
 const headerNames = { rpm: "requests", tpm: "tokens" } as const;
 
 /** Returns headers with the tighter limit of a key and its team, under OpenAI's names. */
-export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
+export function limitHeaders(standings: readonly RateLimitStatus[]): HeaderList {
   return (["rpm", "tpm"] as const).flatMap((kind) => {
-    const tightest = tightestLimit(kind, standings);
+    const tightest = tightestRateLimit(kind, standings);
     if (tightest === undefined) return [];
     const name = headerNames[kind];
     return [
@@ -125,20 +129,20 @@ interface Meter {
 /** Key or team that limits a request, with the limits in force when the request arrived. */
 interface Party {
   readonly scope: string;
-  readonly limits: Limits;
+  readonly limits: RateLimits;
   readonly meter: Meter;
   /** Returns the latest usage that peers reported. */
-  readonly peers: () => LimitUse;
+  readonly peers: () => RateLimitUse;
 }
 
 /** Returns the usage that peers reported for a key or team, by its id. */
-export type PeerUsage = (id: string) => LimitUse;
+export type PeerUsage = (id: string) => RateLimitUse;
 
 /** Limiter that counts in this process and returns results without waiting. */
-export interface ProcessLimiter extends Limiter {
+export interface ProcessRateLimiter extends RateLimiter {
   enter(who: Authenticated): Entry;
   /** Returns the usage in this process by key or team id. Contains only limited keys and teams with any usage. */
-  used(): Readonly<Record<string, LimitUse>>;
+  used(): Readonly<Record<string, RateLimitUse>>;
 }
 
 const free: Entry = { ok: true, slot: unlimited };
@@ -150,10 +154,10 @@ const metersBeforeSweep = 1024;
  * Creates a limiter that counts over the last 60 seconds by the monotonic clock. Adds the usage that peers report about
  * once a second. All proxies together exceed a limit by at most the requests that they admit between two reports.
  */
-export function createLimiter(deps: {
+export function createRateLimiter(deps: {
   readonly clock: Clock;
   readonly peerUsage?: PeerUsage | undefined;
-}): ProcessLimiter {
+}): ProcessRateLimiter {
   const { clock, peerUsage = () => nothingUsed } = deps;
   const meters = new Map<string, Meter>();
   let sweepAt = metersBeforeSweep;
@@ -174,7 +178,7 @@ export function createLimiter(deps: {
     return meter;
   };
 
-  const partyOf = (scope: string, limits: Limits, id: string, now: number): Party => ({
+  const partyOf = (scope: string, limits: RateLimits, id: string, now: number): Party => ({
     scope,
     limits,
     meter: meterOf(id, now),
@@ -201,7 +205,7 @@ export function createLimiter(deps: {
       const parties = partiesOf(who, now);
       const refusal = entryRefusal(parties, now);
       if (refusal !== null) return { ok: false, refusal, headers: headersOf(parties, now) };
-      return { ok: true, slot: new LimitedSlot(parties, clock, now) };
+      return { ok: true, slot: new RateLimitedSlot(parties, clock, now) };
     },
 
     standing(who) {
@@ -219,7 +223,7 @@ export function createLimiter(deps: {
   };
 }
 
-class LimitedSlot implements Slot {
+class RateLimitedSlot implements Slot {
   readonly countsTokens: boolean;
   readonly #parties: readonly Party[];
   readonly #clock: Clock;
@@ -310,15 +314,15 @@ class LimitedSlot implements Slot {
 const minuteMs = 60_000;
 
 /** Returns true if any of the limits is set. */
-export function isLimited(limits: Limits | undefined): boolean {
+export function isLimited(limits: RateLimits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
 
-function usedHere({ requests, tokens, running }: Meter, now: number): LimitUse {
+function usedHere({ requests, tokens, running }: Meter, now: number): RateLimitUse {
   return { requests: requests.sum(now), tokens: tokens.sum(now), running };
 }
 
-function usedOf({ meter, peers }: Party, now: number): LimitUse {
+function usedOf({ meter, peers }: Party, now: number): RateLimitUse {
   return sumOfUse(usedHere(meter, now), peers());
 }
 
@@ -331,7 +335,7 @@ function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: 
   return Math.max(window.msUntilAtMost(0, now), ((ofPeers - most) / ofPeers) * minuteMs);
 }
 
-interface ExceededWithWait extends ExceededLimit {
+interface ExceededWithWait extends ExceededRateLimit {
   /** Estimated time until the request would be admitted, in milliseconds. */
   readonly waitMs: number;
 }
@@ -369,10 +373,10 @@ function limitRefusal(all: readonly ExceededWithWait[]): Refusal | null {
   return { code, exceeded, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
 }
 
-function standingOf(party: Party, now: number): LimitStatus[] {
+function standingOf(party: Party, now: number): RateLimitStatus[] {
   const { scope, limits, meter, peers } = party;
   const { requests, tokens, running } = usedOf(party, now);
-  const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStatus[] => {
+  const standing = (kind: keyof RateLimits, used: number, resetsInMs: number | null): RateLimitStatus[] => {
     const limit = limits[kind];
     return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
   };

@@ -1,24 +1,24 @@
 import { describe, expect, it } from "vitest";
 import {
   changedLimits,
-  noLimits,
+  noRateLimits,
   nothingUsed,
   sumOfUse,
-  tightestLimit,
-  type Limits,
-  type LimitsChange,
-  type LimitStatus,
-} from "../../../src/core/limits.ts";
+  tightestRateLimit,
+  type RateLimits,
+  type RateLimitsChange,
+  type RateLimitStatus,
+} from "../../../src/core/rate-limits.ts";
 import { changedTeam, type Team, type TeamChange } from "../../../src/core/keys.ts";
 
-const limits: Limits = { rpm: 1, tpm: 2, parallel: 3 };
+const limits: RateLimits = { rpm: 1, tpm: 2, parallel: 3 };
 
 it("noLimits is null for each of the three limits", () => {
-  expect(noLimits).toEqual({ rpm: null, tpm: null, parallel: null });
+  expect(noRateLimits).toEqual({ rpm: null, tpm: null, parallel: null });
 });
 
 describe("a change of limits", () => {
-  it.each<[LimitsChange | undefined, Partial<Limits>]>([
+  it.each<[RateLimitsChange | undefined, Partial<RateLimits>]>([
     [undefined, {}],
     [{}, {}],
     [{ rpm: undefined, tpm: undefined, parallel: undefined }, {}],
@@ -48,7 +48,7 @@ describe("a change of a team", () => {
 });
 
 describe("the tightest limit", () => {
-  const limitStatus = (kind: LimitStatus["kind"], remaining: number, scope = "key:a"): LimitStatus => ({
+  const limitStatus = (kind: RateLimitStatus["kind"], remaining: number, scope = "key:a"): RateLimitStatus => ({
     scope,
     kind,
     limit: 10,
@@ -64,12 +64,12 @@ describe("the tightest limit", () => {
   ];
 
   it("of a kind has the least remaining, and is the first of equals", () => {
-    expect(tightestLimit("rpm", all)).toBe(all[2]);
-    expect(tightestLimit("tpm", all)).toBe(all[1]);
+    expect(tightestRateLimit("rpm", all)).toBe(all[2]);
+    expect(tightestRateLimit("tpm", all)).toBe(all[1]);
   });
 
   it("is undefined if no limit has the kind", () => {
-    expect(tightestLimit("parallel", all)).toBeUndefined();
+    expect(tightestRateLimit("parallel", all)).toBeUndefined();
   });
 });
 

@@ -1,16 +1,16 @@
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
-import { noLimits, type Limits } from "../../../src/core/limits.ts";
+import { noRateLimits, type RateLimits } from "../../../src/core/rate-limits.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";
-import { createLimiter } from "../../../src/request/limits.ts";
+import { createRateLimiter } from "../../../src/request/rate-limits.ts";
 import { peerUsageOf } from "../../../src/server/fleet.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { runs } from "../../support/effort.ts";
 
-function caller(limits: Partial<Limits>): Authenticated {
-  const made = key("alice", { limits: { ...noLimits, ...limits }, team: null });
+function caller(limits: Partial<RateLimits>): Authenticated {
+  const made = key("alice", { limits: { ...noRateLimits, ...limits }, team: null });
   return { key: made, team: null, caller: { key: made.id, team: null } };
 }
 
@@ -20,7 +20,7 @@ function proxies(count: number) {
   const fleet = new TestFleet(() => clock.monotonic());
   const limiters = Array.from({ length: count }, () => {
     const member = fleet.join();
-    const limiter = createLimiter({ clock, peerUsage: peerUsageOf(member.peers) });
+    const limiter = createRateLimiter({ clock, peerUsage: peerUsageOf(member.peers) });
     member.peers.publish(() => ({ catalogue: "", used: limiter.used(), done: { posted: 0, queued: 0, tasks: 0 } }));
     return { ...limiter, member };
   });

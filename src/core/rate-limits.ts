@@ -1,5 +1,5 @@
 /** Limits of a key or a team: whole numbers from 1 to `limitMax`; null for no limit. */
-export interface Limits {
+export interface RateLimits {
   /** Largest number of requests in any 60 seconds. */
   readonly rpm: number | null;
   /** Largest number of tokens in the requests that are admitted in any 60 seconds. */
@@ -8,10 +8,10 @@ export interface Limits {
   readonly parallel: number | null;
 }
 
-export const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
+export const noRateLimits: RateLimits = { rpm: null, tpm: null, parallel: null };
 
 /** Changes to limits. Absent fields keep their values. */
-export type LimitsChange = { readonly [Kind in keyof Limits]?: Limits[Kind] | undefined };
+export type RateLimitsChange = { readonly [Kind in keyof RateLimits]?: RateLimits[Kind] | undefined };
 
 /** Returns a copy of a value with the changed fields. Fields that are undefined in the change keep their values. */
 export function changed<Value extends object>(
@@ -21,27 +21,27 @@ export function changed<Value extends object>(
   return { ...value, ...Object.fromEntries(Object.entries(change).filter(([, field]) => field !== undefined)) };
 }
 
-export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChange = {}): Limits {
+export function changedLimits(limits: RateLimits, { rpm, tpm, parallel }: RateLimitsChange = {}): RateLimits {
   return changed(limits, { rpm, tpm, parallel });
 }
 
-export const limitMax = 1_000_000_000;
+export const rateLimitMax = 1_000_000_000;
 
 /** A limit that a request would exceed. */
-export interface ExceededLimit {
+export interface ExceededRateLimit {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
-  readonly kind: keyof Limits;
+  readonly kind: keyof RateLimits;
   readonly limit: number;
   /** Number of tokens in the request, if this request alone exceeds the limit; null otherwise. */
   readonly needed: number | null;
 }
 
 /** State of one limit: how much of it is available. */
-export interface LimitStatus {
+export interface RateLimitStatus {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
-  readonly kind: keyof Limits;
+  readonly kind: keyof RateLimits;
   readonly limit: number;
   /** Never below 0. */
   readonly remaining: number;
@@ -50,12 +50,15 @@ export interface LimitStatus {
 }
 
 /** Returns the status with the smallest `remaining` among limits of this kind; undefined if there is none. */
-export function tightestLimit(kind: keyof Limits, statuses: readonly LimitStatus[]): LimitStatus | undefined {
+export function tightestRateLimit(
+  kind: keyof RateLimits,
+  statuses: readonly RateLimitStatus[],
+): RateLimitStatus | undefined {
   return statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
 
 /** Usage of the limits of a key or a team. */
-export interface LimitUse {
+export interface RateLimitUse {
   /** Number of requests in the last minute. */
   readonly requests: number;
   /** Number of tokens in the last minute. */
@@ -64,8 +67,8 @@ export interface LimitUse {
   readonly running: number;
 }
 
-export const nothingUsed: LimitUse = { requests: 0, tokens: 0, running: 0 };
+export const nothingUsed: RateLimitUse = { requests: 0, tokens: 0, running: 0 };
 
-export function sumOfUse(a: LimitUse, b: LimitUse): LimitUse {
+export function sumOfUse(a: RateLimitUse, b: RateLimitUse): RateLimitUse {
   return { requests: a.requests + b.requests, tokens: a.tokens + b.tokens, running: a.running + b.running };
 }
