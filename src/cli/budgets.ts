@@ -6,7 +6,7 @@ import { keyOfScope, parseScope } from "../core/scope.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { Failure } from "../admin/result.ts";
 import { raiseBudget, topUpBudget, type RaiseMade } from "../admin/raises.ts";
-import type { RaiseJson, StandingJson } from "../reporting/shapes/keys.ts";
+import type { RaiseJson, StandingJson } from "../reporting/shapes/budgets.ts";
 import { raiseJson, standingOf } from "../reporting/standing.ts";
 import { loadPrices } from "./price-files.ts";
 import { percentArgument } from "./arguments.ts";

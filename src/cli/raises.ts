@@ -1,7 +1,7 @@
 import { approveRaise, denyRaise, listRaiseRequests, type RaiseAsked } from "../admin/raise-requests.ts";
 import { keyNames } from "../reporting/names.ts";
 import { adminRaiseRequestJson, raiseRequestJson } from "../reporting/standing.ts";
-import type { RaiseRequestJson } from "../reporting/shapes/keys.ts";
+import type { RaiseRequestJson } from "../reporting/shapes/budgets.ts";
 import { command, json } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";

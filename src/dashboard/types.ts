@@ -1,10 +1,12 @@
 import type { ChargeDetailsJson } from "../reporting/shapes/charges.ts";
-import type { KeyJson, NewKeyJson, RotatedKeyJson, StandingJson } from "../reporting/shapes/keys.ts";
+import type { StandingJson } from "../reporting/shapes/budgets.ts";
+import type { KeyJson, NewKeyJson, RotatedKeyJson } from "../reporting/shapes/keys.ts";
 import type { ListedKeyJson } from "../reporting/shapes/lists.ts";
 import type { OverviewJson } from "../reporting/shapes/figures.ts";
 
 /* Types of the server's answers. Files outside this folder provide only types, so the browser loads none of them. */
 
+export type * from "../reporting/shapes/budgets.ts";
 export type * from "../reporting/shapes/charges.ts";
 export type * from "../reporting/shapes/figures.ts";
 export type * from "../reporting/shapes/health.ts";

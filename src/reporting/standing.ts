@@ -15,7 +15,7 @@ import type { NewRaise } from "../ports/ledger.ts";
 import type { RankedWindow, Usage } from "../ports/lists.ts";
 import { type RaiseRequest, raiseRequestState } from "../ports/stores.ts";
 import type { NameOf } from "./names.ts";
-import type { AdminRaiseRequestJson, RaiseJson, RaiseRequestJson, StandingJson } from "./shapes/keys.ts";
+import type { AdminRaiseRequestJson, RaiseJson, RaiseRequestJson, StandingJson } from "./shapes/budgets.ts";
 import type { FullestJson, RankedStandingJson } from "./shapes/lists.ts";
 
 /** Returns a raise of a budget. */

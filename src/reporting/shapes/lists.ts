@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { count, next, text, textOrNull, time, timeOrNull, usd, type Shape } from "./fields.ts";
-import { budgetFields, keySchema, standingSchema, subjectFields, teamWithKeysSchema } from "./keys.ts";
+import { budgetFields, standingSchema, subjectFields } from "./budgets.ts";
+import { keySchema, teamWithKeysSchema } from "./keys.ts";
 
 /** Lists that the server searches, sorts and pages. */
 

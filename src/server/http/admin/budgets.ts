@@ -15,7 +15,8 @@ import { budgetSorts, type PastWindow, type RankedBudget, windowSorts } from "..
 import type { Store } from "../../../ports/stores.ts";
 import { budgetsCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesOf, type NameOf } from "../../../reporting/names.ts";
-import { removedSchema, setBudgetSchema } from "../../../reporting/shapes/keys.ts";
+import { setBudgetSchema } from "../../../reporting/shapes/budgets.ts";
+import { removedSchema } from "../../../reporting/shapes/keys.ts";
 import {
   type BudgetHistoryJson,
   budgetHistorySchema,

@@ -5,7 +5,7 @@ import { ofAmountUsd } from "../../../admin/result.ts";
 import { keyOfScope, keyOfSubject } from "../../../core/scope.ts";
 import type { Store } from "../../../ports/stores.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
-import { raiseRequestListSchema, raiseRequestSchema, raiseSchema } from "../../../reporting/shapes/keys.ts";
+import { raiseRequestListSchema, raiseRequestSchema, raiseSchema } from "../../../reporting/shapes/budgets.ts";
 import { adminRaiseRequestJson, keysInRequest, raiseJson, raiseRequestJson } from "../../../reporting/standing.ts";
 import type { StoredUser } from "../../../wire/headers.ts";
 import { period, scope } from "./budgets.ts";
