@@ -128,8 +128,8 @@ export function growingHold(
  * Returns the rule by which a hold of the whole cost grows if the output exceeds `quote.outputTokens`. Null if no hard
  * budget applies, or if Farebox could not see such output.
  */
-function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: PendingCharge): Growth | null {
-  if (beyond === null || outputTokens === null || hold === null || room === null) return null;
+function growthBeyond({ beyond, outputTokens }: Quote, { hold }: PendingCharge): Growth | null {
+  if (beyond === null || outputTokens === null || hold === null) return null;
   // The hold is smaller than the quote's if the prompt was counted to fit the budget.
   const saved = beyond.costAt(outputTokens) - hold;
   return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - saved) as PicoUsd };

@@ -205,7 +205,8 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     const { request } = quote;
     const { maximum, toolCalls, usage } = sent.injected;
     const cuts = maximum !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
-    covered.growing = growingHold(steps, exchange, { charge, quote, who, body: held.body });
+    const isBudgeted = request.stream && charge.room !== null;
+    covered.growing = isBudgeted ? growingHold(steps, exchange, { charge, quote, who, body: held.body }) : undefined;
     return steps.forwarder.forward({
       exchange,
       path: exchange.path + exchange.query,

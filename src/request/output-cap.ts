@@ -143,14 +143,15 @@ export function sentRequest(
 ): SentRequest {
   const { askForUsage, route } = endpoint;
   const { request, toolCalls } = held.quote;
-  const isAsked =
-    earlier?.usage ??
-    (streamUsage === "inject" || (streamUsage === "auto" && !usageRefusals.has(route, request.model)));
+  const mayAsk = request.stream && !request.wantsStreamUsage && askForUsage !== undefined;
   const injected: InjectedValues = {
     maximum: held.injected,
     // Under a hard budget, the model must not make more calls than the hold covers.
     toolCalls: room === null ? null : toolCalls,
-    usage: isAsked && request.stream && !request.wantsStreamUsage && askForUsage !== undefined,
+    usage:
+      mayAsk &&
+      (earlier?.usage ??
+        (streamUsage === "auto" ? !usageRefusals.has(route, request.model) : streamUsage === "inject")),
   };
   return { body: bodyWith(injected, endpoint, held), headers, idempotency, injected };
 }
