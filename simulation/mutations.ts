@@ -136,8 +136,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a maximum that is held for but not sent": [
     {
       file: "request/metered-request.ts",
-      from: "const sent = sentRequest(steps, endpoint, capping, held, charge.room);",
-      to: "const sent = sentRequest(steps, endpoint, capping, { ...held, body: given.body }, charge.room);",
+      from: "quote: held.quote, sender, stream, held, sent,",
+      to: "quote: held.quote, sender, stream, held: { ...held, body: given.body }, sent,",
     },
   ],
   "a retry without stream usage that is settled as the first attempt": [

@@ -40,7 +40,7 @@ export async function rememberInjected(
  * Returns the headers of the second try, which does not ask for usage, and the digest that all retries of that try
  * share.
  */
-export function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
+export function secondTryOf(route: string, given: Readonly<Record<string, string>>) {
   const headers = headersWithoutUsage(given);
   return { headers, idempotency: idempotencyOf(route, headers) };
 }

@@ -46,7 +46,7 @@ export interface Billed {
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
-  /** Body of the request as it was sent. */
+  /** Body that the hold covers. */
   readonly body: BodyBytes;
   readonly request: ModelRequest;
   /** Tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. */

@@ -16,6 +16,7 @@ import {
   capOutput,
   fittedRequest,
   mayBeFitted,
+  sentBody,
   sentRequest,
   withoutUsage,
   type OutputCapSteps,
@@ -98,7 +99,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     return checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
   }
 
-  /** The body on its way: given ─▶ capped ─▶ held ─▶ sent. */
+  /** The request on its way: given ─▶ capped ─▶ held ─▶ sent. */
   async cover(
     exchange: Exchange,
     { who, slot, sender, retry }: Identified,
@@ -154,7 +155,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
   async forward(exchange: Exchange, covered: MeteredRequest): Promise<FinallyForwarded> {
     const steps = this.#steps;
     const endpoint = this.#endpoint;
-    const { quote, held } = covered;
+    const { quote } = covered;
     if (covered.sent.idempotency !== null) {
       const refusal = await rememberInjected(steps, covered.sent, quote.at);
       if (exchange.clientGone) return notSent("client_left");
@@ -172,7 +173,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
         steps.usageRefusals.accept(endpoint.route, model);
       return first as FinallyForwarded;
     }
-    covered.sent = withoutUsage(endpoint, covered.sent, held);
+    covered.sent = withoutUsage(endpoint, covered.sent);
     if (covered.sent.idempotency !== null) {
       const refusal = await rememberInjected(steps, covered.sent, quote.at);
       if (refusal !== null && !exchange.clientGone) exchange.refuse(refusal);
@@ -211,7 +212,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
       exchange,
       path: exchange.path + exchange.query,
       headers: sent.headers,
-      body: sent.body,
+      body: sentBody(endpoint, held, sent.injected),
       endpoint,
       stream: request.stream,
       asksForText: request.asksForText === true,

@@ -13,7 +13,7 @@ import {
   idempotencyOf,
   injectedEarlier,
   injectedOtherwise,
-  withoutUsageOf,
+  secondTryOf,
   type InjectedMaximum,
   type InjectedValues,
 } from "./idempotency.ts";
@@ -103,15 +103,14 @@ async function repeated(
   if (!earlier.ok) return earlier;
   if (earlier.injected === null) return capping;
   const { usage, maximum } = earlier.injected;
-  const withoutUsage = usage ? withoutUsageOf(endpoint.route, capping.headers) : null;
-  if (withoutUsage?.idempotency != null) {
-    const { idempotency: secondTry, headers } = withoutUsage;
+  const secondTry = usage ? secondTryOf(endpoint.route, capping.headers) : null;
+  if (secondTry?.idempotency != null) {
+    const { idempotency: digest, headers } = secondTry;
     // If the gateway refused usage, Farebox sent the request again without asking for usage. Only this second try may
     // then be repeated.
-    const second = await injectedEarlier(steps, secondTry, given.quote.at);
+    const second = await injectedEarlier(steps, digest, given.quote.at);
     if (!second.ok) return second;
-    if (second.injected !== null)
-      return repeated(steps, endpoint, { ...capping, headers, idempotency: secondTry }, cap);
+    if (second.injected !== null) return repeated(steps, endpoint, { ...capping, headers, idempotency: digest }, cap);
   }
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: injectedOtherwise };
@@ -119,29 +118,26 @@ async function repeated(
   return changed.ok ? { ...capping, capped: changed.request, earlier: { usage } } : changed;
 }
 
-/** Request as it is sent to the gateway. */
+/** What is sent to the gateway for a request, in addition to the body that the hold covers. */
 export interface SentRequest {
-  /** Undefined for no body. */
-  readonly body: BodyBytes | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** Digest of the idempotency key, the same for all retries; null if the request has no such key. */
   readonly idempotency: string | null;
-  /** All values that Farebox put into the body. */
+  /** All values that Farebox puts into the body. */
   readonly injected: InjectedValues;
 }
 
 /**
- * Puts the limit of tool calls or the request for usage into the request that the hold covers. `room`: amount that a
- * hard budget has left; null without one.
+ * Decides whether Farebox limits the tool calls of a request and asks for its usage. `room`: amount that a hard budget
+ * has left; null without one.
  */
 export function sentRequest(
   { streamUsage, usageRefusals }: OutputCapSteps,
-  endpoint: Endpoint,
+  { askForUsage, route }: Endpoint,
   { headers, idempotency, earlier }: Capping,
   held: PricedRequest,
   room: PicoUsd | null,
 ): SentRequest {
-  const { askForUsage, route } = endpoint;
   const { request, toolCalls } = held.quote;
   const mayAsk = request.stream && !request.wantsStreamUsage && askForUsage !== undefined;
   const injected: InjectedValues = {
@@ -153,22 +149,25 @@ export function sentRequest(
       (earlier?.usage ??
         (streamUsage === "auto" ? !usageRefusals.has(route, request.model) : streamUsage === "inject")),
   };
-  return { body: bodyWith(injected, endpoint, held), headers, idempotency, injected };
+  return { headers, idempotency, injected };
 }
 
-/** Returns the request that is sent after the gateway refused the request for usage in `sent`. */
-export function withoutUsage(endpoint: Endpoint, sent: SentRequest, held: PricedRequest): SentRequest {
-  const { headers, idempotency } = withoutUsageOf(endpoint.route, sent.headers);
-  const injected: InjectedValues = { ...sent.injected, usage: false };
+/** Returns what is sent after the gateway refused the request for usage in `sent`. */
+export function withoutUsage({ route }: Endpoint, sent: SentRequest): SentRequest {
+  const { headers, idempotency } = secondTryOf(route, sent.headers);
   return {
-    body: bodyWith(injected, endpoint, held),
     headers,
     idempotency: sent.idempotency === null ? null : idempotency,
-    injected,
+    injected: { ...sent.injected, usage: false },
   };
 }
 
-function bodyWith({ toolCalls, usage }: InjectedValues, { askForUsage }: Endpoint, { body }: PricedRequest) {
+/** Returns the body to send: the one that the hold covers, with the other injected values; undefined for no body. */
+export function sentBody(
+  { askForUsage }: Endpoint,
+  { body }: PricedRequest,
+  { toolCalls, usage }: InjectedValues,
+): BodyBytes | undefined {
   if (usage && askForUsage !== undefined) return new BodyBytes([askForUsage(body.whole)]);
   if (toolCalls !== null) return new BodyBytes([withMember(body.whole, "max_tool_calls", String(toolCalls))]);
   return body.length === 0 ? undefined : body;

@@ -117,7 +117,7 @@ export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
  * The handler resolves when the client has its answer; the charge may be settled later, in `steps.background`.
  *
  * @example
- *   const handler = pipeline(steps, new MeteredRequests(steps, chatCompletions));
+ *   const handler = pipeline(steps, new MeteredRequests(steps, chatCompletions)); // as in metered-request.ts
  *   await handler(exchange); // { model: "gpt-4o", stream: true, firstTokenMs: 210, overheadMs: 0.4, error: undefined }
  */
 export function pipeline<Request, Quote extends Priced, Own extends Covered>(

@@ -117,7 +117,7 @@ export function settle(
 
 /**
  * Meters the answer, and settles the charge at the most expensive of the terms that may apply. Calls `release` once the
- * body is no longer needed. If the answer cannot be metered, posts the hold. Never rejects.
+ * body is no longer needed. If the answer cannot be metered, posts the hold.
  */
 export async function settleMetered(
   steps: SettleDeps & MeterDeps,

@@ -5,7 +5,7 @@ import { insert, marks, one, type Table } from "./table.ts";
 /** Largest number of expired values that one transaction removes. */
 const removedAtOnce = 100;
 
-/** Values that Farebox injected into requests, by the idempotency keys of the requests. */
+/** Values that Farebox injected into requests, by the idempotency keys of the requests. The table is `written_limits`. */
 export const injectedValues: Table<Pick<Charging, "injectedFor">, "injectedFor"> = {
   queries: {},
   announces: false,

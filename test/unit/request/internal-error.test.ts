@@ -3,11 +3,22 @@ import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { meteredRequest, type RequestSteps } from "../../../src/request/metered-request.ts";
 import { createRateLimiter } from "../../../src/request/rate-limits.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
+import type { Endpoint } from "../../../src/wire/endpoint.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
-it("a request that fails inside Farebox is settled at once, and its summary states the stream and the error", async () => {
+it.each<[string, Partial<Endpoint>]>([
+  ["is sent", {}],
+  [
+    "is changed before it is sent",
+    {
+      askForUsage: () => {
+        throw new Error("is changed before it is sent");
+      },
+    },
+  ],
+])("a request that fails inside Farebox when it %s is settled at once", async (failure, changes) => {
   const body = Buffer.from('{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
@@ -33,7 +44,6 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
     pricer: { quote: () => ({ ok: true, quote }) },
     tracing: null,
     idempotencySecret: Buffer.alloc(32),
-    forwarder: { forward: () => Promise.reject(new Error("a bug")) },
     ledger: {
       hold: async () => ({ ok: true, room: null, keyRoom: null }),
       post: async (_id: string, posting: Posting) => {
@@ -44,7 +54,8 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
     clock: { now: () => 0, monotonic: () => 0 },
     events: { admitted: () => undefined, posted: () => undefined, requestStarted: () => undefined },
     log: silentLog,
-    streamUsage: "pass",
+    forwarder: { forward: () => Promise.reject(new Error("is sent")) },
+    streamUsage: "inject",
     background: (work: Promise<void>) => void works.push(work),
   } as unknown as RequestSteps;
   const exchange = {
@@ -58,8 +69,8 @@ it("a request that fails inside Farebox is settled at once, and its summary stat
     headers: () => [],
     readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => released++ }),
   } as unknown as Exchange;
-  const summary = await meteredRequest(steps, chatCompletions)(exchange);
-  expect(summary).toMatchObject({ stream: true, error: new Error("a bug") });
+  const summary = await meteredRequest(steps, { ...chatCompletions, ...changes })(exchange);
+  expect(summary).toMatchObject({ stream: true, error: new Error(failure) });
   await Promise.all(works);
   expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
   expect(released).toBe(1);
