@@ -12,7 +12,14 @@ import { answerHeaders } from "../wire/headers.ts";
 import { readStatedError } from "../wire/stated-error.ts";
 import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
-import { fetchWhole, isKeyRefused, plainBody, recordBytesMax, recordIn, type WholeAnswer } from "./fetch-whole.ts";
+import {
+  fetchWhole,
+  isKeyRefused,
+  plainBody,
+  recordBytesMax,
+  accountRecordIn,
+  type WholeAnswer,
+} from "./fetch-whole.ts";
 import { failedCall } from "./gateway-failure.ts";
 import type { KeyWatch } from "./gateway-key.ts";
 import { hidden, keyRefused, maskedHeaders, type Mask } from "./response.ts";
@@ -41,7 +48,7 @@ export type AccountLookup =
   | { readonly ok: true; readonly record: AccountRecord; readonly freshness: "hit" | "miss" | "stale" }
   | { readonly ok: false; readonly answer: WholeAnswer };
 
-export interface Account {
+export interface AccountCache {
   lookUp(): Promise<AccountLookup>;
   /** Fetches the record from the gateway and caches it. Returns undefined if the record cannot be read. */
   refresh(): Promise<AccountRecord | undefined>;
@@ -51,14 +58,14 @@ export interface Account {
  * Creates a cache for the account record. Concurrent misses share one request. Serves a stale record while it fetches a
  * new one, and if the gateway fails.
  */
-export function createAccount(deps: {
+export function createAccountCache(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly events: Pick<Events, "accountRead">;
-  readonly keyWatch: Pick<KeyWatch, "saw">;
+  readonly keyWatch: Pick<KeyWatch, "setRefused">;
   readonly ttlMs: number;
   readonly silenceMs: number;
-}): Account {
+}): AccountCache {
   const { gateway, clock, events, keyWatch } = deps;
   const cache = new LRUCache<string, AccountRecord>({
     max: 1,
@@ -75,13 +82,13 @@ export function createAccount(deps: {
 
   async function fetchRecord(): Promise<AccountRecord> {
     const answer = await fetchWhole(gateway, route, deps.silenceMs);
-    const found = await recordIn(answer);
+    const found = await accountRecordIn(answer);
     if (found === undefined) {
       events.accountRead(null);
-      if (await isKeyRefused(answer)) keyWatch.saw(true);
+      if (await isKeyRefused(answer)) keyWatch.setRefused(true);
       throw new AccountFailure(answer);
     }
-    keyWatch.saw(false);
+    keyWatch.setRefused(false);
     const fetchedAt = clock.now();
     const { balance, ...account } = readAccount(found.body);
     events.accountRead({ ...account, usd: balance === null ? null : usdNumber(balance), fetchedAt });
@@ -150,8 +157,8 @@ export function accountInfo(deps: {
 
 const secretName = /key$|^key|secret|hook|token|password/i;
 
-/** Members that contain the figures of an account, each as the names that lead to it. */
-const figures: readonly (readonly string[])[] = [
+/** Paths of the members that contain the figures of an account. */
+const figurePaths: readonly (readonly string[])[] = [
   [balanceField],
   ["wallet", balanceField],
   ...creditKinds.map((kind) => ["credit_pack_info", `${kind}_credits`]),
@@ -180,9 +187,9 @@ function balanceOnly({ bytes, body }: AccountRecord): Buffer {
   };
   show("code");
   root.set("data", new Map());
-  for (const path of figures) show("data", ...path);
+  for (const path of figurePaths) show("data", ...path);
   show("message");
-  for (const path of figures) show(...path);
+  for (const path of figurePaths) show(...path);
   const elsewhere = balanceIn(body)?.path;
   if (elsewhere !== undefined) show(...elsewhere, balanceField);
   return Buffer.from(textOf(root));
@@ -218,14 +225,15 @@ const unreadable: Refusal = { code: "gateway_unreachable", message: "The gateway
  * the list for any key, so it proves nothing.
  */
 export async function checkGatewayKey(
-  account: Pick<Account, "lookUp">,
+  account: Pick<AccountCache, "lookUp">,
   gateway: Gateway,
-  keyWatch: Pick<KeyWatch, "saw">,
+  keyWatch: Pick<KeyWatch, "setRefused">,
   silenceMs: number,
 ): Promise<void> {
   const found = await account.lookUp();
   if (found.ok || !found.answer.ok || found.answer.head.status !== 404) return;
-  if (await isKeyRefused(await fetchWhole(gateway, "/v1/models", silenceMs), readStatedError)) keyWatch.saw(true);
+  if (await isKeyRefused(await fetchWhole(gateway, "/v1/models", silenceMs), readStatedError))
+    keyWatch.setRefused(true);
 }
 
 /** Returns a refusal while the balance is known to be below the floor; null otherwise. */
@@ -242,7 +250,7 @@ const patienceMs = 2_000;
  * cached account record.
  */
 export function createBalanceGuard(deps: {
-  readonly account: Pick<Account, "lookUp">;
+  readonly account: Pick<AccountCache, "lookUp">;
   readonly clock: Clock;
   readonly floor: PicoUsd | null;
   readonly log: Log;

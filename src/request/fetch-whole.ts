@@ -83,7 +83,7 @@ export async function plainBody(
 }
 
 /** Returns the account record in an answer, parsed and as decoded bytes; undefined if the answer contains none. */
-export async function recordIn(
+export async function accountRecordIn(
   answer: WholeAnswer,
 ): Promise<{ readonly body: JsonObject; readonly bytes: Buffer } | undefined> {
   const bytes = answer.ok && answer.head.status === 200 ? await plainBody(answer, recordBytesMax) : undefined;
@@ -108,7 +108,7 @@ interface FetcherDeps {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly limits: ForwardLimits;
-  readonly keyWatch: Pick<KeyWatch, "saw">;
+  readonly keyWatch: Pick<KeyWatch, "setRefused">;
 }
 
 /** Fetches task records for Farebox itself, not for a client. */
@@ -135,8 +135,9 @@ export class RecordFetcher {
     const { status } = answer.head;
     const plain = await plainBody(answer, status < 300 ? decodedBytesMax : recordBytesMax);
     const error = status < 300 && plain !== undefined ? readEnvelopeError(plain) : undefined;
-    if (error === undefined ? refusesKey(status, plain, true) : statesKeyRefusal(error, true)) keyWatch.saw(true);
-    else if (status < 300 && error === undefined) keyWatch.saw(false);
+    if (error === undefined ? refusesKey(status, plain, true) : statesKeyRefusal(error, true))
+      keyWatch.setRefused(true);
+    else if (status < 300 && error === undefined) keyWatch.setRefused(false);
     return status < 300 ? plain : undefined;
   }
 

@@ -21,7 +21,7 @@ import {
 } from "../wire/headers.ts";
 import { isPlain } from "../wire/content-encoding.ts";
 import { FormReader } from "../wire/answer-form.ts";
-import { formOf } from "../wire/sse.ts";
+import { answerFormOf } from "../wire/sse.ts";
 import { Beginning, type BeginningRules } from "./beginning.ts";
 import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
 import { StreamMemory } from "./stream-memory.ts";
@@ -80,7 +80,7 @@ interface ForwarderDeps {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly mask: Mask;
-  readonly keyWatch: Pick<KeyWatch, "isRefused" | "saw">;
+  readonly keyWatch: Pick<KeyWatch, "isRefused" | "setRefused">;
   readonly limits: ForwardLimits;
 }
 
@@ -213,7 +213,7 @@ class Forwarding implements GatewayReceiver {
     this.#head = head;
     try {
       if (head.status === 401 && this.#isSureOfKey) {
-        this.#keyWatch.saw(true);
+        this.#keyWatch.setRefused(true);
         this.#mode = new RefusedKeyResponse({ exchange: this.#params.exchange, head });
         return;
       }
@@ -262,7 +262,7 @@ class Forwarding implements GatewayReceiver {
         ? status >= 300 && refusesKey(status, plain, this.#isSureOfKey)
         : statesKeyRefusal(error, this.#isSureOfKey);
     if (!isRefused) return null;
-    this.#keyWatch.saw(true);
+    this.#keyWatch.setRefused(true);
     return error === undefined ? { kind: "status", status } : { kind: "error", error };
   }
 
@@ -303,7 +303,7 @@ class Forwarding implements GatewayReceiver {
     const head = this.#head;
     if (this.#firstBytes === undefined || head === undefined) return;
     const beginning = this.#firstBytes.length === 0 ? bytes : Buffer.concat([this.#firstBytes, bytes]);
-    const form = formOf(beginning);
+    const form = answerFormOf(beginning);
     if (form === undefined && !isAll) {
       this.#firstBytes = beginning;
       return;
@@ -495,8 +495,9 @@ class Forwarding implements GatewayReceiver {
 
   /** Notes an answer that shows that the gateway accepts the key again, or an error in a stream that refuses it. */
   #noteKey(ending: ResponseEnding): void {
-    if (ending.kind === "error" && statesKeyRefusal(ending.error, this.#isSureOfKey)) this.#keyWatch.saw(true);
-    else if (this.#keyWatch.isRefused && this.#isSureOfKey && this.#isAccepted(ending)) this.#keyWatch.saw(false);
+    if (ending.kind === "error" && statesKeyRefusal(ending.error, this.#isSureOfKey)) this.#keyWatch.setRefused(true);
+    else if (this.#keyWatch.isRefused && this.#isSureOfKey && this.#isAccepted(ending))
+      this.#keyWatch.setRefused(false);
   }
 
   /** Returns true if the gateway answered the request itself, so that it accepted the key. */
@@ -528,7 +529,9 @@ const clientsIdentity = ["openai-organization", "openai-project"] as const;
 /** Matches a query that may name a key, an organization or a project, also with escapes. */
 const identityInQuery = /key|token|auth|org|project|%/i;
 
-/** Longest time that an answer is held while the gateway refuses the key, in milliseconds since the request was sent. */
+/**
+ * Longest time that an answer is held while the gateway refuses the key, in milliseconds since the request was sent.
+ */
 const keyErrorHeldMs = 2_000;
 
 /** Time without a byte after which a paused stream counts as read, in milliseconds. */

@@ -40,9 +40,9 @@ interface FailedCall {
 
 /** A failed call, and its descriptions. Both continue a sentence that begins with "the gateway". */
 interface DescribedFailure extends FailedCall {
-  /** What happened, and the next step of a user. */
+  /** Problem, and what a user can do about it. */
   readonly problem: string;
-  /** What happened, with the details for an administrator. */
+  /** Problem, with details for an administrator. */
   readonly details: string;
 }
 

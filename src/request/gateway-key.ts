@@ -1,6 +1,6 @@
 import type { Events } from "../ports/events.ts";
 
-/** Knows if the gateway refuses the key of this proxy, by its latest answers. Reports only changes. */
+/** Stores whether the gateway refuses the key of this proxy, as its latest answer says. Reports only changes. */
 export class KeyWatch {
   readonly #events: Pick<Events, "gatewayKey">;
   #isRefused = false;
@@ -13,7 +13,7 @@ export class KeyWatch {
     return this.#isRefused;
   }
 
-  saw(isRefused: boolean): void {
+  setRefused(isRefused: boolean): void {
     if (this.#isRefused === isRefused) return;
     this.#isRefused = isRefused;
     this.#events.gatewayKey({ isRefused });

@@ -17,7 +17,7 @@ import {
   type InjectedMaximum,
   type InjectedValues,
 } from "./idempotency.ts";
-import { outputMost, type Pricer, type Pricing, type Quote } from "./price.ts";
+import { outputMaxOfAll, type Pricer, type Pricing, type Quote } from "./price.ts";
 import type { UsageRefusals } from "./usage-probe.ts";
 
 /** Request in one of its versions, with the quote for exactly these bytes. */
@@ -191,7 +191,7 @@ export function underCap(params: CapParams, cap: number): Changed {
   if (hidden !== undefined) return { ok: false, refusal: hidden };
   const field = maximumField(given.quote, maximum);
   if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
-  const unstated = Math.min(outputMost(given.quote), maximum.absent ?? Infinity);
+  const unstated = Math.min(outputMaxOfAll(given.quote), maximum.absent ?? Infinity);
   const stated = given.body.whole;
   const body = withOutputMaximum(stated, maximum, { field, most: cap, unstated });
   if (body === stated) return { ok: true, request: given };
@@ -258,8 +258,8 @@ function fieldUnknown({ models }: Quote, { api }: OutputMaximum): Refusal {
 }
 
 /**
- * Returns the refusal of a request to an unknown path that may ask for output while an output cap applies; undefined for
- * one that does not. On such a path, Farebox knows no field for the cap.
+ * Returns the refusal of a request to an unknown path that may ask for output while an output cap applies; undefined
+ * for one that does not. On such a path, Farebox knows no field for the cap.
  */
 function uncappedOutput({ request, models }: Quote): Refusal | undefined {
   if (request.unread !== undefined) return notCapped(null, `${request.unread}, so it may ask for any output`);
@@ -298,7 +298,7 @@ function limitedBy(quote: Quote, maximum: InjectedMaximum | null, byDefault: num
   if (outputTokens === null) return "request_price";
   // The name of an unknown field is text of the client, so it is not stored.
   if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
-  if (outputMax === null || outputMax > outputMost(quote)) return "model";
+  if (outputMax === null || outputMax > outputMaxOfAll(quote)) return "model";
   if (byDefault !== null) return "default";
   return maximum?.why ?? request.maximumField ?? "model";
 }

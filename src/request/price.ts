@@ -142,7 +142,7 @@ export class Pricer {
         model: knownName({ model, request: given }),
       };
     const { unboundedFields, toolCalls } = boundsOf(request, named, this.#deps);
-    const modelIds = isAlone(given) ? [model?.id ?? request.model] : idsByCost(request, named, this.#deps);
+    const modelIds = namesOneModel(given) ? [model?.id ?? request.model] : idsByCost(request, named, this.#deps);
     if (modelIds.length > mentionsMax.models) return tooManyNames;
     const quoted = {
       request,
@@ -151,7 +151,7 @@ export class Pricer {
       models: named,
       modelIds,
       // A request to an unknown path may name its model where Farebox does not read it.
-      anyModel: request.isUnpriced === true || named.some(isAnyModel),
+      anyModel: request.isUnpriced === true || named.some(isUnknown),
       promptTokens: promptBoundOfAll(request, named),
       unboundedFields,
       toolCalls,
@@ -199,7 +199,7 @@ export class Pricer {
     const { request, models } = quote;
     if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true || isPredicted(request))
       return null;
-    const most = outputMost(quote);
+    const most = outputMaxOfAll(quote);
     const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
     const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
     const quarter = affordableOf(quote, room / 4n, this.#deps);
@@ -239,7 +239,7 @@ export class Pricer {
 }
 
 /** Returns true if a request names no model in addition to the requested one. */
-function isAlone({ fields: { models, mentions } }: ModelRequest): boolean {
+function namesOneModel({ fields: { models, mentions } }: ModelRequest): boolean {
   return models.length === 0 && mentions.length === 0;
 }
 
@@ -247,7 +247,7 @@ function isAlone({ fields: { models, mentions } }: ModelRequest): boolean {
 function modelsNamed(request: ModelRequest, at: number, catalogue: Catalogue): readonly [Named, ...Named[]] {
   const { model: name, fields } = request;
   const asked = { name, model: pricedFor(request, catalogue.find(name, at)), isStated: true };
-  if (isAlone(request)) return [asked];
+  if (namesOneModel(request)) return [asked];
   const stated = fields.models.map((other) => ({ name: other, model: catalogue.find(other, at), isStated: true }));
   const mentioned = fields.mentions.flatMap((mention) => {
     const found = spellingsOf(mention)
@@ -265,12 +265,12 @@ function promptBoundOfAll({ size }: ModelRequest, named: readonly Named[]): numb
 }
 
 /** Returns true if the catalogue does not know the name of a model. */
-function isAnyModel({ model }: Candidate): boolean {
+function isUnknown({ model }: Candidate): boolean {
   return model === undefined || model.id === ceilingPrice;
 }
 
 /** Settings that a hold depends on, in addition to the request and its model. */
-interface HoldTerms {
+interface HoldSettings {
   readonly sliceTokens: number;
   readonly toolCalls: number;
 }
@@ -284,7 +284,7 @@ const memberBytes = 40;
  * Returns the largest output maximum for each choice that `room` can pay for. `counted`: counted prompt tokens of a
  * request with one model. Without it, the prompt is bounded by its bytes.
  */
-function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: number): number | null {
+function affordableOf(quote: Quote, room: bigint, settings: HoldSettings, counted?: number): number | null {
   const { request, model, models, bounded } = quote;
   if (!bounded || request.isUnseen === true || request.size.outputMax === 0 || request.size.unboundedFields.length > 0)
     return null;
@@ -292,14 +292,14 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: nu
   const injected = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
   const { costAt } =
     counted === undefined || model === undefined
-      ? worstCaseForAll(injected, models, terms)
-      : worstCaseFor(injected, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
+      ? worstCaseForAll(injected, models, settings)
+      : worstCaseFor(injected, model, counted + scaleTokens(memberBytes, model.tokensPerByte), settings);
   if (costAt === null) return null;
-  return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
+  return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMaxOfAll(quote) * size.choices) / size.choices);
 }
 
 /** Returns the largest number of output tokens for one choice that every model of the request can write. */
-export function outputMost({ models }: Quote): number {
+export function outputMaxOfAll({ models }: Quote): number {
   return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 
@@ -309,7 +309,7 @@ export function outputMost({ models }: Quote): number {
 function boundsOf(
   request: ModelRequest,
   named: readonly Named[],
-  { toolCalls }: HoldTerms,
+  { toolCalls }: HoldSettings,
 ): Pick<Quote, "unboundedFields" | "toolCalls"> {
   if (request.terms === undefined) return { unboundedFields: request.unboundedFields, toolCalls: null };
   const each = named.flatMap(({ model }) => (model?.price == null ? [] : [termsUnder(request, model, toolCalls)]));
@@ -429,9 +429,9 @@ export function firstHold({ hold, growth }: HoldPlan): PicoUsd | null {
  * Returns the worst case of the most expensive model. A hold for several models does not grow, because their tokenizers
  * differ.
  */
-function worstCaseForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
+function worstCaseForAll(request: ModelRequest, named: readonly Candidate[], settings: HoldSettings): WorstCase {
   const each = named.flatMap(({ model }) =>
-    model?.price == null ? [] : worstCaseFor(request, model, promptBound(request.size, model), terms),
+    model?.price == null ? [] : worstCaseFor(request, model, promptBound(request.size, model), settings),
   );
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
@@ -451,10 +451,10 @@ function worstCaseForAll(request: ModelRequest, named: readonly Candidate[], ter
  * with the most expensive model. A model without a price counts as the most expensive. Omits texts that cannot be names
  * of models.
  */
-function idsByCost(request: ModelRequest, named: readonly Named[], terms: HoldTerms): readonly string[] {
+function idsByCost(request: ModelRequest, named: readonly Named[], settings: HoldSettings): readonly string[] {
   const costs = named.flatMap(({ name, model, isStated }) => {
     if (model === undefined) return modelFault(name) === undefined ? [{ id: name, hold: null, isStated }] : [];
-    const { hold } = worstCaseFor(request, model, promptBound(request.size, model), terms);
+    const { hold } = worstCaseFor(request, model, promptBound(request.size, model), settings);
     return [{ id: model.id, hold, isStated }];
   });
   const sorted = costs.sort((one, other) => {
@@ -469,7 +469,7 @@ function worstCaseFor(
   request: ModelRequest,
   model: CatalogueModel,
   promptTokens: number,
-  { sliceTokens, toolCalls }: HoldTerms,
+  { sliceTokens, toolCalls }: HoldSettings,
 ): WorstCase {
   if (model.price === null) return unpricedHold;
   const { version } = model.price;
@@ -501,8 +501,8 @@ function worstCaseFor(
 }
 
 /**
- * Returns true if the request states no maximum and Farebox sees all output while the model writes it. Such a model
- * hides no output, and is not marked for bursts.
+ * Returns true if the request states no maximum and Farebox sees all output while the model writes it. That excludes
+ * models that hide reasoning, and models whose streams may arrive all at once.
  */
 function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   return (

@@ -101,13 +101,13 @@ function write(
   return settlement.kind === "void" ? ledger.void(id, settlement.reason, end) : ledger.post(id, settlement, end);
 }
 
-/** Request to settle. */
-type Settling = Omit<SettleParams, "outcome" | "end"> & { readonly slot: Slot };
+/** Request whose hold is to be settled. */
+type RequestToSettle = Omit<SettleParams, "outcome" | "end"> & { readonly slot: Slot };
 
 /** Settles the hold, and replaces the reserved tokens by the used ones. */
 export function settle(
   steps: SettleDeps,
-  { slot, charge, quote, who }: Settling,
+  { slot, charge, quote, who }: RequestToSettle,
   outcome: Outcome,
   end: ChargeEnd,
 ): Promise<ChargePosted | null> {
@@ -121,7 +121,7 @@ export function settle(
  */
 export async function settleMetered(
   steps: SettleDeps & MeterDeps,
-  metered: Settling & {
+  metered: RequestToSettle & {
     readonly charge: PendingCharge;
     readonly quote: Quote;
     readonly body: BodyBytes;
@@ -137,8 +137,8 @@ export async function settleMetered(
   const terms = billedAs(quote, stated);
   let outcome: Outcome;
   try {
-    const of = { model, body, request, inFlightTokens, billed: terms };
-    outcome = await meterResponse(steps, ending, of);
+    const params = { model, body, request, inFlightTokens, billed: terms };
+    outcome = await meterResponse(steps, ending, params);
   } catch (error) {
     steps.log.error({ request_id: charge.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };
@@ -152,8 +152,8 @@ export async function settleMetered(
     outcome:
       billing === undefined && doubts.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts },
   }));
-  const most = charges.reduce((largest, each) => (costOf(each) > costOf(largest) ? each : largest));
-  return settle(steps, { slot, charge: most.charge, quote, who }, most.outcome, end);
+  const mostExpensive = charges.reduce((largest, each) => (costOf(each) > costOf(largest) ? each : largest));
+  return settle(steps, { slot, charge: mostExpensive.charge, quote, who }, mostExpensive.outcome, end);
 }
 
 /** Returns the cost that the settlement of an outcome posts. */

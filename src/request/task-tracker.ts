@@ -33,13 +33,13 @@ import type { KeyStore, TaskEnding, TaskStore } from "../ports/stores.ts";
 import type { LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 
-/** Origin of a task's record: a request of its client, or the poller. */
-type RecordSource = "client" | "poller";
+/** Origin of a task's record: a request of a client, or the poller. */
+type RecordOrigin = "client" | "poller";
 
-/** Record of a task and its origin. The record is null if the gateway sent none. */
-interface Polled {
+/** Record that the gateway sent, with its origin. `record` is null if a poll got none. */
+interface ReceivedRecord {
   readonly record: TaskRecord | null;
-  readonly by: RecordSource;
+  readonly from: RecordOrigin;
 }
 
 /** Largest number of corrections of one charge. Later changes of its task's record are ignored. */
@@ -61,7 +61,7 @@ interface TrackerDeps {
 export class TaskTracker {
   readonly #deps: TrackerDeps;
   /** Settlements in progress, by task id. Concurrent records of one task wait for the same settlement. */
-  readonly #ending = new Map<string, Promise<void>>();
+  readonly #settling = new Map<string, Promise<void>>();
   readonly #unitsPerUsd = (type: string) => this.#deps.catalogue().taskUnits.get(type)?.toString();
 
   constructor(deps: TrackerDeps) {
@@ -69,7 +69,7 @@ export class TaskTracker {
   }
 
   /** Applies a record of the task. Stores its progress, or settles the task if it has ended. */
-  async onRecord(task: Task, record: TaskRecord, by: RecordSource): Promise<void> {
+  async onRecord(task: Task, record: TaskRecord, from: RecordOrigin): Promise<void> {
     const { clock, log } = this.#deps;
     if (record.taskId !== null && record.taskId !== task.taskId) {
       log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
@@ -77,7 +77,7 @@ export class TaskTracker {
     }
     const { consumption, isPrivatePool } = record;
     const limits = this.#deps.catalogue().taskTimeLimits;
-    const status = stateOf(task, record, { by, now: clock.now(), limits });
+    const status = finalStatusWithLimits(task, record, { from, now: clock.now(), limits });
     const isLate = status === "failed" && finalStatusOf(record) !== "failed";
     const outcome =
       status === null
@@ -90,26 +90,26 @@ export class TaskTracker {
         consumption?.type === task.consumption?.type;
       return outcome === null || isKnown ? undefined : this.#correct(task, outcome);
     }
-    if (status !== null && outcome !== null) return this.#end(task, status, outcome, { record, by });
+    if (status !== null && outcome !== null) return this.#settleOnce(task, status, outcome, { record, from });
     const deadlineAt = deadlineOf(limits, { ...task, startedAt: record.startedAt ?? task.startedAt });
-    if (by === "poller" && clock.now() >= deadlineAt)
-      return this.#end(task, "failed", { kind: "expired", consumption }, { record, by });
-    return this.#note(task, record, by);
+    if (from === "poller" && clock.now() >= deadlineAt)
+      return this.#settleOnce(task, "failed", { kind: "expired", consumption }, { record, from });
+    return this.#note(task, record, from);
   }
 
   /** Schedules the next poll after a poll that got no record. Settles the task at its time limit. */
   async onPollFailed(task: Task): Promise<void> {
     if (task.settledAt !== null) return;
     const now = this.#deps.clock.now();
-    const missing = { record: null, by: "poller" } as const;
+    const missing = { record: null, from: "poller" } as const;
     if (awaitsConsumption(task)) {
       return now >= task.deadlineAt
-        ? this.#end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
+        ? this.#settleOnce(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
         : this.#note(task, null, "poller");
     }
     // Without a record, the time limit of the task's family cannot be checked, so the general limit ends the task.
     if (now >= task.createdAt + generalLimitMs)
-      return this.#end(task, "failed", { kind: "expired", consumption: null }, missing);
+      return this.#settleOnce(task, "failed", { kind: "expired", consumption: null }, missing);
     return this.#note(task, null, "poller");
   }
 
@@ -118,24 +118,29 @@ export class TaskTracker {
     if (task.settledAt === null) await this.#note(task, null, "soon");
   }
 
-  #end(task: Task, ...how: [FinalStatus, TaskOutcome, Polled]): Promise<void> {
-    const running = this.#ending.get(task.taskId);
+  #settleOnce(task: Task, ...how: [FinalStatus, TaskOutcome, ReceivedRecord]): Promise<void> {
+    const running = this.#settling.get(task.taskId);
     if (running !== undefined) return running;
-    const work = this.#conclude(task, ...how).finally(() => this.#ending.delete(task.taskId));
-    this.#ending.set(task.taskId, work);
+    const work = this.#settle(task, ...how).finally(() => this.#settling.delete(task.taskId));
+    this.#settling.set(task.taskId, work);
     return work;
   }
 
-  async #conclude(task: Task, status: FinalStatus, outcome: TaskOutcome, { record, by }: Polled): Promise<void> {
+  async #settle(
+    task: Task,
+    status: FinalStatus,
+    outcome: TaskOutcome,
+    { record, from }: ReceivedRecord,
+  ): Promise<void> {
     const { clock } = this.#deps;
     const found = await this.#reservedFor(task);
     if (found === undefined) return;
     const { charge, reserved } = found;
-    const isLate = awaitsConsumption(task) && clock.now() >= task.deadlineAt;
-    if (lacksConsumption(reserved, outcome) && !isLate) return this.#note(task, record, by);
+    const isPastDeadline = awaitsConsumption(task) && clock.now() >= task.deadlineAt;
+    if (lacksConsumption(reserved, outcome) && !isPastDeadline) return this.#note(task, record, from);
     const settled = taskSettlementFor(reserved, outcome, this.#unitsPerUsd);
-    const hasRunOut = outcome.kind === "expired" || outcome.isPastTimeLimit === true;
-    const failure = status !== "failed" ? null : hasRunOut ? "time_limit" : failureReason(record?.errors ?? []);
+    const hasTimedOut = outcome.kind === "expired" || outcome.isPastTimeLimit === true;
+    const failure = status !== "failed" ? null : hasTimedOut ? "time_limit" : failureReason(record?.errors ?? []);
     const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
     await this.#write(task, charge, {
       ...settled,
@@ -153,26 +158,26 @@ export class TaskTracker {
       log.error({ task_id: task.taskId, reason: result.reason }, "a task could not be settled; the poller tries again");
       return;
     }
-    if (result.first) await reportEnd(this.#deps, task, charge, end, result);
+    if (result.first) await reportSettled(this.#deps, task, charge, end, result);
   }
 
   /** Stores the task's progress and the time of its next poll. */
-  async #note(task: Task, record: TaskRecord | null, by: RecordSource | "soon"): Promise<void> {
+  async #note(task: Task, record: TaskRecord | null, from: RecordOrigin | "soon"): Promise<void> {
     const { tasks, clock, random } = this.#deps;
     const now = clock.now();
     const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
     const startedAt = record?.startedAt ?? task.startedAt;
     const isNew = status !== task.status || startedAt !== task.startedAt;
-    if (by === "client" && !isNew && now - task.seenAt < observationEveryMs) return;
+    if (from === "client" && !isNew && now - task.seenAt < observationEveryMs) return;
     const confirmUntil = awaitsConsumption(task) ? task.deadlineAt : now + consumptionWaitMs;
     const isDone = status === "completed";
     const limits = this.#deps.catalogue().taskTimeLimits;
     const deadlineAt = isDone ? confirmUntil : deadlineOf(limits, { ...task, startedAt });
     const pollingSince = isDone ? confirmUntil - consumptionWaitMs : task.createdAt;
     const next =
-      by === "client"
+      from === "client"
         ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now))
-        : nextPollAt({ createdAt: by === "soon" ? now : pollingSince, deadlineAt }, now, random());
+        : nextPollAt({ createdAt: from === "soon" ? now : pollingSince, deadlineAt }, now, random());
     await tasks.observe(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
   }
 
@@ -212,13 +217,14 @@ export class TaskTracker {
 }
 
 /**
- * Returns the final status of a task by its record; null while the task runs. A task that ran longer than its family's
- * time limit has failed. The limits do not apply to a settled task, because they may have changed since its settlement.
+ * Returns the final status of a task by its record and the time limits; null while the task runs. A task that ran
+ * longer than its family's time limit has failed. The limits do not apply to a settled task, because they may have
+ * changed since its settlement.
  */
-function stateOf(
+function finalStatusWithLimits(
   task: Task,
   record: TaskRecord,
-  { by, now, limits }: { readonly by: RecordSource; readonly now: number; readonly limits: TaskTimeLimits },
+  { from, now, limits }: { readonly from: RecordOrigin; readonly now: number; readonly limits: TaskTimeLimits },
 ): FinalStatus | null {
   const status = finalStatusOf(record);
   if (task.settledAt !== null) return status;
@@ -228,7 +234,7 @@ function stateOf(
       record.consumption !== null && record.endedAt !== null && isPastTimeLimit(limits, ran, record.endedAt, now);
     return isLate ? "failed" : status;
   }
-  return status === null && by === "poller" && isPastTimeLimit(limits, ran, null, now) ? "failed" : status;
+  return status === null && from === "poller" && isPastTimeLimit(limits, ran, null, now) ? "failed" : status;
 }
 
 /** Returns the end of a task's charge. Its status is 200, because the creation of the task succeeded. */
@@ -244,7 +250,7 @@ function chargeEnd(task: Task, charge: Charge, at: number) {
 }
 
 /** Reports a settled task to the metrics and the log. */
-async function reportEnd(
+async function reportSettled(
   { keys, catalogue, events, log }: TrackerDeps,
   task: Task,
   charge: Charge,

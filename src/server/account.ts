@@ -5,7 +5,7 @@ import {
   fetchWhole,
   plainBody,
   recordBytesMax,
-  recordIn,
+  accountRecordIn,
   type WholeAnswer,
   isKeyRefused,
 } from "../request/fetch-whole.ts";
@@ -30,7 +30,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
   const baseUrl = address.origin + address.basePath;
   await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock });
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, answerMsMax));
-  const found = await recordIn(answer);
+  const found = await accountRecordIn(answer);
   if (found !== undefined) return { ok: true, record: found.body, fetchedAt: clock.now() };
   return { ok: false, message: `the gateway at ${address.origin} ${await problemOf(answer)}` };
 }

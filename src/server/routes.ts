@@ -10,7 +10,13 @@ import type { ProcessHealth } from "./http/admin/health.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Seal } from "../ports/seal.ts";
-import { accountInfo, checkGatewayKey, createAccount, createBalanceGuard, type Account } from "../request/account.ts";
+import {
+  accountInfo,
+  checkGatewayKey,
+  createAccountCache,
+  createBalanceGuard,
+  type AccountCache,
+} from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
 import { createRateLimiter, type ProcessRateLimiter } from "../request/rate-limits.ts";
 import { createTaskClaims } from "../request/task-ownership.ts";
@@ -49,7 +55,7 @@ export interface Requests {
     settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
-  readonly account: Account;
+  readonly account: AccountCache;
   checkGatewayKey(): Promise<void>;
   /** Fetches and applies a task's record. */
   pollTask(task: Task): Promise<void>;
@@ -67,7 +73,7 @@ export function buildRequests(
   const { ledger, keys, tasks: stored } = store;
   const { silenceMs } = settings.gateway;
   const { did } = fleet;
-  const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
+  const account = createAccountCache({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
   const shared = {
     limiter: createRateLimiter({ clock, peerUsage: fleet.peerUsage }),
     balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),

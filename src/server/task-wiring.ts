@@ -4,7 +4,7 @@ import { callbackPath } from "../core/task-routes.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Route } from "./http/http-app.ts";
 import type { Seal } from "../ports/seal.ts";
-import type { Account } from "../request/account.ts";
+import type { AccountCache } from "../request/account.ts";
 import { RecordFetcher } from "../request/fetch-whole.ts";
 import { TaskTracker } from "../request/task-tracker.ts";
 import { taskCallback } from "../request/task-callback.ts";
@@ -35,7 +35,7 @@ interface TaskRoutes {
 /** Parts that only requests for tasks use. */
 interface TaskParts {
   readonly store: Store;
-  readonly account: Account;
+  readonly account: AccountCache;
   readonly seal: Seal;
   /** Receives reports of work for the jobs. */
   readonly did: FleetMember["did"];

@@ -30,14 +30,14 @@ export function accountFault(answer: unknown): StatedError | "no_record" | undef
   if (!isObject(answer)) return "no_record";
   // The data may state that the account has expired, which is no error of the answer.
   const { data, ...envelope } = answer;
-  const isKnown = statesFigure(answer);
-  const error = readStatedError(isKnown ? envelope : answer, true);
+  const hasFigure = statesFigure(answer);
+  const error = readStatedError(hasFigure ? envelope : answer, true);
   if (error !== undefined) return error;
-  const hasData = "data" in answer ? isObject(data) && !isAbsent(data) : isKnown;
+  const hasData = "data" in answer ? isObject(data) && !isAbsent(data) : hasFigure;
   return hasData ? undefined : "no_record";
 }
 
-/** Returns true if a record contains anything that Farebox reads. An error may also have a `type`. */
+/** Returns true if a record contains anything that Farebox reads, other than `type`, which an error may also have. */
 function statesFigure(record: JsonObject): boolean {
   const { balance, credits, plan, ceilings } = readAccount(record);
   const { account, figures } = readAccountFigures(record);
@@ -83,7 +83,7 @@ function figureObjects(root: JsonObject): readonly JsonObject[] {
 const packField = "credit_pack_info";
 export const balanceField = "equivalent_in_usd" satisfies AccountFigure;
 
-/** Largest number of objects of a record in which the balance is searched, and their largest depth. */
+/** Largest number of objects and lists that are searched for the balance, and their largest depth. */
 const objectsMax = 10_000;
 const depthMax = 32;
 
@@ -97,15 +97,18 @@ interface Balance {
 
 /** Finds the balance in a record. Returns undefined if no object states it. */
 export function balanceIn(root: JsonObject): Balance | undefined {
-  const likely = [["data"], [], ["data", "wallet"], ["wallet"], ["data", packField], [packField]];
-  const places = likely.map((path) => ({ path, value: path.reduce<unknown>((at, name) => objectOr(at)[name], root) }));
+  const usualPaths = [["data"], [], ["data", "wallet"], ["wallet"], ["data", packField], [packField]];
+  const places = usualPaths.map((path) => ({
+    path,
+    value: path.reduce<unknown>((at, name) => objectOr(at)[name], root),
+  }));
   // Objects are searched in the order of their depth, because the loop appends the members of each.
   places.push({ path: [], value: root });
   for (const { path, value } of places) {
     if (typeof value !== "object" || value === null) continue;
     const amount = isObject(value) ? readUsd(value[balanceField]) : null;
     if (amount !== null && isObject(value)) return { amount, object: value, path };
-    if (places.length >= objectsMax || path.length >= depthMax || likely.includes(path)) continue;
+    if (places.length >= objectsMax || path.length >= depthMax || usualPaths.includes(path)) continue;
     for (const [name, inner] of Object.entries(value))
       if (typeof inner === "object") places.push({ path: [...path, name], value: inner });
   }
@@ -154,10 +157,12 @@ export function readAccountFigures(record: unknown): {
   const figures: Partial<Record<AccountFigure, string>> = {};
   for (const name of accountFigures) {
     const holders = name === balanceField && balance !== undefined ? [balance.object] : objects;
-    const text = holders.map((object) => decimalText(object[name])).find((each) => each !== null && decimal.test(each));
+    const text = holders
+      .map((object) => numberOrText(object[name]))
+      .find((each) => each !== null && decimal.test(each));
     if (typeof text === "string") figures[name] = text;
   }
-  const account = [data["id"], root["id"]].map(decimalText).find((id) => id !== null && /^\d{1,20}$/.test(id));
+  const account = [data["id"], root["id"]].map(numberOrText).find((id) => id !== null && /^\d{1,20}$/.test(id));
   return { account: account ?? null, figures };
 }
 
@@ -167,7 +172,7 @@ const decimal = /^(-?)(\d+)(?:\.(\d+))?$/;
  * Returns a JSON number or string as text; null for any other value, or if the text is too long to store. Only tiny
  * numbers need `toFixed`, because JavaScript writes them with an exponent.
  */
-function decimalText(value: unknown): string | null {
+function numberOrText(value: unknown): string | null {
   if (typeof value !== "string" && typeof value !== "number") return null;
   const isTiny = typeof value === "number" && value !== 0 && Math.abs(value) < 1e-6;
   const text = isTiny ? value.toFixed(12) : String(value).trim();
@@ -176,7 +181,7 @@ function decimalText(value: unknown): string | null {
 
 /** Reads an amount in USD; null if the value is not a decimal. Cuts off digits below one pico-USD. */
 function readUsd(value: unknown): PicoUsd | null {
-  const match = decimal.exec(decimalText(value) ?? "");
+  const match = decimal.exec(numberOrText(value) ?? "");
   if (match === null) return null;
   const [, sign, whole = "", fraction = ""] = match;
   const amount = parseUsd(fraction === "" ? whole : `${whole}.${fraction.slice(0, 12)}`);
@@ -186,7 +191,7 @@ function readUsd(value: unknown): PicoUsd | null {
 
 /** Reads a number, or a string that contains a decimal; null for any other value. */
 function readNumber(value: unknown): number | null {
-  const text = decimalText(value);
+  const text = numberOrText(value);
   const number = text !== null && (typeof value === "number" || decimal.test(text)) ? Number(text) : NaN;
   return Number.isFinite(number) ? number : null;
 }

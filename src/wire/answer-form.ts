@@ -1,6 +1,6 @@
 import type { Endpoint } from "./endpoint.ts";
 import { isEmpty, type AnswerReader, type ModelAnswer } from "./model-answer.ts";
-import { formOf, type AnswerForm } from "./sse.ts";
+import { answerFormOf, type AnswerForm } from "./sse.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
 
@@ -27,7 +27,7 @@ export class FormReader implements AnswerReader {
     const reader = this.events ?? this.json;
     if (reader !== undefined) return reader.push(bytes);
     this.#beginning.push(bytes);
-    const form = formOf(this.#beginning.length === 1 ? bytes : Buffer.concat(this.#beginning));
+    const form = answerFormOf(this.#beginning.length === 1 ? bytes : Buffer.concat(this.#beginning));
     if (form !== undefined) this.#begin(form === "other" ? this.#label : form);
   }
 

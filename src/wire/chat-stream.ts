@@ -169,14 +169,14 @@ function mayStateError(event: JsonObject): boolean {
   );
 }
 
-/** Returns true for a word that ends a choice. Some gateways state an empty or unset reason in each chunk before. */
+/** Returns true for a word that ends a choice. Some gateways state an empty or unset reason in earlier chunks. */
 function isFinish(reason: unknown): boolean {
   return typeof reason === "string" && !unfinished.has(reason.trim().toLowerCase());
 }
 
 const unfinished: ReadonlySet<string> = new Set(["", "null", "finish_reason_unspecified"]);
 
-/** Returns true if an event contains no output. A usage next to output, as in Gemini's chunks, may not be final. */
+/** Returns true if an event has no choices. A usage next to choices, as in Gemini's chunks, may not be final. */
 function isUsageAlone(event: JsonObject): boolean {
   return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }

@@ -2,7 +2,7 @@ import type { StatedError } from "../core/settlement.ts";
 import type { TaskRecord } from "../core/tasks.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { folded, hasOnlyError, readStatedError, saysAccepted, statedError } from "./stated-error.ts";
-import { Digits, idOf, parseExactly, readTaskRecord, recordIn, recordMembers } from "./task.ts";
+import { Digits, idOf, parseExactly, readTaskRecord, taskRecordIn, recordMembers } from "./task.ts";
 
 export interface CreatedTask extends TaskRecord {
   readonly taskId: string;
@@ -73,7 +73,7 @@ function tasksIn(value: unknown, depth: number): Found {
     const id = idOf(value);
     return id !== null && looksLikeId(id) ? { ...nothing, texts: [pending(id)] } : nothing;
   }
-  const record = recordIn(value);
+  const record = taskRecordIn(value);
   const named = (names: RegExp) => idsNamed(value, names, record);
   const members = Object.entries(value).flatMap(([name, each]) => {
     const member = folded(name);
@@ -89,8 +89,8 @@ function tasksIn(value: unknown, depth: number): Found {
 }
 
 /**
- * Returns the ids in a record's members whose names match. Two members with one id each, such as `task_id` and `job_id`,
- * name the same task. Its id is then in `task_id` or `id`, or else in the first member.
+ * Returns the ids in a record's members whose names match. Two members with one id each, such as `task_id` and
+ * `job_id`, name the same task. Its id is then in `task_id` or `id`, or else in the first member.
  */
 function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly CreatedTask[] {
   const members = Object.entries(record)
@@ -128,20 +128,22 @@ function idsOf(value: unknown, record: TaskRecord = pending("")): readonly Creat
 
 /** Returns the task of an answer that has only a request id. If the task runs, this is its id. */
 function requestIn(root: JsonObject): readonly CreatedTask[] {
-  const record = recordIn(root);
+  const record = taskRecordIn(root);
   if (record.status !== "pending" && record.status !== "running") return [];
   return Object.entries(root).flatMap(([name, each]) => (folded(name) === requestIdName ? idsOf(each, record) : []));
 }
 
 function pending(taskId: string): CreatedTask {
-  return { ...recordIn({}), taskId, status: "pending" };
+  return { ...taskRecordIn({}), taskId, status: "pending" };
 }
 
 function isPlainObject(value: unknown): value is JsonObject {
   return isObject(value) && !(value instanceof Digits);
 }
 
-/** Returns true for a text with a digit, such as a UUID; false for words, dates, and numbers of less than six digits. */
+/**
+ * Returns true for a text with a digit, such as a UUID; false for words, dates, and numbers of less than six digits.
+ */
 function looksLikeId(text: string): boolean {
   if (/^[\d.+-]+$/.test(text)) return /^\d{6,}$/.test(text);
   return text.length >= 3 && /^[\w.:=-]+$/.test(text) && /\d/.test(text) && !/^\d{4}-\d\d-\d\dT/.test(text);
@@ -156,9 +158,9 @@ export function isAccepted(text: Buffer): boolean {
 /**
  * Reads the error in an answer to a creation, such as `{"code":10001,"data":null}`; undefined for any other answer. An
  * answer is an error only if it contains nothing else: no id that may be that of a task, no consumption above 0, no
- * message that the task was accepted. If the answer states an HTTP error status, only a task's id under a task's name and
- * a consumption make it no error. From status 500, any id of a running task does so too: the gateway may have created the
- * task before it failed. The record of a failed task without an id is an error.
+ * message that the task was accepted. If the answer states an HTTP error status, only a task's id under a task's name
+ * and a consumption make it no error. From status 500, any id of a running task does so too: the gateway may have
+ * created the task before it failed. The record of a failed task without an id is an error.
  */
 export function readCreationError(text: Buffer): StatedError | undefined {
   const { tasks, by } = readCreatedTasks(text);

@@ -5,8 +5,8 @@ import type { StreamOutput, TextReport } from "./stream-output.ts";
 const unitsMax = 16 * 1024;
 
 /**
- * Reads events that equal the events before them except for one text, as most events of a stream do. Such an event needs
- * no parser: the rest of it has the same effect as before, which is none after the first time.
+ * Reads events that equal the events before them except for one text, as most events of a stream do. Such an event
+ * needs no parser, because the rest of it was parsed before and has no further effect.
  *
  * Two parsed events in a row make a pattern if each reports exactly its text, and the texts differ. Then the text is a
  * value of its own, and no other part of the event depends on it. An event that does not follow the pattern ends it,
@@ -17,11 +17,11 @@ export class EventPattern {
   #before = "";
   #after = "";
   #latest: TextReport = { text: "", key: 0, choice: 0 };
-  #isSure = false;
+  #isConfirmed = false;
 
   /** Reads an event that follows the pattern. Returns false if the event must be parsed. */
   read(data: string, output: StreamOutput): boolean {
-    const text = this.#isSure ? this.#textOf(data) : "";
+    const text = this.#isConfirmed ? this.#textOf(data) : "";
     if (text === "") return false;
     output.text(text, this.#latest.key, this.#latest.choice);
     return true;
@@ -29,8 +29,8 @@ export class EventPattern {
 
   /** Notes an event that was parsed. `only`: the text, if the event reported nothing else. */
   parsed(data: string, only: TextReport | undefined): void {
-    this.#isSure = only !== undefined && only.text !== this.#latest.text && this.#textOf(data) === only.text;
-    if (!this.#isSure) this.#begin(data, only);
+    this.#isConfirmed = only !== undefined && only.text !== this.#latest.text && this.#textOf(data) === only.text;
+    if (!this.#isConfirmed) this.#begin(data, only);
   }
 
   #begin(data: string, only: TextReport | undefined): void {

@@ -29,8 +29,8 @@ export class JsonOutline {
   readonly #lines: boolean;
   readonly #write: (bytes: Buffer) => void;
   #depth = 0;
-  /** What to write for the content of the first object or list that is too deep; undefined if it is written. */
-  #omitted: Buffer | undefined;
+  /** Text to write instead of the content of an object or list that is too deep; undefined if none is due. */
+  #replacement: Buffer | undefined;
   #inString = false;
   #escaped = false;
   #stringBytes = 0;
@@ -61,7 +61,7 @@ export class JsonOutline {
     };
     for (; at < bytes.length; at++) {
       const byte = bytes[at];
-      if (this.#omitted !== undefined) this.#omit(byte);
+      if (this.#replacement !== undefined) this.#omit(byte);
       if (byte === quote) {
         flush(at + 1);
         this.#inString = true;
@@ -74,7 +74,7 @@ export class JsonOutline {
         // The outline includes the bracket even if it omits the content.
         flush(at + 1);
         this.#depth++;
-        if (this.#depth === depthMax + 1) this.#omitted = byte === 0x7b ? omittedMember : omittedElement;
+        if (this.#depth === depthMax + 1) this.#replacement = byte === 0x7b ? omittedMember : omittedElement;
         unwritten = at + 1;
       } else if ((byte === 0x7d || byte === 0x5d) && this.#depth > 0) {
         flush(at);
@@ -83,7 +83,7 @@ export class JsonOutline {
       } else if (this.#depth > 0 && this.#endsLine(byte)) {
         flush(at);
         this.#depth = 0;
-        this.#omitted = undefined;
+        this.#replacement = undefined;
         unwritten = at;
       }
     }
@@ -94,8 +94,8 @@ export class JsonOutline {
   /** Writes once that the content of an object or list is omitted, unless it is empty. */
   #omit(next: number | undefined): void {
     if (next === space || next === tab || next === lineFeed || next === carriageReturn) return;
-    if (next !== 0x7d && next !== 0x5d) this.#write(this.#omitted ?? omitted);
-    this.#omitted = undefined;
+    if (next !== 0x7d && next !== 0x5d) this.#write(this.#replacement ?? omitted);
+    this.#replacement = undefined;
   }
 
   /** Reads to the end of a string or of the bytes. Returns the offset at which to continue. */
@@ -177,23 +177,23 @@ const pieceBytes = 32;
  */
 export function outlineReader(read: (body: unknown, isShortened: boolean) => ModelAnswer | undefined): AnswerReader {
   const pieces: Buffer[] = [];
-  let given = 0;
-  let bytes = 0;
+  let answerBytes = 0;
+  let outlineBytes = 0;
   const outline = new JsonOutline((piece) => {
-    bytes += piece.length + pieceBytes;
+    outlineBytes += piece.length + pieceBytes;
     // Copies the piece, because a reference would keep the whole chunk in memory.
-    if (bytes <= outlineBytesMax) pieces.push(Buffer.from(piece));
+    if (outlineBytes <= outlineBytesMax) pieces.push(Buffer.from(piece));
   });
   return {
     push(chunk) {
-      given += chunk.length;
-      if (bytes <= outlineBytesMax) outline.push(chunk);
+      answerBytes += chunk.length;
+      if (outlineBytes <= outlineBytesMax) outline.push(chunk);
     },
     end() {
-      if (bytes > outlineBytesMax) return undefined;
+      if (outlineBytes > outlineBytesMax) return undefined;
       const whole = Buffer.concat(pieces);
       const body = parseJson(withoutByteOrderMark(whole).toString("utf8"));
-      return orError(read(body, whole.length < given), () => body, hasOutputInOutline);
+      return orError(read(body, whole.length < answerBytes), () => body, hasOutputInOutline);
     },
   };
 }

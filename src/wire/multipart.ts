@@ -12,7 +12,7 @@ const partsMax = 1000;
 const restBytesMax = 16;
 const lineEnd = Buffer.from("\r\n");
 const headersEnd = Buffer.from("\r\n\r\n");
-/** Charsets in which Farebox reads the names of models and numbers as in UTF-8. */
+/** Charsets that write ASCII text, and so numbers and usual names of models, with the same bytes as UTF-8. */
 const charset = '"?(?:utf-?8|(?:us-)?ascii|iso-8859-\\d{1,2}|latin1|windows-125\\d)"?';
 const charsetParameter = `(?:[ \\t]*;[ \\t]*charset=${charset})?`;
 const usualType = new RegExp(
@@ -55,7 +55,7 @@ export function formParts(form: Buffer, boundary: string): readonly FormPart[] |
     const part = end === -1 ? undefined : partOf(form.toString("utf8", headersAt, end));
     if (part === undefined) return undefined;
     const valueAt = end + headersEnd.length;
-    // Begins in the empty line after the headers, because some readers accept a delimiter there.
+    // The search begins at the empty line after the headers, because some readers accept a delimiter there.
     const valueEnd = form.indexOf(delimiter, end + lineEnd.length);
     if (valueEnd < valueAt) return undefined;
     parts.push({ ...part, value: form.subarray(valueAt, valueEnd) });
@@ -93,8 +93,8 @@ function partOf(text: string): Omit<FormPart, "value"> | undefined {
 }
 
 /**
- * Parameter of a disposition. A value with an escaped quote has no semicolon, because readers without escapes would find
- * further parameters after it.
+ * Matches a parameter of a disposition. A value with an escaped quote must not contain a semicolon, because a reader
+ * that does not know escapes would find another parameter after the semicolon.
  */
 const parameter =
   /[ \t]*;[ \t]*(name|filename\*?|size|(?:creation|modification|read)-date)=(?:"([^"\\\r\n]*|(?:[^"\\;\r\n]|\\[^;\r\n])*)"|([^;"\s]+))/iy;

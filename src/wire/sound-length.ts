@@ -13,8 +13,8 @@ type Reader = Generator<Want, number | undefined, Given>;
 interface Passed {
   bytes: number;
   /**
-   * Finds compressed sound in all bytes, because the start of the samples depends on lengths that a header states.
-   * Undefined if there can be none.
+   * Searches all bytes for compressed sound, because the start of the samples depends on lengths that a header states.
+   * Undefined if the file can contain no compressed sound.
    */
   compressed: CompressedSound | undefined;
 }
@@ -109,11 +109,11 @@ const sampleBits: ReadonlyMap<number, readonly number[]> = new Map([
   [6, [8]],
   [7, [8]],
 ]);
-/** Format whose number is in the first bytes of its identifier, and the other bytes of this identifier. */
+/** Format that states its actual number in the first two bytes of an identifier, and the rest of that identifier. */
 const extensible = 0xff_fe;
-const formatId = Buffer.from("000000001000800000aa00389b71", "hex");
+const formatIdEnd = Buffer.from("000000001000800000aa00389b71", "hex");
 
-/** Size of the samples among which decoders look for compressed sound, in bits. */
+/** Size of samples in bits. Decoders look for compressed sound only in samples of this size. */
 const compressedBits = 16;
 
 /** Reads a WAV file. All bytes after the start of the samples count as samples. */
@@ -146,14 +146,14 @@ function* readWave(passed: Passed): Reader {
   return (passed.bytes - samplesAt) / bytesPerSecond;
 }
 
-/** Returns the bytes of a second by the format of a WAV file; undefined if it is inconsistent or compressed. */
+/** Returns the bytes per second of a WAV file by its format; undefined if the format is inconsistent or compressed. */
 function bytesPerSecondOf(format: Buffer): number | undefined {
   if (format.length < 16) return undefined;
   const channels = format.readUInt16LE(2);
   const rate = format.readUInt32LE(4);
   const bits = format.readUInt16LE(14);
   const stated = format.readUInt16LE(0);
-  const isId = format.length >= 40 && format.subarray(26, 40).equals(formatId);
+  const isId = format.length >= 40 && format.subarray(26, 40).equals(formatIdEnd);
   const kind = stated === extensible && isId ? format.readUInt16LE(24) : stated;
   const sampleBytes = (channels * bits) / 8;
   const isKnown = sampleBits.get(kind)?.includes(bits) === true;
@@ -170,11 +170,13 @@ const bitRates = {
 /** Sample rates by the bits of the version: MPEG 2.5, reserved, 2 and 1. */
 const sampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
 const id3v1Bytes = 128;
-/** Versions of the tag before the frames. Only the last one may repeat its head after its content. */
+/** Versions of the ID3 tag before the frames. Only a tag of the last version may repeat its head after its content. */
 const id3Versions: ReadonlySet<number> = new Set([2, 3, 4]);
 const id3FooterVersion = 4;
 
-/** Reads an MP3 file, frame by frame. Only a tag may be before the frames, and one after them. */
+/**
+ * Reads an MP3 file, frame by frame. The file may contain one tag before the frames, one after them, and nothing else.
+ */
 function* readMp3(start: Buffer): Reader {
   let head = start;
   if (start.toString("latin1", 0, 3) === "ID3") {
@@ -209,7 +211,7 @@ function* readMp3(start: Buffer): Reader {
   return rate === undefined ? undefined : samples / rate;
 }
 
-/** Reads the header of an MP3 frame; undefined if it is no such header, or its size is unknown. */
+/** Reads the header of an MP3 frame; undefined if the bytes are no such header, or do not show the frame's size. */
 function mp3Frame(
   head: Buffer,
 ): { readonly bytes: number; readonly samples: number; readonly rate: number } | undefined {

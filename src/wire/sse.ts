@@ -27,14 +27,14 @@ export class SseReader {
   #rest: Buffer[] = [];
   #restBytes = 0;
   /** Memory of the pieces, including their overhead, in bytes. */
-  #restSize = 0;
+  #restMemory = 0;
   #data: string[] = [];
   #dataBytes = 0;
-  #dataSize = 0;
+  #dataMemory = 0;
   /** True if the current event is too long to be kept. */
   #isTooLong = false;
-  /** Number of bytes that are kept of a line that is too long; 0 for any other line. They are not reported again. */
-  #reported = 0;
+  /** Number of bytes kept of a line that is too long, which are already reported; 0 for any other line. */
+  #reportedBytes = 0;
   #skipLineFeed = false;
   #atStart = true;
   readonly #onData: (data: string) => void;
@@ -86,8 +86,8 @@ export class SseReader {
   #line(bytes: Buffer, start: number, end: number): void {
     const from = this.#atStart && startsWithMark(bytes, start) ? start + 3 : start;
     this.#atStart = false;
-    const unreported = end - from - this.#reported;
-    this.#reported = 0;
+    const unreported = end - from - this.#reportedBytes;
+    this.#reportedBytes = 0;
     if (from === end) return this.#dispatch();
     const isData = isDataLine(bytes, from, end);
     if (!isData || this.#isTooLong) {
@@ -96,25 +96,25 @@ export class SseReader {
     }
     this.#data.push(valueOf(bytes, from, end));
     this.#dataBytes += end - from;
-    this.#dataSize += end - from + pieceBytes;
-    if (this.#dataSize > eventBytesMax) this.#discardEvent();
+    this.#dataMemory += end - from + pieceBytes;
+    if (this.#dataMemory > eventBytesMax) this.#discardEvent();
   }
 
   #keepRest(bytes: Buffer): void {
-    if (this.#reported > 0) {
+    if (this.#reportedBytes > 0) {
       if (!this.#isRestIgnored()) this.#onUnreadable(bytes.length);
       return;
     }
     this.#rest.push(bytes);
     this.#restBytes += bytes.length;
-    this.#restSize += bytes.length + pieceBytes;
-    if (this.#restSize <= eventBytesMax) return;
+    this.#restMemory += bytes.length + pieceBytes;
+    if (this.#restMemory <= eventBytesMax) return;
     // Keeps the start of the line, because it shows the line's field.
     const arrived = this.#restBytes;
     const start = Buffer.from(Buffer.concat(this.#rest).subarray(0, lineStartBytes));
     this.#rest = [start];
     this.#restBytes = start.length;
-    this.#reported = start.length;
+    this.#reportedBytes = start.length;
     if (this.#isRestIgnored()) return;
     if (!this.#isTooLong) this.#discardEvent();
     this.#onUnreadable(arrived);
@@ -128,7 +128,7 @@ export class SseReader {
   #dropRest(): void {
     this.#rest = [];
     this.#restBytes = 0;
-    this.#restSize = 0;
+    this.#restMemory = 0;
   }
 
   #discardEvent(): void {
@@ -140,7 +140,7 @@ export class SseReader {
   #dropData(): void {
     this.#data = [];
     this.#dataBytes = 0;
-    this.#dataSize = 0;
+    this.#dataMemory = 0;
   }
 
   #dispatch(): void {
@@ -206,8 +206,8 @@ export function startsWithMark(bytes: Buffer, at: number): boolean {
 /** Form of an answer: one JSON value, or server-sent events. */
 export type AnswerForm = "json" | "events";
 
-/** Bytes at the beginning of an answer that are searched for its form. Gateways may send white space before. */
-const formBytesMax = 64 * 1024;
+/** Largest number of bytes at the start of an answer that are searched for its form. They may be white space. */
+const answerFormBytesMax = 64 * 1024;
 
 const eventFields = ["data:", "event:", "id:", "retry:", ":"];
 
@@ -215,7 +215,7 @@ const eventFields = ["data:", "event:", "id:", "retry:", ":"];
  * Returns the form that the first bytes of an answer show: `other` if they show none, `undefined` if more bytes are
  * needed. No JSON text begins like an event.
  */
-export function formOf(bytes: Buffer): AnswerForm | "other" | undefined {
+export function answerFormOf(bytes: Buffer): AnswerForm | "other" | undefined {
   const markBytes = startsWithMark(bytes, 0) ? 3 : 0;
   let start = markBytes;
   while (isWhiteSpace(bytes[start])) start++;
@@ -223,7 +223,7 @@ export function formOf(bytes: Buffer): AnswerForm | "other" | undefined {
   if (/^[[{]/.test(beginning)) return "json";
   if (eventFields.some((field) => beginning.startsWith(field))) return "events";
   const isOpen = eventFields.some((field) => field.startsWith(beginning)) || "\u00ef\u00bb".startsWith(beginning);
-  return isOpen && bytes.length <= formBytesMax ? undefined : "other";
+  return isOpen && bytes.length <= answerFormBytesMax ? undefined : "other";
 }
 
 function isWhiteSpace(byte: number | undefined): boolean {
@@ -251,13 +251,13 @@ function valueStart(bytes: Buffer, start: number, end: number): number {
   return bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
 }
 
-/** Part of some bytes. `end` is the offset after it. */
+/** Range of bytes. `end` is the offset after its last byte. */
 export interface Span {
   readonly start: number;
   readonly end: number;
 }
 
-/** Returns the values of the `data` lines in the bytes of one event. */
+/** Returns the ranges of the values of the `data` lines in one event. */
 export function dataLines(event: Buffer): Span[] {
   const lines: Span[] = [];
   const ends = new LineEnds(event);

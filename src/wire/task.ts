@@ -23,11 +23,11 @@ import { folded, isAbsent, meansSuccess, readStatedError } from "./stated-error.
 export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   const root = parseExactly(text.toString());
   if (!isObject(root) || root instanceof Digits) return undefined;
-  return recordIn(isObject(root["data"]) ? root["data"] : root);
+  return taskRecordIn(isObject(root["data"]) ? root["data"] : root);
 }
 
 /** Reads a parsed record without its envelope. Numbers are `Digits`. */
-export function recordIn(data: JsonObject): TaskRecord {
+export function taskRecordIn(data: JsonObject): TaskRecord {
   const info = objectOr(data["task_info"]);
   const result = objectOr(data["task_result"]);
   const meta = objectOr(data["meta"]);
@@ -107,7 +107,7 @@ function isTaskIdName(name: string): boolean {
   return taskIdNames.has(folded(name));
 }
 
-/** Returns true if an answer may contain a member with a name such as `task_id`, whose letters may be escaped. */
+/** Returns true if an answer may contain a member with a name such as `task_id`, even one with escaped letters. */
 export function mayNameTask(text: Buffer): boolean {
   for (let at = text.indexOf(quotedTask); at !== -1; at = text.indexOf(quotedTask, at + quotedTask.length)) {
     const from = at + quotedTask.length;
@@ -120,7 +120,7 @@ export function mayNameTask(text: Buffer): boolean {
  * Matches `task_id`, `origin_task_id`, `task_ids`, `job_id` and similar names, including spellings that lenient readers
  * accept.
  */
-const taskMember = /(?:task|job|generation|prediction)[_-]?(?:uu)?ids?$/i;
+const taskIdMember = /(?:task|job|generation|prediction)[_-]?(?:uu)?ids?$/i;
 
 /**
  * Returns the ids of the tasks that a request names: in members of its body at any depth, in its query, and in `more`.
@@ -134,8 +134,8 @@ export function tasksMentioned(body: Buffer, query: string, more: readonly strin
     if (id !== null) named.add(id);
   };
   for (const [name, value] of new URLSearchParams(query))
-    if (taskMember.test(name.normalize("NFKC"))) value.split(",").forEach(collect);
-  for (const { valueStart, valueEnd } of membersNamed(body, (name) => taskMember.test(name.normalize("NFKC")))) {
+    if (taskIdMember.test(name.normalize("NFKC"))) value.split(",").forEach(collect);
+  for (const { valueStart, valueEnd } of membersNamed(body, (name) => taskIdMember.test(name.normalize("NFKC")))) {
     collect(parseExactly(body.toString("utf8", valueStart, valueEnd)));
   }
   return named;
@@ -242,7 +242,7 @@ function errorTexts(data: JsonObject, result: JsonObject): string[] {
     .map((text) => text.slice(0, errorCharsMax));
 }
 
-/** Longest part of an error text that is used, in UTF-16 units. */
+/** Number of UTF-16 units that are kept of an error text. */
 const errorCharsMax = 2000;
 
 function detailText(detail: unknown): string | undefined {

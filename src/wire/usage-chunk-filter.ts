@@ -28,12 +28,12 @@ interface ChangedEvents {
    */
   find(bytes: Buffer): number;
   /**
-   * Returns the parts of the data to remove: none if the filter must not change the event, and `wholeEvent` to remove
-   * the event.
+   * Returns the parts of the data to remove: an empty list if the filter must not change the event, `wholeEvent` to
+   * remove the event.
    */
   removes(data: Buffer): readonly Span[];
   /** Returns true if the beginning of an event shows that the filter must not change the event. */
-  isOther?(beginning: Buffer): boolean;
+  staysUnchanged?(beginning: Buffer): boolean;
 }
 
 const wholeEvent: readonly Span[] = [{ start: 0, end: Infinity }];
@@ -42,7 +42,8 @@ const wholeEvent: readonly Span[] = [{ start: 0, end: Infinity }];
  * Removes some events, or a part of them, from a stream. Forwards all other bytes unchanged and immediately. The bytes
  * of an incomplete event wait until the event ends, or until they show that the filter does not change it. The wait
  * does not delay clients, because they cannot read an incomplete event. Comments and `retry` lines before the other
- * lines of an event do not wait, because they take effect without the rest of the event. Heartbeats are often such lines.
+ * lines of an event do not wait, because they take effect without the rest of the event. Heartbeats are often such
+ * lines.
  */
 export class EventFilter {
   readonly #changed: ChangedEvents;
@@ -106,7 +107,7 @@ export class EventFilter {
     }
     if (lineStart < chunk.length) this.#lineHasBytes = true;
     this.#wait(chunk.subarray(from));
-    if (this.#isForwarding || this.#waitingBytes > this.#bytesMax || this.#isOther()) {
+    if (this.#isForwarding || this.#waitingBytes > this.#bytesMax || this.#waitingStaysUnchanged()) {
       this.#isForwarding = true;
       kept.push(this.#takeWaiting());
     }
@@ -138,9 +139,9 @@ export class EventFilter {
     return start[at] === colon || start.toString("latin1", at, at + retryField.length) === retryField;
   }
 
-  #isOther(): boolean {
+  #waitingStaysUnchanged(): boolean {
     if (this.#waitingBytes === 0 || this.#waitingBytes > beginningBytesMax) return false;
-    return this.#changed.isOther?.(Buffer.concat(this.#waiting)) === true;
+    return this.#changed.staysUnchanged?.(Buffer.concat(this.#waiting)) === true;
   }
 
   #wait(bytes: Buffer): void {
@@ -151,16 +152,16 @@ export class EventFilter {
 
   #endEvent(kept: Buffer[]): void {
     const event = this.#takeWaiting();
-    const left = this.#isForwarding || event.length > this.#bytesMax ? event : this.#filtered(event);
+    const remaining = this.#isForwarding || event.length > this.#bytesMax ? event : this.#filtered(event);
     this.#isForwarding = false;
     this.#hasLines = false;
-    this.#lastWasRemoved = left.length === 0;
-    if (left.length > 0) kept.push(left);
+    this.#lastWasRemoved = remaining.length === 0;
+    if (remaining.length > 0) kept.push(remaining);
   }
 
   /** Returns what remains of a complete event. The result depends only on the event, not on how it arrived. */
   #filtered(event: Buffer): Buffer {
-    const { find, isOther, removes } = this.#changed;
+    const { find, staysUnchanged: isOther, removes } = this.#changed;
     if (find(event) === -1 || isOther?.(event.subarray(0, beginningBytesMax)) === true) return event;
     const lines = dataLines(event);
     const removed = removes(joined(event, lines));
@@ -204,13 +205,13 @@ function without(event: Buffer, lines: readonly Span[], removed: readonly Span[]
 }
 
 /**
- * Removes the usage from a stream whose client did not ask for it. A chunk without choices is removed if it tells the
- * client nothing else; otherwise only its usage is. A chunk with a choice stays as it is: clients expect it, and many
- * gateways state a usage in it whether or not a client asks.
+ * Removes the usage from a stream whose client did not ask for it. If a chunk without choices contains nothing else for
+ * the client, the whole chunk is removed; otherwise only its usage is. A chunk with a choice stays as it is: clients
+ * expect it, and many gateways state a usage in it whether or not a client asks.
  */
 export class UsageChunkFilter extends EventFilter {
   constructor() {
-    super({ find: findUsage, removes: unaskedUsage, isOther: hasChoice }, usageBytesMax);
+    super({ find: findUsage, removes: unaskedUsage, staysUnchanged: hasChoice }, usageBytesMax);
   }
 }
 
@@ -281,8 +282,8 @@ function findUsage(bytes: Buffer): number {
 }
 
 /**
- * Finds a choice of a chunk, if only texts and numbers precede its list of choices. Also finds it in lines of other
- * fields, which would otherwise wait for the end of an event.
+ * Finds a choice of a chunk, if only texts and numbers precede its list of choices. Also accepts lines of other fields
+ * than `data`, which would otherwise wait for the end of an event.
  */
 const firstChoice =
   /^(?:[^:{"\r\n]+:? ?)?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)\s*,\s*)*"choices"\s*:\s*\[\s*[^\]\s]/m;

@@ -34,7 +34,10 @@ import { readUsageOf } from "../usage.ts";
 import { StreamOutput, type StreamAnswer } from "../stream-output.ts";
 import { StreamTranscript, type EventReader, type StreamTail, type Transcript } from "../stream-transcript.ts";
 
-/** Number of images, including a mask, for which an edit is priced at least: a text of a form may name that many. */
+/**
+ * Largest number of images, including a mask, that the text fields of a form may name. A form is priced for at least
+ * this number of images.
+ */
 const imagesMax = 17;
 const media: ReadonlySet<string> = new Set(["image", "mask"]);
 

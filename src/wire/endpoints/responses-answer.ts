@@ -252,10 +252,12 @@ class Items {
       sealed: ignore,
       media: ignore,
     });
-    const before = (key: string) =>
-      texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([known]) => known !== "");
-    const repeats = (key: string) => before(key).some(([known, text]) => text.startsWith(known));
-    const hasNoText = owner !== undefined && listed?.has(owner) !== true && before(owner).length === 0;
+    const earlierTexts = (key: string) =>
+      texts
+        .map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const)
+        .filter(([earlier]) => earlier !== "");
+    const repeats = (key: string) => earlierTexts(key).some(([earlier, text]) => text.startsWith(earlier));
+    const hasNoText = owner !== undefined && listed?.has(owner) !== true && earlierTexts(owner).length === 0;
     const others = Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key));
     const repeated = [...(owner === undefined ? [] : [owner]), ...others].find(
       (key) => listed?.has(key) !== true && repeats(key),

@@ -322,7 +322,7 @@ describe("a task", () => {
     const keys: boolean[] = [];
     await using engine = await createGateway("undici", { baseUrl: gateway.url, apiKey: "sk", clock: systemClock() });
     const limits = { silenceMs: 15_000, wholeMs: 15_000 };
-    const keyWatch = { saw: (isRefused: boolean) => void keys.push(isRefused) };
+    const keyWatch = { setRefused: (isRefused: boolean) => void keys.push(isRefused) };
     const records = new RecordFetcher({ gateway: engine, clock: systemClock(), limits, keyWatch });
     answer = given;
     await records.fetch("/api/v1/task/t-1");

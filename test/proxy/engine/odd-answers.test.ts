@@ -94,7 +94,7 @@ function forwarding({ endpoint = chatCompletions, isSlow = false } = {}) {
     gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), call) } as never,
     clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: ignore }) },
     mask: createMask(""),
-    keyWatch: { isRefused: false, saw: () => undefined },
+    keyWatch: { isRefused: false, setRefused: () => undefined },
     limits: { silenceMs: 1, wholeMs: 1 },
   });
   const exchange = {

@@ -5,7 +5,7 @@ import { noOutbound } from "../../../src/config/outbound.ts";
 import { Secret } from "../../../src/config/secret.ts";
 import type { Settings } from "../../../src/config/settings.ts";
 import { createGateway } from "../../../src/gateway/gateway.ts";
-import { createAccount } from "../../../src/request/account.ts";
+import { createAccountCache } from "../../../src/request/account.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { SandboxOptions } from "../../../src/sandbox/options.ts";
 import { readAccountOnce } from "../../../src/server/account.ts";
@@ -23,7 +23,7 @@ function accountInfo(proxy: RunningProxy): Promise<WireAnswer> {
 }
 
 /** Receives reports of the gateway's key, which these tests do not need. */
-const keyWatch = { saw: () => undefined };
+const keyWatch = { setRefused: () => undefined };
 
 const jsonOf = ({ body }: WireAnswer) => JSON.parse(body.toString());
 
@@ -73,7 +73,7 @@ describe("the account record", () => {
       clock: systemClock(),
     });
     const { events } = metricsWith({ clock });
-    const account = createAccount({ gateway, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
+    const account = createAccountCache({ gateway, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
     const look = async () => {
       const found = await account.lookUp();
       if (!found.ok) throw new Error("no record");
@@ -113,7 +113,7 @@ describe("the account record", () => {
       clock: systemClock(),
     });
     const { events } = metricsWith({ clock });
-    const account = createAccount({ gateway: engine, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
+    const account = createAccountCache({ gateway: engine, clock, events, keyWatch, ttlMs: 60_000, silenceMs: 60_000 });
     const lookingUp = account.lookUp();
     const first = await gateway.next();
     const refreshing = account.refresh();

@@ -23,7 +23,7 @@ function forwarding() {
     },
     clock,
     mask: createMask(""),
-    keyWatch: { isRefused: false, saw: () => undefined },
+    keyWatch: { isRefused: false, setRefused: () => undefined },
     limits: { silenceMs: 1_000, wholeMs },
   });
   const ended: string[] = [];
@@ -85,7 +85,7 @@ it.each(["head", "send"] as const)("an exception in %s fails its request and lea
     },
     clock,
     mask: createMask(""),
-    keyWatch: { isRefused: false, saw: () => undefined },
+    keyWatch: { isRefused: false, setRefused: () => undefined },
     limits: { silenceMs: 1_000, wholeMs },
   });
   const exchange = {

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { formOf, lastEventStart, LineEnds, SseReader } from "../../../src/wire/sse.ts";
+import { answerFormOf, lastEventStart, LineEnds, SseReader } from "../../../src/wire/sse.ts";
 import { CountedBuffers } from "../../support/kept-buffers.ts";
 import { cutAt, cuts, everyByte, eventStreams, referenceEvents } from "./streams.ts";
 import { runs, size } from "../../support/effort.ts";
@@ -203,25 +203,27 @@ describe("the start of the last event", () => {
 });
 
 describe("the form of an answer", () => {
-  it.each<[string, ReturnType<typeof formOf>, readonly string[]]>([
+  it.each<[string, ReturnType<typeof answerFormOf>, readonly string[]]>([
     ["events", "events", ['data: {"a":1}', "data:x", ": comment", "event: a", "id: 1", "retry: 5", "\n\r\ndata: x"]],
     ["events after a mark or spaces", "events", ["\ufeffdata: x", " data: x", "\ufeff\n\n:"]],
     ["JSON", "json", ['{"data":1}', ' {"a":1}', "[1]", "\ufeff{", "\n\n\t{"]],
     ["neither", "other", ['"data:"', "null", "database: x", "<html>", "datum", "7", `${" ".repeat(70_000)}`]],
     ["nothing yet", undefined, ["", " ", "\r\n", "data", "even", "r", "\ufeff", "\ufeff d"]],
   ])("is %s", (_, form, texts) => {
-    expect(texts.map((text) => [text, formOf(Buffer.from(text))])).toEqual(texts.map((text) => [text, form]));
+    expect(texts.map((text) => [text, answerFormOf(Buffer.from(text))])).toEqual(texts.map((text) => [text, form]));
   });
 
   it("is unknown within a byte order mark", () => {
     const mark = Buffer.from("\ufeff");
-    expect([1, 2].map((length) => formOf(mark.subarray(0, length)))).toEqual([undefined, undefined]);
+    expect([1, 2].map((length) => answerFormOf(mark.subarray(0, length)))).toEqual([undefined, undefined]);
   });
 
   it("does not change when more bytes arrive", () => {
     fc.assert(
       fc.property(eventStreams, (stream) => {
-        const forms = Array.from({ length: Math.min(stream.length, 40) }, (_, end) => formOf(stream.subarray(0, end)));
+        const forms = Array.from({ length: Math.min(stream.length, 40) }, (_, end) =>
+          answerFormOf(stream.subarray(0, end)),
+        );
         const known = forms.filter((form) => form !== undefined);
         expect(new Set(known).size).toBeLessThanOrEqual(1);
       }),
