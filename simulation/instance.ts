@@ -5,7 +5,7 @@ import { routedPath } from "../src/server/task-wiring.ts";
 import { Work } from "../src/server/http/http-app.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { startDelivery } from "../src/jobs/delivery.ts";
-import { signedWith } from "../src/wire/webhook-signature.ts";
+import { createSigner } from "../src/wire/webhook-signature.ts";
 import { startAlerts, type Alerts } from "../src/jobs/alerts.ts";
 import { startBalanceSampler } from "../src/jobs/balance-sampler.ts";
 import { alwaysMine } from "../src/jobs/job-claims.ts";
@@ -87,7 +87,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
       url: "https://alerts.simulated/",
       rule: "administrator",
       body: payload,
-      headers: signedWith("whsec_c2VjcmV0"),
+      headers: createSigner("whsec_c2VjcmV0"),
     }),
     countResult: () => {},
     claim: alwaysMine,

@@ -15,8 +15,8 @@ const plainlyBilled: Billed = { servedPrice: null, answered: undefined, billing:
 
 /**
  * Returns the terms by which an answer is charged: those of the model that answered, and of each other model with a
- * price that an earlier event of the stream names. The most expensive ones are charged. Terms that the answer states take precedence over those of the request.
- * `answer`: the stated terms; null for none.
+ * price that an earlier event of the stream names. The most expensive ones are charged. Terms that the answer states
+ * take precedence over those of the request. `answer`: the stated terms; null for none.
  */
 export function billedAs(quote: Quote, answer: AnswerTerms | null): readonly [Billed, ...Billed[]] {
   const latest = billedBy(quote, answer);
@@ -32,11 +32,11 @@ function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
   const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
   const serviceTier = isStated ? stated : asked === anyServiceTier ? null : asked;
   const calls = callsOf(answer?.toolCalls, hostedTools);
-  const made = calls === noCalls ? [] : Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
-  const isStandard = serviceTier === null && made.length === 0;
+  const madeKinds = calls === noCalls ? [] : Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
+  const isStandard = serviceTier === null && madeKinds.length === 0;
   const billing = isStandard
     ? undefined
-    : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
+    : { serviceTier, calls: Object.fromEntries(madeKinds.map((kind) => [kind, calls[kind] ?? 0])) };
   const answered = quote.modelIds.length > 1 ? answeredBy(quote, answer?.servedModel ?? null) : undefined;
   const price = quote.model?.price?.version;
   // Without a price there is no amount, so there is nothing to doubt.
@@ -53,7 +53,7 @@ function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
   const doubts: Doubt[] = [];
   if (served.isOther) doubts.push("served_model");
   if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");
-  if (isUncounted || !made.every(hasFee)) doubts.push("hosted_tool");
+  if (isUncounted || !madeKinds.every(hasFee)) doubts.push("hosted_tool");
   return { servedPrice: served.price, answered, billing, doubts };
 }
 

@@ -20,7 +20,7 @@ import {
   type BodyForm,
 } from "../wire/headers.ts";
 import { isPlain } from "../wire/content-encoding.ts";
-import { FormReader } from "../wire/answer-form.ts";
+import { AnswerFormReader } from "../wire/answer-form.ts";
 import { answerFormOf } from "../wire/sse.ts";
 import { Beginning, type BeginningRules } from "./beginning.ts";
 import { StreamedResponse, type StreamRules } from "./streamed-response.ts";
@@ -348,7 +348,9 @@ class Forwarding implements GatewayReceiver {
     else {
       this.#mode = new BufferedResponse({
         ...deps,
-        reader: isPlain(head.header("content-encoding")) ? endpoint.answerReader() : new FormReader(endpoint, "json"),
+        reader: isPlain(head.header("content-encoding"))
+          ? endpoint.answerReader()
+          : new AnswerFormReader(endpoint, "json"),
         mask: this.#mask,
         keyRefusal: (plain, error) => this.#keyRefusal(plain, error),
         costHeaders: this.#params.costHeaders,

@@ -143,12 +143,14 @@ function growthBeyond({ beyond, outputTokens }: Quote, { hold }: PendingCharge):
 export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
   readonly #params: GrowParams;
-  /** Rule of growth by the prompt's bound or count, and the same for the stated prompt. */
+  /** Rule of growth by the prompt's bound or count. */
   #countedGrowth: Growth;
+  /** The same rule; raised if the stream states a prompt that costs more. */
   #growth: Growth;
   #hold: PicoUsd;
   /** Tokens of the usage with the largest prompt that the stream stated. */
   #statedPrompt: TokenCounts = noTokens;
+  /** Output tokens that the hold covers. */
   #covered: number;
   #stream: WatchedStream | undefined;
   #isReadable = true;
@@ -158,6 +160,7 @@ export class GrowingHold implements StreamWatch {
    * other streams.
    */
   inFlightTokens = 0;
+  /** True if the ledger refused the latest extension. */
   #refused = false;
   #tightened = false;
   #pauseTimer: Timer | undefined;
@@ -231,11 +234,13 @@ export class GrowingHold implements StreamWatch {
     },
   };
 
-  /** Records a usage that the stream states before its end. It may exceed the counted output, and the prompt's bound. */
+  /**
+   * Records a usage that the stream states before its end. It may exceed the counted output, and the prompt's bound.
+   */
   #addUsage(usage: Usage): void {
     const [stated] = usagesIn("token", usage, this.#params.quote.request.classes.prompt);
     if (stated === undefined) return;
-    this.#streamed.covers(completionTotal(stated.tokens));
+    this.#streamed.setStated(completionTotal(stated.tokens));
     if (promptTotal(stated.tokens) <= promptTotal(this.#statedPrompt)) return;
     this.#statedPrompt = stated.tokens;
     this.#growth = this.#withStatedPrompt(this.#countedGrowth);
@@ -323,10 +328,10 @@ export class GrowingHold implements StreamWatch {
   }
 
   async #extend(): Promise<void> {
-    const all = this.#growth.outputTokensMax;
+    const outputTokensMax = this.#growth.outputTokensMax;
     const { wanted, least } = this.#isReadable
       ? nextCover(this.#progress(), this.#growth)
-      : { wanted: all, least: all };
+      : { wanted: outputTokensMax, least: outputTokensMax };
     const result = await this.#deps.ledger.extend(
       this.#params.id,
       this.#lacking(wanted),
@@ -376,12 +381,12 @@ export class GrowingHold implements StreamWatch {
     this.#tightened = true;
     const tighter = await this.#deps.pricer.tighten(this.#params.quote, this.#params.body, this.#hold);
     if (tighter?.growth == null) return false;
-    const before = this.#covered;
+    const coveredBefore = this.#covered;
     this.#countedGrowth = tighter.growth;
     this.#growth = this.#withStatedPrompt(tighter.growth);
-    this.#covered = Math.max(before, this.#coverage());
-    this.#refused &&= this.#covered === before;
-    return this.#covered > before;
+    this.#covered = Math.max(coveredBefore, this.#coverage());
+    this.#refused &&= this.#covered === coveredBefore;
+    return this.#covered > coveredBefore;
   }
 
   /** Ends the stream after reading the bytes that have already arrived. */
@@ -399,7 +404,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   #inFlight(): number {
-    const { silentMs, soFar } = this.#streamed;
+    const { silentMs, writingPace: soFar } = this.#streamed;
     return silentMs === null ? 0 : tokensInFlight(soFar, silentMs + noticeMs, this.#growth);
   }
 

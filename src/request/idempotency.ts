@@ -4,11 +4,11 @@ import type { Charging } from "../ports/ledger.ts";
 import { isIdempotencyHeader } from "../wire/headers.ts";
 import { objectOr, parseJson } from "../wire/json.ts";
 
-type Remembering = { readonly ledger: Pick<Charging, "injectedFor"> };
+type InjectedValuesDeps = { readonly ledger: Pick<Charging, "injectedFor"> };
 
-/** Returns the values that an earlier try with the same idempotency key was sent with; null for the first try. */
+/** Returns the values in the earlier try with the same idempotency key; null for the first try. */
 export async function injectedEarlier(
-  { ledger }: Remembering,
+  { ledger }: InjectedValuesDeps,
   idempotency: string,
   at: number,
 ): Promise<
@@ -21,11 +21,11 @@ export async function injectedEarlier(
 }
 
 /**
- * Stores the injected values of a request for retries with the same idempotency key. Returns a refusal if another try has stored other
- * values.
+ * Stores the injected values of a request for retries with the same idempotency key. Returns a refusal if another try
+ * has stored other values.
  */
 export async function rememberInjected(
-  { ledger }: Remembering,
+  { ledger }: InjectedValuesDeps,
   { idempotency, injected }: { readonly idempotency: string | null; readonly injected: InjectedValues },
   at: number,
 ): Promise<Refusal | null> {
@@ -33,14 +33,14 @@ export async function rememberInjected(
   const text = injectedText(injected);
   const result = await ledger.injectedFor(idempotency, text, at);
   if (!result.ok) return { code: "ledger_unavailable" };
-  return result.injected === text ? null : injectedOtherwise;
+  return result.injected === text ? null : conflictingRetry;
 }
 
 /**
  * Returns the headers of the second try, which does not ask for usage, and the digest that all retries of that try
  * share.
  */
-export function secondTryOf(route: string, given: Readonly<Record<string, string>>) {
+export function secondTryWithoutUsage(route: string, given: Readonly<Record<string, string>>) {
   const headers = headersWithoutUsage(given);
   return { headers, idempotency: idempotencyOf(route, headers) };
 }
@@ -71,7 +71,7 @@ function readInjected(text: string): Pick<InjectedValues, "maximum" | "usage"> {
 }
 
 /** Refusal of a retry that would differ from the earlier try at the gateway. */
-export const injectedOtherwise: Refusal = {
+export const conflictingRetry: Refusal = {
   code: "conflict",
   message: "An earlier request with this idempotency key was sent with different limits; use a new idempotency key.",
 };

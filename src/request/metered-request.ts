@@ -99,7 +99,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     return checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
   }
 
-  /** The request on its way: given ─▶ capped ─▶ held ─▶ sent. */
+  /** Creates the versions of the request (given ─▶ capped ─▶ held ─▶ sent) and its hold. */
   async cover(
     exchange: Exchange,
     { who, slot, sender, retry }: Identified,
@@ -148,9 +148,9 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
   }
 
   /**
-   * Stores the values that Farebox put into the request, then sends it. If the gateway may have refused the request only
-   * because Farebox asked for stream usage, sends it again without asking for usage. The client gets the answer to the
-   * second request, because that is the request that the client sent.
+   * Stores the values that Farebox put into the request, then sends it. If the gateway may have refused the request
+   * only because Farebox asked for stream usage, sends it again without asking for usage. The client gets the answer to
+   * the second request, because that is the request that the client sent.
    */
   async forward(exchange: Exchange, covered: MeteredRequest): Promise<FinallyForwarded> {
     const steps = this.#steps;
@@ -205,7 +205,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     const { quote, charge, slot, held, who, sent } = covered;
     const { request } = quote;
     const { maximum, toolCalls, usage } = sent.injected;
-    const cuts = maximum !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
+    const isCut = maximum !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
     const isBudgeted = request.stream && charge.room !== null;
     covered.growing = isBudgeted ? growingHold(steps, exchange, { charge, quote, who, body: held.body }) : undefined;
     return steps.forwarder.forward({
@@ -217,7 +217,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
       stream: request.stream,
       asksForText: request.asksForText === true,
       dropUsageChunk: usage,
-      cutAtMaximum: cuts ? maximumReached(maximum) : null,
+      cutAtMaximum: isCut ? maximumReached(maximum) : null,
       watch: covered.growing,
       // The client may send its next request before this one is read.
       onOver: () => slot.leave(),
@@ -238,7 +238,9 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     });
   }
 
-  /** Checks an answer before the client gets it. Withholds an answer that names a task of another key. Binds new tasks. */
+  /**
+   * Checks an answer before the client gets it. Withholds an answer that names a task of another key. Binds new tasks.
+   */
   #inspect(
     exchange: Exchange,
     covered: MeteredRequest,
@@ -283,14 +285,16 @@ function checkModels(who: Authenticated, request: ModelRequest, pricing: Pricing
   if (!pricing.ok) return pricing;
   const { models, model } = pricing.quote;
   const refused = (refusal: Refusal): Pricing => ({ ok: false, refusal, model: knownName({ model, request }) });
-  if (request.unread !== undefined && hasModelList(who)) return refused(nameModel(request.unread));
+  if (request.unread !== undefined && hasModelList(who)) return refused(mustNameModel(request.unread));
   const forbidden = models.find((named) => !mayUseModel(who, named.name, named.model?.id ?? named.name));
   if (forbidden === undefined) return pricing;
   return refused({ code: "model_not_allowed", model: forbidden.name });
 }
 
-/** Returns the refusal of a request to a key that may use only some models. `why`: why its model is not certain. */
-export function nameModel(why: string): Refusal {
+/**
+ * Returns the refusal of a request to a key that may use only some models. `why`: reason why its model is not certain.
+ */
+export function mustNameModel(why: string): Refusal {
   return invalid("model", `${why}; this key may use only some models, so name the model as 'model' in JSON or a form`)
     .refusal;
 }

@@ -12,8 +12,8 @@ import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import {
   idempotencyOf,
   injectedEarlier,
-  injectedOtherwise,
-  secondTryOf,
+  conflictingRetry,
+  secondTryWithoutUsage,
   type InjectedMaximum,
   type InjectedValues,
 } from "./idempotency.ts";
@@ -103,7 +103,7 @@ async function repeated(
   if (!earlier.ok) return earlier;
   if (earlier.injected === null) return capping;
   const { usage, maximum } = earlier.injected;
-  const secondTry = usage ? secondTryOf(endpoint.route, capping.headers) : null;
+  const secondTry = usage ? secondTryWithoutUsage(endpoint.route, capping.headers) : null;
   if (secondTry?.idempotency != null) {
     const { idempotency: digest, headers } = secondTry;
     // If the gateway refused usage, Farebox sent the request again without asking for usage. Only this second try may
@@ -113,7 +113,7 @@ async function repeated(
     if (second.injected !== null) return repeated(steps, endpoint, { ...capping, headers, idempotency: digest }, cap);
   }
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
-    return { ok: false, refusal: injectedOtherwise };
+    return { ok: false, refusal: conflictingRetry };
   const changed: Changed = maximum === null ? { ok: true, request: given } : withMaximum(params, maximum);
   return changed.ok ? { ...capping, capped: changed.request, earlier: { usage } } : changed;
 }
@@ -154,7 +154,7 @@ export function sentRequest(
 
 /** Returns what is sent after the gateway refused the request for usage in `sent`. */
 export function withoutUsage({ route }: Endpoint, sent: SentRequest): SentRequest {
-  const { headers, idempotency } = secondTryOf(route, sent.headers);
+  const { headers, idempotency } = secondTryWithoutUsage(route, sent.headers);
   return {
     headers,
     idempotency: sent.idempotency === null ? null : idempotency,

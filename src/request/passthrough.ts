@@ -7,7 +7,7 @@ import { equalFolded } from "../wire/findings.ts";
 import { isOutputMember } from "../wire/output-names.ts";
 import { hasModelList, outputCapOf, withKey } from "./authenticate.ts";
 import { memberNotCapped, modelNotCapped } from "./output-cap.ts";
-import { meteredRequest, nameModel, type RequestSteps } from "./metered-request.ts";
+import { meteredRequest, mustNameModel, type RequestSteps } from "./metered-request.ts";
 
 /**
  * Farebox's own paths, and paths whose records belong to one key. Requests to these paths are never forwarded; requests
@@ -15,7 +15,9 @@ import { meteredRequest, nameModel, type RequestSteps } from "./metered-request.
  */
 const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
-/** Returns true for a path that may be forwarded. Ignores escapes and letter case, because a gateway may ignore them. */
+/**
+ * Returns true for a path that may be forwarded. Ignores escapes and letter case, because a gateway may ignore them.
+ */
 export function isPassed(_method: string, path: string): boolean {
   return !isBelow(path, blockedPaths);
 }
@@ -37,10 +39,11 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
  */
 function namedOutsideBody(exchange: Exchange, isCapped: boolean, isModel: (name: string) => boolean): Refusal | null {
   const model = modelInPath(exchange.path, isModel);
-  if (model !== undefined) return isCapped ? modelNotCapped(model) : nameModel(`the path names the model '${model}'`);
+  if (model !== undefined)
+    return isCapped ? modelNotCapped(model) : mustNameModel(`the path names the model '${model}'`);
   for (const [name, value] of new URLSearchParams(exchange.query)) {
     if (equalFolded(name, "model") || isModel(value))
-      return isCapped ? modelNotCapped(value) : nameModel(`the query names the model '${value}'`);
+      return isCapped ? modelNotCapped(value) : mustNameModel(`the query names the model '${value}'`);
     if (isCapped && isOutputMember(name)) return memberNotCapped(name);
   }
   return null;

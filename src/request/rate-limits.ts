@@ -120,7 +120,7 @@ function spanText(ms: number): string {
 }
 
 /** Usage of a key or a team. */
-interface Meter {
+interface UsageCounters {
   readonly requests: SlidingWindow;
   readonly tokens: SlidingWindow;
   running: number;
@@ -130,7 +130,7 @@ interface Meter {
 interface Party {
   readonly scope: string;
   readonly limits: RateLimits;
-  readonly meter: Meter;
+  readonly counters: UsageCounters;
   /** Returns the latest usage that peers reported. */
   readonly peers: () => RateLimitUse;
 }
@@ -145,10 +145,10 @@ export interface ProcessRateLimiter extends RateLimiter {
   used(): Readonly<Record<string, RateLimitUse>>;
 }
 
-const free: Entry = { ok: true, slot: unlimited };
+const unlimitedEntry: Entry = { ok: true, slot: unlimited };
 
-/** Smallest number of meters in memory at which unused meters are removed. */
-const metersBeforeSweep = 1024;
+/** Smallest number of usage counters in memory at which unused ones are removed. */
+const countersBeforeSweep = 1024;
 
 /**
  * Creates a limiter that counts over the last 60 seconds by the monotonic clock. Adds the usage that peers report about
@@ -159,35 +159,35 @@ export function createRateLimiter(deps: {
   readonly peerUsage?: PeerUsage | undefined;
 }): ProcessRateLimiter {
   const { clock, peerUsage = () => nothingUsed } = deps;
-  const meters = new Map<string, Meter>();
-  let sweepAt = metersBeforeSweep;
+  const countersById = new Map<string, UsageCounters>();
+  let sweepAt = countersBeforeSweep;
 
   const sweep = (now: number) => {
-    for (const [id, { requests, tokens, running }] of meters) {
-      if (running === 0 && requests.sum(now) === 0 && tokens.sum(now) === 0) meters.delete(id);
+    for (const [id, { requests, tokens, running }] of countersById) {
+      if (running === 0 && requests.sum(now) === 0 && tokens.sum(now) === 0) countersById.delete(id);
     }
-    sweepAt = Math.max(metersBeforeSweep, meters.size * 2);
+    sweepAt = Math.max(countersBeforeSweep, countersById.size * 2);
   };
 
-  const meterOf = (id: string, now: number): Meter => {
-    const known = meters.get(id);
+  const countersOf = (id: string, now: number): UsageCounters => {
+    const known = countersById.get(id);
     if (known !== undefined) return known;
-    if (meters.size >= sweepAt) sweep(now);
-    const meter = { requests: new SlidingWindow(), tokens: new SlidingWindow(), running: 0 };
-    meters.set(id, meter);
-    return meter;
+    if (countersById.size >= sweepAt) sweep(now);
+    const counters = { requests: new SlidingWindow(), tokens: new SlidingWindow(), running: 0 };
+    countersById.set(id, counters);
+    return counters;
   };
 
   const partyOf = (scope: string, limits: RateLimits, id: string, now: number): Party => ({
     scope,
     limits,
-    meter: meterOf(id, now),
+    counters: countersOf(id, now),
     peers: () => peerUsage(id),
   });
 
   const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
     const parties: Party[] = [];
-    // Uses the id, so that all secrets of a key share its meter.
+    // Uses the id, so that all secrets of a key share its counters.
     if (key !== null && isLimited(key.limits)) {
       parties.push(partyOf(`key:${key.name}`, key.limits, `key:${key.id}`, now));
     }
@@ -200,7 +200,7 @@ export function createRateLimiter(deps: {
 
   return {
     enter(who) {
-      if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return free;
+      if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return unlimitedEntry;
       const now = clock.monotonic();
       const parties = partiesOf(who, now);
       const refusal = entryRefusal(parties, now);
@@ -215,7 +215,7 @@ export function createRateLimiter(deps: {
 
     used() {
       const now = clock.monotonic();
-      const active = [...meters].map(([id, meter]) => [id, usedHere(meter, now)] as const);
+      const active = [...countersById].map(([id, counters]) => [id, usedHere(counters, now)] as const);
       return Object.fromEntries(
         active.filter(([, { requests, tokens, running }]) => requests > 0 || tokens > 0 || running > 0),
       );
@@ -237,9 +237,9 @@ class RateLimitedSlot implements Slot {
     this.#parties = parties;
     this.#clock = clock;
     this.countsTokens = parties.some(({ limits }) => limits.tpm !== null);
-    for (const { meter } of parties) {
-      this.#second = meter.requests.add(1, now);
-      meter.running++;
+    for (const { counters } of parties) {
+      this.#second = counters.requests.add(1, now);
+      counters.running++;
     }
   }
 
@@ -249,7 +249,7 @@ class RateLimitedSlot implements Slot {
       (party) => party.limits.tpm === null || usedOf(party, now).tokens + tokens <= party.limits.tpm,
     );
     if (fits)
-      this.#put(
+      this.#recordReserved(
         this.#parties.map(() => tokens),
         now,
       );
@@ -260,14 +260,14 @@ class RateLimitedSlot implements Slot {
     const now = this.#clock.monotonic();
     const amounts = this.#parties.map(({ limits }) => (exact ? tokens : Math.min(tokens, limits.tpm ?? tokens)));
     const exceeded = this.#parties.flatMap((party, index): ExceededWithWait[] => {
-      const { scope, limits, meter, peers } = party;
+      const { scope, limits, counters, peers } = party;
       const needed = amounts[index] ?? tokens;
       if (limits.tpm === null || usedOf(party, now).tokens + needed <= limits.tpm) return [];
       const neverFits = needed > limits.tpm;
-      const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, peers().tokens, limits.tpm - needed, now);
+      const waitMs = neverFits ? minuteMs : msUntilRoom(counters.tokens, peers().tokens, limits.tpm - needed, now);
       return [{ scope, kind: "tpm", limit: limits.tpm, needed: neverFits ? needed : null, waitMs }];
     });
-    if (exceeded.length === 0) this.#put(amounts, now);
+    if (exceeded.length === 0) this.#recordReserved(amounts, now);
     return limitRefusal(exceeded);
   }
 
@@ -280,10 +280,10 @@ class RateLimitedSlot implements Slot {
     this.#reserved = null;
     if (reserved === null || used === null) return;
     const now = this.#clock.monotonic();
-    this.#parties.forEach(({ meter }, index) => {
+    this.#parties.forEach(({ counters }, index) => {
       const difference = used - (reserved.amounts[index] ?? used);
-      if (difference > 0) meter.tokens.add(difference, now);
-      else meter.tokens.correct(reserved.second, difference, now);
+      if (difference > 0) counters.tokens.add(difference, now);
+      else counters.tokens.correct(reserved.second, difference, now);
     });
   }
 
@@ -291,22 +291,22 @@ class RateLimitedSlot implements Slot {
     if (this.#cancelled) return;
     this.#cancelled = true;
     const now = this.#clock.monotonic();
-    for (const { meter } of this.#parties) meter.requests.correct(this.#second, -1, now);
+    for (const { counters } of this.#parties) counters.requests.correct(this.#second, -1, now);
   }
 
   leave(): void {
     if (this.#left) return;
     this.#left = true;
-    for (const { meter } of this.#parties) meter.running--;
+    for (const { counters } of this.#parties) counters.running--;
   }
 
   headers(): HeaderList {
     return headersOf(this.#parties, this.#clock.monotonic());
   }
 
-  #put(amounts: readonly number[], now: number): void {
-    this.#parties.forEach(({ meter }, index) => {
-      this.#reserved = { second: meter.tokens.add(amounts[index] ?? 0, now), amounts };
+  #recordReserved(amounts: readonly number[], now: number): void {
+    this.#parties.forEach(({ counters }, index) => {
+      this.#reserved = { second: counters.tokens.add(amounts[index] ?? 0, now), amounts };
     });
   }
 }
@@ -318,12 +318,12 @@ export function isLimited(limits: RateLimits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
 
-function usedHere({ requests, tokens, running }: Meter, now: number): RateLimitUse {
+function usedHere({ requests, tokens, running }: UsageCounters, now: number): RateLimitUse {
   return { requests: requests.sum(now), tokens: tokens.sum(now), running };
 }
 
-function usedOf({ meter, peers }: Party, now: number): RateLimitUse {
-  return sumOfUse(usedHere(meter, now), peers());
+function usedOf({ counters, peers }: Party, now: number): RateLimitUse {
+  return sumOfUse(usedHere(counters, now), peers());
 }
 
 /**
@@ -343,7 +343,7 @@ interface ExceededWithWait extends ExceededRateLimit {
 function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   const exceeded: ExceededWithWait[] = [];
   for (const party of parties) {
-    const { scope, limits, meter, peers } = party;
+    const { scope, limits, counters, peers } = party;
     const { requests, running } = usedOf(party, now);
     if (limits.rpm !== null && requests >= limits.rpm) {
       exceeded.push({
@@ -351,7 +351,7 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
         kind: "rpm",
         limit: limits.rpm,
         needed: null,
-        waitMs: msUntilRoom(meter.requests, peers().requests, limits.rpm - 1, now),
+        waitMs: msUntilRoom(counters.requests, peers().requests, limits.rpm - 1, now),
       });
     }
     if (limits.parallel !== null && running >= limits.parallel) {
@@ -374,15 +374,15 @@ function limitRefusal(all: readonly ExceededWithWait[]): Refusal | null {
 }
 
 function standingOf(party: Party, now: number): RateLimitStatus[] {
-  const { scope, limits, meter, peers } = party;
+  const { scope, limits, counters, peers } = party;
   const { requests, tokens, running } = usedOf(party, now);
   const standing = (kind: keyof RateLimits, used: number, resetsInMs: number | null): RateLimitStatus[] => {
     const limit = limits[kind];
     return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
   };
   return [
-    ...standing("rpm", requests, msUntilRoom(meter.requests, peers().requests, 0, now)),
-    ...standing("tpm", tokens, msUntilRoom(meter.tokens, peers().tokens, 0, now)),
+    ...standing("rpm", requests, msUntilRoom(counters.requests, peers().requests, 0, now)),
+    ...standing("tpm", tokens, msUntilRoom(counters.tokens, peers().tokens, 0, now)),
     ...standing("parallel", running, null),
   ];
 }

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/content-encoding.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { isEmpty } from "../wire/model-answer.ts";
-import { FormReader } from "../wire/answer-form.ts";
+import { AnswerFormReader } from "../wire/answer-form.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { StreamAnswer } from "../wire/stream-output.ts";
 import type { Transcript } from "../wire/stream-transcript.ts";
@@ -49,7 +49,7 @@ interface StreamedDeps extends ResponseDeps {
 export class StreamedResponse implements ResponseMode {
   readonly #deps: StreamedDeps;
   readonly #endpoint: Endpoint;
-  readonly #reader: FormReader;
+  readonly #reader: AnswerFormReader;
   /** Undefined if the stream cannot outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
   #filter: EventFilter | undefined;
@@ -69,7 +69,7 @@ export class StreamedResponse implements ResponseMode {
     this.#endpoint = endpoint;
     this.#watch = watch;
     this.#onOver = onOver;
-    this.#reader = new FormReader(endpoint, "events", watch?.output);
+    this.#reader = new AnswerFormReader(endpoint, "events", watch?.output);
     this.#plain = isPlain(deps.head.header("content-encoding"));
     this.#cutAtMaximum = cutAtMaximum;
     if (this.#plain && dropUsageChunk) this.#filter = new UsageChunkFilter();
@@ -217,16 +217,16 @@ export class StreamedResponse implements ResponseMode {
   }
 
   /** Returns the reader of all bytes; undefined if the answer cannot be decoded. */
-  async #wholeReader(): Promise<FormReader | undefined> {
+  async #wholeReader(): Promise<AnswerFormReader | undefined> {
     const reader = this.#plain ? this.#reader : await this.#decoded();
     reader?.finish();
     return reader;
   }
 
-  async #decoded(): Promise<FormReader | undefined> {
+  async #decoded(): Promise<AnswerFormReader | undefined> {
     if (this.#bytes > compressedBytesMax) return undefined;
     const encoding = this.#deps.head.header("content-encoding") ?? "";
-    const reader = new FormReader(this.#endpoint, "events");
+    const reader = new AnswerFormReader(this.#endpoint, "events");
     const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) =>
       reader.push(piece),
     );

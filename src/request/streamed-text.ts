@@ -12,7 +12,8 @@ export class StreamedText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
   readonly #model: CatalogueModel;
-  readonly #all = new UncountedText();
+  /** Text before the stated tokens that is not counted yet; all such text if the stream stated none. */
+  readonly #earlier = new UncountedText();
   #counted = 0;
   /** Bytes that no tokenizer counts. */
   #unknownBytes = 0;
@@ -20,7 +21,7 @@ export class StreamedText {
   #partialBytes = 0;
   /** Tokens that the stream stated last; 0 if it stated none. */
   #stated = 0;
-  /** Output since then: counted, not counted yet, and of unknown meaning. */
+  /** Output since the stream stated these tokens: counted, not counted yet, and of unknown meaning. */
   #laterCounted = 0;
   #later = new UncountedText();
   #laterUnknownBytes = 0;
@@ -34,27 +35,27 @@ export class StreamedText {
   }
 
   add(text: string, choice: number): void {
-    this.#note();
-    (this.#stated === 0 ? this.#all : this.#later).add(text, choice);
+    this.#recordTime();
+    (this.#stated === 0 ? this.#earlier : this.#later).add(text, choice);
   }
 
   addUnknown(bytes: number): void {
-    this.#note();
+    this.#recordTime();
     this.#unknownBytes += bytes;
     this.#laterUnknownBytes += bytes;
   }
 
   /** Records that the gateway states this number of tokens for the output so far. */
-  covers(tokens: number): void {
+  setStated(tokens: number): void {
     this.#stated = tokens;
-    this.#all.take(this.#later);
+    this.#earlier.addAll(this.#later);
     this.#later = new UncountedText();
     this.#laterCounted = 0;
     this.#laterUnknownBytes = 0;
   }
 
   inFlight(bytes: number): void {
-    if (bytes > this.#partialBytes) this.#note();
+    if (bytes > this.#partialBytes) this.#recordTime();
     this.#partialBytes = bytes;
   }
 
@@ -69,7 +70,7 @@ export class StreamedText {
   /** Largest number of tokens in the output since the last count. */
   get uncounted(): number {
     const later = this.#bound(this.#later.bytes);
-    const all = this.#countedOfAll + this.#bound(this.#all.bytes) + later;
+    const all = this.#countedOfAll + this.#bound(this.#earlier.bytes) + later;
     return Math.max(all, this.#countedSinceStated + later) - this.counted;
   }
 
@@ -89,7 +90,7 @@ export class StreamedText {
   /** Counts the text that was added before this call. If the counter is busy, uses the bound by bytes instead. */
   async count(): Promise<void> {
     const later = this.#later;
-    const [earlierTokens, laterTokens] = await Promise.all([this.#countText(this.#all), this.#countText(later)]);
+    const [earlierTokens, laterTokens] = await Promise.all([this.#countText(this.#earlier), this.#countText(later)]);
     this.#counted += earlierTokens + laterTokens;
     if (later === this.#later) this.#laterCounted += laterTokens;
   }
@@ -97,7 +98,7 @@ export class StreamedText {
   async #countText(uncounted: UncountedText): Promise<number> {
     const { encoding, errorFactor } = this.#model;
     const { bytes } = uncounted;
-    const texts = uncounted.taken();
+    const texts = uncounted.takeTexts();
     const counts = await Promise.all(texts.map((text) => this.#tokens.countText(text, encoding)));
     const atMost = this.#bound(bytes);
     const counted = counts.reduce((sum, count) => sum + (count.ok ? count.tokens : atMost), 0);
@@ -105,14 +106,14 @@ export class StreamedText {
     return Math.min(scaleTokens(counted, errorFactor), atMost);
   }
 
-  get soFar(): WritingPace {
+  get writingPace(): WritingPace {
     return {
       tokens: this.counted + this.uncounted,
       tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt,
     };
   }
 
-  #note(): void {
+  #recordTime(): void {
     this.#lastAt = this.#clock.monotonic();
     this.#firstAt ??= this.#lastAt;
   }
@@ -138,12 +139,12 @@ class UncountedText {
   }
 
   /** Adds the text of another one. */
-  take(other: UncountedText): void {
+  addAll(other: UncountedText): void {
     for (const [choice, pieces] of other.#pieces) this.add(pieces.join(""), choice);
   }
 
   /** Returns the text of each choice, to be counted. */
-  taken(): readonly string[] {
+  takeTexts(): readonly string[] {
     const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
     this.#pieces.clear();
     return texts;

@@ -46,7 +46,7 @@ export function retrieveTask(
   route = unifiedRoute,
   readAsked: ReadAskedTasks = readUnifiedPath,
 ): Handler {
-  return ofOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
+  return withOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
     const shown = await passAnswer(steps, exchange, tasks, asked);
     if (shown !== undefined) steps.background(steps.tracker.onRecord(shown.task, shown.record, "client"));
   });
@@ -61,7 +61,7 @@ export function cancelTask(
   route = unifiedRoute,
   readAsked: ReadAskedTasks = readUnifiedPath,
 ): Handler {
-  return ofOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
+  return withOwnTasks(steps, route, readAsked, async (exchange, tasks, asked) => {
     const shown = await passAnswer(steps, exchange, tasks, asked);
     for (const task of tasks) {
       const isOver = shown !== undefined && shown.task === task && finalStatusOf(shown.record) !== null;
@@ -105,7 +105,7 @@ const readUnifiedPath: ReadAskedTasks = async (exchange) => {
  * Returns a handler for requests that name tasks. Refuses a request as not found unless the caller owns every named
  * task. These requests cost nothing, so no limit counts them.
  */
-function ofOwnTasks(
+function withOwnTasks(
   steps: TaskSteps,
   route: string,
   readAsked: ReadAskedTasks,
@@ -177,9 +177,9 @@ async function passAnswer(
     async inspect(status, plain) {
       if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
         return withhold(exchange, noSuchTask, withoutCharge);
-      const shown = await Promise.all(tasks.map(({ charge }) => steps.webhooks.shownFor(charge)));
+      const webhookChanges = await Promise.all(tasks.map(({ charge }) => steps.webhooks.shownFor(charge)));
       record = status < 300 && plain !== undefined ? recordAmong(tasks, plain) : undefined;
-      return { ending: withoutCharge, show: (text) => shown.reduce((bytes, show) => show(bytes), text) };
+      return { ending: withoutCharge, show: (text) => webhookChanges.reduce((bytes, show) => show(bytes), text) };
     },
   });
   const task = tasks.find(({ taskId }) => taskId === record?.taskId);
@@ -224,9 +224,9 @@ async function ownTasksIn({ tasks, webhooks, mask }: TaskSteps, list: Buffer, ke
     const task = await tasks.find(taskId);
     if (task?.key === key) own.push(task);
   }
-  const shown = await Promise.all(own.map(({ charge }) => webhooks.shownFor(charge)));
+  const webhookChanges = await Promise.all(own.map(({ charge }) => webhooks.shownFor(charge)));
   const records = Buffer.from(withOwnRecordsOnly(list, new Set(own.map(({ taskId }) => taskId))));
-  return shown.reduce((bytes, show) => show(bytes), mask(records));
+  return webhookChanges.reduce((bytes, show) => show(bytes), mask(records));
 }
 
 /** Returns a function that fetches the record of a task and applies it. */

@@ -2,7 +2,7 @@ import { proxyChoice } from "../config/outbound.ts";
 import type { Settings } from "../config/settings.ts";
 import type { AddressRule } from "../core/addresses.ts";
 import { startDelivery, type Delivery, type Destination, type NoDestination } from "../jobs/delivery.ts";
-import { signedWith } from "../wire/webhook-signature.ts";
+import { createSigner } from "../wire/webhook-signature.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -67,7 +67,12 @@ function alertDestination(
   { target, payload }: Message,
 ): Destination | NoDestination {
   if (webhook === null || target !== alertTarget) return { gone: "the alert webhook is no longer set" };
-  return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
+  return {
+    url: webhook.reveal(),
+    rule: "administrator",
+    body: payload,
+    headers: createSigner(secret?.reveal() ?? null),
+  };
 }
 
 /** Returns the request that the gateway would send to the client: the payload, with the client's secret in a header. */

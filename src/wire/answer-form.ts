@@ -8,7 +8,7 @@ import type { Transcript } from "./stream-transcript.ts";
  * Reads an answer as JSON or as server-sent events. The first bytes decide, because gateways label some answers
  * wrongly. The label decides if the bytes show neither.
  */
-export class FormReader implements AnswerReader {
+export class AnswerFormReader implements AnswerReader {
   readonly #endpoint: Endpoint;
   readonly #label: AnswerForm;
   readonly #listener: OutputListener | undefined;
@@ -31,7 +31,7 @@ export class FormReader implements AnswerReader {
     if (form !== undefined) this.#begin(form === "other" ? this.#label : form);
   }
 
-  /** Chooses the form by the label if the answer is over before its bytes show it. */
+  /** Chooses the form by the label if the answer ends before its bytes show the form. */
   finish(): void {
     if (this.events === undefined && this.json === undefined) this.#begin(this.#label);
   }

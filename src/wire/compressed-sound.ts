@@ -6,8 +6,9 @@ const dtsStarts: ReadonlySet<number> = new Set([0x7f_fe_80_01, 0xfe_7f_01_80, 0x
 /** First two bytes of other frames: AC-3 in its two byte orders. */
 const ac3Start = 0x0b_77;
 const swappedAc3Start = 0x77_0b;
-/** First 11 bits of an AAC frame, and of frames of MPEG sound and of the other form of AAC. */
-const aacStart = 0x2b7;
+/** First 11 bits of an AAC frame in a LOAS stream. */
+const loasStart = 0x2b7;
+/** First 11 bits of an MPEG frame, and of an AAC frame in an ADTS stream. */
 const mpegStart = 0x7ff;
 const pairs: ReadonlySet<number> = new Set(
   [ac3Start, swappedAc3Start].concat([burstStart, ...dtsStarts].map((start) => start >>> 16)),
@@ -15,20 +16,20 @@ const pairs: ReadonlySet<number> = new Set(
 
 /** Number of bytes that show the length of a frame. */
 const headBytes = 6;
-/** Number of frames in a row that show compressed sound. Other bytes hardly ever look so. */
-const framesMax = 4;
-/** A power of two, and more than the length of every frame. */
-const slots = 16_384;
+/** Number of frames in a row that show compressed sound. Other bytes rarely look like so many frames in a row. */
+const framesNeeded = 4;
+/** Number of offsets for which frames are counted: a power of two, and more than the length of every frame. */
+const offsetsKept = 16_384;
 
 /** Finds compressed sound among samples of 16 bits, because some decoders look for it and decode it. */
 export class CompressedSound {
   #isFound = false;
   #tail = Buffer.alloc(0);
   /** Offset of the first byte of the tail. */
-  #at = 0;
+  #tailAt = 0;
   #dtsFrames = 0;
   /** Number of frames in a row that end at an offset, modulo `slots`. */
-  readonly #frames = new Uint8Array(slots);
+  readonly #frames = new Uint8Array(offsetsKept);
 
   get isFound(): boolean {
     return this.#isFound;
@@ -39,30 +40,30 @@ export class CompressedSound {
     const all = Buffer.concat([this.#tail, bytes]);
     const end = Math.max(0, all.length - headBytes + 1);
     for (let at = 0; at < end; at++) {
-      const slot = (this.#at + at) % slots;
-      const before = this.#frames[slot] ?? 0;
-      this.#frames[slot] = 0;
+      const index = (this.#tailAt + at) % offsetsKept;
+      const framesBefore = this.#frames[index] ?? 0;
+      this.#frames[index] = 0;
       // A pair of other bytes begins no frame.
       if (starts[((all[at] ?? 0) << 8) | (all[at + 1] ?? 0)] !== 1) continue;
-      // Neither does silence. Such a third byte states a rate that does not exist.
+      // Silence begins no frame either: its third byte would state a rate that does not exist.
       if (all[at] === 0xff && (all[at + 2] ?? 0) >= 0xf0) continue;
       const start = all.readUInt32BE(at);
       if (dtsStarts.has(start)) this.#dtsFrames++;
       const length = frameLength(all, at);
-      const row = length > 0 ? before + 1 : 0;
-      this.#isFound = start === burstStart || row === framesMax || this.#dtsFrames === framesMax;
+      const framesInRow = length > 0 ? framesBefore + 1 : 0;
+      this.#isFound = start === burstStart || framesInRow === framesNeeded || this.#dtsFrames === framesNeeded;
       if (this.#isFound) return;
-      const next = (slot + length) % slots;
-      if (length > 0) this.#frames[next] = Math.max(this.#frames[next] ?? 0, row);
+      const next = (index + length) % offsetsKept;
+      if (length > 0) this.#frames[next] = Math.max(this.#frames[next] ?? 0, framesInRow);
     }
     this.#tail = Buffer.from(all.subarray(end));
-    this.#at += end;
+    this.#tailAt += end;
   }
 }
 
 /** Has a 1 at each pair of bytes that may begin a frame or a burst. */
 const starts = Uint8Array.from({ length: 0x1_00_00 }, (_, pair) =>
-  Number(pairs.has(pair) || pair >>> 5 === aacStart || pair >>> 5 === mpegStart),
+  Number(pairs.has(pair) || pair >>> 5 === loasStart || pair >>> 5 === mpegStart),
 );
 
 /** Returns the length of the frame that begins at an offset; 0 if none begins there. */
@@ -71,8 +72,8 @@ function frameLength(bytes: Buffer, at: number): number {
   const start = bytes.readUInt16BE(at);
   if (start === ac3Start) return ac3Length(byte);
   if (start === swappedAc3Start) return ac3Length((index) => byte(index ^ 1));
-  // AAC, in its two forms.
-  if (start >>> 5 === aacStart) return ((byte(1) & 0x1f) << 8) + byte(2) + 3;
+  // AAC in a LOAS stream, and in an ADTS stream.
+  if (start >>> 5 === loasStart) return ((byte(1) & 0x1f) << 8) + byte(2) + 3;
   if ((start & 0xff_f6) === 0xff_f0) return ((byte(3) & 3) << 11) + (byte(4) << 3) + (byte(5) >>> 5);
   return start >>> 5 === mpegStart ? mpegLength(bytes.readUInt32BE(at)) : 0;
 }

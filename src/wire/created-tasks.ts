@@ -1,7 +1,7 @@
 import type { StatedError } from "../core/settlement.ts";
 import type { TaskRecord } from "../core/tasks.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { folded, hasOnlyError, readStatedError, saysAccepted, statedError } from "./stated-error.ts";
+import { plainName, hasOnlyError, readStatedError, saysAccepted, statedError } from "./stated-error.ts";
 import { Digits, idOf, parseExactly, readTaskRecord, taskRecordIn, recordMembers } from "./task.ts";
 
 export interface CreatedTask extends TaskRecord {
@@ -28,7 +28,7 @@ const jobIdName = /^(?:task|job|generation|prediction)(?:uu)?ids?$/;
 const idName =
   /^(?:u?u?id|ids|(?:video|image|audio|music|song|clip|render|inference|execution|operation|process)(?:uu)?ids?)$/;
 /** Names that decide which of several ids in a record is that of the task. */
-const mainNames: ReadonlySet<string> = new Set(["task_id", "id"].map(folded));
+const mainNames: ReadonlySet<string> = new Set(["task_id", "id"].map(plainName));
 const requestIdName = "requestid";
 /** Members in which any `id` is the id of a task. */
 const jobMembers: ReadonlySet<string> = new Set(
@@ -76,7 +76,7 @@ function tasksIn(value: unknown, depth: number): Found {
   const record = taskRecordIn(value);
   const named = (names: RegExp) => idsNamed(value, names, record);
   const members = Object.entries(value).flatMap(([name, each]) => {
-    const member = folded(name);
+    const member = plainName(name);
     if (typeof each === "object" && jobMembers.has(member)) return [asJobs(each, depth)];
     if (member === "output" && isPlainObject(each)) return [{ ...nothing, tasks: tasksIn(each, depth + 1).tasks }];
     const mayBeId = textMembers.has(member) || (typeof each === "object" && !(each instanceof Digits));
@@ -94,7 +94,7 @@ function tasksIn(value: unknown, depth: number): Found {
  */
 function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly CreatedTask[] {
   const members = Object.entries(record)
-    .map(([name, value]) => ({ name: folded(name), value }))
+    .map(([name, value]) => ({ name: plainName(name), value }))
     .filter(({ name }) => names.test(name));
   const found = members.flatMap(({ name, value }) =>
     Array.isArray(value) ? [] : idsOf(value, read).map((task) => ({ name, task })),
@@ -130,7 +130,7 @@ function idsOf(value: unknown, record: TaskRecord = pending("")): readonly Creat
 function requestIn(root: JsonObject): readonly CreatedTask[] {
   const record = taskRecordIn(root);
   if (record.status !== "pending" && record.status !== "running") return [];
-  return Object.entries(root).flatMap(([name, each]) => (folded(name) === requestIdName ? idsOf(each, record) : []));
+  return Object.entries(root).flatMap(([name, each]) => (plainName(name) === requestIdName ? idsOf(each, record) : []));
 }
 
 function pending(taskId: string): CreatedTask {

@@ -90,7 +90,7 @@ export class RequestFields {
    * Returns the field that a case-insensitive reader would see in this name; undefined if there is none or if the field
    * is free.
    */
-  pricedFieldFor(name: string): string | undefined {
+  fieldReadAs(name: string): string | undefined {
     const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
     return this.#lengths.has(name.length) ? this.#notFreeByFolded.get(fold(name)) : undefined;
@@ -152,7 +152,7 @@ export interface FieldFindings {
 const unknownField: readonly Doubt[] = ["unknown_field"];
 
 /** Longest text that may be a model's name, in UTF-16 units. Real names are shorter. */
-const nameMax = 256;
+const nameUnitsMax = 256;
 /** Largest number of models, and of texts in unknown fields. Legitimate requests have fewer. */
 export const mentionsMax = { models: 100, texts: 10_000 } as const;
 /** Largest depth of nested lists and objects that is searched for models. */
@@ -175,7 +175,7 @@ export class Findings implements FieldFindings {
   cachesForHour = false;
   readonly #models = new Set<string>();
   readonly #mentions = new Set<string>();
-  #isHidden = false;
+  #hasHiddenCost = false;
 
   get models(): readonly string[] {
     return [...this.#models];
@@ -186,7 +186,7 @@ export class Findings implements FieldFindings {
   }
 
   get doubts(): readonly Doubt[] {
-    return this.unknown.length > 0 || this.#isHidden ? unknownField : noDoubts;
+    return this.unknown.length > 0 || this.#hasHiddenCost ? unknownField : noDoubts;
   }
 
   /** True if nothing was found. */
@@ -232,7 +232,7 @@ export class Findings implements FieldFindings {
     for (const name in object) {
       const known = fields.meaningOf(name);
       const meaning = known ?? otherwise;
-      if (known === undefined) this.#checkCase(path, name, fields.pricedFieldFor(name));
+      if (known === undefined) this.#checkCase(path, name, fields.fieldReadAs(name));
       if (meaning === "free") continue;
       const value = (object as Record<string, unknown>)[name];
       if (value !== null) this.field(`${path}.${name}`, value, meaning);
@@ -286,7 +286,7 @@ export class Findings implements FieldFindings {
   mentionInBytes(json: Buffer): void {
     for (let start = json.indexOf(0x22); start !== -1;) {
       const after = skipString(json, start);
-      if (after - start <= nameMax * 6) {
+      if (after - start <= nameUnitsMax * 6) {
         const text = parseJson(json.toString("utf8", start, after));
         if (typeof text === "string") this.mention(text);
       }
@@ -296,7 +296,7 @@ export class Findings implements FieldFindings {
 
   /** Records a text that may contain one model name, or several names with separators between them. */
   mention(text: string): void {
-    if (text.length > nameMax || this.#mentions.size > mentionsMax.texts) return;
+    if (text.length > nameUnitsMax || this.#mentions.size > mentionsMax.texts) return;
     if (text !== "") this.#mentions.add(text.trim());
     if (/[,;|]/.test(text)) for (const piece of text.split(/[,;|]/)) if (piece !== "") this.#mentions.add(piece.trim());
   }
@@ -318,9 +318,9 @@ export class Findings implements FieldFindings {
   }
 
   /** Records a member that a case-insensitive reader would read as the member `priced`. */
-  #checkCase(path: string, name: string, priced: string | undefined): void {
-    if (priced === undefined || this.fault !== undefined) return;
-    const field = `${path}.${priced}`;
+  #checkCase(path: string, name: string, readAs: string | undefined): void {
+    if (readAs === undefined || this.fault !== undefined) return;
+    const field = `${path}.${readAs}`;
     this.fault = invalid(field, `'${path}.${name}' must be written '${field}'`);
   }
 
@@ -353,7 +353,7 @@ export class Findings implements FieldFindings {
     if (unless?.includes(value) === true) return;
     this.tooExpensive(path, expensive);
     if (inUsage === true) return;
-    this.#isHidden = true;
+    this.#hasHiddenCost = true;
     this.mentionIn(value);
   }
 

@@ -42,7 +42,10 @@ export class Form {
     return this.parts.filter(({ isFile }) => !isFile);
   }
 
-  /** Returns the number of bytes that may count as text. Files with other names than those of `media` do. */
+  /**
+   * Returns the number of bytes that may count as text: all names, the values of fields, and files whose names are not
+   * in `media`. No file counts if `media` is missing.
+   */
   textBytes(media?: ReadonlySet<string>): number {
     const isText = ({ name, isFile }: FormPart) => !isFile || media?.has(baseOf(name)) === false;
     return this.parts.reduce((sum, part) => sum + part.name.length + (isText(part) ? part.value.length : 0), 0);
@@ -98,13 +101,13 @@ export function inspectForm(form: Form | undefined, fields: RequestFields): OrRe
 export const unclearForm = "the form can be read in several ways";
 
 /**
- * Returns the refusal of a field that decides the price and is repeated, a file, or written in another way; undefined
- * if there is none.
+ * Returns the refusal of a field that decides the price and is repeated, a file, or under another name; undefined if
+ * there is none.
  */
 export function ambiguousPart({ parts }: Form, fields: RequestFields): Refused | undefined {
   for (const { name, isFile } of parts) {
     const base = baseOf(name);
-    const field = fields.pricedFieldFor(base);
+    const field = fields.fieldReadAs(base);
     if (field === undefined) continue;
     if (isFile) return invalid(field, `'${name}' must be a field, not a file`);
     // Some readers treat "n[]" as "n".
@@ -121,16 +124,16 @@ export function formFindings(form: Form, fields: RequestFields): Findings {
   const model = form.value("model");
   if (typeof model === "string") findings.modelsIn("model", model);
   findings.user = userInBody({ safety_identifier: form.value("safety_identifier"), user: form.value("user") });
-  const known = new Map<string, FormPart[]>();
+  const partsByName = new Map<string, FormPart[]>();
   let bytes = 0;
   for (const part of form.parts) {
     const meaning = fields.meaningOfPart(part.name);
     if (meaning === "free" || meaning === "priced") continue;
-    known.set(part.name, [...(known.get(part.name) ?? []), part]);
+    partsByName.set(part.name, [...(partsByName.get(part.name) ?? []), part]);
     if (!part.isFile) bytes += part.value.length;
   }
   const bytesMax = bytes > textBytesMax ? 0 : valueBytesMax;
-  for (const [name, parts] of known)
+  for (const [name, parts] of partsByName)
     findings.part(
       name,
       parts.flatMap((part) => (part.isFile ? [] : [textOf(part, bytesMax)])),

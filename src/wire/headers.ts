@@ -63,7 +63,8 @@ export function isIdempotencyHeader(name: string): boolean {
 
 /**
  * Returns the client's headers that may reach the gateway, never credentials, cookies, forwarding headers or headers
- * about the body. `idempotencyKey` replaces the client's value, because all keys of Farebox share one account at the gateway.
+ * about the body. `idempotencyKey` replaces the client's value, because all keys of Farebox share one account at the
+ * gateway.
  */
 export function forwardableHeaders(
   headers: Iterable<readonly [string, string]>,
@@ -183,7 +184,7 @@ function checkHeader(findings: Findings, name: string, value: string): void {
 /** Records a query parameter. A gateway may read it as the request's field of the same name. */
 function checkParameter(findings: Findings, name: string, value: string, fields: Endpoint["fields"]): void {
   const path = `query ${name}`;
-  const field = fields.pricedFieldFor(name);
+  const field = fields.fieldReadAs(name);
   const meaning = field === undefined ? undefined : fields.meaningOf(field);
   if (field === "model" || meaning === "models") {
     for (const model of namesIn(value)) findings.model(model);
@@ -216,8 +217,8 @@ export function readRetry(header: string | undefined): number {
 type TagsResult = OrRefused<{ tags: Values }>;
 
 /**
- * Returns the text of a header's value: UTF-8 if its bytes are valid UTF-8, otherwise Latin-1. Node.js reads all headers
- * as Latin-1. Texts are not normalized.
+ * Returns the text of a header's value: UTF-8 if its bytes are valid UTF-8, otherwise Latin-1. Node.js reads all
+ * headers as Latin-1. Texts are not normalized.
  */
 export function textOfHeader(header: string): string {
   if (!/[\u0080-\u00ff]/.test(header)) return header;

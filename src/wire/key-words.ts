@@ -1,4 +1,4 @@
-/** Statuses with which a gateway refuses a key. Only 401 needs no words. */
+/** Statuses with which a gateway may refuse a key. 400 and 403 need words that say so; a 401 may need none. */
 export const keyStatuses: ReadonlySet<number> = new Set([400, 401, 403]);
 
 const gap = "[\\s_-]*";
@@ -7,9 +7,9 @@ const bad = `(?:invalid|incorrect|wrong|unknown|expired|revoked|disabled|deactiv
 const isBad = `(?:not${gap}(?:valid|found|recognized|active)|does not exist|${bad})`;
 
 /**
- * Texts that say that a key is not accepted: "Incorrect API key provided", `invalid_api_key`, `API_KEY_INVALID`, "无效的令牌".
- * They must begin with it, because a text may repeat words of the request. A key that is not valid only for a model or
- * a region is accepted.
+ * Texts that say that a key is not accepted: "Incorrect API key provided", `invalid_api_key`, `API_KEY_INVALID`,
+ * "无效的令牌". A text must begin with such words, because it may repeat words of the request later. A text about a key that
+ * is not valid only for a model or a region does not match.
  */
 const refusals: readonly RegExp[] = [
   new RegExp(

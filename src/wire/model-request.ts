@@ -195,7 +195,7 @@ export function modelFault(model: unknown, field = "model"): Refused | undefined
 export function ambiguousField(names: readonly string[], fields: RequestFields): Refused | undefined {
   const seen = new Set<string>();
   for (const name of names) {
-    const priced = fields.pricedFieldFor(name);
+    const priced = fields.fieldReadAs(name);
     if (priced === undefined) continue;
     if (priced !== name) return invalid(priced, `'${name}' must be written '${priced}'`);
     if (seen.has(name)) return givenTwice(name);
@@ -218,8 +218,8 @@ export function choicesOf(value: unknown): number | undefined {
 }
 
 /**
- * Returns the largest stated maximum and its field. The maximum is null if none is stated, and Infinity if one is
- * not valid or above `largestMaximum`.
+ * Returns the largest stated maximum and its field. The maximum is null if none is stated, and Infinity if one is not
+ * valid or above `largestMaximum`.
  */
 export function statedMaximum(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
   let top: StatedMaximum = unstatedMaximum;

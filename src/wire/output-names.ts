@@ -4,7 +4,9 @@ export function isOutputMaximum(name: string): boolean {
   return maximums.has(letters) || /^max(?!chunk).*(?:token|output|length|len$)/.test(letters);
 }
 
-/** Returns true for an output maximum or a model, and for ids of stored requests, whose maximums Farebox does not see. */
+/**
+ * Returns true for an output maximum or a model, and for ids of stored requests, whose maximums Farebox does not see.
+ */
 export function isOutputMember(name: string): boolean {
   return isOutputMaximum(name) || models.has(lettersOf(name));
 }

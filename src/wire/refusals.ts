@@ -243,9 +243,9 @@ const periodAdjectives: Readonly<Record<Period, string>> = {
  * Returns a budget's description for its users: its owner, its name in `farebox budgets`, and its limit if the users
  * may see it.
  */
-function nameOfBudget({ shortage, scopeName, showsAmounts }: BudgetRefusal): string {
+function budgetPhrase({ shortage, scopeName, showsAmounts }: BudgetRefusal): string {
   const { period } = shortage.window.budget;
-  const whose = owner(parseScope(scopeName) ?? shortage.window.budget.scope);
+  const whose = limitedPhrase(parseScope(scopeName) ?? shortage.window.budget.scope);
   return showsAmounts
     ? `The budget ${whose} (${scopeName}, ${formatUsd(limitOf(shortage.window))} USD ${periodWords[period]})`
     : `The ${periodAdjectives[period]} budget ${whose} (${scopeName})`;
@@ -255,30 +255,30 @@ function nameOfBudget({ shortage, scopeName, showsAmounts }: BudgetRefusal): str
  * Returns a phrase that states whom a budget limits: "of key alice for models gpt-5*", "that each user of team research
  * has for itself".
  */
-function owner(scope: Scope): string {
+function limitedPhrase(scope: Scope): string {
   if (isOfSession(scope)) return `of this session of key ${keyOfScope(scope)}`;
   const { conditions } = scope;
-  const of = (dimension: Dimension) => conditions.filter((each) => each.dimension === dimension);
-  const stated = (dimension: Dimension) => of(dimension).find(({ value }) => value !== null)?.value;
-  const labels = of("label").map(({ name, value }) => `${name}=${value}`);
+  const conditionsOn = (dimension: Dimension) => conditions.filter((each) => each.dimension === dimension);
+  const stated = (dimension: Dimension) => conditionsOn(dimension).find(({ value }) => value !== null)?.value;
+  const labels = conditionsOn("label").map(({ name, value }) => `${name}=${value}`);
   const named = [
     ...(stated("key") === undefined ? [] : [`key ${stated("key")}`]),
     ...(labels.length === 0 ? [] : [`keys with label ${labels.join(" and ")}`]),
     ...(stated("team") === undefined ? [] : [`team ${stated("team")}`]),
   ].join(" of ");
-  const requests = [...of("model"), ...of("user"), ...of("tag")].flatMap(requestsOf);
-  const members = [...of("user"), ...of("key")].flatMap(({ dimension, value }) =>
+  const requests = [...conditionsOn("model"), ...conditionsOn("user"), ...conditionsOn("tag")].flatMap(requestsOf);
+  const members = [...conditionsOn("user"), ...conditionsOn("key")].flatMap(({ dimension, value }) =>
     value === null ? [`each ${dimension}`] : [],
   );
   const whose = [...members, ...(named === "" ? [] : [named])].join(" of ");
-  const what = requests.length === 0 ? "" : ` for ${requests.join(" and ")}`;
-  if (members.length > 0) return `that ${whose} has${what === "" ? " for itself" : what}`;
-  return `of ${whose === "" ? "all keys together" : whose}${what}`;
+  const forRequests = requests.length === 0 ? "" : ` for ${requests.join(" and ")}`;
+  if (members.length > 0) return `that ${whose} has${forRequests === "" ? " for itself" : forRequests}`;
+  return `of ${whose === "" ? "all keys together" : whose}${forRequests}`;
 }
 
 /**
  * Returns a phrase for the requests that a condition selects, in a list. The list is empty for a condition on each
- * user, because `owner` names it in another place.
+ * user, because `limitedPhrase` names it elsewhere in the phrase.
  */
 function requestsOf({ dimension, name, value }: Condition): readonly string[] {
   if (dimension === "tag") return [value === null ? `each value of the tag ${name}` : `the tag ${name}=${value}`];
@@ -303,7 +303,7 @@ function budgetExceeded(refusal: Extract<Refusal, { code: "budget_exceeded" }>):
     ? `has ${unspent(shortage)} USD left, and this request can cost up to ${needed}`
     : `cannot pay for this request, which can cost up to ${needed}`;
   const state = beforeBody ? "has nothing left" : running ? stateOfStream : stateOfRequest;
-  const message = `${nameOfBudget(refusal)} ${state}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
+  const message = `${budgetPhrase(refusal)} ${state}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
   const metadata = beforeBody ? { ...figures(refusal), needed_usd: null } : figures(refusal);
   return { status: 402, message, metadata, headers: [["x-should-retry", "false"]] };
 }
@@ -315,7 +315,7 @@ function budgetHeld(refusal: BudgetRefusal): ErrorParams {
     ? `has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are held by running requests`
     : "has too little left while other requests run";
   const message =
-    `${nameOfBudget(refusal)} ${state}; ` +
+    `${budgetPhrase(refusal)} ${state}; ` +
     `this request can cost up to ${formatUsd(needed)} USD and fits once they have settled.`;
   return { status: 429, message, metadata: figures(refusal), headers: [["retry-after", "1"]] };
 }
@@ -345,11 +345,11 @@ const limitUnits = {
 
 function limitError({ scope, kind, limit, needed }: ExceededRateLimit, retryAfterSeconds: number): ErrorParams {
   const [owner = "", name = ""] = scope.split(":");
-  const whose = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
+  const limitPhrase = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
   const message =
     needed === null
-      ? `${whose} is reached; try again in ${retryAfterSeconds} s.`
-      : `${whose} is below the ${needed} tokens of this request's prompt alone.`;
+      ? `${limitPhrase} is reached; try again in ${retryAfterSeconds} s.`
+      : `${limitPhrase} is below the ${needed} tokens of this request's prompt alone.`;
   const noRetry: ErrorParams["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
   return {
     status: 429,
@@ -360,8 +360,8 @@ function limitError({ scope, kind, limit, needed }: ExceededRateLimit, retryAfte
 }
 
 function ceilingError({ family, limit }: ExceededCeiling, retryAfterSeconds: number): ErrorParams {
-  const of = family === "all" ? "" : ` of the family ${family}`;
-  const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once; this limit is reached, so try again in ${retryAfterSeconds} s.`;
+  const ofFamily = family === "all" ? "" : ` of the family ${family}`;
+  const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${ofFamily} at once; this limit is reached, so try again in ${retryAfterSeconds} s.`;
   return {
     status: 429,
     message,

@@ -8,7 +8,8 @@ import { chatAnswer } from "./output-members.ts";
  * Reads the error that an answer, or an event of a stream, states: `{"error":{…}}`, `{"code":401,"data":null}`,
  * `{"success":false}` and similar forms. Returns undefined for any other parsed JSON. An answer may contain output or
  * usage in addition to an error; the caller checks that. Unless the answer states an HTTP error status, an error next
- * to data does not count, because the data may be a task or a result. `ignoresData` is true if it counts nevertheless.
+ * to data does not count, because the data may be a task or a result. `ignoresData`: true if such an error counts
+ * nevertheless.
  */
 export function readStatedError(answer: unknown, ignoresData = false): StatedError | undefined {
   return errorIn(answer, (found, root) => found.isError(root, ignoresData));
@@ -38,7 +39,7 @@ function rootOf(answer: unknown): unknown {
   return Array.isArray(answer) && answer.length === 1 ? answer[0] : answer;
 }
 
-/** Returns the error for its texts and codes. Words of a timeout decide before a code does. */
+/** Returns the error for its texts and codes. Words about a timeout take precedence over codes. */
 export function statedError(texts: readonly string[], codes: readonly number[]): StatedError {
   const statuses = codes.filter(isHttpError);
   const status = statuses.length === 0 ? null : Math.max(...statuses);
@@ -47,7 +48,7 @@ export function statedError(texts: readonly string[], codes: readonly number[]):
   if (open !== undefined) return { kind: "open", status: open, reason: `gateway_${open}` };
   if (texts.some((text) => timeoutWords.test(text)))
     return { kind: "open", status, reason: timeouts.has(failure) ? failure : "gateway_timeout" };
-  // A text that is not known may be that of a timeout.
+  // An omitted text may be about a timeout.
   if (status === null && failure === "other" && texts.includes(omittedText))
     return { kind: "open", status, reason: "gateway_error" };
   const [code = "error"] = codes;
@@ -60,7 +61,7 @@ export function statedError(texts: readonly string[], codes: readonly number[]):
 
 const timeouts: ReadonlySet<TaskFailure> = new Set(["network", "upstream_timeout", "time_limit"]);
 
-/** Words of a timeout in a text of the gateway or of a service behind it, also in Chinese. */
+/** Words about a timeout of the gateway or of a service behind it, also in Chinese. */
 const timeoutWords =
   /time.?out|timed.?out|time (?:limit|allowance)|exceeded.{0,30}time|deadline|(?:took|ran) too long|\b(?:408|504|520|524)\b|超时/i;
 
@@ -83,17 +84,17 @@ const roles: ReadonlyMap<string, Role> = new Map(
       ["envelope", "base_resp header response_metadata response"],
       ["data", "data result results output outputs task tasks task_info task_result items list records body"],
     ] as const
-  ).flatMap(([role, names]) => names.split(" ").map((name) => [folded(name), role] as const)),
+  ).flatMap(([role, names]) => names.split(" ").map((name) => [plainName(name), role] as const)),
 );
 
-/** Returns a name as `roleOf` compares it. */
-export function folded(name: string): string {
+/** Returns a name in lower case, without `_` and `-`. */
+export function plainName(name: string): string {
   return name.toLowerCase().replace(/[_-]/g, "");
 }
 
 /** Returns the meaning of a member; undefined for a name that says nothing about an error. */
 export function roleOf(name: string): Role | undefined {
-  return roles.get(folded(name));
+  return roles.get(plainName(name));
 }
 
 /** Members that an answer without a result states as null or empty. */
@@ -103,7 +104,7 @@ const results: readonly string[] = ["choices", "candidates", "output", "data", "
 const successWords: ReadonlySet<string> = new Set(
   "success successful succeed succeeded ok okay completed complete finished done none null true no-error 成功"
     .split(" ")
-    .map(folded),
+    .map(plainName),
 );
 
 const failureWords: ReadonlySet<string> = new Set(
@@ -112,7 +113,7 @@ const failureWords: ReadonlySet<string> = new Set(
     "timeout timed-out expired false no"
   )
     .split(" ")
-    .map(folded),
+    .map(plainName),
 );
 
 /**
@@ -201,7 +202,8 @@ const labelName =
 /** Returns true if an answer contains a text in a member whose meaning is not known. It may be a result. */
 function statesOther(object: JsonObject, depth = 0): boolean {
   return Object.entries(object).some(([name, value]) => {
-    if (roleOf(name) !== undefined || chatAnswer.members[name] === "free" || labelName.test(folded(name))) return false;
+    if (roleOf(name) !== undefined || chatAnswer.members[name] === "free" || labelName.test(plainName(name)))
+      return false;
     if (typeof value === "string") return !isAbsent(value);
     if (depth > depthMax) return true;
     return listOr(value)
@@ -217,7 +219,7 @@ const accompanying: ReadonlySet<string> = new Set(
     "model task_type choices candidates"
   )
     .split(" ")
-    .map(folded),
+    .map(plainName),
 );
 
 /**
@@ -235,10 +237,10 @@ export function hasOnlyError(answer: unknown, depth = 0): boolean {
 }
 
 function mayAccompany(name: string): boolean {
-  return labelName.test(folded(name)) || accompanying.has(folded(name));
+  return labelName.test(plainName(name)) || accompanying.has(plainName(name));
 }
 
-/** Words of a message that a request was accepted, and words that deny it, also in Chinese. */
+/** Words that say that a request was accepted, and words that deny it, also in Chinese. */
 const acceptedWords =
   /\b(?:success|successful|successfully|succeeded|accepted|submitted|created|queued|queueing|enqueued|in (?:the )?queue|queue position|started|processing|pending|waiting)\b|成功|排队|已提交|已接受|处理中/i;
 const deniedWords =

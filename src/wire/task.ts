@@ -12,7 +12,7 @@ import {
   type JsonObject,
 } from "./json.ts";
 import { equalFolded } from "./findings.ts";
-import { folded, isAbsent, meansSuccess, readStatedError } from "./stated-error.ts";
+import { plainName, isAbsent, meansSuccess, readStatedError } from "./stated-error.ts";
 
 /**
  * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Returns undefined for any other
@@ -65,16 +65,19 @@ function saysUnknownTask(text: string): boolean {
   return unknownTask.test(text) && !/origin|parent|source|previous|reference/i.test(text);
 }
 
-/** Members of an answer that may contain the record of a task, or a list of records. Their names are folded. */
+/**
+ * Members of an answer that may contain the record of a task, or a list of records. Their names are in the form of
+ * `plainName`.
+ */
 export const recordMembers: ReadonlySet<string> = new Set(
   (
     "data task task_info task_result tasks items list records results result response body " +
     "job jobs prediction predictions generation generations"
   )
     .split(" ")
-    .map(folded),
+    .map(plainName),
 );
-const taskIdNames: ReadonlySet<string> = new Set(["task_id", "task_ids"].map(folded));
+const taskIdNames: ReadonlySet<string> = new Set(["task_id", "task_ids"].map(plainName));
 const quotedTask = Buffer.from('"task');
 const escapedLetter = Buffer.from("\\u00");
 const noTasks: ReadonlySet<string> = new Set();
@@ -95,7 +98,7 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
     if (!isObject(value)) return;
     for (const [name, each] of Object.entries(value)) {
       if (isTaskIdName(name)) for (const id of listOr(each).concat(each).map(idOf)) if (id !== null) named.add(id);
-      if (recordMembers.has(folded(name))) collect(each, depth + 1);
+      if (recordMembers.has(plainName(name))) collect(each, depth + 1);
     }
   };
   collect(parseExactly(text.toString()), 0);
@@ -104,7 +107,7 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
 
 /** Returns true for `task_id`, `taskId`, `task_ids` and the like. */
 function isTaskIdName(name: string): boolean {
-  return taskIdNames.has(folded(name));
+  return taskIdNames.has(plainName(name));
 }
 
 /** Returns true if an answer may contain a member with a name such as `task_id`, even one with escaped letters. */

@@ -37,45 +37,45 @@ export function readWebhookConfig(body: Buffer): WebhookConfigResult {
 /**
  * Returns the bytes of a member that is an object, or "{}" if the member is missing or null. Refuses any other value.
  */
-function memberOf(object: Buffer, name: string, shown: string): OrRefused<{ object: Buffer }> {
-  const found = soleMember(object, name, shown);
+function memberOf(object: Buffer, name: string, path: string): OrRefused<{ object: Buffer }> {
+  const found = soleMember(object, name, path);
   if (!found.ok) return found;
   const text = found.value?.toString("utf8") ?? "null";
   if (text === "null") return { ok: true, object: Buffer.from("{}") };
   return isObject(parseJson(text))
     ? { ok: true, object: found.value ?? Buffer.from("{}") }
-    : invalid(shown, `'${shown}' must be an object`);
+    : invalid(path, `'${path}' must be an object`);
 }
 
 function textOf(webhook: Buffer, name: "endpoint" | "secret"): OrRefused<{ text: string }> {
-  const shown = `config.webhook_config.${name}`;
-  const found = soleMember(webhook, name, shown);
+  const path = `config.webhook_config.${name}`;
+  const found = soleMember(webhook, name, path);
   if (!found.ok) return found;
   const text = parseJson(found.value?.toString("utf8") ?? "null") ?? "";
   if (typeof text !== "string" || text.length > textCharsMax || controls.test(text)) {
-    return invalid(shown, `'${shown}' must be a text of at most ${textCharsMax} characters on one line`);
+    return invalid(path, `'${path}' must be a text of at most ${textCharsMax} characters on one line`);
   }
   return { ok: true, text };
 }
 
-function soleMember(object: Buffer, name: string, shown: string): OrRefused<{ value: Buffer | undefined }> {
-  const twins = jsonMembers(object).filter((member) => equalFolded(member.name, name));
-  const [only] = twins;
-  if (twins.length > 1) return invalid(shown, `'${shown}' is given twice`);
-  if (only !== undefined && only.name !== name) return invalid(shown, `'${only.name}' must be written '${name}'`);
+function soleMember(object: Buffer, name: string, path: string): OrRefused<{ value: Buffer | undefined }> {
+  const matching = jsonMembers(object).filter((member) => equalFolded(member.name, name));
+  const [only] = matching;
+  if (matching.length > 1) return invalid(path, `'${path}' is given twice`);
+  if (only !== undefined && only.name !== name) return invalid(path, `'${only.name}' must be written '${name}'`);
   return { ok: true, value: only && object.subarray(only.valueStart, only.valueEnd) };
 }
 
 /** Sets the webhook of a creation request that `readWebhookConfig` has accepted. All other bytes stay the same. */
 export function withWebhookConfig(body: Buffer, { endpoint, secret }: WebhookConfig): Buffer {
-  const config = memberText(body, "config");
-  const webhook = memberText(config, "webhook_config");
+  const config = objectBytes(body, "config");
+  const webhook = objectBytes(config, "webhook_config");
   const set = withMember(withMember(webhook, "secret", JSON.stringify(secret)), "endpoint", JSON.stringify(endpoint));
   return withMember(body, "config", withMember(config, "webhook_config", set.toString("utf8")).toString("utf8"));
 }
 
 /** Returns the bytes of a member that is an object; "{}" if the member is missing or has any other value. */
-function memberText(object: Buffer, name: string): Buffer {
+function objectBytes(object: Buffer, name: string): Buffer {
   const found = jsonMembers(object).find((member) => member.name === name);
   const text = found && object.subarray(found.valueStart, found.valueEnd);
   return text?.[0] === "{".charCodeAt(0) ? text : Buffer.from("{}");

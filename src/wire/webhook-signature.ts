@@ -26,10 +26,10 @@ export function signatureHeader(
 }
 
 /** Creates a function that returns the signature header of a message. Without a secret, it returns no header. */
-export function signedWith(
+export function createSigner(
   secret: string | null,
-): (standard: Readonly<Record<string, string>>, body: string) => Record<string, string> {
-  return (standard, body) => (secret === null ? {} : signatureHeader(secret, standard, body));
+): (headers: Readonly<Record<string, string>>, body: string) => Record<string, string> {
+  return (headers, body) => (secret === null ? {} : signatureHeader(secret, headers, body));
 }
 
 const encodedPrefix = "whsec_";
