@@ -155,7 +155,7 @@ export interface UnknownTokens {
   /** Stated in the details of the prompt, which includes them. */
   readonly part: number;
   /** Stated next to the prompt, which may include them. */
-  readonly beside: number;
+  readonly nextToPrompt: number;
   /** Part of `cached`, of an unknown kind. */
   readonly cached: number;
   /** Written to the cache for an unknown time. Not part of `cacheWrite`, but in the same position. */
@@ -194,9 +194,9 @@ export type Rivals = Readonly<Record<"prompts" | "completions", readonly Usage[]
 /** Splits stated usage into disjoint classes. All endpoints use it. */
 export function decompose(stated: StatedUsage): Usage {
   const { unknown } = stated;
-  if (unknown === undefined || unknown.part + unknown.beside + unknown.cached + unknown.written === 0)
+  if (unknown === undefined || unknown.part + unknown.nextToPrompt + unknown.cached + unknown.written === 0)
     return splitKnown(stated);
-  const { isInside, total } = placeBeside(stated, unknown.beside);
+  const { isInside, total } = placeNextToPrompt(stated, unknown.nextToPrompt);
   const usage = splitKnown({ ...stated, total, cacheWrite: stated.cacheWrite + unknown.written });
   return withUnknownTokens(usage, unknown, isInside);
 }
@@ -272,7 +272,7 @@ function withExcessSound(stated: StatedUsage): StatedUsage {
  * Decides whether the prompt includes the unknown tokens that are stated next to it. It does if the total leaves no room
  * for them. Returns the total without them.
  */
-function placeBeside(
+function placeNextToPrompt(
   { prompt, completion, total, cached, cacheWrite, cacheWrite1h, reasoning }: StatedUsage,
   unknown: number,
 ): { readonly isInside: boolean; readonly total: number | undefined } {
@@ -296,12 +296,12 @@ function withUnknownTokens(usage: Usage, unknown: UnknownTokens, isInside: boole
     tokens.input += moved;
     return moved;
   };
-  const part = unknown.part + (isInside ? unknown.beside : 0);
+  const part = unknown.part + (isInside ? unknown.nextToPrompt : 0);
   const isMore = part > promptTotal(tokens);
   const within = move("cache_write", unknown.written) + unknown.cached + (isMore ? 0 : part);
   move("cached_input", within - unknown.written);
   for (const name of promptClasses) if (name !== "input") move(name, within - tokens.input);
-  const added = (isInside ? 0 : unknown.beside) + (isMore ? part : 0);
+  const added = (isInside ? 0 : unknown.nextToPrompt) + (isMore ? part : 0);
   tokens.input += added;
   const found = { ...usage, tokens, unknownInput: Math.min(within + added, tokens.input) };
   return isMore ? withDoubts({ ...found, clamped: true }, ["usage_contradicts"]) : found;

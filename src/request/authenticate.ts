@@ -95,7 +95,7 @@ export function createKeyring(deps: {
   });
 
   async function find(id: string): Promise<Known | undefined> {
-    const askedIn = generation;
+    const startGeneration = generation;
     const key = await keys.findById(id);
     if (key === undefined) return undefined;
     const team = key.team === null ? undefined : await teams.find(key.team);
@@ -105,7 +105,7 @@ export function createKeyring(deps: {
       team: team ?? null,
       caller: { key: key.id, team: key.team, labels: key.labels },
     };
-    if (askedIn === generation) remembered.set(id, known);
+    if (startGeneration === generation) remembered.set(id, known);
     return known;
   }
 
@@ -116,7 +116,7 @@ export function createKeyring(deps: {
     return liveOrRefused(known, now);
   }
 
-  async function firstSeen(secret: string): Promise<KeyAuthentication> {
+  async function findBySecret(secret: string): Promise<KeyAuthentication> {
     const id = keyPattern.exec(secret)?.[1];
     if (id === undefined) return notAKey;
     const digest = digestOfSecret(secret);
@@ -157,7 +157,7 @@ export function createKeyring(deps: {
     sessionOf,
     bySecret(secret) {
       const known = bySecret.get(secret);
-      return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
+      return known === undefined ? findBySecret(secret) : liveOrRefused(known, clock.now());
     },
   };
 }

@@ -63,7 +63,9 @@ export interface ForwardParams extends AnswerRules, StreamRules {
    * passed on as they arrive.
    */
   readonly wholeBytesMax: number | null;
-  /** True for a path for which the gateway may require another credential. A 401 alone then says nothing of the key. */
+  /**
+   * True for a path for which the gateway may require another credential. A 401 alone then says nothing about the key.
+   */
   readonly mayNeedOtherKey?: boolean;
   /** Rules for the beginning of an answer with a success status; absent if nothing depends on it. */
   readonly beginning?: BeginningRules | undefined;
@@ -189,8 +191,8 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Ends the call, with a refusal for the client. If reading was paused, first reads what the gateway has sent already,
-   * because it bills that.
+   * Ends the call, with a refusal for the client. If reading was paused, first reads the bytes that the gateway has
+   * already sent, because it bills them.
    */
   stop(stopped: Stopped): void {
     if (this.#over || this.#drain !== undefined) return;
@@ -245,7 +247,7 @@ class Forwarding implements GatewayReceiver {
     const { mayNeedOtherKey, headers, exchange } = this.#params;
     return (
       mayNeedOtherKey !== true &&
-      !clientsIdentity.some((name) => headers[name] !== undefined) &&
+      !identityHeaders.some((name) => headers[name] !== undefined) &&
       !identityInQuery.test(exchange.query)
     );
   }
@@ -285,8 +287,8 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Chooses the response mode by the answer's head, or by its first bytes: where only JSON or events were asked for, an
-   * answer without compression may have another label than its form.
+   * Chooses the response mode by the answer's head. If only JSON or events were asked for, and the head does not say
+   * events, the first bytes of an answer without compression decide instead, because its label may be wrong.
    */
   #begin(head: GatewayHead): void {
     const { stream, asksForText, wholeBytesMax, endpoint } = this.#params;
@@ -299,7 +301,7 @@ class Forwarding implements GatewayReceiver {
   }
 
   /** Chooses the response mode if the bytes so far show the form of the answer, or if they are all. */
-  #choose(bytes: Buffer, isLast: boolean, isAll: boolean): void {
+  #chooseMode(bytes: Buffer, isLast: boolean, isAll: boolean): void {
     const head = this.#head;
     if (this.#firstBytes === undefined || head === undefined) return;
     const beginning = this.#firstBytes.length === 0 ? bytes : Buffer.concat([this.#firstBytes, bytes]);
@@ -337,7 +339,7 @@ class Forwarding implements GatewayReceiver {
       headers,
       pace: watched?.() ?? reading,
       ranMs: () => this.ranMs(),
-      stated: (terms: AnswerTerms | null) => (this.#terms = terms),
+      onTerms: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
     const isMedia =
       !isWhole && endpoint.answersMedia === true && head.status < 300 && !isJsonType(head.header("content-type"));
@@ -380,7 +382,7 @@ class Forwarding implements GatewayReceiver {
 
   #pass(bytes: Buffer, isLast: boolean): void {
     if (this.#firstBytes === undefined) this.#mode?.chunk(bytes, isLast);
-    else this.#choose(bytes, isLast, false);
+    else this.#chooseMode(bytes, isLast, false);
   }
 
   #pause(): void {
@@ -408,7 +410,7 @@ class Forwarding implements GatewayReceiver {
     let ending: ResponseEnding | Promise<ResponseEnding>;
     try {
       if (this.#beginning?.end() === true) return;
-      this.#choose(Buffer.alloc(0), true, true);
+      this.#chooseMode(Buffer.alloc(0), true, true);
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
       ending = Promise.reject(error as Error);
@@ -449,7 +451,7 @@ class Forwarding implements GatewayReceiver {
     if (this.#head !== undefined) {
       try {
         this.#beginning?.release();
-        this.#choose(Buffer.alloc(0), true, true);
+        this.#chooseMode(Buffer.alloc(0), true, true);
         this.#finish(this.#mode?.broken(reason, refusal, this.#isPaused) ?? { kind: "unknown", reason });
       } catch (error) {
         this.#fault(error);
@@ -484,13 +486,13 @@ class Forwarding implements GatewayReceiver {
     // A bug in code that reads an answer must fail the request, not the process.
     if (ending instanceof Promise)
       void ending.then(
-        (known) => this.#settle(this.#forwarded(known)),
-        (error: unknown) => this.#settle(Promise.reject(error)),
+        (known) => this.#resolve(this.#forwarded(known)),
+        (error: unknown) => this.#resolve(Promise.reject(error)),
       );
-    else this.#settle(this.#forwarded(ending));
+    else this.#resolve(this.#forwarded(ending));
   }
 
-  #settle(forwarded: Forwarded | Promise<never>): void {
+  #resolve(forwarded: Forwarded | Promise<never>): void {
     this.#mode?.release?.();
     this.#done(forwarded);
   }
@@ -527,8 +529,8 @@ class Forwarding implements GatewayReceiver {
 }
 
 /** Headers of a client that name its organization or project at the gateway. */
-const clientsIdentity = ["openai-organization", "openai-project"] as const;
-/** Matches a query that may name a key, an organization or a project, also with escapes. */
+const identityHeaders = ["openai-organization", "openai-project"] as const;
+/** Matches a query that may name a key, an organization or a project, even with escapes. */
 const identityInQuery = /key|token|auth|org|project|%/i;
 
 /**
@@ -609,7 +611,7 @@ export function idempotencySecretOf(gatewayKey: string): Buffer {
 /**
  * Returns the headers to send to the gateway for a caller's request, without the gateway's credential. Replaces each
  * idempotency key with an HMAC-SHA-256 of the internal key's id and the value. Two internal keys therefore never share
- * an idempotency key at the gateway. `form`: how Farebox has read the body.
+ * an idempotency key at the gateway. `form`: form in which Farebox has read the body.
  */
 export function gatewayHeaders(
   secret: Buffer,

@@ -36,7 +36,7 @@ import {
 } from "./pipeline.ts";
 import { knownName, type Pricer, type Pricing, type Quote } from "./price.ts";
 import { bodyFormOf, readRequest } from "./read-request.ts";
-import { foreignTask, noSuchTask, showsForeignTask, withhold, type Forwarded, type Verdict } from "./response.ts";
+import { foreignTaskReason, noSuchTask, showsForeignTask, withhold, type Forwarded, type Verdict } from "./response.ts";
 import { settleMetered } from "./settle.ts";
 import type { StreamMarks } from "./stream-marks.ts";
 import { bindMade } from "./task-ownership.ts";
@@ -257,7 +257,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
         return withhold(
           exchange,
           noSuchTask,
-          status >= 300 ? { kind: "status", status } : { kind: "unknown", reason: foreignTask },
+          status >= 300 ? { kind: "status", status } : { kind: "unknown", reason: foreignTaskReason },
         );
       if (!mayBind) return null;
       return bindMade(steps, exchange, { ...covered, body: covered.held.body }, plain, () =>

@@ -77,7 +77,7 @@ export interface ResponseDeps {
   /** Returns the milliseconds since the request was sent. */
   ranMs(): number;
   /** Receives the terms that the answer states in addition to its content; null for none. */
-  stated(terms: AnswerTerms | null): void;
+  onTerms(terms: AnswerTerms | null): void;
 }
 
 /** Changes a complete answer for its client. Returns the same object if there is nothing to change. */
@@ -107,7 +107,7 @@ export const noSuchTask: Refusal = { code: "not_found", message: "There is no su
 /**
  * Reason in the charge of a request whose answer named a task of another key. The cost of such a request is not known.
  */
-export const foreignTask = "task_of_another_key";
+export const foreignTaskReason = "task_of_another_key";
 
 /** Returns the id of the key that made a task; undefined for a task that the ledger does not know. */
 export type TaskOwner = (taskId: string) => Promise<string | undefined>;
@@ -310,9 +310,9 @@ export class BufferedResponse implements ResponseMode {
   }
 
   async end(): Promise<ResponseEnding> {
-    const unpacked = this.#compressed && (await this.#decode(this.#compressed));
+    const decompressed = this.#compressed && (await this.#decode(this.#compressed));
     const bytes = new BodyBytes(this.#held).whole;
-    const decoded = unpacked ?? { isRead: true, plain: withoutByteOrderMark(bytes) };
+    const decoded = decompressed ?? { isRead: true, plain: withoutByteOrderMark(bytes) };
     if (this.#passing) return this.#read(bytes, decoded);
     const refused = this.#keyRefused(decoded.plain, undefined);
     if (refused !== null) return refused;
@@ -325,7 +325,7 @@ export class BufferedResponse implements ResponseMode {
   #read(bytes: Buffer, { isRead, plain }: Decoded): Ending {
     const { head, exchange, reader } = this.#deps;
     const answer = head.status < 300 && isRead ? reader.end() : undefined;
-    this.#deps.stated(answer ?? null);
+    this.#deps.onTerms(answer ?? null);
     const refused = answer?.error === undefined || this.#passing ? null : this.#keyRefused(plain, answer.error);
     if (refused !== null) return refused;
     if (this.#passing) exchange.end();

@@ -59,7 +59,7 @@ export class StreamedResponse implements ResponseMode {
   readonly #memory: StreamAccount;
   #bytes = 0;
   #compressed: Buffer[] = [];
-  #last: Buffer = Buffer.alloc(0);
+  #lastWritten: Buffer = Buffer.alloc(0);
   /** True after the client's answer was ended early. */
   #isCutOff = false;
 
@@ -83,15 +83,15 @@ export class StreamedResponse implements ResponseMode {
   }
 
   chunk(bytes: Buffer, isLast: boolean): void {
-    this.#remember(bytes);
+    this.#readOrKeep(bytes);
     this.#boundMemory();
     if (this.#isCutOff) return;
-    const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
-    const isTaken = leaving.length === 0 || this.#write(leaving);
+    const toForward = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
+    const isAccepted = toForward.length === 0 || this.#write(toForward);
     const { events, json } = this.#reader;
     if (this.#watch === undefined) return;
     if (json !== undefined) return this.#watch.whole(this.#bytes);
-    if (events !== undefined && this.#watch.mustRead(events.unreadBytes, isLast && isTaken)) events.read();
+    if (events !== undefined && this.#watch.mustRead(events.unreadBytes, isLast && isAccepted)) events.read();
     this.#watch.onChunk();
   }
 
@@ -102,15 +102,15 @@ export class StreamedResponse implements ResponseMode {
     if (rest !== undefined && rest.length > 0) this.#write(rest);
     if (reader?.events === undefined) {
       const answer = reader?.end();
-      this.#deps.stated(answer ?? null);
+      this.#deps.onTerms(answer ?? null);
       exchange.end();
       return wholeEnding(answer, this.#bytes, this.#deps.ranMs());
     }
     // The client gets the end of its answer before Farebox reads what the answer cost.
     const { isComplete, answer: stated } = reader.events.tail();
     if (isComplete) this.#endComplete();
-    const answer = stated ?? (await this.#everything(reader.events));
-    this.#deps.stated(answer);
+    const answer = stated ?? (await this.#readAll(reader.events));
+    this.#deps.onTerms(answer);
     if (answer.finished) {
       if (!isComplete) this.#endComplete();
       if (answer.failed === true) return this.#cutEnding(answer, "gateway_failed");
@@ -131,7 +131,7 @@ export class StreamedResponse implements ResponseMode {
   }
 
   /** Reads everything in pieces, so that other requests do not wait for it. */
-  async #everything(events: Transcript): Promise<StreamAnswer> {
+  async #readAll(events: Transcript): Promise<StreamAnswer> {
     this.#onOver?.();
     while (events.readPiece()) await new Promise<void>((resolve) => this.#deps.clock.after(0, resolve));
     return events.everything();
@@ -150,8 +150,8 @@ export class StreamedResponse implements ResponseMode {
     this.cutOff(reason, refusal);
     const reader = await this.#wholeReader();
     if (reader?.events === undefined) return { kind: "unknown", reason, unreadBytes: this.#bytes };
-    const answer = await this.#everything(reader.events);
-    this.#deps.stated(answer);
+    const answer = await this.#readAll(reader.events);
+    this.#deps.onTerms(answer);
     return this.#cutEnding(answer, reason, isUnread);
   }
 
@@ -160,8 +160,8 @@ export class StreamedResponse implements ResponseMode {
     const { error, texts, uncountable } = answer;
     if (error !== undefined && isEmpty(answer)) return { kind: "error", error };
     // A model that failed before its first output wrote nothing unseen.
-    const isFirst = error !== undefined && texts.length === 0 && uncountable === undefined;
-    const ranMs = isFirst ? 0 : this.#deps.ranMs();
+    const isBeforeOutput = error !== undefined && texts.length === 0 && uncountable === undefined;
+    const ranMs = isBeforeOutput ? 0 : this.#deps.ranMs();
     return { kind: "cut", ...writtenIn(answer), reason, ranMs, ...(isUnread && { isUnread }) };
   }
 
@@ -178,7 +178,7 @@ export class StreamedResponse implements ResponseMode {
   }
 
   #write(bytes: Buffer): boolean {
-    this.#last = bytes;
+    this.#lastWritten = bytes;
     return passOn(this.#deps, bytes);
   }
 
@@ -193,12 +193,12 @@ export class StreamedResponse implements ResponseMode {
       return;
     }
     exchange.span?.note({ refusal: refusal.code });
-    const gap = this.#last.length === 0 || endsEvent(this.#last) ? "" : "\n\n";
+    const gap = this.#lastWritten.length === 0 || endsEvent(this.#lastWritten) ? "" : "\n\n";
     exchange.write(Buffer.from(gap + this.#endpoint.breakEvent(refusal)));
     exchange.end();
   }
 
-  #remember(bytes: Buffer): void {
+  #readOrKeep(bytes: Buffer): void {
     this.#bytes += bytes.length;
     if (!this.#plain) {
       if (this.#bytes <= compressedBytesMax) this.#compressed.push(bytes);

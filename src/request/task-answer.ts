@@ -10,7 +10,7 @@ import {
   withhold,
   type AnswerChange,
   type Verdict,
-  foreignTask,
+  foreignTaskReason,
   noSuchTask,
   showsForeignTask,
 } from "./response.ts";
@@ -18,7 +18,7 @@ import { asAccepted, bindTasks } from "./task-ownership.ts";
 import type { TaskQuote } from "./task-price.ts";
 import type { TaskSteps } from "./task-retrieval.ts";
 
-/** Creation of a task that is sent to the gateway. */
+/** Request to create a task, as it is sent to the gateway. */
 export interface SentCreation extends Covered {
   readonly quote: TaskQuote;
   /** Ids of tasks that the request names. The gateway's answer may repeat them. */
@@ -43,7 +43,7 @@ export async function inspectCreation(
   status: number,
   plain: Buffer | undefined,
 ): Promise<Verdict> {
-  if (plain === undefined) return judged(creation, status, plain);
+  if (plain === undefined) return verdictWithoutTask(creation, status, plain);
   const { key } = creation.who.caller;
   const { tasks: made, by } = status < 300 ? createdIn(creation, plain) : noneCreated;
   const named = new Set([...tasksNamed(plain), ...made.map(({ taskId }) => taskId)]);
@@ -51,7 +51,7 @@ export async function inspectCreation(
   if (isForeign)
     return made.length > 0
       ? withholdForeign(exchange)
-      : withhold(exchange, noSuchTask, judged(creation, status, plain).ending);
+      : withhold(exchange, noSuchTask, verdictWithoutTask(creation, status, plain).ending);
   const { mentioned } = creation;
   const continuing = made.filter(({ taskId }) => mentioned.has(taskId));
   const [continued] = continuing;
@@ -60,7 +60,7 @@ export async function inspectCreation(
   const isOld = (task: CreatedTask) =>
     continuing.length === 1
       ? task === continued
-      : by !== "task" && made.length === 1 && sends(exchange, creation, task.taskId);
+      : by !== "task" && made.length === 1 && requestContains(exchange, creation, task.taskId);
   const fresh = made.filter((task) => !isOld(task));
   const bound = await bindCreated(steps, exchange, creation, fresh);
   if (bound !== "known") return bound;
@@ -68,22 +68,25 @@ export async function inspectCreation(
     const repeated = await bindCreated(steps, exchange, creation, [continued]);
     if (repeated !== "known") return repeated;
     // The request names the task, so the gateway may have continued it at an unknown cost.
-    return known(steps, creation, continued.taskId, { kind: "unknown", reason: "task_continued" });
+    return verdictOnKnown(steps, creation, continued.taskId, { kind: "unknown", reason: "task_continued" });
   }
   const [first] = fresh;
-  if (first === undefined) return judged(creation, status, plain);
+  if (first === undefined) return verdictWithoutTask(creation, status, plain);
   // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. An id in
   // a member such as `id` may be that of something else, such as the account.
   const isRepeat = by === "task" && fresh.every(({ isPlainId }) => isPlainId !== true);
   const outcome: Outcome = isRepeat
     ? { kind: "notSent", reason: "task_known" }
     : { kind: "unknown", reason: "unreadable_answer" };
-  return known(steps, creation, first.taskId, outcome);
+  return verdictOnKnown(steps, creation, first.taskId, outcome);
 }
 
 const noneCreated: CreatedTasks = { tasks: [], by: "task" };
 
-/** Returns the tasks that an answer names, unless it refuses the creation. A free path creates no task without its name. */
+/**
+ * Returns the tasks that an answer names, unless it refuses the creation. On a free path, only ids under a task's name
+ * count.
+ */
 function createdIn({ isFree }: SentCreation, plain: Buffer): CreatedTasks {
   const created = readCreatedTasks(plain);
   if (created.by !== "task" && (isFree || readCreationError(plain) !== undefined)) return noneCreated;
@@ -91,12 +94,12 @@ function createdIn({ isFree }: SentCreation, plain: Buffer): CreatedTasks {
 }
 
 /** Returns true if the request contains an id, so that the answer may only repeat it. */
-function sends({ path, query }: Exchange, { body }: SentCreation, taskId: string): boolean {
+function requestContains({ path, query }: Exchange, { body }: SentCreation, taskId: string): boolean {
   return body.includes(taskId) || (path + query).includes(taskId);
 }
 
 /** Returns the verdict on an answer that names no task of this key. */
-function judged(creation: SentCreation, status: number, plain: Buffer | undefined): Verdict {
+function verdictWithoutTask(creation: SentCreation, status: number, plain: Buffer | undefined): Verdict {
   const outcome: Outcome =
     creation.isFree && status < 300
       ? { kind: "notSent", reason: "free" }
@@ -105,19 +108,19 @@ function judged(creation: SentCreation, status: number, plain: Buffer | undefine
 }
 
 function withholdForeign(exchange: Exchange): Verdict {
-  return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTask });
+  return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTaskReason });
 }
 
 /** Returns the verdict on an answer with a task that the key created before. */
-async function known(
+async function verdictOnKnown(
   { tasks, webhooks }: TaskSteps,
   { shown }: SentCreation,
   taskId: string,
   outcome: Outcome,
 ): Promise<Verdict> {
   const charge = (await tasks.find(taskId))?.charge;
-  const shownOfKnown = charge === undefined ? unchangedAnswer : await webhooks.shownFor(charge);
-  return { show: (text) => shownOfKnown(shown(text)), ending: { kind: "judged", outcome } };
+  const changeForKnown = charge === undefined ? unchangedAnswer : await webhooks.shownFor(charge);
+  return { show: (text) => changeForKnown(shown(text)), ending: { kind: "judged", outcome } };
 }
 
 /** Binds created tasks. Returns `known` if earlier charges pay for all of them. */

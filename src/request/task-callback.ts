@@ -101,7 +101,7 @@ async function accept(
   const named = readTaskRecord(payload)?.taskId ?? null;
   // The answer to the creation may have named several tasks, all with this callback.
   const task = first === undefined || named === null || named === first.taskId ? first : await deps.tasks.find(named);
-  if ((first !== undefined && task === undefined) || (await showsOther(deps, found, payload))) {
+  if ((first !== undefined && task === undefined) || (await namesOtherTask(deps, found, payload))) {
     return refuse(exchange, {
       code: "invalid_request",
       param: "data.task_id",
@@ -121,7 +121,7 @@ async function accept(
 /**
  * Returns true if a payload names a task of another creation. The callback's own tasks may not be bound yet.
  */
-async function showsOther(deps: TaskCallbackDeps, found: Authentic, payload: Buffer): Promise<boolean> {
+async function namesOtherTask(deps: TaskCallbackDeps, found: Authentic, payload: Buffer): Promise<boolean> {
   for (const taskId of tasksNamed(payload)) {
     const known = await deps.tasks.find(taskId);
     if (known !== undefined && !(await isCallbackOf(deps, found, known.charge))) return true;

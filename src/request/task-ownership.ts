@@ -8,7 +8,7 @@ import type { TaskStore } from "../ports/stores.ts";
 import { isAccepted, readCreatedTasks, type CreatedTask } from "../wire/created-tasks.ts";
 import { mayNameTask } from "../wire/task.ts";
 import { writeHold, type PendingCharge, type RequestToHold } from "./hold.ts";
-import { foreignTask, noSuchTask, unchangedAnswer, withhold, type TaskOwner, type Verdict } from "./response.ts";
+import { foreignTaskReason, noSuchTask, unchangedAnswer, withhold, type TaskOwner, type Verdict } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
 
 /** Task that the gateway's answer names, with the charge that pays for it. */
@@ -54,7 +54,7 @@ export function createTaskClaims({ tasks, clock, catalogue, random, wakePoller }
 export const tasksBoundMax = 100;
 
 /** Request whose answer names tasks. */
-interface Making extends Pick<RequestToHold, "route" | "who" | "sender"> {
+interface RequestWithTasks extends Pick<RequestToHold, "route" | "who" | "sender"> {
   readonly quote: RequestToHold["quote"] & SettleParams["quote"];
   /** Charge of the request. It pays for the first new task. */
   readonly charge: string;
@@ -67,7 +67,7 @@ interface Making extends Pick<RequestToHold, "route" | "who" | "sender"> {
   readonly prepare?: (charge: string) => Promise<boolean>;
 }
 
-interface Bound {
+interface BindResult {
   /** True if the charge of the request pays for one of the tasks. */
   readonly isCharged: boolean;
   /** Result for all tasks. `known`: an earlier charge of the same key pays for each of them. */
@@ -90,29 +90,31 @@ interface BindSteps extends SettleDeps {
 export async function bindTasks(
   steps: BindSteps,
   made: readonly Pick<CreatedTask, "taskId" | "status" | "startedAt">[],
-  making: Making,
-): Promise<Bound> {
-  const { key } = making.who.caller;
-  const { model } = making.quote.request;
-  const { taskType, quantity } = making;
+  request: RequestWithTasks,
+): Promise<BindResult> {
+  const { key } = request.who.caller;
+  const { model } = request.quote.request;
+  const { taskType, quantity } = request;
   let isCharged = false;
-  const stop = async (claimed: Claimed, unpaid: number): Promise<Bound> => {
-    if (unpaid > 0) await chargeUnbound(steps, making, unpaid);
+  const stop = async (claimed: Claimed, unpaid: number): Promise<BindResult> => {
+    if (unpaid > 0) await chargeUnbound(steps, request, unpaid);
     return { isCharged, claimed };
   };
   for (const [index, { taskId, status, startedAt }] of made.slice(0, tasksBoundMax).entries()) {
     const later = made.length - index - 1;
-    const paying = isCharged ? await holdAnother(steps, making, taskId) : { ok: true as const, charge: making.charge };
+    const paying = isCharged
+      ? await holdAnother(steps, request, taskId)
+      : { ok: true as const, charge: request.charge };
     if (!paying.ok && paying.claimed === "known") continue;
     if (!paying.ok) return stop(paying.claimed, paying.claimed === "foreign" ? later : later + 1);
     const { charge } = paying;
     const claimed = await steps.claimTask({ taskId, charge, key, model, taskType, status, startedAt, quantity });
     // Another answer named the task first, and that answer's charge pays for the task.
     if (isCharged && (claimed === "known" || claimed === "foreign"))
-      await steps.ledger.void(charge, "task_known", making.end());
+      await steps.ledger.void(charge, "task_known", request.end());
     if (claimed === "bound") isCharged = true;
     else if (claimed !== "known") {
-      const fields = { request_id: making.charge, task_id: taskId, claimed };
+      const fields = { request_id: request.charge, task_id: taskId, claimed };
       steps.log.error(fields, "a task of an answer could not be bound; the answer is not shown");
       return stop(claimed, later);
     }
@@ -120,26 +122,26 @@ export async function bindTasks(
   return isCharged ? stop("bound", made.length - tasksBoundMax) : { isCharged, claimed: "known" };
 }
 
-type Paying =
+type PayingCharge =
   | { readonly ok: true; readonly charge: string }
   | { readonly ok: false; readonly claimed: Exclude<Claimed, "bound"> };
 
 /** Writes the hold of a further task, unless a charge already pays for the task. */
-async function holdAnother(steps: BindSteps, making: Making, taskId: string): Promise<Paying> {
+async function holdAnother(steps: BindSteps, request: RequestWithTasks, taskId: string): Promise<PayingCharge> {
   const owner = await steps.taskOwner(taskId);
-  if (owner !== undefined) return { ok: false, claimed: owner === making.who.caller.key ? "known" : "foreign" };
+  if (owner !== undefined) return { ok: false, claimed: owner === request.who.caller.key ? "known" : "foreign" };
   const charge = steps.newId();
-  const isPrepared = (await making.prepare?.(charge)) ?? true;
-  const result = isPrepared ? await holdOwed(steps, making, charge, making.hold) : null;
+  const isPrepared = (await request.prepare?.(charge)) ?? true;
+  const result = isPrepared ? await holdOwed(steps, request, charge, request.hold) : null;
   if (result?.ok === true) return { ok: true, charge };
-  const fields = { request_id: making.charge, task_id: taskId, reason: result?.reason ?? "unavailable" };
+  const fields = { request_id: request.charge, task_id: taskId, reason: result?.reason ?? "unavailable" };
   steps.log.error(fields, "a task of an answer could not be charged; the answer is not shown");
   return { ok: false, claimed: "unavailable" };
 }
 
 function holdOwed(
   { ledger }: BindSteps,
-  { route, who, quote, sender }: Making,
+  { route, who, quote, sender }: RequestWithTasks,
   id: string,
   amount: PicoUsd | null,
 ): Promise<HoldResult> {
@@ -147,23 +149,23 @@ function holdOwed(
 }
 
 /** Charges the holds of tasks that could not be bound, or that are too many. */
-async function chargeUnbound(steps: BindSteps, making: Making, count: number): Promise<void> {
-  const { route, who, quote, charge } = making;
-  const all = (making.hold ?? 0n) * BigInt(count);
-  const hold = making.hold === null ? null : ((all > picoUsdMax ? picoUsdMax : all) as PicoUsd);
+async function chargeUnbound(steps: BindSteps, request: RequestWithTasks, count: number): Promise<void> {
+  const { route, who, quote, charge } = request;
+  const all = (request.hold ?? 0n) * BigInt(count);
+  const hold = request.hold === null ? null : ((all > picoUsdMax ? picoUsdMax : all) as PicoUsd);
   const id = steps.newId();
   steps.log.error({ request_id: charge, tasks: count }, "tasks of an answer are not bound; their holds are charged");
-  if (!(await holdOwed(steps, making, id, hold)).ok) return;
+  if (!(await holdOwed(steps, request, id, hold)).ok) return;
   const pending = { id, route, hold, price: quote.model?.price?.version ?? null };
   const outcome = { kind: "unknown", reason: "tasks_not_bound" } as const;
-  await settleCharge(steps, { charge: pending, quote, who, outcome, end: making.end() });
+  await settleCharge(steps, { charge: pending, quote, who, outcome, end: request.end() });
 }
 
-/** Largest answer of a passed path that is read although it has no member such as `task_id`, in bytes. */
+/** Largest answer of an unknown path that is read although it has no member such as `task_id`, in bytes. */
 const smallBytesMax = 16_384;
 
 /**
- * Returns the tasks that the answer to a request on a passed path names, except those that the request names. Reads
+ * Returns the tasks that the answer to a request on an unknown path names, except those that the request names. Reads
  * only members that are surely ids of tasks, and leaves out tasks that have already ended: such an answer may be a list
  * of older tasks.
  */
@@ -196,7 +198,7 @@ export async function bindMade(
     who,
     sender,
     body,
-  }: Pick<Making, "quote" | "who" | "sender"> & {
+  }: Pick<RequestWithTasks, "quote" | "who" | "sender"> & {
     readonly charge: PendingCharge;
     readonly quote: { readonly hold: PicoUsd | null };
     readonly body: BodyBytes;
@@ -223,7 +225,11 @@ export async function bindMade(
     case "known":
       return null;
     case "foreign":
-      return withhold(exchange, noSuchTask, isCharged ? { kind: "task" } : { kind: "unknown", reason: foreignTask });
+      return withhold(
+        exchange,
+        noSuchTask,
+        isCharged ? { kind: "task" } : { kind: "unknown", reason: foreignTaskReason },
+      );
     case "unavailable":
       return withhold(
         exchange,

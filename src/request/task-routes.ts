@@ -29,7 +29,7 @@ export function routedTasks(steps: TaskSteps, catalogue: () => Catalogue): Handl
   return async (exchange) => {
     const match = catalogue().route(exchange.method, exchange.path);
     if (match?.kind !== "route")
-      return refuse(exchange, { code: "not_found", message: match === undefined ? noPath : spelling(match) });
+      return refuse(exchange, { code: "not_found", message: match === undefined ? noPath : spellingMessage(match) });
     const summary = await handlerOf(match.route)(exchange);
     return { ...summary, route: match.route.path };
   };
@@ -37,7 +37,7 @@ export function routedTasks(steps: TaskSteps, catalogue: () => Catalogue): Handl
 
 const noPath = "There is no such path.";
 
-function spelling({ route }: RouteMatch): string {
+function spellingMessage({ route }: RouteMatch): string {
   return `Request this path as ${route.method} ${route.path}.`;
 }
 
@@ -49,9 +49,9 @@ function handlerFor(steps: TaskSteps, route: TaskRoute): Handler {
     case "setting":
       return createTask(steps, freeCreationOf(route));
     case "retrieve":
-      return retrieveTask(steps, route.path, askedOf(route));
+      return retrieveTask(steps, route.path, askedTasksReader(route));
     case "cancel":
-      return cancelTask(steps, route.path, askedOf(route));
+      return cancelTask(steps, route.path, askedTasksReader(route));
     case "list":
       return listTasks(steps, route.path);
   }
@@ -97,9 +97,9 @@ function freeCreationOf({ path, does }: TaskRoute): CreationPath {
 }
 
 /** Largest number of tasks in one request. */
-const askedMax = 100;
+const askedTasksMax = 100;
 
-function askedOf(route: TaskRoute): ReadAskedTasks {
+function askedTasksReader(route: TaskRoute): ReadAskedTasks {
   const { method, taskField } = route;
   const fields = new RequestFields(taskField === null ? {} : { [taskField]: "priced" });
   return async (exchange) => {
@@ -112,7 +112,11 @@ function askedOf(route: TaskRoute): ReadAskedTasks {
       const values = new URLSearchParams(exchange.query).getAll(taskField);
       return {
         ok: true,
-        asked: { taskIds: values.flatMap((value) => value.split(",")).slice(0, askedMax + 1), path, body: undefined },
+        asked: {
+          taskIds: values.flatMap((value) => value.split(",")).slice(0, askedTasksMax + 1),
+          path,
+          body: undefined,
+        },
         release: () => {},
       };
     }
@@ -130,13 +134,13 @@ async function readAsked(exchange: Exchange, field: string, fields: RequestField
   );
   if (
     inspected.ok &&
-    taskIds.length <= askedMax &&
+    taskIds.length <= askedTasksMax &&
     taskIds.every((id): id is string => typeof id === "string" && isTaskId(id))
   ) {
     return { ok: true, asked: { taskIds, path: exchange.path, body: body.bytes.whole }, release: body.release };
   }
   body.release();
   return inspected.ok
-    ? invalid(field, `'${field}' must be the id of a task, or a list of at most ${askedMax}`)
+    ? invalid(field, `'${field}' must be the id of a task, or a list of at most ${askedTasksMax}`)
     : inspected;
 }

@@ -34,7 +34,7 @@ function decodersFor({ truncated }: { readonly truncated: boolean }): Decoders {
 /** Largest window of zstd in a request, as a power of two: 8 MB (RFC 9659). The decoder needs memory for it. */
 const zstdWindowLogMax = 23;
 
-const decoders = decodersFor({ truncated: true });
+const lenientDecoders = decodersFor({ truncated: true });
 const wholeDecoders = decodersFor({ truncated: false });
 
 /** Returns false for a raw deflate stream, which some servers send as `deflate` and most clients accept. */
@@ -62,7 +62,7 @@ export function decodeInto(
   bytesMax: number,
   into: (piece: Buffer) => void,
 ): Promise<boolean> {
-  const decoder = decoders.get(encodingName(contentEncoding));
+  const decoder = lenientDecoders.get(encodingName(contentEncoding));
   if (decoder === undefined) return Promise.resolve(false);
   const result = previous.then(() => pipeInto(decoder(bytes).end(bytes), bytesMax, into));
   previous = result;

@@ -24,7 +24,7 @@ import { createHmac } from "node:crypto";
 export const traceHeaders = ["traceparent", "tracestate"] as const;
 
 /** Request headers that Farebox forwards, by exact name or by prefix. Farebox drops all others. */
-const requestNames = new Set<string>([
+const forwardedNames = new Set<string>([
   "accept",
   "accept-language",
   "idempotency-key",
@@ -32,11 +32,11 @@ const requestNames = new Set<string>([
   "x-client-request-id",
   ...traceHeaders,
 ]);
-const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
+const forwardedPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 
 /**
- * How Farebox reads the body of a request. `unread`: Farebox forwards a body that it cannot read as JSON. `none`: no
- * body is sent.
+ * Form in which Farebox reads the body of a request. `unread`: Farebox forwards a body that it cannot read as JSON.
+ * `none`: no body is sent.
  */
 export type BodyForm = "json" | "form" | "unread" | "none";
 
@@ -72,7 +72,7 @@ export function forwardableHeaders(
 ): Record<string, string> {
   const kept: Record<string, string> = {};
   for (const [name, value] of headers) {
-    if (!requestNames.has(name) && !requestPrefixes.some((prefix) => name.startsWith(prefix))) continue;
+    if (!forwardedNames.has(name) && !forwardedPrefixes.some((prefix) => name.startsWith(prefix))) continue;
     if (!isIdempotencyHeader(name)) kept[name] = value;
     // An empty value is not a key, but its digest would be the same key for every request.
     else if (value.trim() !== "") kept[name] = idempotencyKey(value);
@@ -117,11 +117,11 @@ const browserProtection = [
  */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
   const kept: (readonly [string, string])[] = [];
-  const named = connectionOptions(raw);
+  const connectionHeaders = connectionOptions(raw);
   for (let index = 0; index + 1 < raw.length; index += 2) {
     const name = raw[index] ?? "";
     const lower = name.toLowerCase();
-    if (droppedFromAnswers.has(lower) || named.includes(lower)) continue;
+    if (droppedFromAnswers.has(lower) || connectionHeaders.includes(lower)) continue;
     if (lower.startsWith(ownPrefix) || lower.startsWith(corsPrefix)) continue;
     kept.push([name, raw[index + 1] ?? ""]);
   }

@@ -290,7 +290,7 @@ const textEvents = deltaTexts.flatMap(([name, at, whole]) => [
   ] as const,
 ]);
 
-const whole = (known: Known, at: string): EventMember => ({ known, at, isDelta: false });
+const wholeMember = (known: Known, at: string): EventMember => ({ known, at, isDelta: false });
 
 /** Members of each type of event, in addition to `everyEvent`. Events of other types have no further known members. */
 export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMember>>> = new Map<
@@ -299,26 +299,29 @@ export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMe
 >(
   [
     ...textEvents,
-    ["response.output_item.added", { item: whole(responseItem, "") }],
-    ["response.output_item.done", { item: whole(responseItem, "") }],
-    ["response.content_part.added", { part: whole(part, "content.#") }],
-    ["response.content_part.done", { part: whole(part, "content.#") }],
-    ["response.reasoning_summary_part.added", { part: whole(part, "summary.#") }],
-    ["response.reasoning_summary_part.done", { part: whole(part, "summary.#") }],
-    ["response.audio.delta", { delta: whole("media", "content.#.audio") }],
-    ["response.output_audio.delta", { delta: whole("media", "content.#.audio") }],
+    ["response.output_item.added", { item: wholeMember(responseItem, "") }],
+    ["response.output_item.done", { item: wholeMember(responseItem, "") }],
+    ["response.content_part.added", { part: wholeMember(part, "content.#") }],
+    ["response.content_part.done", { part: wholeMember(part, "content.#") }],
+    ["response.reasoning_summary_part.added", { part: wholeMember(part, "summary.#") }],
+    ["response.reasoning_summary_part.done", { part: wholeMember(part, "summary.#") }],
+    ["response.audio.delta", { delta: wholeMember("media", "content.#.audio") }],
+    ["response.output_audio.delta", { delta: wholeMember("media", "content.#.audio") }],
     [
       "response.image_generation_call.partial_image",
-      { partial_image_b64: whole("media", "result"), ...imageSettings() },
+      { partial_image_b64: wholeMember("media", "result"), ...imageSettings() },
     ],
     ["response.image_generation_call.completed", imageSettings()],
-    ["error", Object.fromEntries(["message", "code", "param", "error"].map((name) => [name, whole("free", name)]))],
+    [
+      "error",
+      Object.fromEntries(["message", "code", "param", "error"].map((name) => [name, wholeMember("free", name)])),
+    ],
   ].map(([type, table]) => [type as string, Object.assign(Object.create(null) as Record<string, EventMember>, table)]),
 );
 
 function imageSettings(): Record<string, EventMember> {
   return Object.fromEntries(
-    ["background", "quality", "size", "output_format"].map((name) => [name, whole("free", name)]),
+    ["background", "quality", "size", "output_format"].map((name) => [name, wholeMember("free", name)]),
   );
 }
 

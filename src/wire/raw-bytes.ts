@@ -21,7 +21,7 @@ export class RawBytes {
   /** Memory of the pieces, in bytes. */
   #memory = 0;
 
-  /** Memory of the bytes, in bytes. */
+  /** Memory that the waiting bytes occupy, in bytes. */
   get memory(): number {
     return this.#memory + (this.#latest?.length ?? 0);
   }

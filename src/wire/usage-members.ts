@@ -54,7 +54,7 @@ export const nothingStated = {
   citations: unstated,
   // Tokens of members with unknown names, in the details of the prompt and next to it.
   unknownPart: unstated,
-  unknownBeside: unstated,
+  unknownNextToPrompt: unstated,
   reasoning: unstated,
   unknownOutput: unstated,
   textOutput: unstated,
@@ -82,7 +82,7 @@ type Meaning = Count | "known" | "tool" | "runs" | Members;
 
 export interface Members {
   readonly names: ReadonlyMap<string, Meaning>;
-  /** Count to which tokens of an unknown member are added; undefined if such a member is only in doubt. */
+  /** Count to which tokens of an unknown member are added; undefined if such a member only adds a doubt. */
   readonly unknown: Count | undefined;
   /** Count that a number in place of the object states. */
   readonly whole: Count | undefined;
@@ -123,15 +123,15 @@ const cachedParts = membersOf(
 );
 
 /** Members with the lifetimes of cache writes: in the details of the prompt, or next to it. */
-const writesOf = (as: "written" | "created") =>
+const writesOf = (prefix: "written" | "created") =>
   membersOf(
     {
-      ephemeral_5m_input_tokens: `${as}5m`,
-      ephemeral_1h_input_tokens: `${as}1h`,
-      cached_write_tokens_5m: `${as}5m`,
-      cached_write_tokens_1h: `${as}1h`,
+      ephemeral_5m_input_tokens: `${prefix}5m`,
+      ephemeral_1h_input_tokens: `${prefix}1h`,
+      cached_write_tokens_5m: `${prefix}5m`,
+      cached_write_tokens_1h: `${prefix}1h`,
     },
-    { unknown: `${as}Other`, whole: as },
+    { unknown: `${prefix}Other`, whole: prefix },
   );
 const writtenParts = writesOf("written");
 const createdParts = writesOf("created");
@@ -264,5 +264,5 @@ export const usageMembers = membersOf(
     server_side_tool_usage: "tool",
     server_side_tool_usage_details: "tool",
   },
-  { unknown: "unknownBeside" },
+  { unknown: "unknownNextToPrompt" },
 );

@@ -27,8 +27,8 @@ const tokensMax = 1_000_000_000;
 
 /**
  * Kind of answer that a usage belongs to. `input`: an answer without output, so that the total is the prompt. `sound`:
- * an answer to a recording, so that tokens of the total that are in no part are sound of the prompt. `part`: a text that
- * can be counted, so that a usage may state only its prompt or only its output.
+ * an answer to a recording, so that tokens of the total that are in no part are sound of the prompt. `part`: a text
+ * that can be counted, so that a usage may state only its prompt or only its output.
  */
 export type UsageKind = "text" | "input" | "sound" | "part";
 
@@ -110,7 +110,9 @@ export function readUsage(value: unknown, kind: UsageKind = "text"): Usage | und
   return usage === undefined ? undefined : withDoubts(usage, statement.doubts());
 }
 
-/** Returns the whole seconds of a duration that is stated as a number or as text ("8.47"); undefined for other values. */
+/**
+ * Returns the whole seconds of a duration that is stated as a number or as text ("8.47"); undefined for other values.
+ */
 export function secondsOf(duration: unknown): number | undefined {
   const isText = typeof duration === "string" && /^\d{1,10}(?:\.\d{1,20})?$/.test(duration);
   const seconds = isText ? Number(duration) : duration;
@@ -198,7 +200,7 @@ function restOf(total = 0, completion = 0): PromptCount {
 function unknownOf(counts: Counts, written: number): UnknownTokens {
   return {
     part: numberOf(counts.unknownPart),
-    beside: numberOf(counts.unknownBeside),
+    nextToPrompt: numberOf(counts.unknownNextToPrompt),
     cached: numberOf(counts.cachedOther),
     written,
   };
@@ -278,8 +280,8 @@ function cacheOf(counts: Counts): CacheCounts {
 }
 
 /**
- * Returns the tokens read from the cache that the details of the prompt state. Some gateways state reads and writes, and
- * their sum as the cached tokens. They omit reads of 0.
+ * Returns the tokens read from the cache that the details of the prompt state. Some gateways state reads and writes,
+ * and their sum as the cached tokens. They omit reads of 0.
  */
 function readOf({ cached, partlyRead, partlyWritten }: Counts, written: number): StatedCount {
   const { count: reads = 0 } = partlyRead;
@@ -416,7 +418,7 @@ class Statement {
 
   /** Records a member with an unknown name. Its tokens are added to a count, because they may be of any class. */
   #unknown(name: string, value: unknown, to: Count | undefined): void {
-    const tokens = to === undefined ? 0 : promptTokensIn(name, value, to !== "unknownBeside");
+    const tokens = to === undefined ? 0 : promptTokensIn(name, value, to !== "unknownNextToPrompt");
     this.hasUnknown ||= tokens > 0 || hasNumbers(value);
     if (to === undefined || tokens === 0) return;
     const count = Math.min((this.#counts[to].count ?? 0) + tokens, tokensMax);

@@ -124,10 +124,14 @@ function usageOfRecording(body: JsonObject): Usage | undefined {
   return withSeconds(usage, { count: seconds > 0 ? seconds : undefined, contradicts: false });
 }
 
-function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "readForm">, ending: string): Endpoint {
+function audioAt(
+  route: string,
+  readers: Pick<Endpoint, "fields" | "readRequest" | "readForm">,
+  ending: string,
+): Endpoint {
   return {
     route,
-    ...of,
+    ...readers,
     answersMedia: true,
     answerReader: () => outlineReader(readTranscript),
     transcript: () => mediaTranscript([ending], usageOfRecording),

@@ -50,7 +50,7 @@ function readAnswer(bytes: Buffer): ModelAnswer | undefined {
 }
 
 const prompt: PromptReader = {
-  text: (body) => ({ kind: "chat", chat: textOf(objectInFull(body)) }),
+  text: (body) => ({ kind: "chat", chat: chatOf(objectInFull(body)) }),
   bytesOutside: (body) => bytesOutside(body, "input") + bytesUncounted(body),
 };
 
@@ -161,7 +161,7 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
 /**
  * Returns the request as a chat. Function calls and results are turns; instructions and all other items are messages.
  */
-function textOf(body: JsonObject): ChatText {
+function chatOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
   const tools = new ToolTurns();

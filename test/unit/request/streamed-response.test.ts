@@ -57,7 +57,7 @@ function responding(memory = new StreamMemory()) {
     headers: [],
     pace: { pause() {}, resume() {} },
     ranMs: () => 1,
-    stated: () => void log.push("read"),
+    onTerms: () => void log.push("read"),
     clock: { after: (_ms: number, callback: () => void) => (log.push("pause"), waits.push(callback)) },
     memory,
   };
