@@ -191,7 +191,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "output in unknown members that is not counted": [
     {
       file: "request/meter.ts",
-      from: "of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4)",
+      from: "metered.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4)",
       to: "0 * (unknownBytes + sealedBytes)",
     },
   ],

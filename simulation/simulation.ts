@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Settings } from "../src/config/settings.ts";
 import type { PinnedPrice } from "../src/core/price.ts";
 import { noRateLimits, type RateLimits } from "../src/core/rate-limits.ts";
-import { credentialOf } from "../src/wire/run-credential.ts";
+import { createCredential } from "../src/wire/run-credential.ts";
 import { everyKey } from "../src/core/slices.ts";
 import type { BatchResult, Command } from "../src/ledger/commands.ts";
 import { calendarOf } from "../src/platform/clock.ts";
@@ -247,7 +247,7 @@ class Simulation {
       endedAt: null,
     };
     await sessions.create(created, null);
-    this.#credential = credentialOf(created, await sessions.secret());
+    this.#credential = createCredential(created, await sessions.secret());
     for (let count = chance.below(4); count > 0; count--) await ledger.setBudget(budgetOf(chance), now);
   }
 

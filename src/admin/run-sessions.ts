@@ -11,7 +11,7 @@ import {
 import { parseUsd } from "../core/money.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { NewRunSession, RunSessions } from "../ports/stores.ts";
-import { credentialOf } from "../wire/run-credential.ts";
+import { createCredential } from "../wire/run-credential.ts";
 import { isPin, usdSchema } from "./fields.ts";
 import { randomId } from "./key-changes.ts";
 import { failure, type Failure } from "./result.ts";
@@ -71,7 +71,7 @@ export async function beginSession(
   };
   switch (await sessions.create(session, by)) {
     case "ok":
-      return { ok: true, session, credential: credentialOf(session, await sessions.secret()) };
+      return { ok: true, session, credential: createCredential(session, await sessions.secret()) };
     case "invalid_key":
       return failure("refused", `${key.name} is no longer a live key, or it has a new secret`);
     case "too_many":

@@ -31,7 +31,7 @@ const leastCost = 1n as PicoUsd;
 
 /**
  * Creates the check of budgets that precedes the reading of a large body. It only protects the memory for bodies: the
- * hold decides about every request. So it admits whatever the hold might admit, also if the ledger does not answer.
+ * hold decides about every request. So it admits whatever the hold might admit, even if the ledger does not answer.
  */
 export function createExhaustedCheck(deps: ExhaustedDeps): FindExhausted {
   return async (exchange, who, isFree) => {

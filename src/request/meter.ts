@@ -44,6 +44,7 @@ export interface Billed {
   readonly doubts: readonly Doubt[];
 }
 
+/** Request whose answer is metered. */
 export interface Metered {
   readonly model: CatalogueModel | undefined;
   /** Body that the hold covers. */
@@ -58,7 +59,7 @@ export interface Metered {
 /**
  * Properties assumed for models that the catalogue does not know: the most common tokenizer and the largest context.
  */
-const common = {
+const assumedModel = {
   encoding: "o200k_base",
   promptForm: "chat",
   contextTokens: 10_000_000,
@@ -81,8 +82,8 @@ export interface MeterDeps {
  * Returns the outcome of a request for its settlement. Uses the tokens that the gateway reported, or counts the texts
  * if it reported none. Runs after the client has its answer. Returns a promise only if it counts.
  */
-export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Outcome | Promise<Outcome> {
-  const unit = of.model?.unit ?? "token";
+export function meterResponse(deps: MeterDeps, ending: Ending, metered: Metered): Outcome | Promise<Outcome> {
+  const unit = metered.model?.unit ?? "token";
   switch (ending.kind) {
     case "notSent":
       return ending;
@@ -92,17 +93,19 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
       const { reason, unreadBytes = 0 } = ending;
       // A hold of the whole cost covers these tokens. A growing hold may not.
       const unknownTokens =
-        of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
+        metered.model === undefined
+          ? 0
+          : Math.min(tokensOf(unreadBytes, metered), outputBound(metered.request.size, metered.model));
       return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
     }
     case "status":
-      return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
+      return outcomeOfStatus(ending.status, metered.model?.billsServerErrors ?? false);
     case "error":
-      return outcomeOfError(ending.error, of.model?.billsServerErrors ?? false);
+      return outcomeOfError(ending.error, metered.model?.billsServerErrors ?? false);
     case "whole": {
-      const usage = usageFor(of, ending.usage ?? usageWithoutOutput(ending, of));
-      if (usage !== undefined) return reported(usage, of);
-      const { characters } = of.request;
+      const usage = usageFor(metered, ending.usage ?? usageWithoutOutput(ending, metered));
+      if (usage !== undefined) return reported(usage, metered);
+      const { characters } = metered.request;
       if (unit === "character" && characters !== undefined) {
         return {
           kind: "counted",
@@ -111,19 +114,19 @@ export function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Out
           hiddenTokens: 0,
         };
       }
-      if (unit === "second" && of.request.soundSeconds !== undefined && !isFlat(of))
-        return countedSound(of.request.soundSeconds(), ending, of);
-      if (isUncountable(of)) return uncountable(ending, "no_usage", of);
+      if (unit === "second" && metered.request.soundSeconds !== undefined && !isFlat(metered))
+        return countedSound(metered.request.soundSeconds(), ending, metered);
+      if (isUncountable(metered)) return uncountableOutcome(ending, "no_usage", metered);
       // The model has a price per request, so nothing needs to be counted.
-      if (of.request.isUnseen === true)
+      if (metered.request.isUnseen === true)
         return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
-      return countedWhole(deps, ending, of);
+      return countedWhole(deps, ending, metered);
     }
     case "cut": {
-      const usage = usageFor(of, ending.usage);
-      if (usage !== undefined) return reported(usage, of);
-      if (isUncountable(of)) return uncountable(ending, ending.reason, of);
-      return countedCut(deps, ending, of);
+      const usage = usageFor(metered, ending.usage);
+      if (usage !== undefined) return reported(usage, metered);
+      if (isUncountable(metered)) return uncountableOutcome(ending, ending.reason, metered);
+      return countedCut(deps, ending, metered);
     }
   }
 }
@@ -138,55 +141,55 @@ function usageWithoutOutput({ soFar }: Answered, { request }: Metered): Usage | 
 async function countedSound(
   measured: Promise<number | undefined>,
   ending: EndingOf<"whole">,
-  of: Metered,
+  metered: Metered,
 ): Promise<Outcome> {
   const seconds = await measured;
-  if (seconds === undefined) return uncountable(ending, "no_usage", of);
-  const tokens = { ...noTokens, audio_input: Math.min(seconds, of.model?.contextTokens ?? seconds) };
-  return { kind: "counted", tokens, errorFactor: unchanged, hiddenTokens: 0, doubts: boundedDoubts(of) };
+  if (seconds === undefined) return uncountableOutcome(ending, "no_usage", metered);
+  const tokens = { ...noTokens, audio_input: Math.min(seconds, metered.model?.contextTokens ?? seconds) };
+  return { kind: "counted", tokens, errorFactor: unchanged, hiddenTokens: 0, doubts: boundedDoubts(metered) };
 }
 
 type EndingOf<Kind extends Ending["kind"]> = Extract<Ending, { readonly kind: Kind }>;
 
-/** Returns the outcome of an answer that cannot be counted. `reason`: why its hold is posted. */
-function uncountable({ soFar }: Answered, reason: string, of: Metered): Outcome {
-  const stated = usageFor(of, soFar?.usage);
+/** Returns the outcome of an answer that cannot be counted. `reason`: reason why its hold is posted. */
+function uncountableOutcome({ soFar }: Answered, reason: string, metered: Metered): Outcome {
+  const stated = usageFor(metered, soFar?.usage);
   return {
     kind: "unknown",
     reason,
-    doubts: mergeDoubts(boundedDoubts(of), stated?.doubts),
+    doubts: mergeDoubts(boundedDoubts(metered), stated?.doubts),
     ...(stated && { statedTokens: stated.tokens }),
   };
 }
 
-async function countedWhole(deps: MeterDeps, ending: EndingOf<"whole">, of: Metered): Promise<Outcome> {
-  const tokens = await countAll(deps, ending.texts, of);
-  const stated = await statedSoFar(deps, ending, of);
-  if (tokens === undefined || stated === null) return uncountable(ending, "not_counted", of);
+async function countedWhole(deps: MeterDeps, ending: EndingOf<"whole">, metered: Metered): Promise<Outcome> {
+  const tokens = await countAll(deps, ending.texts, metered);
+  const stated = await statedSoFar(deps, ending, metered);
+  if (tokens === undefined || stated === null) return uncountableOutcome(ending, "not_counted", metered);
   const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-  const counted = uncountedOutput(ending, of, tokens, stated);
+  const counted = uncountedOutput(ending, metered, tokens, stated);
   // The usage of a whole answer should cover it, unless it states only the prompt or only the output.
-  const isOdd = stated !== undefined && ending.soFar?.usage.unstated === undefined;
-  const contradicts = isOdd && (stated.isFinal || completionTotal(stated.part.tokens) === 0);
+  const statesBothSides = stated !== undefined && ending.soFar?.usage.unstated === undefined;
+  const contradicts = statesBothSides && (stated.isFinal || completionTotal(stated.part.tokens) === 0);
   const doubts = contradicts ? mergeDoubts(counted.doubts, ["usage_contradicts"]) : counted.doubts;
   return { kind: "counted", tokens: classes, ...counted, doubts };
 }
 
-async function countedCut(deps: MeterDeps, ending: EndingOf<"cut">, of: Metered): Promise<Outcome> {
-  const tokens = await countAll(deps, ending.texts, of);
-  const stated = await statedSoFar(deps, ending, of);
-  if (tokens === undefined || stated === null) return uncountable(ending, "not_counted", of);
+async function countedCut(deps: MeterDeps, ending: EndingOf<"cut">, metered: Metered): Promise<Outcome> {
+  const tokens = await countAll(deps, ending.texts, metered);
+  const stated = await statedSoFar(deps, ending, metered);
+  if (tokens === undefined || stated === null) return uncountableOutcome(ending, "not_counted", metered);
   return {
     kind: "cut",
     promptTokens: tokens.prompt,
     deliveredTokens: tokens.output,
-    inFlightTokens: of.inFlightTokens,
-    ...uncountedOutput(ending, of, tokens, stated, ending.isUnread === true),
+    inFlightTokens: metered.inFlightTokens,
+    ...uncountedOutput(ending, metered, tokens, stated, ending.isUnread === true),
     reason: ending.reason,
   };
 }
 
-interface Stated {
+interface StatedSoFar {
   readonly usage: Usage;
   readonly part: StatedPart;
   readonly isFinal: boolean;
@@ -196,18 +199,22 @@ interface Stated {
  * Returns the usage that covers only a part of the answer, and the tokens of the output after it. Returns undefined if
  * the answer states none, and null if the output cannot be counted.
  */
-async function statedSoFar(deps: MeterDeps, { soFar }: Answered, of: Metered): Promise<Stated | null | undefined> {
-  const usage = usageFor(of, soFar?.usage);
+async function statedSoFar(
+  deps: MeterDeps,
+  { soFar }: Answered,
+  metered: Metered,
+): Promise<StatedSoFar | null | undefined> {
+  const usage = usageFor(metered, soFar?.usage);
   if (soFar === undefined || usage === undefined) return undefined;
   const { texts, uncountable } = soFar.later;
-  const later = await countTexts(deps, texts, of);
+  const later = await countTexts(deps, texts, metered);
   if (later === undefined) return null;
-  const part = { tokens: usage.tokens, laterTokens: later, laterUnknownTokens: unreadableTokens(uncountable, of) };
+  const part = { tokens: usage.tokens, laterTokens: later, laterUnknownTokens: unreadableTokens(uncountable, metered) };
   return { usage, part, isFinal: soFar.isFinal };
 }
 
 /** Counts tokens, and tries again while the counter is busy. Returns undefined if it stays busy. */
-async function counted({ clock }: MeterDeps, count: () => Promise<TokenCount>): Promise<number | undefined> {
+async function countWithRetries({ clock }: MeterDeps, count: () => Promise<TokenCount>): Promise<number | undefined> {
   for (const pause of [0, ...retryMs]) {
     if (pause > 0) await new Promise<void>((resolve) => clock.after(pause, resolve));
     const result = await count();
@@ -217,15 +224,17 @@ async function counted({ clock }: MeterDeps, count: () => Promise<TokenCount>): 
 }
 
 async function countAll(deps: MeterDeps, texts: readonly string[], { model, body, request }: Metered) {
-  const { encoding, promptForm, contextTokens } = model ?? common;
+  const { encoding, promptForm, contextTokens } = model ?? assumedModel;
   const text = request.prompt.text(body.whole);
   const { imageParts } = request.size;
-  const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
+  const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? assumedModel);
   // Sounds, files and images of unknown size have no text, so the catalogue's bounds are used. Without bounds there is
   // no count.
   const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
   if (bounded === null) return undefined;
-  const prompt = await counted(deps, () => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
+  const prompt = await countWithRetries(deps, () =>
+    countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens),
+  );
   const output = await countTexts(deps, texts, { model });
   if (prompt === undefined || output === undefined) return undefined;
   const media = images.tokens + bounded;
@@ -241,7 +250,7 @@ async function countTexts(
 ): Promise<number | undefined> {
   let sum = 0;
   for (const text of texts) {
-    const tokens = await counted(deps, () => deps.tokens.countText(text, (model ?? common).encoding));
+    const tokens = await countWithRetries(deps, () => deps.tokens.countText(text, (model ?? assumedModel).encoding));
     if (tokens === undefined) return undefined;
     sum += tokens;
   }
@@ -335,27 +344,28 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
 /** Returns the output that is not counted as text, and the reasons why the count may differ from the bill. */
 function uncountedOutput(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
-  of: Metered,
+  metered: Metered,
   { media, output, usesBound }: { readonly media: number; readonly output: number; readonly usesBound: boolean },
-  stated: Stated | undefined,
+  stated: StatedSoFar | undefined,
   isUnread = false,
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price per request does not depend on the output.
-  const hasMedia = !isFlat(of) && uncountable?.hasMedia === true;
-  const unreadable = unreadableTokens(uncountable, of);
+  const hasMedia = !isFlat(metered) && uncountable?.hasMedia === true;
+  const unreadable = unreadableTokens(uncountable, metered);
   // Rejected tokens of a prediction are billed but do not appear in the answer.
-  const predicted = of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model);
-  const unknownTokens = Math.max(unreadable + predicted, isUnread ? unreadTokens(of) - output : 0);
+  const predicted =
+    metered.model === undefined || isFlat(metered) ? 0 : predictedBound(metered.request.size, metered.model);
+  const unknownTokens = Math.max(unreadable + predicted, isUnread ? unreadTokens(metered) - output : 0);
   // A final usage includes what the model wrote unseen.
-  const hidden = stated?.isFinal === true ? 0 : hiddenTokens(of, ranMs);
+  const hidden = stated?.isFinal === true ? 0 : hiddenTokens(metered, ranMs);
   const statesPrompt = stated !== undefined && promptTotal(stated.usage.tokens) > 0;
-  const max = outputTokensMax(of);
+  const max = outputTokensMax(metered);
   const doubts: Doubt[] = [];
   if (unknownTokens > 0) doubts.push("unknown_output");
-  if (hidden > 0 && !isFlat(of)) doubts.push("time_based");
-  if (hasMedia || (usesBound && !statesPrompt && !isFlat(of))) doubts.push("image_bound");
+  if (hidden > 0 && !isFlat(metered)) doubts.push("time_based");
+  if (hasMedia || (usesBound && !statesPrompt && !isFlat(metered))) doubts.push("image_bound");
   return {
-    errorFactor: of.model?.errorFactor ?? unchanged,
+    errorFactor: metered.model?.errorFactor ?? unchanged,
     hiddenTokens: hidden,
     ...(media > 0 && { mediaTokens: media }),
     ...(unknownTokens > 0 && { unknownTokens }),
@@ -370,10 +380,10 @@ function uncountedOutput(
  * Returns the doubt about a posted hold that depends on the catalogue's bound for images, audio or files; none for
  * other holds.
  */
-function boundedDoubts(of: Metered): readonly Doubt[] {
-  const { size, isUnseen, isUnpriced } = of.request;
+function boundedDoubts(metered: Metered): readonly Doubt[] {
+  const { size, isUnseen, isUnpriced } = metered.request;
   const isBounded = hasParts(size) || (isUnseen === true && isUnpriced !== true);
-  return isBounded && !isFlat(of) ? ["image_bound"] : [];
+  return isBounded && !isFlat(metered) ? ["image_bound"] : [];
 }
 
 function hasParts({ imageParts, audioParts, fileParts }: RequestSize): boolean {
@@ -395,24 +405,27 @@ function outputTokensMax({ model, request }: Metered): number | undefined {
 }
 
 /** Returns the largest number of tokens in output that no tokenizer counts. */
-function unreadableTokens(uncountable: AnswerOutput["uncountable"], of: Metered): number {
-  if (uncountable === undefined || isFlat(of)) return 0;
+function unreadableTokens(uncountable: AnswerOutput["uncountable"], metered: Metered): number {
+  if (uncountable === undefined || isFlat(metered)) return 0;
   const { unknownBytes, sealedBytes } = uncountable;
   // A reasoning model's hidden tokens already include its sealed (encrypted) output. Other models' sealed output is
   // base64, and its decoded size is at least that of the text.
-  return tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);
+  return tokensOf(
+    metered.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
+    metered,
+  );
 }
 
 /** Returns the largest number of output tokens that a request allows, of which some were not read. */
-function unreadTokens(of: Metered): number {
-  return of.model === undefined || isFlat(of) ? 0 : outputBound(of.request.size, of.model);
+function unreadTokens(metered: Metered): number {
+  return metered.model === undefined || isFlat(metered) ? 0 : outputBound(metered.request.size, metered.model);
 }
 
 /** Returns true if the cost cannot be counted from text. A price per request needs no text. */
-function isUncountable(of: Metered): boolean {
-  const { model, request } = of;
+function isUncountable(metered: Metered): boolean {
+  const { model, request } = metered;
   const unit = model?.unit ?? "token";
-  return (request.isUnseen === true || unit !== "token") && !isFlat(of);
+  return (request.isUnseen === true || unit !== "token") && !isFlat(metered);
 }
 
 /**

@@ -87,11 +87,11 @@ export function capOutput(
   if (!changed.ok) return changed;
   const idempotency = idempotencyOf(endpoint.route, headers);
   const capping: Capping = { ok: true, capped: changed.request, params, headers, idempotency, earlier: null };
-  return idempotency === null ? capping : repeated(steps, endpoint, { ...capping, params, idempotency }, cap);
+  return idempotency === null ? capping : withEarlierValues(steps, endpoint, { ...capping, params, idempotency }, cap);
 }
 
 /** Puts the values of an earlier try with the same idempotency key into a request, if there was one. */
-async function repeated(
+async function withEarlierValues(
   steps: OutputCapSteps,
   endpoint: Endpoint,
   capping: Capping & { readonly params: CapParams; readonly idempotency: string },
@@ -105,12 +105,13 @@ async function repeated(
   const { usage, maximum } = earlier.injected;
   const secondTry = usage ? secondTryWithoutUsage(endpoint.route, capping.headers) : null;
   if (secondTry?.idempotency != null) {
-    const { idempotency: digest, headers } = secondTry;
+    const { idempotency: ofSecondTry, headers } = secondTry;
     // If the gateway refused usage, Farebox sent the request again without asking for usage. Only this second try may
     // then be repeated.
-    const second = await injectedEarlier(steps, digest, given.quote.at);
+    const second = await injectedEarlier(steps, ofSecondTry, given.quote.at);
     if (!second.ok) return second;
-    if (second.injected !== null) return repeated(steps, endpoint, { ...capping, headers, idempotency: digest }, cap);
+    if (second.injected !== null)
+      return withEarlierValues(steps, endpoint, { ...capping, headers, idempotency: ofSecondTry }, cap);
   }
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: conflictingRetry };

@@ -31,23 +31,23 @@ export class StreamMarks {
   }
 
   /**
-   * Returns true if the whole cost of the model's answers to a key must be held, or if the marks cannot be read.
-   * Reads the ledger at most once a second, except after a failed read.
+   * Returns true if the whole cost of the model's answers to a key must be held, or if the marks cannot be read. Reads
+   * the ledger at most once a second, except after a failed read.
    */
   isMarked(key: string, model: string): boolean | Promise<boolean> {
-    if (this.#deps.clock.monotonic() - this.#readAt < freshMs) return this.#isIn(key, model);
+    if (this.#deps.clock.monotonic() - this.#readAt < freshMs) return this.#hasMark(key, model);
     this.#reading ??= this.#read();
     // If the ledger cannot be read, the whole cost is held.
-    return this.#reading.then((isRead) => !isRead || this.#isIn(key, model));
+    return this.#reading.then((isRead) => !isRead || this.#hasMark(key, model));
   }
 
   /** Records whether a watched stream was live or a burst. Records a burst once a minute for each key and model. */
   record(key: string, model: string, kind: StreamKind): void {
     if (kind === "burst") this.#deps.events.streamBurst({ model });
-    if (kind === "live" || !this.#isRecorded(key, model)) this.#deps.background(this.#note(key, model, kind));
+    if (kind === "live" || !this.#isRecorded(key, model)) this.#deps.background(this.#store(key, model, kind));
   }
 
-  #isIn(key: string, model: string): boolean {
+  #hasMark(key: string, model: string): boolean {
     return this.#marks.some((mark) => mark.model === model && (mark.key === key || mark.key === everyKey));
   }
 
@@ -69,7 +69,7 @@ export class StreamMarks {
     );
   }
 
-  async #note(key: string, model: string, kind: StreamKind): Promise<void> {
+  async #store(key: string, model: string, kind: StreamKind): Promise<void> {
     const { ledger, clock, log } = this.#deps;
     const result = await ledger.burstMarks({ key, model, kind }, clock.now());
     if (result.ok) this.#marks = result.marks;

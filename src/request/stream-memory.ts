@@ -1,7 +1,7 @@
 /** Largest memory for bytes of all running streams that wait to be read, in bytes. */
 const bytesMax = 64 * 1024 * 1024;
 
-/** Memory of the streams of a process. Counts the bytes that are kept until something needs them. */
+/** Memory of the streams of a process. Counts the bytes that are kept until they are read. */
 export class StreamMemory {
   #bytes = 0;
 

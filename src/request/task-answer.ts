@@ -45,7 +45,7 @@ export async function inspectCreation(
 ): Promise<Verdict> {
   if (plain === undefined) return verdictWithoutTask(creation, status, plain);
   const { key } = creation.who.caller;
-  const { tasks: made, by } = status < 300 ? createdIn(creation, plain) : noneCreated;
+  const { tasks: made, idKind } = status < 300 ? createdIn(creation, plain) : noneCreated;
   const named = new Set([...tasksNamed(plain), ...made.map(({ taskId }) => taskId)]);
   const isForeign = await showsForeignTask(steps, named, { requestId: exchange.id, key });
   if (isForeign)
@@ -60,7 +60,7 @@ export async function inspectCreation(
   const isOld = (task: CreatedTask) =>
     continuing.length === 1
       ? task === continued
-      : by !== "task" && made.length === 1 && requestContains(exchange, creation, task.taskId);
+      : idKind !== "task" && made.length === 1 && requestContains(exchange, creation, task.taskId);
   const fresh = made.filter((task) => !isOld(task));
   const bound = await bindCreated(steps, exchange, creation, fresh);
   if (bound !== "known") return bound;
@@ -74,14 +74,14 @@ export async function inspectCreation(
   if (first === undefined) return verdictWithoutTask(creation, status, plain);
   // The gateway may answer a repeated idempotency key with a known task. An earlier charge pays for that task. An id in
   // a member such as `id` may be that of something else, such as the account.
-  const isRepeat = by === "task" && fresh.every(({ isPlainId }) => isPlainId !== true);
+  const isRepeat = idKind === "task" && fresh.every(({ isPlainId }) => isPlainId !== true);
   const outcome: Outcome = isRepeat
     ? { kind: "notSent", reason: "task_known" }
     : { kind: "unknown", reason: "unreadable_answer" };
   return verdictOnKnown(steps, creation, first.taskId, outcome);
 }
 
-const noneCreated: CreatedTasks = { tasks: [], by: "task" };
+const noneCreated: CreatedTasks = { tasks: [], idKind: "task" };
 
 /**
  * Returns the tasks that an answer names, unless it refuses the creation. On a free path, only ids under a task's name
@@ -89,7 +89,7 @@ const noneCreated: CreatedTasks = { tasks: [], by: "task" };
  */
 function createdIn({ isFree }: SentCreation, plain: Buffer): CreatedTasks {
   const created = readCreatedTasks(plain);
-  if (created.by !== "task" && (isFree || readCreationError(plain) !== undefined)) return noneCreated;
+  if (created.idKind !== "task" && (isFree || readCreationError(plain) !== undefined)) return noneCreated;
   return { ...created, tasks: created.tasks.map(asAccepted) };
 }
 

@@ -6,7 +6,7 @@ import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
 /** Task to be created. */
-export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
+export type TaskCandidate = Pick<Task, "charge" | "model" | "taskType">;
 
 /**
  * Result of the check. The caller calls `leave` when the creation has ended. By then, the store has the task if one was
@@ -15,7 +15,7 @@ export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
 type CeilingAdmission = OrRefused<{ leave: () => void }>;
 
 /** Refuses a task if the gateway's account already runs as many tasks as it may. */
-export type AdmitTask = (candidate: Candidate) => Promise<CeilingAdmission>;
+export type AdmitTask = (candidate: TaskCandidate) => Promise<CeilingAdmission>;
 
 /**
  * Longest time that a creation waits for the account record, in milliseconds. Without a record no limit is enforced.
@@ -38,10 +38,10 @@ export function createCeilingGate(deps: {
 }): AdmitTask {
   if (deps.mode === "off") return admitAll;
   const { account, tasks, clock } = deps;
-  const beingCreated = new Map<string, Candidate>();
+  const beingCreated = new Map<string, TaskCandidate>();
   let turn: Promise<unknown> = Promise.resolve();
 
-  const judge = async (candidate: Candidate, ceilings: TaskCeilings): Promise<CeilingAdmission> => {
+  const check = async (candidate: TaskCandidate, ceilings: TaskCeilings): Promise<CeilingAdmission> => {
     // Copied before the query, because a creation that ends during the query may be missing from the query's result.
     const known = new Map(beingCreated);
     for (const task of await tasks.runningTasks()) known.set(task.charge, task);
@@ -53,7 +53,7 @@ export function createCeilingGate(deps: {
   return async (candidate) => {
     const ceilings = await ceilingsInTime(account, clock);
     if (ceilings === null) return admitAll(candidate);
-    const admission = turn.then(() => judge(candidate, ceilings));
+    const admission = turn.then(() => check(candidate, ceilings));
     turn = admission.catch(() => undefined);
     return admission;
   };

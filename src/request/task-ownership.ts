@@ -175,8 +175,12 @@ export function tasksMadeBy(
 ): readonly CreatedTask[] {
   // Avoids parsing most answers, because they name no task.
   if (answer.length > smallBytesMax && !mayNameTask(answer)) return [];
-  const { tasks, by } = readCreatedTasks(answer);
-  if (tasks.length === 0 || by === "id" || (by === "text" && !(isAccepted(answer) && !answer.includes('"usage"'))))
+  const { tasks, idKind } = readCreatedTasks(answer);
+  if (
+    tasks.length === 0 ||
+    idKind === "id" ||
+    (idKind === "text" && !(isAccepted(answer) && !answer.includes('"usage"')))
+  )
     return [];
   return tasks
     .map(asAccepted)

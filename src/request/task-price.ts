@@ -2,7 +2,7 @@ import { compareDecimals, type PicoUsd } from "../core/money.ts";
 import type { OrRefused } from "../core/refusals.ts";
 import { taskAmounts } from "../core/task-settlement.ts";
 import type { Catalogue, CatalogueTask, TaskQuantity } from "../ports/catalogue.ts";
-import type { Stated, TaskRequest } from "../wire/task-request.ts";
+import type { StatedQuantity, TaskRequest } from "../wire/task-request.ts";
 
 /** Largest possible cost of a task, by the price in force when its request arrived. */
 export interface TaskQuote {
@@ -87,7 +87,7 @@ function quantityOf(request: TaskRequest, task: TaskQuantity): Asked {
  * Returns the stated or default quantity, up to the gateway's maximum. If the statement is unclear, the quantity is
  * unknown and the maximum is its bound.
  */
-function askedBy(stated: Stated, { otherwise, most }: TaskQuantity): Asked {
+function askedBy(stated: StatedQuantity, { otherwise, most }: TaskQuantity): Asked {
   const quantity = stated === "absent" ? otherwise : stated === "unclear" ? null : stated;
   if (quantity === null) return { quantity, most };
   const isBeyond = most !== null && compareDecimals(quantity, most) > 0;

@@ -8,7 +8,9 @@ import type { ResponseEnding, UsageRefused } from "./response.ts";
 
 /** Time for which a model is not asked for stream usage after the gateway refused it, in milliseconds. */
 const refusedMs = 3_600_000;
-/** Time for which a model is not probed again after a probe, in milliseconds. Otherwise an outage would be doubled. */
+/**
+ * Time for which a model is not probed again after a probe, in milliseconds. Probes would double an outage's requests.
+ */
 const probedMs = 600_000;
 /** Longest time after sending in which an error may be a refusal of usage, in milliseconds. */
 const refusalMsMax = 2_000;
@@ -17,7 +19,7 @@ const modelsMax = 1000;
 /** Longest name that is stored, in UTF-16 units. Prevents long names from filling the memory. */
 const nameUnitsMax = 256;
 
-/** What this process knows about stream usage of models. */
+/** Results of this process's earlier requests for stream usage, by route and model. */
 export interface UsageRefusals {
   /** Returns true if the gateway refused a request with usage within the last hour, and accepted it without. */
   has(route: string, model: string): boolean;
@@ -29,7 +31,7 @@ export interface UsageRefusals {
   mayProbe(route: string, model: string): boolean;
   /** Reserves the only probe of a model. Returns false if it must not be probed. */
   beginProbe(route: string, model: string): boolean;
-  /** Ends a probe after which the model is not known to refuse usage. `isFailed`: false if its client left. */
+  /** Ends a probe that did not show a refusal of usage. `isFailed`: false if the client left before its end. */
   endProbe(route: string, model: string, isFailed: boolean): void;
 }
 
@@ -88,35 +90,35 @@ interface ProbedRequest {
 
 /**
  * Decides whether a stream is sent again without a request for usage, because the gateway may have refused it only for
- * that. A refusal that names the field is always followed by a second try. Other errors are followed by one only as a
- * probe: until the gateway has answered a stream of the model with usage, one at a time, and after a failed one none for
- * ten minutes.
+ * asking. A refusal that names the field is always followed by a second try. After any other error, a second try is a
+ * probe. A model has one probe at a time, none for ten minutes after a failed probe, and none once the gateway has
+ * answered one of its streams with usage.
  */
 export class UsageProbe {
   readonly #deps: ProbeDeps;
-  readonly #of: ProbedRequest;
+  readonly #request: ProbedRequest;
   readonly #sentAt: number;
   #isProbe = false;
-  #isKnown = false;
+  #isRecorded = false;
 
   /** Created when the request is sent. */
-  constructor(deps: ProbeDeps, of: ProbedRequest) {
+  constructor(deps: ProbeDeps, request: ProbedRequest) {
     this.#deps = deps;
-    this.#of = of;
+    this.#request = request;
     this.#sentAt = deps.clock.monotonic();
   }
 
   /** Returns the ending that leads to a second try; null if the client gets the answer. */
   refusal(status: number, answer: Buffer): UsageRefused | null {
-    const isNamed = refusesStreamUsage(status, answer) && !this.#of.exchange.clientGone;
+    const isNamed = refusesStreamUsage(status, answer) && !this.#request.exchange.clientGone;
     if (!isNamed && !(mayRefuseStreamUsage(status) && this.#maySendAgain(status))) return null;
     return { kind: "usageRefused", otherwise: { kind: "status", status } };
   }
 
-  /** Rules for the first try. Models of which the gateway has answered a stream with usage need none. */
+  /** Rules for the first try; undefined if the gateway has already answered a stream of the model with usage. */
   get first(): BeginningRules | undefined {
     const { usageRefusals: refusals } = this.#deps;
-    const { route, model } = this.#of;
+    const { route, model } = this.#request;
     if (refusals.isAccepted(route, model)) return undefined;
     return {
       heldMs: refusals.mayProbe(route, model) ? refusalMsMax : 0,
@@ -126,47 +128,49 @@ export class UsageProbe {
 
   #judgeFirst(meaning: FirstMeaning, isHeld: boolean): "pass" | "open" | UsageRefused {
     if (meaning.kind === "open") return "open";
-    if (meaning.kind === "answer") this.#deps.usageRefusals.accept(this.#of.route, this.#of.model);
+    if (meaning.kind === "answer") this.#deps.usageRefusals.accept(this.#request.route, this.#request.model);
     if (meaning.kind !== "refusal" || !isHeld || !this.#maySendAgain(meaning.error.status)) return "pass";
     return { kind: "usageRefused", otherwise: { kind: "error", error: meaning.error } };
   }
 
   #maySendAgain(status: number | null): boolean {
     const { usageRefusals: refusals, clock } = this.#deps;
-    const { route, model, billsServerErrors, exchange } = this.#of;
-    const isBilled = billsServerErrors && (status === null || status >= 500);
-    if (exchange.clientGone || isBilled || clock.monotonic() - this.#sentAt > refusalMsMax) return false;
+    const { route, model, billsServerErrors, exchange } = this.#request;
+    const mayBeBilled = billsServerErrors && (status === null || status >= 500);
+    if (exchange.clientGone || mayBeBilled || clock.monotonic() - this.#sentAt > refusalMsMax) return false;
     if (refusals.has(route, model)) return true;
     this.#isProbe = refusals.beginProbe(route, model);
     return this.#isProbe;
   }
 
-  /** Rules for the second try. Its first output already shows that the gateway refuses usage, before its end. */
+  /**
+   * Rules for the second try. Its first output shows that the gateway refuses usage; Farebox need not wait for its end.
+   */
   readonly second: BeginningRules = {
     heldMs: 0,
     judge: (first) => {
       const { kind } = readFirst(first);
-      if (kind === "answer") this.#refused();
+      if (kind === "answer") this.#recordRefusal();
       return kind === "open" ? "open" : "pass";
     },
   };
 
   /** Ends the second try. Called with null if the request ended before it. */
   end(ending: ResponseEnding | null): void {
-    if (ending !== null && isAnswered(ending)) this.#refused();
-    else if (this.#isProbe && !this.#isKnown) {
-      const { route, model, exchange } = this.#of;
+    if (ending !== null && isAnswered(ending)) this.#recordRefusal();
+    else if (this.#isProbe && !this.#isRecorded) {
+      const { route, model, exchange } = this.#request;
       this.#deps.usageRefusals.endProbe(route, model, ending !== null && !exchange.clientGone);
     }
   }
 
-  #refused(): void {
-    if (this.#isKnown) return;
-    this.#isKnown = true;
+  #recordRefusal(): void {
+    if (this.#isRecorded) return;
+    this.#isRecorded = true;
     const { usageRefusals, log } = this.#deps;
-    usageRefusals.add(this.#of.route, this.#of.model);
+    usageRefusals.add(this.#request.route, this.#request.model);
     log.info(
-      { request_id: this.#of.id },
+      { request_id: this.#request.id },
       "the gateway refuses stream usage for this model; Farebox does not ask for it again for an hour",
     );
   }

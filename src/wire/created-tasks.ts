@@ -18,10 +18,10 @@ export interface CreatedTasks {
    * Kind of the members with the ids. `task`: a name such as `task_id`. `text`: `data` or `result`, with a text that
    * looks like an id. `id`: a name such as `id`, which may also be the id of something else.
    */
-  readonly by: "task" | "text" | "id";
+  readonly idKind: "task" | "text" | "id";
 }
 
-const noTasks: CreatedTasks = { tasks: [], by: "task" };
+const noTasks: CreatedTasks = { tasks: [], idKind: "task" };
 
 /** Names of members that contain the id of a task in the answer to its creation, in addition to `task_id`. */
 const jobIdName = /^(?:task|job|generation|prediction)(?:uu)?ids?$/;
@@ -46,16 +46,19 @@ const depthMax = 8;
 export function readCreatedTasks(text: Buffer): CreatedTasks {
   const root = parseExactly(text.toString());
   const found = tasksIn(root, 0);
-  if (found.tasks.length > 0) return once(found.tasks, "task");
-  if (found.texts.length > 0) return once(found.texts, "text");
-  if (found.ids.length > 0) return once(found.ids, "id");
-  return isPlainObject(root) ? once(requestIn(root), "id") : noTasks;
+  if (found.tasks.length > 0) return withoutRepeats(found.tasks, "task");
+  if (found.texts.length > 0) return withoutRepeats(found.texts, "text");
+  if (found.ids.length > 0) return withoutRepeats(found.ids, "id");
+  return isPlainObject(root) ? withoutRepeats(requestIn(root), "id") : noTasks;
 }
 
-function once(tasks: readonly CreatedTask[], by: CreatedTasks["by"]): CreatedTasks {
+function withoutRepeats(tasks: readonly CreatedTask[], idKind: CreatedTasks["idKind"]): CreatedTasks {
   if (tasks.length === 0) return noTasks;
   const byId = new Map(tasks.toReversed().map((task) => [task.taskId, task]));
-  return { tasks: [...new Set(tasks.map(({ taskId }) => taskId))].map((id) => byId.get(id) as CreatedTask), by };
+  return {
+    tasks: [...new Set(tasks.map(({ taskId }) => taskId))].map((id) => byId.get(id) as CreatedTask),
+    idKind,
+  };
 }
 
 interface Found {
@@ -84,20 +87,20 @@ function tasksIn(value: unknown, depth: number): Found {
   });
   const tasks = [...named(jobIdName), ...members.flatMap((inner) => inner.tasks)];
   const texts = members.flatMap((inner) => inner.texts);
-  const inner = members.flatMap(({ ids }) => ids);
-  return { tasks, texts, ids: inner.length > 0 ? inner : named(idName) };
+  const innerIds = members.flatMap(({ ids }) => ids);
+  return { tasks, texts, ids: innerIds.length > 0 ? innerIds : named(idName) };
 }
 
 /**
  * Returns the ids in a record's members whose names match. Two members with one id each, such as `task_id` and
  * `job_id`, name the same task. Its id is then in `task_id` or `id`, or else in the first member.
  */
-function idsNamed(record: JsonObject, names: RegExp, read: TaskRecord): readonly CreatedTask[] {
+function idsNamed(record: JsonObject, names: RegExp, taskRecord: TaskRecord): readonly CreatedTask[] {
   const members = Object.entries(record)
     .map(([name, value]) => ({ name: plainName(name), value }))
     .filter(({ name }) => names.test(name));
   const found = members.flatMap(({ name, value }) =>
-    Array.isArray(value) ? [] : idsOf(value, read).map((task) => ({ name, task })),
+    Array.isArray(value) ? [] : idsOf(value, taskRecord).map((task) => ({ name, task })),
   );
   const one = found.find(({ name }) => mainNames.has(name)) ?? found[0];
   const lists = members.flatMap(({ value }) => (Array.isArray(value) ? idsOf(value) : []));
@@ -163,8 +166,8 @@ export function isAccepted(text: Buffer): boolean {
  * created the task before it failed. The record of a failed task without an id is an error.
  */
 export function readCreationError(text: Buffer): StatedError | undefined {
-  const { tasks, by } = readCreatedTasks(text);
-  if (tasks.length > 0 && by === "task") return undefined;
+  const { tasks, idKind } = readCreatedTasks(text);
+  if (tasks.length > 0 && idKind === "task") return undefined;
   const record = readTaskRecord(text);
   if (record?.consumption != null && record.consumption.units !== "0") return undefined;
   const hasFailed = record?.status === "failed" || record?.status === "cancelled";

@@ -95,8 +95,8 @@ export function hasOutputIn(body: JsonObject, envelope: Shape, outputs: Readonly
 }
 
 /**
- * Returns true if the outline of an answer that states an error also contains output. An outline omits deep objects,
- * so any choice counts as output, and any object with an unknown name.
+ * Returns true if the outline of an answer that states an error also contains output. An outline omits deep objects, so
+ * any choice and any object with an unknown name count as output.
  */
 export function hasOutputInOutline(body: JsonObject): boolean {
   return (

@@ -50,13 +50,13 @@ export interface ModelRequest {
   readonly onlyRepeatsPrompt?: boolean;
   /** True if Farebox cannot count the output, because it is not text or its kind is unknown. */
   readonly isUnseen?: boolean;
-  /** True if the request asks for an answer in another format than JSON or events, or may be read so. */
+  /** True if the request asks for an answer in another format than JSON or events, or if the gateway may read it so. */
   readonly asksForText?: boolean;
   /** True if the cost is unknown, even if the model has a price. */
   readonly isUnpriced?: boolean;
   /**
    * Reason why the gateway might read a model or an output maximum that Farebox does not read; absent if it cannot.
-   * Keys with an output cap, and keys that may use only certain models, are refused for it.
+   * Farebox refuses such a request of a key with an output cap, or of a key that may use only certain models.
    */
   readonly unread?: string | undefined;
   /** Member that asks for output at a path without known fields; absent if there is none. */
@@ -324,7 +324,7 @@ const toolFields: readonly (readonly [name: string, call: string])[] = [
 export function requestTerms(
   body: JsonObject,
   tools: readonly ListedTool[],
-  shown: Pick<HostedTools, "areShown" | "callsMax">,
+  limits: Pick<HostedTools, "areShown" | "callsMax">,
 ): { terms?: RequestTerms } {
   const serviceTier = serviceTierOf(body["service_tier"]);
   const hosted = tools.filter(({ members }) => members === undefined);
@@ -332,7 +332,7 @@ export function requestTerms(
   if (serviceTier === null && hosted.length + asking.length === 0) return {};
   const calls = [...new Set([...hosted.map(callOf), ...asking.map(([, call]) => call)])];
   const fields = [...hosted.map(nameOf), ...asking.map(([name]) => name)];
-  return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
+  return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...limits } } };
 }
 
 /** Terms of hosted tools at endpoints where no field limits the calls, and an answer may not show every call. */

@@ -10,17 +10,17 @@ interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {
  * Pattern of a session's credential: `sk-fb-run_ID-KEY-EXPIRY-MAC`. Never matches a key (`sk-fb-ID-SECRET`), because a
  * key's id contains no underscore.
  */
-const pattern = /^sk-fb-(run_[a-z0-9]{1,40})-([a-z0-9]{1,32})-([0-9a-z]{1,11})-([A-Za-z0-9_-]{43})$/;
+const credentialPattern = /^sk-fb-(run_[a-z0-9]{1,40})-([a-z0-9]{1,32})-([0-9a-z]{1,11})-([A-Za-z0-9_-]{43})$/;
 
 /** Parses the credential of a session. Returns undefined for any other text. Does not check the MAC. */
 export function readCredential(text: string): RunCredential | undefined {
-  const [, id, key, expiry, mac] = pattern.exec(text) ?? [];
+  const [, id, key, expiry, mac] = credentialPattern.exec(text) ?? [];
   if (id === undefined || key === undefined || expiry === undefined || mac === undefined) return undefined;
   return { id, key, expiresAt: Number.parseInt(expiry, 36), mac };
 }
 
 /** Returns the credential of a session, signed with the ledger's secret. */
-export function credentialOf(session: Pick<RunSession, "id" | "key" | "expiresAt">, secret: string): string {
+export function createCredential(session: Pick<RunSession, "id" | "key" | "expiresAt">, secret: string): string {
   const { id, key, expiresAt } = session;
   return `sk-fb-${id}-${key}-${expiresAt.toString(36)}-${macOf(session, secret)}`;
 }

@@ -8,7 +8,7 @@ import type { OutputListener, StreamAnswer, StreamOutput, StreamUsage } from "./
  * tail.
  */
 const rawBytesMax = 256 * 1024;
-/** Number of bytes that are read in one piece. It takes at most a few milliseconds. */
+/** Number of bytes that are read in one piece. Reading them takes at most a few milliseconds. */
 const pieceBytes = 64 * 1024;
 /** Number of events at the end of a stream that are read first. They usually state everything. */
 const tailEvents = 3;
@@ -20,7 +20,7 @@ const unfinishedBytes = 1024;
 const heartbeatUnitsMax = 256;
 
 /** Creates a reader of the events of one kind of stream. */
-export type StreamForm = (listener: OutputListener | undefined) => EventReader;
+export type CreateEventReader = (listener: OutputListener | undefined) => EventReader;
 
 /** Reads events in order, and returns their content so far at any time. */
 export interface EventReader {
@@ -35,7 +35,7 @@ export interface EventReader {
   answer(): Omit<StreamAnswer, keyof AnswerOutput>;
 }
 
-/** What the last events of a stream show. */
+/** Content that the last events of a stream show. */
 export interface StreamTail {
   /** True if they complete the stream. The events before them cannot change that. */
   readonly isComplete: boolean;
@@ -71,15 +71,15 @@ export interface Transcript {
  * long stream stays close to the size of its text.
  */
 export class StreamTranscript implements Transcript {
-  readonly #form: StreamForm;
+  readonly #createReader: CreateEventReader;
   readonly #listener: OutputListener | undefined;
   readonly #raw = new RawBytes();
   #allBytes = 0;
   #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
-  constructor(form: StreamForm, listener?: OutputListener) {
-    this.#form = form;
+  constructor(createReader: CreateEventReader, listener?: OutputListener) {
+    this.#createReader = createReader;
     this.#listener = listener;
   }
 
@@ -130,7 +130,7 @@ export class StreamTranscript implements Transcript {
   }
 
   #begin(): { readonly events: EventReader; readonly bytes: SseReader } {
-    const events = this.#form(this.#listener);
+    const events = this.#createReader(this.#listener);
     const unreadable = (bytes: number) => {
       const counted = this.#isOver ? bytes - unfinishedBytes : bytes;
       if (counted > 0) events.output.unknown(counted);
@@ -163,7 +163,7 @@ export class StreamTranscript implements Transcript {
     let start = all.length;
     for (let count = 0; count < tailEvents && start > 0; count++) start = lastEventStart(all, start);
     if (start === 0 || startsWithMark(all, start)) return { isComplete: false, answer: undefined };
-    const events = this.#form(undefined);
+    const events = this.#createReader(undefined);
     let isReadable = true;
     const unreadable = () => void (isReadable = false);
     const reader = new SseReader((data) => events.event(data) || unreadable(), unreadable);
@@ -171,18 +171,18 @@ export class StreamTranscript implements Transcript {
     reader.finish();
     const { isComplete } = events;
     const answer = events.answer();
-    const isSure =
+    const statesAll =
       this.#reading === undefined &&
       isReadable &&
       answer.usage !== undefined &&
       events.usage?.coversAny === true &&
       events.output.isUntouched &&
       !mayState(all.toString("latin1", 0, start), answer);
-    return { isComplete, answer: isSure ? { ...answer, texts: [] } : undefined };
+    return { isComplete, answer: statesAll ? { ...answer, texts: [] } : undefined };
   }
 }
 
-const nothing = "null";
+const nullText = "null";
 
 /** Returns true if events, given in latin1, may state a term that the later events of `answer` do not state. */
 function mayState(events: string, { servedModel, serviceTier, toolCalls }: AnswerTerms): boolean {
@@ -190,9 +190,9 @@ function mayState(events: string, { servedModel, serviceTier, toolCalls }: Answe
   const tier = JSON.stringify(serviceTier ?? null);
   if (!unusual(model, tier).test(events)) return false;
   return (
-    statesOther(events, "usage", nothing) ||
+    statesOther(events, "usage", nullText) ||
     statesOther(events, "model", model) ||
-    statesOther(events, "_tier", nothing, tier) ||
+    statesOther(events, "_tier", nullText, tier) ||
     callsTool(events) ||
     (toolCalls === undefined && events.includes("_cit")) ||
     hidesLetter(events)
@@ -211,9 +211,9 @@ function unusual(model: string, tier: string): RegExp {
   const terms = model + tier;
   if (latestPattern.terms === terms) return latestPattern.pattern;
   const all = [
-    other("usage", nothing),
+    other("usage", nullText),
     other("model", RegExp.escape(model)),
-    other("_tier", `${nothing}|${RegExp.escape(tier)}`),
+    other("_tier", `${nullText}|${RegExp.escape(tier)}`),
     callEnd,
     "_cit",
     escapedLetter.source,

@@ -16,7 +16,7 @@ export interface TaskRequest {
    * Returns the amounts that a field of `input` states. Returns one amount if `input` is an object, and one for each
    * element if `input` is a list. The result is never empty.
    */
-  stated(field: string): readonly Stated[];
+  stated(field: string): readonly StatedQuantity[];
   /** User that the body names; null for none. */
   readonly user: string | null;
 }
@@ -25,7 +25,7 @@ export interface TaskRequest {
  * Stated amount, as a plain decimal above 0. `absent`: the request states none. `unclear`: the value is not a number
  * above 0, or readers could use different numbers.
  */
-export type Stated = string | "absent" | "unclear";
+export type StatedQuantity = string | "absent" | "unclear";
 
 export type TaskRequestResult = OrRefused<{ request: TaskRequest }>;
 
@@ -120,14 +120,14 @@ function named(body: JsonObject, { field, fixed }: NameSource): unknown {
   return stated ?? fixed;
 }
 
-function statedIn(input: Buffer, field: string): readonly Stated[] {
+function statedIn(input: Buffer, field: string): readonly StatedQuantity[] {
   const elements = jsonElements(input, elementsMax + 1);
   if (elements === undefined) return [statedBy(input, field)];
   if (elements.length > elementsMax) return ["unclear"];
   return elements.length === 0 ? ["absent"] : elements.map((element) => statedBy(element, field));
 }
 
-function statedBy(element: Buffer, field: string): Stated {
+function statedBy(element: Buffer, field: string): StatedQuantity {
   if (element[0] === openBracket) return "unclear";
   const [only, ...more] = jsonMembers(element).filter(({ name }) => equalFolded(name, field));
   if (only === undefined) return "absent";

@@ -54,11 +54,11 @@ export function readUsagesOf(answer: JsonObject, kind: UsageKind = "text"): Stat
     if (choice === undefined) whole = whole === undefined ? usage : mergeCopies(whole, usage);
     else (choices ??= new Map()).set(choice, laterUsage(choices.get(choice), usage) ?? usage);
   });
-  return choices === undefined ? { whole, choices: noChoices } : copied({ whole, choices });
+  return choices === undefined ? { whole, choices: noChoices } : withCopyMerged({ whole, choices });
 }
 
 /** Returns the usages of an event whose only choice repeats the usage of the whole, with the details of both. */
-function copied({ whole, choices }: StatedUsages): StatedUsages {
+function withCopyMerged({ whole, choices }: StatedUsages): StatedUsages {
   const [only, ...others] = choices;
   if (whole === undefined || only === undefined || others.length > 0) return { whole, choices };
   const both = mergeCopies(whole, only[1]);
@@ -76,21 +76,21 @@ export function eachUsage(
   visit: (usage: JsonObject, choice: JsonObject | undefined) => void,
 ): void {
   const { usage, usageMetadata, usage_metadata, message, x_groq, meta, choices } = answer;
-  const found = (value: unknown, choice?: JsonObject) => {
+  const visitObject = (value: unknown, choice?: JsonObject) => {
     if (isObject(value)) visit(value, choice);
   };
-  found(usage);
-  found(usageMetadata ?? usage_metadata);
-  if (isObject(message)) found(message["usage"]);
-  if (isObject(x_groq)) found(x_groq["usage"]);
-  if (isObject(meta)) found(meta["usage"]);
+  visitObject(usage);
+  visitObject(usageMetadata ?? usage_metadata);
+  if (isObject(message)) visitObject(message["usage"]);
+  if (isObject(x_groq)) visitObject(x_groq["usage"]);
+  if (isObject(meta)) visitObject(meta["usage"]);
   if (!Array.isArray(choices)) return;
   for (const choice of choices) {
     if (!isObject(choice)) continue;
-    found(choice["usage"], choice);
+    visitObject(choice["usage"], choice);
     const { delta, message: whole } = choice;
-    if (isObject(delta)) found(delta["usage"], choice);
-    if (isObject(whole)) found(whole["usage"], choice);
+    if (isObject(delta)) visitObject(delta["usage"], choice);
+    if (isObject(whole)) visitObject(whole["usage"], choice);
   }
 }
 
@@ -128,13 +128,13 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
   const total = counts.total.count === undefined ? undefined : counts.total.count + citations;
   const stated = promptOf(counts, cache);
   const isPart = kind === "part";
-  const prompt = stated ?? (isPart && states(completion) ? restOf(total, completion.count) : undefined);
+  const prompt = stated ?? (isPart && states(completion) ? promptFromTotal(total, completion.count) : undefined);
   if (prompt === undefined) return undefined;
   const hasOutput = completion.count !== undefined || (total !== undefined && total >= prompt.count);
   if (!hasOutput && !(isPart && total === undefined)) return undefined;
-  const { cached, five, hour, other } = cache;
+  const { cached, written5m, written1h, writtenOther } = cache;
   // If all totals are 0, details do not make a usage credible. Cached tokens that are stated next to the totals do.
-  const outside = cache.isOutside ? cached + five + hour + other : 0;
+  const outside = cache.isOutside ? cached + written5m + written1h + writtenOther : 0;
   if (prompt.count + (completion.count ?? 0) + (total ?? 0) + outside === 0) return undefined;
 
   const cachedAudio = numberOf(counts.cachedAudio);
@@ -147,8 +147,8 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
     cache: prompt.cache,
     // Cached audio and images have no class, so they count as uncached audio and images.
     cached: Math.max(cached - cachedAudio - cachedImages, 0),
-    cacheWrite: five,
-    cacheWrite1h: hour,
+    cacheWrite: written5m,
+    cacheWrite1h: written1h,
     audioInput: Math.max(numberOf(counts.audioInput), cachedAudio),
     imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
@@ -165,7 +165,7 @@ function usageOf({ counts: all, isMalformed, hasUnknown }: Statement, kind: Usag
       reasoning.contradicts ||
       counts.audioOutput.contradicts ||
       counts.imageOutput.contradicts,
-    unknown: hasUnknown ? unknownOf(counts, other) : undefined,
+    unknown: hasUnknown ? unknownOf(counts, writtenOther) : undefined,
     excess: kind === "sound" ? kind : undefined,
   });
   const doubts: Doubt[] = [];
@@ -192,8 +192,8 @@ function withoutPrompt(found: Usage): Usage {
   return { ...usage, tokens };
 }
 
-/** Returns the prompt of a usage that states only output: what the total leaves for it. */
-function restOf(total = 0, completion = 0): PromptCount {
+/** Returns the prompt of a usage that states only output: the total without the output. */
+function promptFromTotal(total = 0, completion = 0): PromptCount {
   return { count: Math.max(total - completion, 0), cache: "parts", contradicts: false };
 }
 
@@ -223,11 +223,11 @@ function asInput(counts: Counts): Counts {
 interface CacheCounts {
   readonly cached: number;
   /** Tokens written to the cache for five minutes, and for an hour. */
-  readonly five: number;
-  readonly hour: number;
+  readonly written5m: number;
+  readonly written1h: number;
   /** Tokens written to the cache for an unknown time. */
-  readonly other: number;
-  /** True if the usage states only the sum of all kinds of writes, which then counts as `five`. */
+  readonly writtenOther: number;
+  /** True if the usage states only the sum of all kinds of writes, which then counts as `written5m`. */
   readonly isUnsplit: boolean;
   readonly contradicts: boolean;
   /** True if the kinds of writes do not add up to the stated sum. */
@@ -254,19 +254,19 @@ function cacheOf(counts: Counts): CacheCounts {
   const hour = mergeCounts(counts.written1h, counts.created1h);
   const others = mergeCounts(counts.writtenOther, counts.createdOther);
   const { count: whole = 0 } = written;
-  const { count: short = 0 } = five;
-  const { count: long = 0 } = hour;
+  const { count: fiveMinutes = 0 } = five;
+  const { count: oneHour = 0 } = hour;
   const { count: other = 0 } = others;
-  const kinds = short + long + other;
+  const kinds = fiveMinutes + oneHour + other;
   const isUnsplit = whole > 0 && kinds === 0;
   const splitContradicts = !isUnsplit && whole > 0 && whole !== kinds;
   const cached = mergeCounts(mergeCounts(readOf(counts, Math.max(whole, kinds)), counts.hit), counts.cacheRead);
   return {
     cached: cached.count ?? 0,
-    five: isUnsplit ? whole : short,
+    written5m: isUnsplit ? whole : fiveMinutes,
     // If the parts do not add up to the whole, the difference counts as the most expensive part with a known rate.
-    hour: splitContradicts ? Math.max(whole - short - other, long) : long,
-    other,
+    written1h: splitContradicts ? Math.max(whole - fiveMinutes - other, oneHour) : oneHour,
+    writtenOther: other,
     isUnsplit,
     contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
@@ -309,7 +309,7 @@ function promptOf(counts: Counts, cache: CacheCounts): PromptCount | undefined {
   if (count === undefined) return undefined;
   const isPrompt = states(counts.prompt) || input.count === undefined;
   const isBoth = states(counts.prompt) && states(counts.input);
-  const cached = cache.cached + cache.five + cache.hour + cache.other;
+  const cached = cache.cached + cache.written5m + cache.written1h + cache.writtenOther;
   const differs = isBoth && prompt.count !== input.count && prompt.count !== (input.count ?? 0) + cached;
   const isUnclear = isBoth
     ? prompt.count === input.count

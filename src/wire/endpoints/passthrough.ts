@@ -60,7 +60,7 @@ const jsonType = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;\s*charset="?
 const unreadBytesMax = 64 * 1024;
 
 /** Properties of a request that its body states. */
-interface Stated extends Pick<ModelRequest, "stream" | "unread"> {
+interface StatedProperties extends Pick<ModelRequest, "stream" | "unread"> {
   readonly model: unknown;
   readonly findings: Findings;
   readonly textBytes: number;
@@ -70,7 +70,7 @@ interface Stated extends Pick<ModelRequest, "stream" | "unread"> {
   readonly json: readonly Buffer[];
 }
 
-function nothing(): Stated {
+function nothing(): StatedProperties {
   return { model: null, stream: false, findings: new Findings(), textBytes: 0, names: [], json: [] };
 }
 
@@ -140,7 +140,7 @@ function readForm(form: Form | undefined): ModelRequestResult {
   });
 }
 
-function requestOf({ model, stream, findings, textBytes, names, json, unread }: Stated): ModelRequestResult {
+function requestOf({ model, stream, findings, textBytes, names, json, unread }: StatedProperties): ModelRequestResult {
   if (typeof model === "string") findings.modelsIn("model", model);
   const tooMuch = findings.hasTooMany ? "the body names too many models, or has too many texts" : undefined;
   const request: ModelRequest = {
@@ -162,7 +162,7 @@ function requestOf({ model, stream, findings, textBytes, names, json, unread }: 
   return { ok: true, request };
 }
 
-/** Returns the first such member of a JSON text that is not null; undefined if there is none. */
+/** Returns the first member of a JSON text that `isOutputMember` accepts and that is not null; undefined for none. */
 function outputMemberIn(json: Buffer): string | undefined {
   for (const { name, valueStart, valueEnd } of membersNamed(json, isOutputMember))
     if (json.toString("latin1", valueStart, valueEnd) !== "null") return name;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { credentialOf, isSigned, readCredential } from "../../../src/wire/run-credential.ts";
+import { createCredential, isSigned, readCredential } from "../../../src/wire/run-credential.ts";
 
 const secret = "ab".repeat(32);
 const session = { id: "run_abc234", key: "k2345", expiresAt: 1_800_000_000_000 };
-const credential = credentialOf(session, secret);
+const credential = createCredential(session, secret);
 
 describe("the credential of a session", () => {
   it("states the session, its key and its expiry, signed", () => {
@@ -11,7 +11,7 @@ describe("the credential of a session", () => {
     const read = readCredential(credential);
     expect(read).toMatchObject(session);
     expect(read && isSigned(read, secret)).toBe(true);
-    expect(credentialOf(session, secret)).toBe(credential);
+    expect(createCredential(session, secret)).toBe(credential);
   });
 
   it("is invalid with another secret or with any change", () => {

@@ -205,7 +205,7 @@ describe("the tasks that a creation's answer names", () => {
     ["7", "task", ""],
     ["<html>", "task", ""],
   ])("are read from %s by a %s: %s", (text, by, ids) => {
-    const { tasks, by: found } = readCreatedTasks(Buffer.from(text));
+    const { tasks, idKind: found } = readCreatedTasks(Buffer.from(text));
     expect([found, tasks.map(({ taskId }) => taskId).join(" ")]).toEqual([by, ids]);
   });
 
