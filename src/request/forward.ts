@@ -9,7 +9,7 @@ import type { StatedError } from "../core/settlement.ts";
 import { readEventError } from "../wire/error-answer.ts";
 import { errorBytesMax, refusesKey, statesKeyRefusal } from "../wire/key-refusal.ts";
 import { readEnvelopeError } from "../wire/created-tasks.ts";
-import { isAlone } from "../wire/usage-refusal.ts";
+import { statesOnlyError } from "../wire/usage-refusal.ts";
 import {
   answerHeaders,
   isJsonType,
@@ -278,7 +278,11 @@ class Forwarding implements GatewayReceiver {
       heldMs: Math.max(rules?.heldMs ?? 0, keyErrorHeldMs),
       judge: (first, answer) => {
         const error = answer.isHeld && isObject(first) ? readEventError(first) : undefined;
-        if (error?.kind !== "refused" || !statesKeyRefusal(error, this.#isSureOfKey) || !isAlone(JSON.stringify(first)))
+        if (
+          error?.kind !== "refused" ||
+          !statesKeyRefusal(error, this.#isSureOfKey) ||
+          !statesOnlyError(JSON.stringify(first))
+        )
           return rules?.judge(first, answer) ?? "pass";
         if (!exchange.clientGone) exchange.refuse(keyRefused);
         return { kind: "error", error };

@@ -26,7 +26,7 @@ export interface PendingCharge {
   readonly visibleRoom: PicoUsd | null;
 }
 
-/** `held`: the request that the hold covers. It is the capped one, or that with an output maximum that fits. */
+/** `held`: the request that the hold covers, which is the capped one or one with an output maximum that fits. */
 type Holding = OrRefused<{ charge: PendingCharge; held: PricedRequest }>;
 
 /** Request for which Farebox writes a hold. */
@@ -80,8 +80,8 @@ interface HoldParams extends Omit<RequestToHold, "quote"> {
   /** Output maximum of the endpoint; null if requests to it cannot limit text output. */
   readonly maximum: OutputMaximum | null;
   /**
-   * Puts an output maximum of `tokens` into the request; returns null if it cannot. `fit` is null if Farebox must not
-   * put a maximum into it.
+   * Puts an output maximum of `tokens` into the request; returns null if it cannot. Null if Farebox must not put a
+   * maximum into the request.
    */
   readonly fit: ((tokens: number) => PricedRequest | null) | null;
 }
@@ -117,7 +117,7 @@ export async function placeHold(deps: HoldDeps, params: HoldParams): Promise<Hol
     if (result.ok) return { ok: true, charge: pendingCharge(deps, params, held.quote, plan, result), held };
     if (!isShort(result)) return { ok: false, refusal: await refusalOf(deps, params, held, result, undefined) };
     if (plan === held.quote) {
-      const tighter = await deps.pricer.tighten(held.quote, held.body, roomFor(result.shortage));
+      const tighter = await deps.pricer.tighten(held.quote, held.body, largestUsefulHold(result.shortage));
       counted = tighter?.promptTokens;
       if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(plan) ?? noMoney)) {
         plan = tighter;
@@ -174,7 +174,7 @@ async function refusalOf(
   counted: number | undefined,
 ): Promise<Refusal> {
   const { request, models, unboundedFields } = held.quote;
-  if (result.reason === "not_bounded" && request.isUnpriced === true) return unknownCost;
+  if (result.reason === "not_bounded" && request.isUnpriced === true) return unknownCostRefusal;
   const unpriced = models.find(({ model }) => model?.price == null);
   const asked = {
     model: unpriced?.name ?? request.model,
@@ -212,7 +212,7 @@ function roomNow({ window }: Shortage): bigint {
  * Returns the largest hold for which counting the prompt is useful. A larger hold would be refused again for the same
  * reason. Does not subtract the held amount of an exhausted budget.
  */
-function roomFor({ window, exhausted }: Shortage): bigint {
+function largestUsefulHold({ window, exhausted }: Shortage): bigint {
   return limitOf(window) - window.spent - (exhausted ? 0n : window.held);
 }
 
@@ -260,7 +260,7 @@ export async function budgetRefusal(
   return { shortage, ...(await budgetNames(shortage.window)), showsAmounts };
 }
 
-const unknownCost: Refusal = {
+const unknownCostRefusal: Refusal = {
   code: "invalid_request",
   param: null,
   message: "The cost of this path is not known, so a key under a hard budget cannot use it.",

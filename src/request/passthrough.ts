@@ -18,11 +18,14 @@ const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox
 /**
  * Returns true for a path that may be forwarded. Ignores escapes and letter case, because a gateway may ignore them.
  */
-export function isPassed(_method: string, path: string): boolean {
+export function mayBeForwarded(_method: string, path: string): boolean {
   return !isBelow(path, blockedPaths);
 }
 
-/** Returns a handler that forwards gateway paths that no other route serves. It serves only paths that `isPassed`. */
+/**
+ * Returns a handler that forwards gateway paths that no other route serves. It serves only paths that `mayBeForwarded`
+ * accepts.
+ */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;

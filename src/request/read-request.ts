@@ -17,7 +17,10 @@ function formReaderOf({ readForm }: Endpoint, contentType: string, body: BodyByt
   return readForm !== undefined && body.length > 0 && /^multipart\//i.test(contentType) ? readForm : undefined;
 }
 
-/** Returns how Farebox reads the body of a request. A body on an unknown path keeps its type if it has one. */
+/**
+ * Returns the form in which Farebox reads the body of a request. A body on an unknown path keeps its type if it has
+ * one.
+ */
 export function bodyFormOf(
   exchange: Exchange,
   endpoint: Endpoint,
@@ -36,8 +39,8 @@ export function bodyFormOf(
  * are joined.
  */
 const copiedBytesMax = 512 * 1024;
-/** Shared memory for such copies. It stays in the CPU's cache, while joined pieces would need new memory. */
-let copied: Buffer | undefined;
+/** Memory that all such copies share. It stays in the CPU's cache, while joined pieces would need new memory. */
+let sharedBytes: Buffer | undefined;
 
 /**
  * Passes a body in one piece to `read`, and returns its result. `read` must not keep any of the bytes, because the next
@@ -45,15 +48,15 @@ let copied: Buffer | undefined;
  */
 export function readTogether<T>(body: BodyBytes, read: (bytes: Buffer) => T): T {
   if (body.pieces.length === 1 || body.length > copiedBytesMax) return read(body.whole);
-  copied ??= Buffer.allocUnsafeSlow(copiedBytesMax);
+  sharedBytes ??= Buffer.allocUnsafeSlow(copiedBytesMax);
   let length = 0;
-  for (const piece of body.pieces) length += piece.copy(copied, length);
-  return read(copied.subarray(0, length));
+  for (const piece of body.pieces) length += piece.copy(sharedBytes, length);
+  return read(sharedBytes.subarray(0, length));
 }
 
 function readBody(endpoint: Endpoint, body: BodyBytes, contentType: string): ModelRequestResult {
-  const ofForm = formReaderOf(endpoint, contentType, body);
-  if (ofForm !== undefined) return ofForm(readForm(body.whole, contentType));
+  const formReader = formReaderOf(endpoint, contentType, body);
+  if (formReader !== undefined) return formReader(readForm(body.whole, contentType));
   return readTogether(body, (bytes) => endpoint.readRequest(bytes, contentType));
 }
 

@@ -10,7 +10,7 @@ import type { Seal } from "../ports/seal.ts";
 import type { TaskCallbacks, TaskStore } from "../ports/stores.ts";
 import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 import { SlidingWindow } from "./sliding-window.ts";
-import { authenticate, isCallbackOf, isEvent, relay, type Authentic } from "./task-webhooks.ts";
+import { authenticateCallback, isCallbackOf, isEvent, relay, type AuthenticCallback } from "./task-webhooks.ts";
 
 /** Largest callback payload, in bytes. The limit is large because a record may contain an image. */
 const bodyBytesMax = 4 * 1024 * 1024;
@@ -69,7 +69,7 @@ export function taskCallback(deps: TaskCallbackDeps): Handler {
   return async (exchange) => {
     const token = exchange.path.slice(callbackPath.length + 1);
     const found = tokenPattern.test(token)
-      ? await authenticate(deps, token, exchange.header("x-webhook-secret"))
+      ? await authenticateCallback(deps, token, exchange.header("x-webhook-secret"))
       : undefined;
     if (found === undefined) return refuse(exchange, { code: "not_found", message: "There is no such callback." });
     const waitSeconds = retryAfterSeconds(found.charge);
@@ -91,7 +91,7 @@ export function taskCallback(deps: TaskCallbackDeps): Handler {
 async function accept(
   deps: TaskCallbackDeps,
   exchange: Exchange,
-  found: Authentic,
+  found: AuthenticCallback,
   payload: Buffer,
   poll: (task: Task) => void,
 ): Promise<Summary> {
@@ -121,7 +121,7 @@ async function accept(
 /**
  * Returns true if a payload names a task of another creation. The callback's own tasks may not be bound yet.
  */
-async function namesOtherTask(deps: TaskCallbackDeps, found: Authentic, payload: Buffer): Promise<boolean> {
+async function namesOtherTask(deps: TaskCallbackDeps, found: AuthenticCallback, payload: Buffer): Promise<boolean> {
   for (const taskId of tasksNamed(payload)) {
     const known = await deps.tasks.find(taskId);
     if (known !== undefined && !(await isCallbackOf(deps, found, known.charge))) return true;

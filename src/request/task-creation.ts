@@ -51,13 +51,13 @@ const unifiedCreation: CreationPath = {
   hasWebhook: true,
 };
 
-interface Asked {
+interface CreationRequest {
   readonly request: TaskRequest;
   /** Ids of tasks that the request names. The gateway's answer may repeat them. */
   readonly mentioned: ReadonlySet<string>;
 }
 
-type Quote = TaskQuote & Pick<Asked, "mentioned">;
+type Quote = TaskQuote & Pick<CreationRequest, "mentioned">;
 
 /** Creation with a durable hold. */
 interface Creation extends Covered {
@@ -66,7 +66,7 @@ interface Creation extends Covered {
   readonly body: Buffer;
   readonly webhook: WebhookConfig;
   readonly sender: Sender;
-  /** Ends the count of this creation as a running task. Called once the creation has ended. */
+  /** Stops counting this creation as a running task. Called once the creation has ended. */
   readonly leave: () => void;
 }
 
@@ -76,7 +76,7 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
 }
 
 /** Steps of requests that create a task. The charge is settled when the task ends. */
-class TaskCreations implements RequestKind<Asked, Quote, Creation> {
+class TaskCreations implements RequestKind<CreationRequest, Quote, Creation> {
   readonly route: string;
   readonly isFree: boolean;
   readonly #steps: TaskSteps;
@@ -93,12 +93,12 @@ class TaskCreations implements RequestKind<Asked, Quote, Creation> {
     return readCreation(this.#steps, this.#path, exchange, who, body.whole);
   }
 
-  userOf({ request }: Asked): string | null {
+  userOf({ request }: CreationRequest): string | null {
     return request.user;
   }
 
   price(
-    { request, mentioned }: Asked,
+    { request, mentioned }: CreationRequest,
     who: Authenticated,
     at: number,
   ): Refused | { readonly ok: true; readonly quote: Quote } {
@@ -124,11 +124,11 @@ class TaskCreations implements RequestKind<Asked, Quote, Creation> {
     const webhook = hasWebhook ? await steps.webhooks.read(body) : { ok: true as const, config: noWebhook };
     if (!webhook.ok) return webhook;
     const { request, model } = quote;
-    const room = this.isFree
+    const admission = this.isFree
       ? ({ ok: true, leave() {} } as const)
       : await steps.admitTask({ charge: id, model: request.model, taskType: request.taskType });
-    if (!room.ok) return room;
-    const { leave } = room;
+    if (!admission.ok) return admission;
+    const { leave } = admission;
     let isCovered = false;
     try {
       const held = await writeHold(steps.ledger, { id, kind: "task", route, who, quote, sender, retry }, quote.hold);
@@ -191,7 +191,7 @@ async function readCreation(
   exchange: Exchange,
   { caller }: Authenticated,
   body: Buffer,
-): Promise<{ readonly ok: true; readonly request: Asked } | Refused> {
+): Promise<{ readonly ok: true; readonly request: CreationRequest } | Refused> {
   const read = path.read(body);
   if (!read.ok) return read;
   const inQuery = [...new URLSearchParams(exchange.query).keys()].find((name) =>

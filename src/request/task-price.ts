@@ -70,7 +70,7 @@ function moreExpensive(one: TaskQuote, other: TaskQuote): TaskQuote {
   return other.hold > one.hold ? other : one;
 }
 
-interface Asked {
+interface AskedQuantity {
   /** Quantity that a creation asks for; null if it is not known. */
   readonly quantity: string | null;
   /** Largest possible quantity if `quantity` is not known; null if it is known or if nothing bounds it. */
@@ -78,7 +78,7 @@ interface Asked {
 }
 
 /** Returns the largest quantity that an element of the input asks for. */
-function quantityOf(request: TaskRequest, task: TaskQuantity): Asked {
+function quantityOf(request: TaskRequest, task: TaskQuantity): AskedQuantity {
   const elements = task.field === null ? (["absent"] as const) : request.stated(task.field);
   return elements.map((stated) => askedBy(stated, task)).reduce(larger);
 }
@@ -87,7 +87,7 @@ function quantityOf(request: TaskRequest, task: TaskQuantity): Asked {
  * Returns the stated or default quantity, up to the gateway's maximum. If the statement is unclear, the quantity is
  * unknown and the maximum is its bound.
  */
-function askedBy(stated: StatedQuantity, { otherwise, most }: TaskQuantity): Asked {
+function askedBy(stated: StatedQuantity, { otherwise, most }: TaskQuantity): AskedQuantity {
   const quantity = stated === "absent" ? otherwise : stated === "unclear" ? null : stated;
   if (quantity === null) return { quantity, most };
   const isBeyond = most !== null && compareDecimals(quantity, most) > 0;
@@ -98,7 +98,7 @@ function askedBy(stated: StatedQuantity, { otherwise, most }: TaskQuantity): Ask
  * Returns the larger of two quantities. If either is unknown, the result is unknown. Its bound is the larger of the two
  * bounds; null if either has none. A known quantity is its own bound.
  */
-function larger(one: Asked, other: Asked): Asked {
+function larger(one: AskedQuantity, other: AskedQuantity): AskedQuantity {
   if (one.quantity !== null && other.quantity !== null)
     return compareDecimals(one.quantity, other.quantity) < 0 ? other : one;
   const [a, b] = [one.most ?? one.quantity, other.most ?? other.quantity];

@@ -118,7 +118,7 @@ function digestOf(token: string): string {
 }
 
 /** Callback whose token and secret are valid. */
-export interface Authentic {
+export interface AuthenticCallback {
   readonly charge: string;
   readonly ours: WebhookConfig;
   /** Webhook of the client. Its endpoint is "" if there is none. */
@@ -131,11 +131,11 @@ export interface Authentic {
  * it was sealed. Finds the callback by a digest of the token, so the duration of the search reveals nothing about known
  * tokens.
  */
-export async function authenticate(
+export async function authenticateCallback(
   { callbacks, seal, log }: Pick<TaskWebhookDeps, "callbacks" | "seal" | "log">,
   token: string,
   secret: string | undefined,
-): Promise<Authentic | undefined> {
+): Promise<AuthenticCallback | undefined> {
   const callback = await callbacks.byDigest(digestOf(token));
   if (callback === undefined) return undefined;
   const opened = openCallback(seal, callback);
@@ -153,10 +153,12 @@ export async function authenticate(
     : undefined;
 }
 
-/** Returns true if a callback is that of a charge, or of the creation for which the charge was made (`shareCallback`). */
+/**
+ * Returns true if a callback is that of a charge, or of the creation for which the charge was made (`shareCallback`).
+ */
 export async function isCallbackOf(
   { callbacks, seal }: Pick<TaskWebhookDeps, "callbacks" | "seal">,
-  found: Authentic,
+  found: AuthenticCallback,
   charge: string,
 ): Promise<boolean> {
   if (charge === found.charge) return true;
@@ -189,7 +191,7 @@ export async function relay(
     clock,
     newId,
   }: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly newId: () => string },
-  { charge, theirs, shown }: Authentic,
+  { charge, theirs, shown }: AuthenticCallback,
   payload: Buffer,
 ): Promise<boolean> {
   const dedupeKey = dedupeKeyOf(charge, payload);

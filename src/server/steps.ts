@@ -11,7 +11,7 @@ import type { KeyWatch } from "../request/gateway-key.ts";
 import { createMask, type Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
 import { listModels, showModel } from "../request/models.ts";
-import { isPassed, passAllThrough } from "../request/passthrough.ts";
+import { mayBeForwarded, passAllThrough } from "../request/passthrough.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
 import { Pricer } from "../request/price.ts";
 import { createExhaustedCheck } from "../request/exhausted.ts";
@@ -111,6 +111,6 @@ export function modelRoutes(parts: Parameters<typeof listModels>[0]): readonly R
 /** Returns a list of the route that forwards all other paths; empty if the settings do not pass them through. */
 export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
   return gateway.passthrough === "all"
-    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue), accepts: isPassed }]
+    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue), accepts: mayBeForwarded }]
     : [];
 }

@@ -51,6 +51,7 @@ const otherCall = "other_call";
 
 const callType = /^[a-z][a-z0-9_]{0,58}_call$/;
 
+/** Largest credible number of calls. A larger number counts as one that cannot be read. */
 const callsMax = 1_000_000;
 
 /** Returns the terms that a whole answer, or an event of a stream, states outside its content. */
@@ -68,8 +69,8 @@ export function answerTerms(body: JsonObject): AnswerTerms {
 const otherModelsMax = 16;
 
 /**
- * Merges the terms of two events of a stream, in their order. Takes the last stated model and tier, because a gateway may
- * find out late which model answers; the largest number of calls; and all other models.
+ * Merges the terms of two events of a stream, in their order. Takes the last stated model and tier, because a gateway
+ * may find out late which model answers; the largest number of calls; and all other models.
  */
 export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms {
   const servedModel = next.servedModel ?? before.servedModel;
@@ -86,8 +87,8 @@ export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms
 }
 
 /**
- * Returns the calls that the usages of an answer count: in `server_tool_use`, as Anthropic does
- * (`web_search_requests: 2`), or as a number of searches.
+ * Returns the calls that the usages of an answer count: in `server_tool_use`, as Anthropic does (`web_search_requests:
+ * 2`), or as a number of searches.
  */
 function statedCalls(answer: JsonObject): ToolCalls | undefined {
   let stated: ToolCalls | undefined;
@@ -97,7 +98,9 @@ function statedCalls(answer: JsonObject): ToolCalls | undefined {
   return stated;
 }
 
-/** Returns the calls that one usage counts; undefined if it counts none. Some gateways state searches in its details. */
+/**
+ * Returns the calls that one usage counts; undefined if it counts none. Some gateways state searches in its details.
+ */
 function callsCountedIn(usage: JsonObject): ToolCalls | undefined {
   const { server_tool_use, serverToolUse, prompt_tokens_details, completion_tokens_details } = usage;
   const tools = server_tool_use ?? serverToolUse;
@@ -300,7 +303,7 @@ class CollectedOutput implements OutputSink {
     this.isEmpty = false;
   }
 
-  get found(): AnswerOutput {
+  get output(): AnswerOutput {
     return outputOf(this.texts, { ...this.#uncountable });
   }
 }
@@ -343,10 +346,10 @@ export function answeredWith(usage: Usage | undefined, report: (sink: OutputSink
   if (isTokens && !isPart && countsOutput(usage)) return { usage, texts: [] };
   const collected = new CollectedOutput();
   report(collected);
-  const { found, isEmpty } = collected;
-  if (!isTokens || (!isPart && isEmpty)) return { usage, ...found };
+  const { output, isEmpty } = collected;
+  if (!isTokens || (!isPart && isEmpty)) return { usage, ...output };
   const isFinal = isPart && countsOutput(usage);
-  return { usage: undefined, soFar: { usage, later: isFinal ? { texts: [] } : found, isFinal }, ...found };
+  return { usage: undefined, soFar: { usage, later: isFinal ? { texts: [] } : output, isFinal }, ...output };
 }
 
 /** Receives the output of an answer. `at` is the path of the member, with dots between names. */
@@ -376,13 +379,13 @@ export function walkOutput(value: unknown, known: Known | undefined, at: string,
 
 /** Reports the members of an object. */
 export function walkMembers(object: JsonObject, { members, copies }: Shape, at: string, sink: OutputSink): void {
-  let once: CopyFilter | undefined;
+  let copyFilter: CopyFilter | undefined;
   for (const name in object) {
     const value = object[name];
     const known = members[name];
     if (known === "free" || value === null || value === "") continue;
     const path = at === "" ? name : `${at}.${name}`;
-    if (copies?.has(name) === true) (once ??= new CopyFilter(sink)).member(value, known, path);
+    if (copies?.has(name) === true) (copyFilter ??= new CopyFilter(sink)).member(value, known, path);
     else walkOutput(value, known, path, sink);
   }
 }
@@ -463,10 +466,10 @@ class CopyFilter {
     const whole = texts.length === 1 ? (texts[0]?.[0] ?? "") : texts.map(([text]) => text).join("");
     if (texts.length === 0 || this.#wholes.has(whole)) return;
     this.#wholes.add(whole);
-    const here = new Map<string, number>();
+    const occurrences = new Map<string, number>();
     for (const [text, path] of texts) {
-      const times = (here.get(text) ?? 0) + 1;
-      here.set(text, times);
+      const times = (occurrences.get(text) ?? 0) + 1;
+      occurrences.set(text, times);
       if (times <= (this.#reported.get(text) ?? 0)) continue;
       this.#reported.set(text, times);
       sink.text(text, path);

@@ -34,7 +34,7 @@ const pieceUnits = 16;
 const partsMax = 1000;
 /** Longest text that is compared with a repetition of it, in UTF-16 units. */
 const comparedUnitsMax = 256 * 1024;
-/** In place of a choice: constants in the envelope of events, and output of an unknown choice. */
+/** Replace the index of a choice, for constants in the envelope of events and for output of an unknown choice. */
 const ofEnvelope = -1;
 const ofUnknownChoice = -2;
 
@@ -76,7 +76,7 @@ export class StreamOutput {
   /** Number of reports of output, including repetitions. */
   #reports = 0;
   /** Latest report of text, and its number. */
-  #textAt = 0;
+  #textReportNumber = 0;
   #text = "";
   #key: PartKey = 0;
   #choice = 0;
@@ -97,7 +97,7 @@ export class StreamOutput {
 
   /** Returns the report after the first `reports` reports; undefined unless there is one, and it is of text. */
   onlyTextAfter(reports: number): TextReport | undefined {
-    if (this.#reports !== reports + 1 || this.#textAt !== this.#reports) return undefined;
+    if (this.#reports !== reports + 1 || this.#textReportNumber !== this.#reports) return undefined;
     return { text: this.#text, key: this.#key, choice: this.#choice };
   }
 
@@ -114,9 +114,12 @@ export class StreamOutput {
     return [...this.#amounts.keys()].every((choice) => choice === ofEnvelope);
   }
 
-  /** Records that the output so far is covered by a usage of the whole answer. `counts`: the usage counts output. */
-  cover(counts: boolean): void {
-    this.#cover(counts ? this.#reports : this.#covered.reports);
+  /**
+   * Records that the output so far is covered by a usage of the whole answer. `hasOutputCount`: the usage counts
+   * output.
+   */
+  cover(hasOutputCount: boolean): void {
+    this.#cover(hasOutputCount ? this.#reports : this.#covered.reports);
   }
 
   /** Records that the output of a choice so far is covered by the choice's usage. */
@@ -175,7 +178,7 @@ export class StreamOutput {
 
   /** Adds to the text of a part. */
   text(text: string, key: PartKey, choice: number): void {
-    this.#textAt = ++this.#reports;
+    this.#textReportNumber = ++this.#reports;
     [this.#text, this.#key, this.#choice] = [text, key, choice];
     this.#add(1, choice);
     this.#listener?.text(text, choice);

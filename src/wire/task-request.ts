@@ -48,7 +48,7 @@ const taskFields: CreationFields = {
 const configFields = new RequestFields({ service_mode: "priced" });
 
 /** Pattern of a task type, which is stored with the charge. */
-const nameText = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
+const taskTypePattern = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 const openBracket = 0x5b;
 
@@ -74,11 +74,11 @@ export function readTaskRequest(body: Buffer, fields: CreationFields = taskField
     new RequestFields(Object.fromEntries(readFields(fields).map((field) => [field, "priced" as const]))),
   );
   if (!inspected.ok) return inspected;
-  const model = named(inspected.body, fields.model);
+  const model = nameIn(inspected.body, fields.model);
   const fault = modelFault(model, fields.model.field ?? "model");
   if (fault !== undefined) return fault;
-  const taskType = named(inspected.body, fields.type);
-  if (taskType !== null && (typeof taskType !== "string" || !nameText.test(taskType))) {
+  const taskType = nameIn(inspected.body, fields.type);
+  if (taskType !== null && (typeof taskType !== "string" || !taskTypePattern.test(taskType))) {
     const field = fields.type.field ?? "task_type";
     return invalid(field, `'${field}' must be a name of at most 256 characters`);
   }
@@ -115,7 +115,7 @@ function othersOf(model: string, taskType: string | null, fields: CreationFields
 }
 
 /** Returns the name that the body or the route states; null if there is none. */
-function named(body: JsonObject, { field, fixed }: NameSource): unknown {
+function nameIn(body: JsonObject, { field, fixed }: NameSource): unknown {
   const stated = field === null ? undefined : body[field];
   return stated ?? fixed;
 }

@@ -51,7 +51,7 @@ export function readFirst(first: object, isWhole = false): FirstMeaning {
     kind === "refused" &&
     error.refusesKey !== true &&
     (status === null ? mayConcernUsage : mayRefuseStreamUsage(status));
-  return mayBeCause && isAlone(text) ? { kind: "refusal", error } : { kind: "other" };
+  return mayBeCause && statesOnlyError(text) ? { kind: "refusal", error } : { kind: "other" };
 }
 
 function kindOf(first: object): "answer" | "other" | "open" {
@@ -69,7 +69,7 @@ function isEnvelope(name: string, { [name]: value }: JsonObject): boolean {
 }
 
 /** Returns true if an answer that states an error contains neither output nor usage. */
-export function isAlone(text: string): boolean {
+export function statesOnlyError(text: string): boolean {
   const reader = chatCompletions.answerReader();
   reader.push(Buffer.from(text));
   return reader.end()?.error !== undefined;

@@ -236,13 +236,13 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "Pricer: byBytes === null → false",
         "Pricer: counted === undefined → true",
         "Pricer: prompt === undefined → false",
-        "isAlone: models.length === 0 && mentions.length === 0 → false",
+        "namesOneModel: models.length === 0 && mentions.length === 0 → false",
         "boundsOf: request.terms === undefined → false",
       ],
     },
     {
       why: "A request with an unknown model has no bound, so its maximum is not used.",
-      mutants: ["affordableOf: model === undefined → false", 'outputMost: [] → ["Stryker was here"]'],
+      mutants: ["affordableOf: model === undefined → false", 'outputMaxOfAll: [] → ["Stryker was here"]'],
     },
     {
       why: "Of two models with the same cost, either is the most expensive one.",

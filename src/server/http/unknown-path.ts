@@ -2,7 +2,7 @@
 import { nearest } from "../../core/fault.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import { callbackPath, canonicalSegments, isBelow } from "../../core/task-routes.ts";
-import { isPassed } from "../../request/passthrough.ts";
+import { mayBeForwarded } from "../../request/passthrough.ts";
 import { passthrough } from "../../wire/endpoints/passthrough.ts";
 
 /** Largest number of characters of an unknown path that the refusal repeats. */
@@ -113,7 +113,7 @@ export function createPathExplainer(routes: readonly ServedPath[]): PathExplaine
       const [near] = nearest(`/${segments.join("/")}`, whole);
       if (near !== undefined) return meant(near);
       // Farebox's own paths are never forwarded. A mistake in a path that was routed is not the cause if no path is near.
-      if (family === "" || !families.has(family) || !isPassed(method, target))
+      if (family === "" || !families.has(family) || !mayBeForwarded(method, target))
         return `${none}. ${(isRouted ? undefined : advice) ?? `${endOfBaseUrl}; chat completions are at POST /v1/chat/completions, models at GET /v1/models.`}`;
     }
     return passesOthers
