@@ -291,8 +291,8 @@ class Forwarding implements GatewayReceiver {
   }
 
   /**
-   * Chooses the response mode by the answer's head. If only JSON or events were asked for, and the head does not say
-   * events, the first bytes of an answer without compression decide instead, because its label may be wrong.
+   * Chooses the response mode by the answer's head. If only JSON or events were asked for, and the content type is not
+   * that of events, the first bytes of an answer without compression decide instead, because the type may be wrong.
    */
   #begin(head: GatewayHead): void {
     const { stream, asksForText, wholeBytesMax, endpoint } = this.#params;

@@ -160,7 +160,7 @@ export class GrowingHold implements StreamWatch {
    * other streams.
    */
   inFlightTokens = 0;
-  /** True if the ledger refused the latest extension. */
+  /** True if the ledger refused the latest extension, and counting the prompt has not made room since. */
   #refused = false;
   #tightened = false;
   #pauseTimer: Timer | undefined;

@@ -80,8 +80,8 @@ interface HoldParams extends Omit<RequestToHold, "quote"> {
   /** Output maximum of the endpoint; null if requests to it cannot limit text output. */
   readonly maximum: OutputMaximum | null;
   /**
-   * Puts an output maximum of `tokens` into the request; returns null if it cannot. Null if Farebox must not put a
-   * maximum into the request.
+   * Puts an output maximum of `tokens` into the request. Returns null if it cannot. The property is null if Farebox
+   * must not put a maximum into the request.
    */
   readonly fit: ((tokens: number) => PricedRequest | null) | null;
 }

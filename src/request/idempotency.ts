@@ -6,7 +6,7 @@ import { objectOr, parseJson } from "../wire/json.ts";
 
 type InjectedValuesDeps = { readonly ledger: Pick<Charging, "injectedFor"> };
 
-/** Returns the values in the earlier try with the same idempotency key; null for the first try. */
+/** Returns the values that Farebox put into an earlier try with the same idempotency key; null for the first try. */
 export async function injectedEarlier(
   { ledger }: InjectedValuesDeps,
   idempotency: string,

@@ -9,7 +9,8 @@ import type { ResponseEnding, UsageRefused } from "./response.ts";
 /** Time for which a model is not asked for stream usage after the gateway refused it, in milliseconds. */
 const refusedMs = 3_600_000;
 /**
- * Time for which a model is not probed again after a probe, in milliseconds. Probes would double an outage's requests.
+ * Time for which a model is not probed again after a probe, in milliseconds. Otherwise, Farebox would double the
+ * requests during an outage.
  */
 const probedMs = 600_000;
 /** Longest time after sending in which an error may be a refusal of usage, in milliseconds. */
@@ -89,10 +90,10 @@ interface ProbedRequest {
 }
 
 /**
- * Decides whether a stream is sent again without a request for usage, because the gateway may have refused it only for
- * asking. A refusal that names the field is always followed by a second try. After any other error, a second try is a
- * probe. A model has one probe at a time, none for ten minutes after a failed probe, and none once the gateway has
- * answered one of its streams with usage.
+ * Decides whether a stream is sent again without a request for usage, because the gateway may have refused it only
+ * because of that request. A refusal that names the field is always followed by a second try. After any other error, a
+ * second try is a probe. A model has one probe at a time, none for ten minutes after a failed probe, and none once the
+ * gateway has answered one of its streams with usage.
  */
 export class UsageProbe {
   readonly #deps: ProbeDeps;
@@ -144,7 +145,7 @@ export class UsageProbe {
   }
 
   /**
-   * Rules for the second try. Its first output shows that the gateway refuses usage; Farebox need not wait for its end.
+   * Rules for the second try. Its first output shows that the gateway refuses usage, even before the answer ends.
    */
   readonly second: BeginningRules = {
     heldMs: 0,

@@ -87,8 +87,8 @@ export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms
 }
 
 /**
- * Returns the calls that the usages of an answer count: in `server_tool_use`, as Anthropic does (`web_search_requests:
- * 2`), or as a number of searches.
+ * Returns the calls that the usages of an answer count: in `server_tool_use`, as Anthropic does
+ * (`web_search_requests: 2`), or as a number of searches.
  */
 function statedCalls(answer: JsonObject): ToolCalls | undefined {
   let stated: ToolCalls | undefined;

@@ -56,7 +56,7 @@ export interface ModelRequest {
   readonly isUnpriced?: boolean;
   /**
    * Reason why the gateway might read a model or an output maximum that Farebox does not read; absent if it cannot.
-   * Farebox refuses such a request of a key with an output cap, or of a key that may use only certain models.
+   * Farebox refuses such a request if its key has an output cap or may use only certain models.
    */
   readonly unread?: string | undefined;
   /** Member that asks for output at a path without known fields; absent if there is none. */

@@ -34,7 +34,9 @@ const pieceUnits = 16;
 const partsMax = 1000;
 /** Longest text that is compared with a repetition of it, in UTF-16 units. */
 const comparedUnitsMax = 256 * 1024;
-/** Replace the index of a choice, for constants in the envelope of events and for output of an unknown choice. */
+/**
+ * Values in place of a choice's index: for constants in the envelope of events, and for output of an unknown choice.
+ */
 const ofEnvelope = -1;
 const ofUnknownChoice = -2;
 
