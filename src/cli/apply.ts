@@ -10,7 +10,7 @@ import { counted } from "./amounts.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { readYaml } from "../platform/yaml.ts";
 import { command, json, type Given } from "./command.ts";
-import { note, printLine, writeSafely, refusal, type Io, type Refusal } from "./io.ts";
+import { note, printLine, writeSafely, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { openNewFile, outFileProblem } from "./out-file.ts";
 import { readStoredUsers, storedUsers, type StoredUser } from "../wire/headers.ts";
 import { userSettings, type LedgerTools, type Tools } from "./tools.ts";
@@ -47,10 +47,10 @@ export const commands = [
     run: async (tools, given, name) => {
       const { io, settings, clock } = tools;
       const read = await readApplyFile(tools, name);
-      if (typeof read === "string") return refusal(read);
-      if (read.faults.length > 0) return refusal(read.faults.map(formatFault), 1);
+      if (typeof read === "string") return commandFailure(read);
+      if (read.faults.length > 0) return commandFailure(read.faults.map(formatFault), 1);
       const problem = given.keysOut === undefined ? null : keysOutProblem(given.keysOut, ledgerFile(settings.database));
-      if (problem !== null) return refusal(problem);
+      if (problem !== null) return commandFailure(problem);
 
       // Check first, without writing: a faulty file, or one without changes, must not create a ledger.
       const found = await findCurrentState(tools);
@@ -89,7 +89,7 @@ interface PlanTools {
   readonly storedUser: StoredUser | null;
 }
 
-type Found = ({ readonly ok: true; readonly current: CurrentState } & PlanTools) | Refusal;
+type Found = ({ readonly ok: true; readonly current: CurrentState } & PlanTools) | CommandFailure;
 
 /** Reads the current state. A missing ledger counts as empty. */
 async function findCurrentState({ openLedger, settings }: Tools): Promise<Found> {
@@ -119,7 +119,7 @@ async function readApplyFile({ readFile, readStdin }: Tools, name: string): Prom
   return read.code === "EISDIR" ? `${name} is a folder; name a file` : `${name} cannot be read (${read.code})`;
 }
 
-type FilePlanResult = { readonly ok: true; readonly plan: Plan; readonly at: number } | Refusal;
+type FilePlanResult = { readonly ok: true; readonly plan: Plan; readonly at: number } | CommandFailure;
 
 function planFor(
   now: number,
@@ -130,7 +130,7 @@ function planFor(
 ): FilePlanResult {
   const planned = planOf({ file: read.value, current, prune, now, calendar, storedUser });
   if (planned.ok) return { ok: true, plan: planned.plan, at: now };
-  return refusal(
+  return commandFailure(
     planned.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))),
     1,
   );
@@ -160,7 +160,7 @@ async function applyPlan(
   tools: LedgerTools,
   { plan, at }: { readonly plan: Plan; readonly at: number },
   given: ApplyOptions,
-): Promise<Outcome | Refusal> {
+): Promise<Outcome | CommandFailure> {
   const { io } = tools;
   const createsKeys = plan.changes.some(({ call }) => call.action === "keys.create");
   if (!given.json) {

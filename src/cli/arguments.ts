@@ -6,7 +6,7 @@ import { outputCapMax } from "../core/bounds.ts";
 import { reportDimensions, type TimeSpan } from "../ports/ledger.ts";
 import { meantDimension, readDimensions } from "../reporting/report.ts";
 import { isDate, parseInstant, parseSpan, type SpanResult, type SpanTexts } from "../reporting/instants.ts";
-import { note, refusal, type Io, type Refusal } from "./io.ts";
+import { note, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import type { LedgerTools } from "./tools.ts";
 
 /**
@@ -101,30 +101,30 @@ export const namesArgument = argument("It must be names separated by commas.", (
   return names.includes("") ? undefined : names;
 });
 
-/** Reads an instant. A refusal names the flag and the given text. */
+/** Reads an instant. A failure names the flag and the given text. */
 export function readInstant(
   flag: string,
   text: string,
   { clock, calendar }: Pick<LedgerTools, "clock" | "calendar">,
-): { readonly ok: true; readonly at: number } | Refusal {
+): { readonly ok: true; readonly at: number } | CommandFailure {
   const read = parseInstant(flag, text, clock.now(), calendar);
-  return read.ok ? read : refusal(read.problem);
+  return read.ok ? read : commandFailure(read.problem);
 }
 
 /** Reads `--since` and `--until`. Both are optional. */
 export function readInstants<Texts extends SpanTexts>(
   tools: Pick<LedgerTools, "clock" | "calendar">,
   given: Texts,
-): (SpanResult<Texts> & { readonly ok: true }) | Refusal {
+): (SpanResult<Texts> & { readonly ok: true }) | CommandFailure {
   const read = parseSpan(given, "--", tools.clock.now(), tools.calendar);
-  return read.ok ? read : refusal(read.problem);
+  return read.ok ? read : commandFailure(read.problem);
 }
 
 /** Reads the time span from `--since` to `--until`. Without `--until` the span ends now. */
 export function readSpan(
   tools: LedgerTools,
   given: { readonly since: string; readonly until: string | undefined },
-): ({ readonly ok: true } & TimeSpan) | Refusal {
+): ({ readonly ok: true } & TimeSpan) | CommandFailure {
   return readInstants(tools, { since: given.since, until: given.until ?? "0s" });
 }
 

@@ -2,7 +2,7 @@ import type { AuditDetails } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/details.ts";
 import { noteNext, pageOptions, readInstant } from "./arguments.ts";
 import { command } from "./command.ts";
-import { refusal } from "./io.ts";
+import { commandFailure } from "./io.ts";
 import { fieldColumns, printRows } from "./table.ts";
 
 /** Lists changes to keys, teams, budgets, admins and charges, with the author and the changed fields of each. */
@@ -20,7 +20,7 @@ export const commands = [
       if (since?.ok === false) return since;
       const after = cursor === undefined ? undefined : readAuditCursor(cursor);
       if (cursor !== undefined && after === undefined)
-        return refusal(`--cursor must be a cursor that farebox audit printed, not "${cursor}"`);
+        return commandFailure(`--cursor must be a cursor that farebox audit printed, not "${cursor}"`);
       return await tools.audit.entries({
         limit,
         ...(since && { since: since.at }),

@@ -3,7 +3,7 @@ import { noMoney } from "../core/money.ts";
 import { balanceJson, burnPerHour } from "../reporting/balance.ts";
 import { readAccount } from "../wire/account.ts";
 import { command, json } from "./command.ts";
-import { refusal } from "./io.ts";
+import { commandFailure } from "./io.ts";
 import { printFields } from "./table.ts";
 import { gatewaySettings, ledgerSettings, type Tools } from "./tools.ts";
 
@@ -18,7 +18,7 @@ export const commands = [
       const burn = await burnOf(tools);
       if (typeof burn !== "bigint") return burn;
       const fetched = await fetchAccount(settings, clock);
-      if (!fetched.ok) return refusal(fetched.message, 1);
+      if (!fetched.ok) return commandFailure(fetched.message, 1);
       const { ttlMs } = settings.balance;
       const { record, fetchedAt } = fetched;
       return balanceJson(readAccount(record), burn, { fetchedAt, now: clock.now(), ttlMs });
@@ -40,7 +40,7 @@ function planText({ plan, type }: { readonly plan: string | null; readonly type:
   return [plan, type].filter((part) => part !== null).join(", ") || "unknown";
 }
 
-/** Returns the spending per hour; 0 if there is no ledger yet. Returns a refusal if the ledger cannot be opened. */
+/** Returns the spending per hour; 0 if there is no ledger yet. Returns a failure if the ledger cannot be opened. */
 async function burnOf({ openLedger, clock }: Tools) {
   const opening = await openLedger("read");
   if (!opening.ok) return opening.isMissing ? noMoney : opening;

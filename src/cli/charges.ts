@@ -8,7 +8,7 @@ import { keyNames, pairsText } from "../reporting/names.ts";
 import { roundedUsd } from "./amounts.ts";
 import { noteNext, pageOptions, readInstants } from "./arguments.ts";
 import { command, json } from "./command.ts";
-import { note, printLine, refusal, type Io } from "./io.ts";
+import { note, printLine, commandFailure, type Io } from "./io.ts";
 import { printFields, printRows, right, timeText, type Field, type RowColumns } from "./table.ts";
 import { userSettings } from "./tools.ts";
 
@@ -40,7 +40,7 @@ export const commands = [
       const storedUser = user && userAsStored(user, tools.storedUser);
       const query = { model, state, tag, label, user: storedUser, since, until, limit, after };
       const listed = await listCharges(tools, key, query);
-      if (!listed.ok) return refusal(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
+      if (!listed.ok) return commandFailure(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
       return chargesJson(listed.page, await keyNames(tools.keys));
     },
     print: (io, { charges, next }) => {
@@ -71,7 +71,7 @@ export const commands = [
     // Exit code 1 means that the correction is refused, 2 that the input is wrong.
     run: async (tools, { why }, id, amount) => {
       const made = await correctCharge(tools, { id, amount, why, by: tools.by });
-      if (!made.ok) return refusal(made.message, made.kind === "refused" ? 1 : 2);
+      if (!made.ok) return commandFailure(made.message, made.kind === "refused" ? 1 : 2);
       const nameOf = await keyNames(tools.keys);
       const { repeated, charge, correction } = made;
       return { repeated, charge: chargeJson(charge, nameOf), correction: chargeJson(correction, nameOf), id };
@@ -87,7 +87,7 @@ export const commands = [
 ];
 
 function wrongPair(option: string, text: string | undefined) {
-  return refusal(`--${option} must be a name and a value such as feature=search, not ${JSON.stringify(text)}`);
+  return commandFailure(`--${option} must be a name and a value such as feature=search, not ${JSON.stringify(text)}`);
 }
 
 const columnsOf = (io: Io): RowColumns<ChargeJson> => ({

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import type { SettingName } from "../config/table.ts";
 import { didYouMean } from "../core/fault.ts";
-import { fail, note, printJson, type ExitCode, type Io, type Refusal } from "./io.ts";
+import { fail, note, printJson, type ExitCode, type Io, type CommandFailure } from "./io.ts";
 import { addSettingFlags, settingFlagsOf } from "./setting-flags.ts";
 import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 
@@ -72,9 +72,9 @@ interface Declaration<P extends unknown[], O, L, R> {
   /** Treats options after the first argument as arguments too. */
   readonly passThrough?: true;
   /** Checks the input before anything is opened, so that wrong input does not create a ledger. */
-  readonly check?: (options: Given<O>, ...params: P) => Refusal | null;
+  readonly check?: (options: Given<O>, ...params: P) => CommandFailure | null;
   /**
-   * Runs the command. Returns a value for `print` and `json`, a refusal, or an exit code if it has already printed its
+   * Runs the command. Returns a value for `print` and `json`, a failure, or an exit code if it has already printed its
    * output.
    */
   readonly run: (tools: [L] extends [Intent] ? LedgerTools : Tools, options: Given<O>, ...params: P) => Promise<R>;
@@ -182,7 +182,7 @@ async function run(
 ): Promise<number> {
   const { io } = surroundings;
   const { settings, ledger, needs, settingsUnread, check, json: toJson = (value) => value } = declaration;
-  const refused = (problem: Refusal) => fail(io, problem.message, problem.code);
+  const refused = (problem: CommandFailure) => fail(io, problem.message, problem.code);
   const options = givenOptions(added, declaration.options ?? {}) as Given<Options>;
   const wrong = check?.(options, ...params) ?? null;
   if (wrong !== null) return refused(wrong);
@@ -212,6 +212,6 @@ function givenOptions(added: Command, options: Options): Record<string, unknown>
   );
 }
 
-function isRefusal(result: unknown): result is Refusal {
+function isRefusal(result: unknown): result is CommandFailure {
   return typeof result === "object" && result !== null && "ok" in result && result.ok === false;
 }

@@ -2,7 +2,7 @@
 import { completionScripts, type Shell } from "./completion-scripts.ts";
 import { didYouMean } from "../core/fault.ts";
 import { command, type Topic } from "./command.ts";
-import { refusal } from "./io.ts";
+import { commandFailure } from "./io.ts";
 import { candidatesFor } from "./services/completion.ts";
 
 /** Returns the command that completes the commands of these topics, given by name. */
@@ -19,7 +19,7 @@ The script runs farebox completion SHELL -- WORDS, which prints the candidates f
       examples: ["farebox completion bash", "farebox completion zsh -- keys show al"],
       run: async (tools, _options, shell, typed) => {
         if (!Object.hasOwn(completionScripts, shell))
-          return refusal(
+          return commandFailure(
             `shell must be bash, zsh or fish, not ${JSON.stringify(shell)}${didYouMean(shell, Object.keys(completionScripts))}`,
           );
         if (typed.length === 0) {

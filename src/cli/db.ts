@@ -10,7 +10,7 @@ import type { CopiedLedger, Maintenance, MovedLedger, PostgresSetting } from "./
 import { counted } from "./amounts.ts";
 import { argument, within } from "./arguments.ts";
 import { command, json } from "./command.ts";
-import { note, printLine, refusal, type Io, type Refusal } from "./io.ts";
+import { note, printLine, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { progress, type Progress } from "./progress.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
 
@@ -125,7 +125,7 @@ export const commands = [
     examples: ["FAREBOX_DATABASE_FILE=database.url farebox db copy farebox.db"],
     run: async (tools, { toFile }, from, to) => {
       if (isPostgresUrl(from))
-        return refusal(
+        return commandFailure(
           "FROM must be the path of an SQLite ledger, not a PostgreSQL address: db copy only copies from SQLite to PostgreSQL",
         );
       const target = targetOf(tools, to, toFile);
@@ -175,15 +175,15 @@ function verdict({ verification: { charges, differences } }: CopiedLedger): stri
   return `${checked}, ${counted(differences.length, "difference")} that the ledger also has (farebox verify shows them)`;
 }
 
-type Target = { readonly ok: true; readonly database: PostgresSetting } | Refusal;
+type Target = { readonly ok: true; readonly database: PostgresSetting } | CommandFailure;
 
 function targetOf(tools: Tools, to: string | undefined, toFile: string | undefined): Target {
   if (to !== undefined && toFile !== undefined)
-    return refusal("give the address of the database once: as TO, or in a file with --to-file");
+    return commandFailure("give the address of the database once: as TO, or in a file with --to-file");
   if (to !== undefined) {
     const target = readTarget(to, "TO");
     if (!target.ok || !target.database.hasPassword) return target;
-    return refusal(
+    return commandFailure(
       "TO must not contain a password, because other users of this machine could see it: put the address in FAREBOX_DATABASE, or in a file with --to-file",
     );
   }
@@ -191,20 +191,20 @@ function targetOf(tools: Tools, to: string | undefined, toFile: string | undefin
     const read = tools.readFile(toFile);
     return read.ok
       ? readTarget(read.text.trim(), `the address in ${toFile}`)
-      : refusal(`${toFile} cannot be read (${read.code})`);
+      : commandFailure(`${toFile} cannot be read (${read.code})`);
   }
   const loaded = loadSettings({ ...tools, uses: ["database"] });
-  return loaded.ok ? postgresTarget(loaded.settings.database) : refusal(loaded.problems);
+  return loaded.ok ? postgresTarget(loaded.settings.database) : commandFailure(loaded.problems);
 }
 
 function readTarget(text: string, label: string): Target {
   const reading = databaseKind.read(text);
-  return reading.ok ? postgresTarget(reading.value) : refusal(`${label} ${reading.problem}`);
+  return reading.ok ? postgresTarget(reading.value) : commandFailure(`${label} ${reading.problem}`);
 }
 
 function postgresTarget(database: DatabaseSetting): Target {
   if (database.kind === "postgres") return { ok: true, database };
-  return refusal(
+  return commandFailure(
     "give the postgres:// address of the database to copy to: as TO, in a file with --to-file, or in FAREBOX_DATABASE",
   );
 }

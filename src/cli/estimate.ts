@@ -12,7 +12,7 @@ import { chatCompletions, readChatRequest } from "../wire/endpoints/chat-complet
 import { loadPrices } from "./price-files.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, type Given } from "./command.ts";
-import { note, refusal, type Io, type Refusal } from "./io.ts";
+import { note, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { printRows, right } from "./table.ts";
 
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
@@ -38,14 +38,14 @@ export const commands = [
       if (!read.ok) return read;
       const { params } = read;
       const loading = await loadPrices(prices, pricing.folder);
-      if (!loading.ok) return refusal(loading.faults);
+      if (!loading.ok) return commandFailure(loading.faults);
       const { catalogue } = loading;
       const { createTokenCounter } = await import("../platform/tokens/token-counter.ts");
       await using tokens = createTokenCounter();
       const at = clock.now();
       const holdsFor = holdsWith(catalogue, tokens, at, output.cap);
       const result = await estimate({ catalogue, tokens, holdsFor, at }, params);
-      if (!result.ok) return refusal(problemOf(result.problem, params.model, catalogue, at), 1);
+      if (!result.ok) return commandFailure(problemOf(result.problem, params.model, catalogue, at), 1);
       return { estimated: result.estimate, hasRequest: params.given !== null };
     },
     json: ({ estimated }) => estimated,
@@ -56,16 +56,16 @@ export const commands = [
 async function readParams(
   { model, file, ...given }: Given<typeof options>,
   readStdin: () => Promise<Buffer>,
-): Promise<{ readonly ok: true; readonly params: EstimateParams } | Refusal> {
+): Promise<{ readonly ok: true; readonly params: EstimateParams } | CommandFailure> {
   const [inputTokens, outputTokens] = [given.inputTokens ?? null, given.outputTokens ?? null];
   if (file === undefined) {
     if (model !== undefined) return { ok: true, params: { model, given: null, inputTokens, outputTokens } };
-    return refusal("estimate needs --model, or a --file with a request that names a model");
+    return commandFailure("estimate needs --model, or a --file with a request that names a model");
   }
   const bytes = file === "-" ? await readStdin() : await attemptRead(file);
-  if (typeof bytes === "string") return refusal(`${file} cannot be read: ${bytes}`);
+  if (typeof bytes === "string") return commandFailure(`${file} cannot be read: ${bytes}`);
   const read = readEstimateRequest(bytes, model);
-  if (!read.ok) return refusal(`${file === "-" ? "stdin" : file} ${read.problem}`, 1);
+  if (!read.ok) return commandFailure(`${file === "-" ? "stdin" : file} ${read.problem}`, 1);
   return { ok: true, params: { model: read.request.model, given: read, inputTokens, outputTokens } };
 }
 
@@ -107,7 +107,8 @@ function holdsWith(
   };
   return async (request, given) => {
     const pricing = pricer.quote(request, at);
-    if (!pricing.ok || maximum === undefined) return { hold: null, counted: null, unboundedFields: [], basis: null };
+    if (!pricing.ok || maximum === undefined)
+      return { hold: null, countedHold: null, unboundedFields: [], basis: null };
     const asked = { quote: pricing.quote, body: new BodyBytes([given]), injected: null };
     const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
     const capped = limited?.ok === true ? limited.request : asked;
@@ -116,7 +117,7 @@ function holdsWith(
     return {
       basis: limited?.ok === false ? null : basisOf(capped, maximum),
       hold: quote.hold,
-      counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
+      countedHold: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
       unboundedFields: quote.unboundedFields,
     };
   };

@@ -9,7 +9,7 @@ import { loadPrices } from "./price-files.ts";
 import { counted } from "./amounts.ts";
 import { argument, readSpan } from "./arguments.ts";
 import { command, type Given } from "./command.ts";
-import { note, writeTexts, refusal } from "./io.ts";
+import { note, writeTexts, commandFailure } from "./io.ts";
 import { outFileProblem, writeWhole } from "./out-file.ts";
 import { withProgress } from "./progress.ts";
 import { ledgerSettings, type LedgerTools } from "./tools.ts";
@@ -63,11 +63,11 @@ export const commands = [
       const { out, force } = given;
       const ledger = ledgerFile(tools.settings.database);
       const outProblem = out === undefined ? null : outFileProblem(out, ledger, "export", force);
-      if (outProblem !== null) return refusal(outProblem);
+      if (outProblem !== null) return commandFailure(outProblem);
       const leftOut = { unpriced: 0, pending: 0 };
       const texts = await textsOf(tools, given, { since: span.since, until: span.until }, leftOut);
       const problem = out === undefined ? await writeTexts(tools.io, texts) : await writeWhole(out, texts);
-      return problem === null ? leftOut : refusal(problem);
+      return problem === null ? leftOut : commandFailure(problem);
     },
     notes: ({ unpriced, pending }) => [
       ...(unpriced === 0 ? [] : [`left out ${counted(unpriced, "request")} without a price: a FOCUS row needs a cost`]),

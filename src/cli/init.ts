@@ -15,7 +15,7 @@ import type { Check } from "../reporting/shapes/commands.ts";
 import { isCheckout } from "../server/package.ts";
 import { command, type Given } from "./command.ts";
 import { doctorSummary, printCheck } from "./doctor.ts";
-import { fail, printHeading, printJson, printLine, refusal, type Io, type Refusal } from "./io.ts";
+import { fail, printHeading, printJson, printLine, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { createSetup, settingsText } from "./services/init.ts";
 import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "./tools.ts";
 
@@ -36,7 +36,7 @@ const options = {
   json: { help: "print the key and the token as JSON on stdout, and the checks on stderr" },
 } as const;
 
-const cancelled = refusal("cancelled; nothing was written", 1);
+const cancelled = commandFailure("cancelled; nothing was written", 1);
 
 export const commands = [
   command("init", {
@@ -55,19 +55,19 @@ ${variableOf("gateway_api_key")}_FILE. If the gateway or its key does not work, 
       const { io } = tools;
       const file = settingsPath(tools.env);
       if (existsSync(file))
-        return refusal(`${file} already exists; farebox doctor checks it. To start again, move it away first`);
+        return commandFailure(`${file} already exists; farebox doctor checks it. To start again, move it away first`);
       const start = reload(tools, {});
       if (!start.ok) return start;
       const unusable = await ledgerFault(start.value);
       if (unusable !== null) return unusable;
-      const gateway = await gatewayFor(tools);
-      if (!gateway.ok) return gateway;
-      const first = await firstFor(gateway.value, given);
+      const checked = await toolsWithGateway(tools);
+      if (!checked.ok) return checked;
+      const first = await firstFor(checked.value, given);
       if (!first.ok) return first;
-      const { env, settings } = gateway.value;
+      const { env, settings } = checked.value;
       const text = settingsText(initSettings, tools.flags, env);
       const made = await createSetup(
-        gateway.value,
+        checked.value,
         file,
         text,
         (open) => createFirst(open, first),
@@ -104,7 +104,7 @@ function reload(tools: Tools, entered: Environment) {
 }
 
 /** Returns the reason why the ledger cannot be used; null if it can, or if it does not exist yet. */
-async function ledgerFault({ openLedger }: Tools): Promise<Refusal | null> {
+async function ledgerFault({ openLedger }: Tools): Promise<CommandFailure | null> {
   const opening = await openLedger("read");
   if (!opening.ok) return opening.isMissing ? null : opening;
   await opening.store[Symbol.asyncDispose]();
@@ -123,10 +123,10 @@ const gatewayNeeds = [
 ] as const;
 
 /**
- * Asks for the gateway's address and key if they are not given, until both work. Returns a refusal if both are given
- * and do not work, if one is missing and there is no terminal, or if the user cancels.
+ * Asks for the gateway's address and key if they are not given, until both work. Returns tools with both settings. Fails
+ * if both are given and do not work, if one is missing and there is no terminal, or if the user cancels.
  */
-async function gatewayFor(tools: Tools): Promise<ReturnType<typeof reload>> {
+async function toolsWithGateway(tools: Tools): Promise<ReturnType<typeof reload>> {
   const { askText, env, flags, io, clock } = tools;
   const { examineGateway } = await import("./services/doctor.ts");
   const asked = gatewayNeeds.filter(
@@ -144,7 +144,7 @@ async function gatewayFor(tools: Tools): Promise<ReturnType<typeof reload>> {
         missing.push(`${variable} is not set; ${advice}, or run init on a terminal, which asks for it`);
       else entered[variable] = answer;
     }
-    if (missing.length > 0) return refusal(missing);
+    if (missing.length > 0) return commandFailure(missing);
     const loaded = reload(tools, entered);
     const checks = loaded.ok ? await examineGateway(loaded.value.settings, clock) : [];
     const failed = checks.filter(({ status }) => status === "failed");
@@ -152,7 +152,7 @@ async function gatewayFor(tools: Tools): Promise<ReturnType<typeof reload>> {
     const problems = loaded.ok
       ? failed.map(({ name, message, advice }) => `${name}: ${message}; ${advice}`)
       : loaded.message;
-    if (asked.length === 0) return loaded.ok ? refusal([...problems, "nothing was written"], 1) : loaded;
+    if (asked.length === 0) return loaded.ok ? commandFailure([...problems, "nothing was written"], 1) : loaded;
     fail(io, problems);
   }
 }
@@ -181,7 +181,7 @@ interface First {
 }
 
 /** Asks for the key's name and budget if they are not given. By default, the admin has the system user's name. */
-async function firstFor(tools: Tools, given: Given<typeof options>): Promise<First | Refusal> {
+async function firstFor(tools: Tools, given: Given<typeof options>): Promise<First | CommandFailure> {
   const user = nameOf(tools.userName());
   const key = await textFor(
     tools,
@@ -212,7 +212,7 @@ async function textFor(
   question: string,
   fallback: string,
   faultOf: (text: string) => Promise<Failure | null>,
-): Promise<string | Refusal> {
+): Promise<string | CommandFailure> {
   for (;;) {
     const answer = given ?? (await askText(`${question} [${fallback}]: `));
     if (answer === false) return cancelled;
@@ -247,7 +247,7 @@ async function takenFault({ openLedger }: Tools, kind: "keys" | "admins", name: 
 async function createFirst(
   open: LedgerTools,
   { key: name, admin: adminName, budget }: First,
-): Promise<Created | Refusal> {
+): Promise<Created | CommandFailure> {
   const key = await createKey(open, { name });
   if (!key.ok) return key;
   const set = await setBudget(open, budget);

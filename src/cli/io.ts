@@ -73,14 +73,14 @@ export function note(io: Io, line: string): void {
 }
 
 /** Reason why a command did nothing, one line for each problem. A use case's `Failure` has the same shape. */
-export interface Refusal {
+export interface CommandFailure {
   readonly ok: false;
   readonly message: string | readonly string[];
   /** Exit code. Default: 2, for wrong usage. */
   readonly code?: ExitCode;
 }
 
-export function refusal(message: string | readonly string[], code?: ExitCode): Refusal {
+export function commandFailure(message: string | readonly string[], code?: ExitCode): CommandFailure {
   return { ok: false, message, ...(code !== undefined && { code }) };
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { existsSync, realpathSync, rmSync, statSync } from "node:fs";
 import { open, rename, rm, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { refusal, type Refusal } from "./io.ts";
+import { commandFailure, type CommandFailure } from "./io.ts";
 
 /**
  * Returns the reason why the file cannot be created; null if it can. `thing` names the file's content in messages.
@@ -65,9 +65,9 @@ interface NewFile extends AsyncDisposable {
 
 /**
  * Creates a file that only its owner can read. Disposing of the result closes the file, and removes it if nothing was
- * written. Returns a refusal if the file exists or cannot be created.
+ * written. Returns a failure if the file exists or cannot be created.
  */
-export async function openNewFile(file: string): Promise<NewFile | Refusal> {
+export async function openNewFile(file: string): Promise<NewFile | CommandFailure> {
   try {
     const handle = await open(file, "wx", 0o600);
     let isEmpty = true;
@@ -89,6 +89,6 @@ export async function openNewFile(file: string): Promise<NewFile | Refusal> {
       },
     };
   } catch (error) {
-    return refusal(whyUnwritten(file, error));
+    return commandFailure(whyUnwritten(file, error));
   }
 }

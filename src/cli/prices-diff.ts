@@ -3,7 +3,7 @@ import { diffPrices, diffTraffic } from "../reporting/prices-diff.ts";
 import type { PricesDiffJson, TrafficDiffJson } from "../reporting/shapes/commands.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
-import { note, printLine, refusal, type Io, type Refusal } from "./io.ts";
+import { note, printLine, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
 import { noteLeftovers, priceFolder } from "./what-if.ts";
@@ -21,7 +21,7 @@ alone. With one name, A is the current prices and B the named ones.`,
     const from = second === undefined ? settings.pricing.folder : priceFolder(first);
     const before = await loadPrices(prices, from);
     const after = await loadPrices(prices, priceFolder(second ?? first));
-    if (!before.ok || !after.ok) return refusal([...new Set([...faultsOf(before), ...faultsOf(after)])]);
+    if (!before.ok || !after.ok) return commandFailure([...new Set([...faultsOf(before), ...faultsOf(after)])]);
     const traffic = await trafficUnder(tools, before.catalogue, after.catalogue);
     return { diff: diffPrices(before.catalogue, after.catalogue), traffic };
   },
@@ -38,11 +38,11 @@ function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly str
   return loading.ok ? [] : loading.faults;
 }
 
-type Traffic = { readonly ok: true; readonly diff: TrafficDiffJson } | Refusal;
+type Traffic = { readonly ok: true; readonly diff: TrafficDiffJson } | CommandFailure;
 
 /**
- * Computes the cost of the last 30 days under both catalogues. Returns a refusal if the ledger cannot be opened. The
- * caller prints the refusal as a note, because prices can be compared without traffic.
+ * Computes the cost of the last 30 days under both catalogues. Returns a failure if the ledger cannot be opened. The
+ * caller prints the failure as a note, because prices can be compared without traffic.
  */
 async function trafficUnder({ openLedger, clock }: Tools, before: Catalogue, after: Catalogue): Promise<Traffic> {
   const opening = await openLedger("read");

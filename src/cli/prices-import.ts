@@ -7,7 +7,7 @@ import { writeFiles } from "../catalogue/import/write.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { importTables } from "./price-files.ts";
 import { command } from "./command.ts";
-import { note, printText, refusal, type Io, type Refusal } from "./io.ts";
+import { note, printText, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import type { Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {
@@ -64,7 +64,7 @@ export const pricesImport = command("prices import <sources...>", {
       group: options.group,
       withNew: !options.known,
     });
-    if (!result.ok) return refusal(result.problems, result.usage ? 2 : 1);
+    if (!result.ok) return commandFailure(result.problems, result.usage ? 2 : 1);
     const { imported } = result;
     if (!options.json) printProposal(io, imported);
     const files = target === null ? [] : filesOf(imported, target);
@@ -72,12 +72,12 @@ export const pricesImport = command("prices import <sources...>", {
     const isConfirmed =
       options.yes || (!options.json && (await ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
     if (isConfirmed === null)
-      return refusal(
+      return commandFailure(
         `nothing was written to ${target}: add --yes to write without confirmation, or --print to print the file`,
       );
     if (!isConfirmed) return { imported, target, written: [], wasAsked: true };
     const written = await writeFiles(files);
-    if (!written.ok) return refusal(written.problem, 1);
+    if (!written.ok) return commandFailure(written.problem, 1);
     return { imported, target, written: written.paths, wasAsked: true };
   },
   json: ({ imported, written }) => ({ ...importJson(imported), written }),
@@ -93,7 +93,7 @@ export const pricesImport = command("prices import <sources...>", {
   },
 });
 
-type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
+type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | CommandFailure;
 
 /** Reads the tables from files and addresses, in the given order. */
 async function readSources({ readFile, env }: Tools, sources: readonly string[]): Promise<Sources> {
@@ -101,18 +101,20 @@ async function readSources({ readFile, env }: Tools, sources: readonly string[])
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
-        return refusal(`"${source}" is not a valid address; write one such as https://example.com/data.json`);
+        return commandFailure(`"${source}" is not a valid address; write one such as https://example.com/data.json`);
       const { outbound, problems } = readOutbound(env, [new URL(source)]);
-      if (problems.length > 0) return refusal(problems);
+      if (problems.length > 0) return commandFailure(problems);
       const fetched = await fetchText(source, { outbound });
-      if (!fetched.ok) return refusal(fetched.problem, 1);
+      if (!fetched.ok) return commandFailure(fetched.problem, 1);
       const { origin, pathname } = new URL(source);
       tables.push({ file: origin + pathname, text: fetched.text });
       continue;
     }
     const read = readFile(source);
     if (!read.ok)
-      return refusal(read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`);
+      return commandFailure(
+        read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`,
+      );
     tables.push({ file: source, text: read.text });
   }
   return { ok: true, tables };

@@ -5,7 +5,7 @@ import { calendarOf } from "../platform/clock.ts";
 import { readInstant } from "./arguments.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
-import { printLine, refusal, type Io } from "./io.ts";
+import { printLine, commandFailure, type Io } from "./io.ts";
 import { fieldColumns, printFields, printRows, right, type RowColumns } from "./table.ts";
 
 export const pricesShow = command("prices show <model>", {
@@ -27,10 +27,10 @@ export const pricesShow = command("prices show <model>", {
     const at = readInstant("--at", options.at, { clock, calendar: calendarOf("UTC") });
     if (!at.ok) return at;
     const loading = await loadPrices(prices, settings.pricing.folder);
-    if (!loading.ok) return refusal(loading.faults);
+    if (!loading.ok) return commandFailure(loading.faults);
     const near = similarNames(loading, model);
     const explained = explainPrice(loading, model, at.at);
-    if (explained === undefined) return refusal(unknownModel(model, near), 1);
+    if (explained === undefined) return commandFailure(unknownModel(model, near), 1);
     return { model, near, shown: priceShown(model, explained, at.at) };
   },
   json: ({ shown }) => shown,

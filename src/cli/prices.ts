@@ -2,7 +2,7 @@ import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
-import { printLine, refusal } from "./io.ts";
+import { printLine, commandFailure } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";
@@ -38,7 +38,7 @@ export const commands = [
     examples: ["farebox prices list"],
     run: async ({ prices, clock, settings }) => {
       const loading = await loadPrices(prices, settings.pricing.folder);
-      return loading.ok ? pricesJson(loading.catalogue, clock.now()) : refusal(loading.faults);
+      return loading.ok ? pricesJson(loading.catalogue, clock.now()) : commandFailure(loading.faults);
     },
     print: (io, { models }) => printRows(io, models, columns),
   }),

@@ -4,7 +4,7 @@ import { liveMs, type ProxyRun } from "../ports/stores.ts";
 import { isoTime } from "../core/time.ts";
 import { counted } from "./amounts.ts";
 import { command, json } from "./command.ts";
-import { printLine, refusal } from "./io.ts";
+import { printLine, commandFailure } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
@@ -37,10 +37,10 @@ export const commands = [
       const result = await tools.proxies.end(nameOrRun, tools.clock.now(), tools.by);
       if (result.ok) return result.ended;
       if (result.reason === "unknown")
-        return refusal(
+        return commandFailure(
           `unknown proxy ${JSON.stringify(nameOrRun)}; farebox proxies list shows all proxies that have not ended`,
         );
-      return refusal(
+      return commandFailure(
         `${nameOrRun} is alive: its last heartbeat was ${ago(result.silentMs / 1000)}; stop it, and run this command ${liveMs / 1000} s later`,
         1,
       );
@@ -53,7 +53,7 @@ export const commands = [
 ];
 
 function notShared({ settings }: LedgerTools) {
-  return refusal(
+  return commandFailure(
     `the ledger at ${shownDatabase(settings.database)} is an SQLite file, which only one proxy can use; farebox proxies needs a ledger in PostgreSQL`,
   );
 }

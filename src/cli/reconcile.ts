@@ -1,11 +1,11 @@
-import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
+import type { Uncertainty, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
 import { takeSample } from "../jobs/take-sample.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
 import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
 import { loadPrices } from "./price-files.ts";
 import { readSpan } from "./arguments.ts";
 import { command, json } from "./command.ts";
-import { bold, note, printLine, refusal, type Io } from "./io.ts";
+import { bold, note, printLine, commandFailure, type Io } from "./io.ts";
 import { printFields, printRows, right } from "./table.ts";
 import { gatewaySettings, ledgerSettings, type LedgerTools } from "./tools.ts";
 
@@ -35,7 +35,7 @@ export const commands = [
         if (isSampling) await sampleNow(tools);
         const until = options.until === undefined ? Number.MAX_SAFE_INTEGER : span.until;
         const result = await runReconciliation(tools, { since: span.since, until });
-        if (!result.ok) return refusal(missingText(result.reason, isSampling));
+        if (!result.ok) return commandFailure(missingText(result.reason, isSampling));
         return { found: reconciliationJson(result.reconciliation, await explanations(tools, result.reconciliation)) };
       });
     },
@@ -77,7 +77,7 @@ function missingText(reason: (ReconcileResult & { readonly ok: false })["reason"
   return `this span has fewer than two samples of the account (${how}); farebox serve takes one a minute while there is traffic; run reconcile again after some requests`;
 }
 
-const doubtText: Readonly<Record<Doubt["kind"], string>> = {
+const uncertaintyText: Readonly<Record<Uncertainty["kind"], string>> = {
   pending: "requests that were running at the start or end",
   assumed: "assumed: the hold was charged after a crash, reset or timeout",
   partial: "partial: answers that were cut off",
@@ -123,7 +123,7 @@ function print(io: Io, found: ReconciliationJson): void {
   ]);
   if (io.isTTY) printLine(io, "");
   printRows(io, uncertainty.items, {
-    uncertain: ({ kind }) => doubtText[kind],
+    uncertain: ({ kind }) => uncertaintyText[kind],
     "less by": right(({ below_usd }) => below_usd),
     "more by": right(({ above_usd }) => above_usd ?? "any"),
   });

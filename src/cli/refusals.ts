@@ -7,7 +7,7 @@ import { refusalsJson } from "../reporting/refusals.ts";
 import { roundedUsd } from "./amounts.ts";
 import { noteNext, pageOptions, readInstants } from "./arguments.ts";
 import { command, json } from "./command.ts";
-import { refusal } from "./io.ts";
+import { commandFailure } from "./io.ts";
 import { printRows, right, timeText } from "./table.ts";
 
 /** Lists refused requests. Equal refusals within a minute are one row with a count. */
@@ -36,13 +36,13 @@ export const commands = [
       if (code === undefined || refusalCodes.some((known) => known === code)) return null;
       const [near] = nearest(code, refusalCodes);
       const hint = near === undefined ? "" : `; did you mean ${near}?`;
-      return refusal(`--code must be the code of a refusal, such as budget_exceeded, not "${code}"${hint}`);
+      return commandFailure(`--code must be the code of a refusal, such as budget_exceeded, not "${code}"${hint}`);
     },
     run: async (tools, options) => {
       const span = readInstants(tools, options);
       if (!span.ok) return span;
       const listed = await listRefusals(tools, { ...options, since: span.since, until: span.until });
-      if (!listed.ok) return refusal(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
+      if (!listed.ok) return commandFailure(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
       return refusalsJson(listed.page, await keyNames(tools.keys));
     },
     print: (io, { refusals, next }) => {

@@ -3,7 +3,7 @@ import { parseInput } from "../admin/result.ts";
 import { keyVariable } from "../config/sources.ts";
 import { pairArgument } from "./arguments.ts";
 import { command, type Given } from "./command.ts";
-import { refusal } from "./io.ts";
+import { commandFailure } from "./io.ts";
 
 const options = {
   key: {
@@ -40,7 +40,7 @@ The exit code is the command's: 128 + n if signal n ended the command, 127 if th
       const session = newSession(given);
       return session.ok
         ? null
-        : refusal(session.message.replace(/^budget_usd /, "--budget ").replace(/^tags /, "--tag "));
+        : commandFailure(session.message.replace(/^budget_usd /, "--budget ").replace(/^tags /, "--tag "));
     },
     run: async (tools, given, words) => {
       const session = newSession(given);

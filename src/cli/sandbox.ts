@@ -1,6 +1,6 @@
 import { wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
-import { note, printLine, refusal } from "./io.ts";
+import { note, printLine, commandFailure } from "./io.ts";
 import { listenProblem } from "../server/listen.ts";
 import { firstSignal } from "../server/signals.ts";
 import { billingErrors, type BillingError } from "../sandbox/billing.ts";
@@ -37,7 +37,7 @@ export const commands = [
       // Waits for signals before it says that it is ready.
       const stopping = firstSignal();
       const problem = await listenProblem(options);
-      if (problem !== null) return refusal(problem);
+      if (problem !== null) return commandFailure(problem);
       await using sandbox = await startSandbox({ ...options, billingErrors: misbill });
       printLine(io, `sandbox gateway listening on ${sandbox.url}`);
       note(io, `its API key is ${sandbox.apiKey}; append scenarios to the model's name, as in gpt-4o+cut:5`);

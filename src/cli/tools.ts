@@ -16,7 +16,7 @@ import type { PriceFiles } from "./price-files.ts";
 import { tuneRuntime } from "../server/runtime.ts";
 import { readStoredUsers, type StoredUser } from "../wire/headers.ts";
 import type { startWatching } from "./services/watching.ts";
-import { note, refusal, type ExitCode, type Io, type Refusal } from "./io.ts";
+import { note, commandFailure, type ExitCode, type Io, type CommandFailure } from "./io.ts";
 
 /** Inputs, outputs and services that commands use. Tests pass replacements. */
 export interface Surroundings {
@@ -87,12 +87,12 @@ export interface Tools extends Surroundings {
   /** Settings that the command line states as flags. */
   readonly flags: Flags;
   readonly openLedger: (intent: Intent) => Promise<OpenedLedger>;
-  /** Opens the ledger, runs `work` and closes the ledger. Returns a refusal if the ledger cannot be opened. */
-  readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | Refusal>;
+  /** Opens the ledger, runs `work` and closes the ledger. Returns a failure if the ledger cannot be opened. */
+  readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | CommandFailure>;
 }
 
 /** Store, or the reason why it is not open. `isMissing` is true if there is no ledger yet. */
-type OpenedLedger = { readonly ok: true; readonly store: Store } | (Refusal & { readonly isMissing: boolean });
+type OpenedLedger = { readonly ok: true; readonly store: Store } | (CommandFailure & { readonly isMissing: boolean });
 
 /** Tools of a command with an open ledger. */
 export interface LedgerTools extends Tools, Omit<Store, keyof AsyncDisposable> {
@@ -115,11 +115,11 @@ export function toolsFor(
   surroundings: Surroundings,
   flags: Flags,
   use?: SettingUse,
-): { readonly ok: true; readonly value: Tools } | Refusal {
+): { readonly ok: true; readonly value: Tools } | CommandFailure {
   const loaded = use
     ? loadSettings({ ...surroundings, flags, ...use })
     : loadSettings({ env: {}, flags: {}, readFile: noFile, uses: [] });
-  if (!loaded.ok) return refusal(loaded.problems);
+  if (!loaded.ok) return commandFailure(loaded.problems);
   const { settings } = loaded;
   const tools: Tools = {
     ...surroundings,
@@ -142,7 +142,10 @@ export function toolsFor(
       const opening = await openLedger(database, { calendar: calendarOf(timeZone), clock, access });
       if (opening.ok) return opening;
       const { failure } = opening;
-      return { ...refusal(storeProblem(failure, shownDatabase(database))), isMissing: failure.kind === "missing" };
+      return {
+        ...commandFailure(storeProblem(failure, shownDatabase(database))),
+        isMissing: failure.kind === "missing",
+      };
     },
     withLedger: (intent, work) => withLedger(tools, intent, work),
   };
@@ -153,7 +156,7 @@ async function withLedger<R>(
   tools: Tools,
   intent: Intent,
   work: (tools: LedgerTools) => Promise<R>,
-): Promise<R | Refusal> {
+): Promise<R | CommandFailure> {
   const { io, settings, openLedger } = tools;
   const shown = shownDatabase(settings.database);
   const opening = await openLedger(intent);
@@ -167,6 +170,6 @@ async function withLedger<R>(
     return await work({ ...tools, ...store, calendar, by, storedUser });
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
-    return refusal(`the ledger at ${shown} cannot be written: ${error.message}`);
+    return commandFailure(`the ledger at ${shown} cannot be written: ${error.message}`);
   }
 }

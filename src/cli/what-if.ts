@@ -7,7 +7,7 @@ import type { FiguresJson, ReportJson, DimensionsJson } from "../reporting/shape
 import { runWhatIf } from "../reporting/what-if.ts";
 import type { LeftoversJson, WhatIfJson } from "../reporting/shapes/commands.ts";
 import { loadPrices } from "./price-files.ts";
-import { note, printJson, printText, refusal, type Io, type Refusal } from "./io.ts";
+import { note, printJson, printText, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { progress } from "./progress.ts";
 import { printRows, right, type Column, type RowColumns } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
@@ -30,9 +30,9 @@ export async function reportWhatIf(
   { io, prices, ledger, keys }: LedgerTools,
   query: ReportQuery,
   how: { readonly folder: string; readonly format: ReportFormat; readonly shown: ShownRows },
-): Promise<Refusal | 0> {
+): Promise<CommandFailure | 0> {
   const loading = await loadPrices(prices, priceFolder(how.folder));
-  if (!loading.ok) return refusal(loading.faults);
+  if (!loading.ok) return commandFailure(loading.faults);
   const nameOf = await keyNames(keys);
   const bar = progress(io, "recomputed", how.format !== "json");
   const all = await runWhatIf({ ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);

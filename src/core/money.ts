@@ -123,7 +123,7 @@ interface Scaled {
   readonly scale: bigint;
 }
 
-const number = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
+const numberText = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
 /** Largest number of digits in a number that the gateway states. No plausible consumption has more. */
 const digitsMax = 40;
 
@@ -132,7 +132,7 @@ const digitsMax = 40;
  * floating-point number. Returns undefined for other text and for numbers with too many digits.
  */
 export function plainDecimal(text: string): string | undefined {
-  const match = number.exec(text.trim());
+  const match = numberText.exec(text.trim());
   if (match === null || text.length > 2 * digitsMax) return undefined;
   const [, whole = "", fraction = "", exponent = "0"] = match;
   const point = whole.length + Number(exponent);

@@ -14,7 +14,7 @@ import { add, divideUp, larger, noMoney, smaller, subtract, sum, type PicoUsd } 
  * A correction in the ledger. Reconciliation counts it at the time when the corrected charge was settled, because the
  * gateway billed then.
  */
-export interface CorrectionMade {
+export interface LedgerCorrection {
   readonly madeAt: number;
   /** Time at which the corrected charge was settled. */
   readonly ofChargeAt: number;
@@ -25,7 +25,7 @@ export interface CorrectionMade {
  * Reason why the gateway may have billed less or more than the ledger shows: at most `below` less and `above` more. If
  * `above` is null, the amount is unlimited.
  */
-export interface Doubt {
+export interface Uncertainty {
   readonly kind: "pending" | "assumed" | "partial" | "counted" | "in_doubt" | "unpriced" | "rounding";
   readonly below: PicoUsd;
   readonly above: PicoUsd | null;
@@ -70,7 +70,7 @@ export interface Reconciliation {
   readonly gateway: PicoUsd;
   /** Gateway minus ledger; above zero if the gateway billed more. */
   readonly difference: PicoUsd;
-  readonly doubts: readonly Doubt[];
+  readonly uncertainties: readonly Uncertainty[];
   readonly below: PicoUsd;
   readonly above: PicoUsd | null;
   readonly agrees: boolean;
@@ -113,7 +113,7 @@ const billedStep = 100_000n;
  */
 export function reconcile(
   samples: readonly AccountSample[],
-  corrections: readonly CorrectionMade[] = [],
+  corrections: readonly LedgerCorrection[] = [],
 ): ReconcileResult {
   const ofAccount = latestAccount(samples);
   if (ofAccount.length < 2) return { ok: false, reason: "too_few" };
@@ -129,11 +129,11 @@ export function reconcile(
   const gateway = sum(compared.map((interval) => interval.gateway));
   const difference = subtract(gateway, ledger);
   const runs = runsOf(intervals);
-  const doubts = doubtsOf(runs, measure);
-  const below = sum(doubts.map((doubt) => doubt.below));
-  const above = doubts.some((doubt) => doubt.above === null)
+  const uncertainties = uncertaintiesOf(runs, measure);
+  const below = sum(uncertainties.map((each) => each.below));
+  const above = uncertainties.some((each) => each.above === null)
     ? null
-    : sum(doubts.map((doubt) => doubt.above ?? noMoney));
+    : sum(uncertainties.map((each) => each.above ?? noMoney));
   return {
     ok: true,
     reconciliation: {
@@ -144,7 +144,7 @@ export function reconcile(
       ledger,
       gateway,
       difference,
-      doubts,
+      uncertainties,
       below,
       above,
       inDoubt: sum(runs.flatMap((run) => sources.map((source) => inDoubtOf(run, source)))),
@@ -200,7 +200,7 @@ function intervalsOf(
   start: number,
   end: number,
   measure: Measure,
-  corrections: readonly CorrectionMade[],
+  corrections: readonly LedgerCorrection[],
 ): Interval[] {
   const isIdle = (index: number) => {
     const [a, b] = [samples[index], samples[index + 1]];
@@ -229,7 +229,7 @@ function kindOfBusy(gateway: PicoUsd, measure: Measure): Interval["kind"] {
 }
 
 /** Returns the amount to add to an interval's total so that each correction counts at the time of its charge. */
-function redated(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
+function redated(corrections: readonly LedgerCorrection[], from: AccountSample, to: AccountSample): PicoUsd {
   const isInside = (at: number) => at >= from.askedAt && at < to.askedAt;
   let change = 0n;
   for (const { madeAt, ofChargeAt, amount } of corrections) {
@@ -239,7 +239,7 @@ function redated(corrections: readonly CorrectionMade[], from: AccountSample, to
   return change as PicoUsd;
 }
 
-/** Joins adjacent compared intervals into runs. Pending amounts are in doubt only at the ends of a run. */
+/** Joins adjacent compared intervals into runs. Pending amounts are uncertain only at the ends of a run. */
 function runsOf(intervals: readonly Interval[]): readonly Run[] {
   const runs: Run[] = [];
   let open: Run | undefined;
@@ -251,11 +251,11 @@ function runsOf(intervals: readonly Interval[]): readonly Run[] {
   return runs;
 }
 
-function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
+function uncertaintiesOf(runs: readonly Run[], measure: Measure): Uncertainty[] {
   const total = (
-    kind: Doubt["kind"],
+    kind: Uncertainty["kind"],
     boundsOf: (run: Run) => readonly [below: bigint, above: bigint | null],
-  ): Doubt => {
+  ): Uncertainty => {
     const parts = runs.map(boundsOf);
     const below = sum(parts.map(([part]) => part as PicoUsd));
     const above = parts.some(([, part]) => part === null)
@@ -263,7 +263,7 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
       : sum(parts.map(([, part]) => (part ?? 0n) as PicoUsd));
     return { kind, below, above };
   };
-  const doubts = [
+  const uncertainties = [
     // Requests in flight at the start may have been billed before the start. Requests in flight at the end are not in
     // the ledger's total yet.
     total("pending", ({ from, to, ledger }) => [smaller(unsettledAt(from), larger(ledger, noMoney)), unsettledAt(to)]),
@@ -292,7 +292,7 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
       return [bound, bound];
     }),
   ];
-  return doubts.filter(({ below, above }) => below > 0n || above !== 0n);
+  return uncertainties.filter(({ below, above }) => below > 0n || above !== 0n);
 }
 
 /** A series of adjacent compared intervals. */

@@ -14,7 +14,7 @@ export const presets = {
   "90d": ["Last 90 days", "90d", null],
   month: ["This month", "month", null],
   "last-month": ["Last month", "last-month", "month"],
-} as const satisfies Record<string, readonly [name: string, since: string, until: string | null]>;
+} as const satisfies Record<string, readonly [label: string, since: string, until: string | null]>;
 
 export type Preset = keyof typeof presets;
 

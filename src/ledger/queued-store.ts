@@ -3,7 +3,7 @@ import type { Changes } from "../ports/changes.ts";
 import type { Fleet } from "../ports/fleet.ts";
 import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import { postCommand, voidCommand, type BatchChannel } from "./commands.ts";
-import type { LongQueries, PageEnd, PostingPage } from "./queries/interfaces.ts";
+import type { LongQueries, PageEnd, PostedChargePage } from "./queries/interfaces.ts";
 import type { Query, RunQuery } from "./queries/query.ts";
 import type { ShortQueries } from "./queries/short.ts";
 import { type CommandSink, type Health, CommandQueue, replyOf, submitOrThrow, QueuedCharges } from "./queue.ts";
@@ -162,8 +162,8 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
       const sums = new WhatIfSums(query.by, recompute);
       let after: PageEnd | null = null;
       do {
-        const page: PostingPage = await long.postings(query, after);
-        for (const posting of page.postings) sums.add(posting);
+        const page: PostedChargePage = await long.postedCharges(query, after);
+        for (const charge of page.charges) sums.add(charge);
         after = page.end;
         if (after !== null) onProgress?.((after.at - query.since) / (query.until - query.since));
       } while (after !== null);

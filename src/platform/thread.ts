@@ -6,7 +6,7 @@ const entry = new URL("./entry.mjs", import.meta.url);
 /** File that a worker process runs. Its first argument is the address of the module to load. */
 export const processEntry = fileURLToPath(entry);
 
-/** Largest young generation of a thread: three parts of 4 MB each. */
+/** Limits the young generation of a thread's heap to three semi-spaces of 4 MB each. */
 const resourceLimits = { maxYoungGenerationSizeMb: 12 };
 
 /** Starts a thread that runs a module of this program. */

@@ -7,7 +7,7 @@ import type { PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { RawUnits } from "../core/task-settlement.ts";
-import type { CorrectionMade } from "../core/reconciliation.ts";
+import type { LedgerCorrection } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { BurstMark, StreamObservation } from "../core/slices.ts";
 import type { Doubt, TokenCounts } from "../core/usage.ts";
@@ -145,7 +145,7 @@ export interface LedgerQueries extends ChargeStream {
    * Returns the corrections made in the half-open span, and the corrections of charges that ended in it. Oldest
    * correction first.
    */
-  corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
+  corrections(since: number, until: number): Promise<readonly LedgerCorrection[]>;
   /**
    * Returns at most 1000 pending holds admitted before the instant, oldest first. Excludes holds of known running
    * tasks.

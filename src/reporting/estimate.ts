@@ -24,7 +24,7 @@ export interface EstimateParams {
 
 export interface EstimatedHolds {
   readonly hold: PicoUsd | null;
-  readonly counted: PicoUsd | null;
+  readonly countedHold: PicoUsd | null;
   /** Fields whose cost has no bound under the price of at least one named model. */
   readonly unboundedFields: readonly string[];
   /** Basis of the output tokens in the hold; null if the request would be refused. */
@@ -104,11 +104,11 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
     const heldFor = { output_tokens: model.outputTokensMax, by: "model" };
     return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null, held_for: heldFor };
   }
-  const { hold, counted, unboundedFields: unbounded, basis } = await tools.holdsFor(given.request, given.body);
+  const { hold, countedHold, unboundedFields: unbounded, basis } = await tools.holdsFor(given.request, given.body);
   return {
     unbounded,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
-    counted_hold_usd: formatUsdOrNull(counted),
+    counted_hold_usd: formatUsdOrNull(countedHold),
     held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
   };
 }

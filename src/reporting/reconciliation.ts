@@ -78,7 +78,7 @@ export function reconciliationJson(
   found: Reconciliation,
   explanations: readonly GroupExplanation[] = [],
 ): ReconciliationJson {
-  const { first, last, samples, measure, requests, ledger, difference, doubts, movements, leftOut } = found;
+  const { first, last, samples, measure, requests, ledger, difference, uncertainties, movements, leftOut } = found;
   const comparison = comparisonOf(found);
   return {
     ok: found.agrees,
@@ -105,7 +105,7 @@ export function reconciliationJson(
     uncertainty: {
       below_usd: formatUsd(found.below),
       above_usd: formatUsdOrNull(found.above),
-      items: doubts.map(({ kind, below, above }) => ({
+      items: uncertainties.map(({ kind, below, above }) => ({
         kind,
         below_usd: formatUsd(below),
         above_usd: formatUsdOrNull(above),
@@ -122,7 +122,7 @@ export function reconciliationJson(
 }
 
 /** Advice on how to reduce the uncertainty of each kind. It is shown for the kind with the largest uncertainty. */
-const remedies: Readonly<Record<Reconciliation["doubts"][number]["kind"], string>> = {
+const remedies: Readonly<Record<Reconciliation["uncertainties"][number]["kind"], string>> = {
   pending: "Requests were running at the start or end of the span; compare again after they have ended.",
   assumed: "Holds were charged after a crash, reset or timeout; compare a span without such charges.",
   partial: "Answers were cut off, so their cost is estimated; compare a span with fewer of them.",
@@ -133,11 +133,11 @@ const remedies: Readonly<Record<Reconciliation["doubts"][number]["kind"], string
 };
 
 /** Returns a sentence that says how to reduce the uncertainty. */
-function whyUncertain({ requests, doubts }: Reconciliation): string {
+function whyUncertain({ requests, uncertainties }: Reconciliation): string {
   if (requests === 0) return "No request ended in this span; compare a span with requests.";
-  const sizeOf = ({ below, above }: Reconciliation["doubts"][number]) =>
+  const sizeOf = ({ below, above }: Reconciliation["uncertainties"][number]) =>
     above === null ? null : below > above ? below : above;
-  const [largest] = doubts.toSorted((a, b) => {
+  const [largest] = uncertainties.toSorted((a, b) => {
     const [x, y] = [sizeOf(a), sizeOf(b)];
     if (x === null || y === null) return (x === null ? 0 : 1) - (y === null ? 0 : 1);
     return x < y ? 1 : -1;

@@ -67,7 +67,7 @@ interface Marked {
  * Applies the scenarios that the model's suffix and the request's text state, and removes the suffix from the model.
  * The call is undefined if a scenario is unknown.
  */
-export function settleScenario<Request extends Marked>(
+export function resolveScenario<Request extends Marked>(
   asked: Call,
   read: Request,
 ): { call: Call | undefined; request: Request } {
@@ -95,7 +95,7 @@ export function accept<Request extends Marked>(
   if (!hasBearerKey(asked)) return undefined;
   const given = read();
   if (typeof given === "string") return refused(sendError(asked, 400, "invalid_request_error", null, given));
-  const { call, request } = settleScenario(asked, given);
+  const { call, request } = resolveScenario(asked, given);
   return call === undefined ? refused(refuseScenario(asked)) : { call, request };
 }
 

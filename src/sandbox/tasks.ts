@@ -2,7 +2,7 @@ import { exceededCeiling, countTasks } from "../core/tasks.ts";
 import { sandboxCeilings } from "./account.ts";
 import { charge, hasApiKey, refuseScenario, sendEnvelope, sendJson, type Call } from "./call.ts";
 import { pause } from "./pause.ts";
-import { settleScenario } from "./chat.ts";
+import { resolveScenario } from "./chat.ts";
 import { plainConsumption } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { digest } from "./random.ts";
@@ -53,7 +53,7 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const isUnified = asked.path.startsWith("/api/v1/");
   const read = readCreation(asked, path, isUnified);
   if (typeof read === "string") return sendEnvelope(asked, 400, read);
-  const { call, request } = settleScenario(asked, { ...read, scenario: undefined });
+  const { call, request } = resolveScenario(asked, { ...read, scenario: undefined });
   if (call === undefined) return refuseScenario(asked);
   if (!(await pause(numberOf(call.scenario, "latency") ?? options.latencyMs, call.gone))) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
@@ -220,8 +220,8 @@ export function billEndedTasks(unbilled: Set<() => boolean>): void {
 
 function answerFor(call: Call, path: FamilyPath): void {
   const { tasks, options } = call.shared;
-  const named = path.taskId === null ? parsed(call.seen.body)["task_id"] : decodeURIComponent(path.taskId);
-  const task = typeof named === "string" ? tasks.get(named) : undefined;
+  const taskId = path.taskId === null ? parsed(call.seen.body)["task_id"] : decodeURIComponent(path.taskId);
+  const task = typeof taskId === "string" ? tasks.get(taskId) : undefined;
   if (task === undefined) return sendEnvelope(call, 404, "task not found");
   const now = options.now();
   if (path.does === "cancel") {

@@ -27,7 +27,7 @@ import { correctionFault, type Charge, type Source } from "../../src/core/charge
 import { standardBilling } from "../../src/core/cost.ts";
 import { noDoubts, noTokens } from "../../src/core/usage.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../src/core/money.ts";
-import type { CorrectionMade } from "../../src/core/reconciliation.ts";
+import type { LedgerCorrection } from "../../src/core/reconciliation.ts";
 import type { Calendar } from "../../src/ports/calendar.ts";
 import {
   isOfCharges,
@@ -402,7 +402,7 @@ export class ModelLedger {
     };
   }
 
-  async corrections(since: number, until: number): Promise<readonly CorrectionMade[]> {
+  async corrections(since: number, until: number): Promise<readonly LedgerCorrection[]> {
     const isInside = (at: number) => at >= since && at < until;
     return this.#all()
       .flatMap(({ adjusts, endedAt: madeAt, cost }) => {

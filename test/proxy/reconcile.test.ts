@@ -68,7 +68,7 @@ describe("reconciliation with a gateway that bills correctly", () => {
     expect(found.ledger).toBe(proxy.sandbox.billed.cost);
     expect(found.difference).toBeGreaterThanOrEqual(-credit);
     expect(found.difference).toBeLessThanOrEqual(credit);
-    expect(found.doubts.map(({ kind }) => kind)).toEqual(["rounding"]);
+    expect(found.uncertainties.map(({ kind }) => kind)).toEqual(["rounding"]);
     const [, value] = /^farebox_reconciliation_difference_usd (\S+)$/m.exec(await proxy.metrics()) ?? [];
     expect(Math.abs(Number(value))).toBeLessThanOrEqual(1e-7);
     expect(await proxy.metrics()).toMatch(/^farebox_reconciliation_unexplained_usd 0$/m);
@@ -115,7 +115,7 @@ describe("reconciliation with a gateway that bills correctly", () => {
     await sendStream(proxy, "tokens:50", false);
     await sample(proxy);
     const counted = await reconcile(proxy);
-    expect(counted.doubts.map(({ kind }) => kind)).toEqual(["counted", "rounding"]);
+    expect(counted.uncertainties.map(({ kind }) => kind)).toEqual(["counted", "rounding"]);
     expect(counted.agrees).toBe(true);
   });
 });
@@ -159,8 +159,8 @@ it("a reconciliation that starts and ends in the middle of streams has their pos
   const endLast = await begin();
   await proxy.serving.sampler.sample();
   const found = await reconcile(proxy);
-  expect(found.doubts.map(({ kind }) => kind)).toEqual(["pending", "rounding"]);
-  expect(found.doubts[0]?.above).toBeGreaterThan(0n);
+  expect(found.uncertainties.map(({ kind }) => kind)).toEqual(["pending", "rounding"]);
+  expect(found.uncertainties[0]?.above).toBeGreaterThan(0n);
   expect(found).toMatchObject({ requests: 4, agrees: true });
   await endLast();
 });

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { refusal } from "../io.ts";
+import { commandFailure } from "../io.ts";
 import { isSameFile, outFileProblem } from "../out-file.ts";
 import { shownDatabase, type DatabaseSetting } from "../../config/database.ts";
 import type { Settings } from "../../config/settings.ts";
@@ -46,19 +46,19 @@ export class Maintenance {
     file: string,
     { replace, onProgress }: { readonly replace: boolean; readonly onProgress: OnProgress },
   ) {
-    if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
+    if (database.kind === "postgres") return commandFailure(copiedByServer("backed up with pg_dump"));
     const { path } = database;
     const problem = outFileProblem(file, path, "backup", replace);
-    if (problem !== null) return refusal(problem);
+    if (problem !== null) return commandFailure(problem);
     const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
     return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
   }
 
   /** Replaces the ledger with a checked copy of `file`. Returns the new path of the old ledger as `replaced`. */
   async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
-    if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
+    if (database.kind === "postgres") return commandFailure(copiedByServer("restored with pg_restore"));
     const { path } = database;
-    if (isSameFile(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
+    if (isSameFile(file, path)) return commandFailure(`${file} is the ledger itself; name a backup of it`);
     const result = await restore({
       path,
       file,
@@ -67,7 +67,7 @@ export class Maintenance {
       onProgress,
     });
     if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
-    if ("verification" in result) return refusal(unsound(file, result.verification.differences.length), 1);
+    if ("verification" in result) return commandFailure(unsound(file, result.verification.differences.length), 1);
     return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
   }
 
@@ -82,7 +82,9 @@ export class Maintenance {
   ) {
     const { moveToPostgres } = await import("../../ledger/copy/copy.ts");
     const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
-    return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
+    return result.ok
+      ? result
+      : commandFailure(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
   }
 
   /** Rebuilds derived sums that differ from the charges. `onRepaired` receives each change once it is durable. */
@@ -180,9 +182,9 @@ function unsound(file: string, differences: number): string {
 }
 
 function ledgerRefused(failure: CopyFailure, path: string) {
-  return refusal(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
+  return commandFailure(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
 }
 
 function backupRefused(failure: CopyFailure, file: string) {
-  return refusal(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
+  return commandFailure(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
 }

@@ -4,7 +4,7 @@ import { ledgerFile } from "../../config/database.ts";
 import { environmentSource, flagSource, type Environment, type Flags } from "../../config/sources.ts";
 import type { SettingName } from "../../config/table.ts";
 import { isPostgresUrl } from "../../core/postgres-url.ts";
-import { refusal, type Refusal } from "../io.ts";
+import { commandFailure, type CommandFailure } from "../io.ts";
 import { openNewFile } from "../out-file.ts";
 import type { LedgerTools, Tools } from "../tools.ts";
 
@@ -40,9 +40,9 @@ export async function createSetup<R extends { readonly ok: true }>(
   { settings, withLedger }: Tools,
   file: string,
   text: string,
-  work: (tools: LedgerTools) => Promise<R | Refusal>,
+  work: (tools: LedgerTools) => Promise<R | CommandFailure>,
   report: (made: R) => void,
-): Promise<R | Refusal> {
+): Promise<R | CommandFailure> {
   const ledger = ledgerFile(settings.database);
   const isNewLedger = ledger !== null && !existsSync(ledger);
   const ignore = () => {};
@@ -69,10 +69,10 @@ export async function createSetup<R extends { readonly ok: true }>(
 }
 
 /** Creates a file that only its owner can read. Returns the reason for a failure; null on success. */
-async function createFile(file: string, text: string): Promise<Refusal | null> {
+async function createFile(file: string, text: string): Promise<CommandFailure | null> {
   const opened = await openNewFile(file);
   if (!opened.ok) return opened;
   await using created = opened;
   const problem = await created.write(text);
-  return problem === null ? null : refusal(`${file} cannot be written: ${problem}`);
+  return problem === null ? null : commandFailure(`${file} cannot be written: ${problem}`);
 }

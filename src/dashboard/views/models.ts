@@ -108,7 +108,7 @@ export function ModelPage({ name }: { readonly name: string }): View {
   return page(head, dialog);
 }
 
-function rateColumn(head: string, name: keyof RatesJson, style: string): Column<Row> {
+function rateColumn(head: string, name: keyof RatesJson, className: string): Column<Row> {
   const cell = ({ priced, entry }: Row): Children => {
     const price = entry?.price ?? null;
     // The first rate column also shows a price per request or a missing price.
@@ -118,7 +118,7 @@ function rateColumn(head: string, name: keyof RatesJson, style: string): Column<
     const [tier] = price.tiers;
     return tier && rateCell(name, tier.gateway_usd_per_million, tier.official_usd_per_million);
   };
-  return { head, class: style, cell };
+  return { head, class: className, cell };
 }
 
 /** Shows the gateway's rate, and the official rate if it differs. A higher official rate is struck through. */
@@ -209,6 +209,7 @@ function tierTable(tier: Tier, several: boolean, mode: string): View {
     caption: several ? `From ${count(from)} prompt tokens${beyond}` : "Rates",
     captionClass: several ? "tier" : "unseen",
     class: "plain",
+    // Other classes with the rate of input or output need no rows of their own.
     rows: (Object.keys(charged) as (keyof RatesJson)[]).filter(
       (name) =>
         ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),

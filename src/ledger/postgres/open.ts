@@ -25,7 +25,7 @@ export interface OpenPostgresOptions extends StoreOptions {
 }
 
 /** Time limits of statements, in milliseconds. A CLI command may wait longer for a busy server than a request. */
-const waits = {
+const statementLimits = {
   serve: { statementMs: 5_000, lockMs: 4_000 },
   command: { statementMs: 60_000, lockMs: 30_000 },
   read: { statementMs: 60_000, lockMs: 30_000 },
@@ -69,16 +69,16 @@ interface Pools {
 
 function openPools({ server, access }: OpenPostgresOptions, opened: AsyncDisposableStack): Pools {
   const name = `farebox ${access} ${randomUUID().slice(0, 8)}`;
-  const open = (what: string, max: number, more: Omit<ConnectOptions, "applicationName" | "max">) =>
-    opened.use(connect(server, { applicationName: name + what, max, readOnly: access === "read", ...more }));
-  const short = open("", access === "serve" ? 6 : 2, waits[access]);
+  const open = (suffix: string, max: number, more: Omit<ConnectOptions, "applicationName" | "max">) =>
+    opened.use(connect(server, { applicationName: name + suffix, max, readOnly: access === "read", ...more }));
+  const short = open("", access === "serve" ? 6 : 2, statementLimits[access]);
   const long = open(", long reads", 3, { statementMs: null });
   if (access !== "serve") return { name, short, long, beats: short, figures: long };
   return {
     name,
     short,
     long,
-    beats: open(", beats", 2, waits.serve),
+    beats: open(", beats", 2, statementLimits.serve),
     figures: open(", figures", 2, { statementMs: null }),
   };
 }
@@ -136,7 +136,10 @@ async function openProxy(
   const seen = await changesIn(pools.short);
   const newClient = () =>
     new Client(
-      clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }),
+      clientConfig(server, {
+        applicationName: `${pools.name}, changes`,
+        statementMs: statementLimits.serve.statementMs,
+      }),
     );
   const watch = opened.use(
     new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.notify() }),
@@ -200,6 +203,7 @@ function assemble(
   });
 }
 
+/** Returns the time after which a silent process is considered dead, in milliseconds. */
 function lifeMs(options: OpenPostgresOptions): number {
   return (options.requestLifeMs ?? requestLifeMs) + marginMs;
 }

@@ -1,7 +1,7 @@
 import type { LedgerTotals } from "../../core/account.ts";
 import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
-import type { CorrectionMade } from "../../core/reconciliation.ts";
+import type { LedgerCorrection } from "../../core/reconciliation.ts";
 import { rowsOf, sumOf, type Query } from "./query.ts";
 import { sumRawUnits, type RawUnits } from "../../core/task-settlement.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
@@ -59,7 +59,7 @@ export function* readTotals(): Query<LedgerTotals> {
  * Returns the corrections made in a span, and the corrections of charges that ended in the span. `since` is inclusive,
  * `until` exclusive.
  */
-export function* readCorrections(since: number, until: number): Query<readonly CorrectionMade[]> {
+export function* readCorrections(since: number, until: number): Query<readonly LedgerCorrection[]> {
   const rows = yield* rowsOf<{ made_at: bigint; of_charge_at: bigint; cost: PicoUsd }>({
     sql: `select correction.ended_at as made_at, corrected.ended_at as of_charge_at, correction.cost
       from charges correction join charges corrected on corrected.id = correction.adjusts

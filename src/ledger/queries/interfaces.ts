@@ -36,8 +36,8 @@ export interface LongQueries extends ListQueries {
     at: number,
     upTo?: number,
   ) => Promise<SpentBefore | null>;
-  /** Returns a page of charges for `whatIf`. */
-  readonly postings: (query: ReportQuery, after: PageEnd | null) => Promise<PostingPage>;
+  /** Returns a page of posted charges for `whatIf`. */
+  readonly postedCharges: (query: ReportQuery, after: PageEnd | null) => Promise<PostedChargePage>;
 }
 
 /** Message that asks another thread to answer a long query. */
@@ -51,8 +51,8 @@ export interface PageEnd {
   readonly seq: number;
 }
 
-export interface PostingPage {
-  readonly postings: readonly PostedCharge[];
+export interface PostedChargePage {
+  readonly charges: readonly PostedCharge[];
   /** Null after the last page. */
   readonly end: PageEnd | null;
 }

@@ -4,7 +4,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
-import type { PageEnd, PostingPage } from "./interfaces.ts";
+import type { PageEnd, PostedChargePage } from "./interfaces.ts";
 import { rollupCounts } from "../rollups.ts";
 import { billingOf, tokensOf } from "../rows/charges.ts";
 import type { ChargeRow } from "../charge-columns.ts";
@@ -15,7 +15,7 @@ import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRo
 /** Number of charges in a page. A page takes a few milliseconds, so other queries do not wait long. */
 const pageCharges = 2_000;
 
-type PostingRow = GroupRow &
+type PostedChargeRow = GroupRow &
   Readonly<Record<TokenClass | (typeof rollupCounts)[number], bigint>> & {
     readonly seq: bigint;
     readonly admitted_at: bigint;
@@ -28,15 +28,15 @@ type PostingRow = GroupRow &
   } & Pick<ChargeRow, "service_tier" | "tool_calls">;
 
 /** Returns a page of the posted charges in a report's span, oldest first. `after`: end of the previous page. */
-export function* readPostings(
+export function* readPostedCharges(
   dialect: Dialect,
   calendar: Calendar,
   query: ReportQuery,
   after: PageEnd | null,
-): Query<PostingPage> {
+): Query<PostedChargePage> {
   const span = yield* reportSpan(calendar, query);
-  const rows = yield* rowsOf<PostingRow>(statementOf(dialect, query, span, after));
-  const postings = rows.map((row) => ({
+  const rows = yield* rowsOf<PostedChargeRow>(statementOf(dialect, query, span, after));
+  const charges = rows.map((row) => ({
     ...groupOf(calendar, query.by, row),
     ...countsOf(row),
     at: Number(row.admitted_at),
@@ -50,7 +50,7 @@ export function* readPostings(
     billing: billingOf(row),
   }));
   const last = rows.length < pageCharges ? undefined : rows.at(-1);
-  return { postings, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
+  return { charges, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
 }
 
 function statementOf(

@@ -8,7 +8,7 @@ import { readCorrections, readTotals, readRawUnits } from "./account.ts";
 import { readCharges } from "./charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { listQueries } from "./lists.ts";
-import { readPostings } from "./postings.ts";
+import { readPostedCharges } from "./postings.ts";
 import { readFirstDay, readPrunedUntil, readReport } from "./report.ts";
 import type { Query } from "./query.ts";
 import { readSpend } from "./spend.ts";
@@ -30,7 +30,7 @@ export function sharedQueries(
     spend: (query) => readSpend(calendar, query),
     rawUnits: readRawUnits,
     spentBefore: (budget, at, upTo) => readSpentBefore(dialect, calendar, budget, at, upTo),
-    postings: (query, after) => readPostings(dialect, calendar, query, after),
+    postedCharges: (query, after) => readPostedCharges(dialect, calendar, query, after),
     prunedUntil: () => readPrunedUntil(calendar),
     firstDay: () => readFirstDay(calendar),
     totals: readTotals,

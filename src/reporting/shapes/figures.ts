@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { creditKinds } from "../../core/account.ts";
-import { comparisons, type Doubt, type Movement, type Reconciliation } from "../../core/reconciliation.ts";
+import { comparisons, type Uncertainty, type Movement, type Reconciliation } from "../../core/reconciliation.ts";
 import { runSessionStates } from "../../core/keys.ts";
 import type { ReportDimension } from "../../ports/ledger.ts";
 import { spendDimensions } from "../../ports/spend.ts";
@@ -99,7 +99,7 @@ export const balanceSchema = z.strictObject({
 export type BalanceJson = Shape<typeof balanceSchema>;
 
 const bounds = { below_usd: usd, above_usd: usdOrNull };
-const doubtKind = text as z.ZodType<Doubt["kind"]>;
+const uncertaintyKind = text as z.ZodType<Uncertainty["kind"]>;
 const movementKind = text as z.ZodType<Movement["kind"]>;
 const whyLeftOut = text as z.ZodType<Reconciliation["leftOut"][number]["why"]>;
 /** Comparison of the ledger with the gateway's account. A null amount has no bound. */
@@ -126,7 +126,7 @@ export const reconciliationSchema = z.strictObject({
   explained_by: z.array(z.strictObject({ group: text, fraction: text, instead_of: text, from: text, to: text })).meta({
     description: "Groups for which another fraction of the official price would explain the whole difference.",
   }),
-  uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: doubtKind, ...bounds })) }),
+  uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: uncertaintyKind, ...bounds })) }),
   movements: z.array(z.strictObject({ kind: movementKind, usd, estimate: z.boolean() })),
   left_out: z.array(z.strictObject({ since: time, until: time, why: whyLeftOut })),
   balance: z.strictObject({ from_usd: textOrNull, to_usd: textOrNull }),

@@ -55,8 +55,8 @@ const secret = text.meta({ description: "The key itself, shown only in this answ
 
 export const keySchema = z.strictObject({ ...keyFields, state: z.enum(keyStates) });
 export type KeyJson = Shape<typeof keySchema>;
-export const newKeySchema = z.strictObject({ ...keyFields, key: secret });
-export type NewKeyJson = Shape<typeof newKeySchema>;
+export const newKeyJsonSchema = z.strictObject({ ...keyFields, key: secret });
+export type NewKeyJson = Shape<typeof newKeyJsonSchema>;
 export const rotatedKeySchema = z.strictObject({
   id: text,
   name: text,

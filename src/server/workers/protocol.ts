@@ -70,7 +70,7 @@ export interface PrimaryCalls {
   acquire(given: { readonly body: NumberedBody | null; readonly bytes: number; readonly ahead: number }): number;
   /** Releases memory that small bodies shared. */
   release(bytes: number): void;
-  /** Reports that a body has arrived. It keeps only `bytes`. */
+  /** Reports that a body is complete. Releases all of its memory but `bytes`. */
   bodyArrived(given: { readonly id: number; readonly bytes: number }): void;
   /** Releases all memory of a body. */
   releaseBody(id: number): void;

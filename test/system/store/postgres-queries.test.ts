@@ -115,8 +115,8 @@ const others: readonly LongQuery[] = [
   ["windowsToAlert", noon, 10],
 ];
 
-it("PostgreSQL and SQLite return the same reports, spending, charges and postings for any query", async () => {
-  const postings: fc.Arbitrary<LongQuery> = fc
+it("PostgreSQL and SQLite return the same reports, spending, charges and posted charges for any query", async () => {
+  const postedCharges: fc.Arbitrary<LongQuery> = fc
     .tuple(
       reportQuery,
       maybe([
@@ -124,12 +124,12 @@ it("PostgreSQL and SQLite return the same reports, spending, charges and posting
         { at: noon - 20 * dayMs, seq: 300 },
       ]),
     )
-    .map(([query, after = null]) => ["postings", query, after]);
+    .map(([query, after = null]) => ["postedCharges", query, after]);
   const reads = fc.oneof(
     reportQuery.map((query): LongQuery => ["report", query]),
     spend,
     charges,
-    postings,
+    postedCharges,
   );
   await fc.assert(fc.asyncProperty(reads, expectSame), { numRuns: 300 });
 });

@@ -5,8 +5,8 @@ import {
   comparisonOf,
   comparisons,
   reconcile,
-  type CorrectionMade,
-  type Doubt,
+  type LedgerCorrection,
+  type Uncertainty,
   type Movement,
   type Reconciliation,
 } from "../../../src/core/reconciliation.ts";
@@ -41,16 +41,16 @@ function samplesOf(rows: readonly Row[]): AccountSample[] {
   });
 }
 
-function outcome(rows: readonly Row[], corrections: readonly CorrectionMade[] = []): Reconciliation {
+function outcome(rows: readonly Row[], corrections: readonly LedgerCorrection[] = []): Reconciliation {
   const result = reconcile(samplesOf(rows), corrections);
   if (!result.ok) throw new Error(result.reason);
   return result.reconciliation;
 }
 
-/** Doubts by their kind, in cents; null without a bound. */
-const inCents = (doubts: readonly Doubt[]) =>
+/** Uncertainties by their kind, in cents; null without a bound. */
+const inCents = (uncertainties: readonly Uncertainty[]) =>
   Object.fromEntries(
-    doubts.map(({ kind, below, above }) => [
+    uncertainties.map(({ kind, below, above }) => [
       kind,
       [Number(below) / 1e10, above === null ? null : Number(above) / 1e10],
     ]),
@@ -97,7 +97,7 @@ describe("the compared span", () => {
       difference: 0n,
       inDoubt: 0n,
       requests: 4,
-      doubts: [{ kind: "rounding", below: cents(1) + 400_000n, above: cents(1) + 400_000n }],
+      uncertainties: [{ kind: "rounding", below: cents(1) + 400_000n, above: cents(1) + 400_000n }],
       below: cents(1) + 400_000n,
       above: cents(1) + 400_000n,
       agrees: true,
@@ -226,7 +226,7 @@ describe("an interval between two samples", () => {
   });
 
   it("includes the later correction of one of its charges", () => {
-    const correction = (madeAt: number, ofChargeAt: number): CorrectionMade => ({
+    const correction = (madeAt: number, ofChargeAt: number): LedgerCorrection => ({
       madeAt,
       ofChargeAt,
       amount: cents(3),
@@ -317,8 +317,8 @@ describe("a difference", () => {
       two({ totals: { unpriced: 4, posted: { ...noAmounts, reported: cents(1000) } } }, { totals: { unpriced: 4 } }),
       { rounding: [1, 1] },
     ],
-  ])("may come from %s", (_, rows, doubts) => {
-    expect(inCents(outcome(rows).doubts)).toEqual(doubts);
+  ])("may come from %s", (_, rows, uncertainties) => {
+    expect(inCents(outcome(rows).uncertainties)).toEqual(uncertainties);
   });
 
   it.each<[gateway: number, more: Partial<Row>, agrees: boolean]>([
@@ -347,7 +347,7 @@ describe("a difference", () => {
       { ledger: 2, balance: 9998 },
     ]);
     const quiet = rows.map((row, index) => ({ ...row, totals: { written: [0, 1, 1, 1, 2][index] ?? 0 } }));
-    expect(inCents(outcome(quiet).doubts)).toEqual({ rounding: [1, 1] });
+    expect(inCents(outcome(quiet).uncertainties)).toEqual({ rounding: [1, 1] });
   });
 
   it("has no bound if one of several runs of intervals has none", () => {
@@ -356,17 +356,17 @@ describe("a difference", () => {
       ...row,
       totals: { unpriced: index === 0 ? 0 : 1, posted: { ...noAmounts, reported: cents(index) } },
     }));
-    expect(inCents(outcome(unpriced).doubts)).toEqual({ unpriced: [0, null], rounding: [2, 2] });
+    expect(inCents(outcome(unpriced).uncertainties)).toEqual({ unpriced: [0, null], rounding: [2, 2] });
   });
 
-  it("sums the doubts of every run of intervals, and the amounts in doubt of all sources", () => {
+  it("sums the uncertainties of every run of intervals, and the amounts in doubt of all sources", () => {
     const inDoubt = { reported: cents(1), counted: cents(2), partial: cents(4), assumed: cents(8) };
     expect(outcome(two({ totals: { posted: { ...noAmounts, reported: cents(1000) }, inDoubt } })).inDoubt).toBe(
       cents(15),
     );
     const held = { after: { held: cents(2) } };
     const topped = busy([{}, held, { balance: 20_000, ...held }, { balance: 19_999 }, { balance: 19_998 }]);
-    expect(inCents(outcome(topped).doubts)).toEqual({ pending: [2, 2], rounding: [2, 2] });
+    expect(inCents(outcome(topped).uncertainties)).toEqual({ pending: [2, 2], rounding: [2, 2] });
     expect(outcome(topped)).toMatchObject({ below: cents(4), above: cents(4) });
   });
 });

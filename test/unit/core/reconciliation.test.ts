@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { samplesToThin, type AccountSample, type LedgerTotals } from "../../../src/core/account.ts";
 import { formatUsd, noMoney, usd, type PicoUsd } from "../../../src/core/money.ts";
-import { reconcile, type CorrectionMade, type Reconciliation } from "../../../src/core/reconciliation.ts";
+import { reconcile, type LedgerCorrection, type Reconciliation } from "../../../src/core/reconciliation.ts";
 import { ledgerTotals } from "./examples.ts";
 
 const minuteMs = 60_000;
@@ -14,7 +14,7 @@ type Shape = "credits" | "balance" | "wallet";
 /** Simulates an account and a ledger. The gateway bills independently of the ledger. */
 class World {
   readonly samples: AccountSample[] = [];
-  readonly corrections: CorrectionMade[] = [];
+  readonly corrections: LedgerCorrection[] = [];
   readonly #shape: Shape;
   #at = Date.parse("2026-11-20T00:00:00Z");
   #account = "7";
@@ -207,7 +207,7 @@ describe("the ledger compared with the account", () => {
       ledger: usd("7"),
       gateway: usd("6"),
       agrees: true,
-      doubts: [{ kind: "pending", below: hold, above: hold }, { kind: "rounding" }],
+      uncertainties: [{ kind: "pending", below: hold, above: hold }, { kind: "rounding" }],
     });
     expect(new World().sample().charge(usd("5")).begin(hold).use(usd("3.1")).sample().outcome()).toMatchObject({
       agrees: false,
@@ -223,20 +223,20 @@ describe("the ledger compared with the account", () => {
       gateway: usd("10"),
       difference: 0n,
       samples: 11,
-      doubts: [{ kind: "rounding" }],
+      uncertainties: [{ kind: "rounding" }],
     });
   });
 
-  it("doubts assumed, partial and counted amounts by their source, and a missing price without a bound", () => {
+  it("assumed, partial and counted amounts are uncertain by their source, and a missing price without a bound", () => {
     const outcomeOf = (source: "assumed" | "partial" | "counted") =>
       new World()
         .sample()
         .charge(usd("10"), { source, billed: usd("10") })
         .sample()
         .outcome();
-    expect(outcomeOf("assumed").doubts[0]).toEqual({ kind: "assumed", below: usd("10"), above: 0n });
-    expect(outcomeOf("partial").doubts[0]).toEqual({ kind: "partial", below: usd("10"), above: usd("10") });
-    expect(outcomeOf("counted").doubts[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
+    expect(outcomeOf("assumed").uncertainties[0]).toEqual({ kind: "assumed", below: usd("10"), above: 0n });
+    expect(outcomeOf("partial").uncertainties[0]).toEqual({ kind: "partial", below: usd("10"), above: usd("10") });
+    expect(outcomeOf("counted").uncertainties[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
     const unpriced = new World()
       .sample()
       .charge(usd("1"))
@@ -247,7 +247,7 @@ describe("the ledger compared with the account", () => {
       difference: usd("7"),
       above: null,
       agrees: true,
-      doubts: [{ kind: "unpriced", above: null }, { kind: "rounding" }],
+      uncertainties: [{ kind: "unpriced", above: null }, { kind: "rounding" }],
     });
   });
 
@@ -265,7 +265,7 @@ describe("the ledger compared with the account", () => {
         .sample()
         .outcome();
     const [certain, doubtful] = [outcomeOf(false), outcomeOf(true)];
-    const rounding = doubtful.doubts.find(({ kind }) => kind === "rounding")?.below ?? noMoney;
+    const rounding = doubtful.uncertainties.find(({ kind }) => kind === "rounding")?.below ?? noMoney;
     expect([doubtful.below - rounding, (doubtful.above ?? noMoney) - rounding]).toEqual([below, above]);
     expect(doubtful).toMatchObject({ inDoubt: usd("10"), agrees: true });
     expect(certain).toMatchObject({ inDoubt: 0n, agrees: source === "partial" });

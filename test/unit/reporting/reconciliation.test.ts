@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { AccountSample } from "../../../src/core/account.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import type { Doubt, Reconciliation } from "../../../src/core/reconciliation.ts";
+import type { Uncertainty, Reconciliation } from "../../../src/core/reconciliation.ts";
 import { reconciliationJson } from "../../../src/reporting/reconciliation.ts";
 
 const sample = { askedAt: 0, answeredAt: 0, figures: {} } as AccountSample;
 
-function doubt(kind: Doubt["kind"], below: string, above: string | null): Doubt {
+function doubt(kind: Uncertainty["kind"], below: string, above: string | null): Uncertainty {
   return { kind, below: usd(below), above: above === null ? null : usd(above) };
 }
 
 /** Compares 100 USD in the ledger with a bill, given these doubts. */
-function compared(bill: string, doubts: readonly Doubt[], requests = 10) {
+function compared(bill: string, doubts: readonly Uncertainty[], requests = 10) {
   const [ledger, gateway] = [usd("100"), usd(bill)];
   const total = (side: "below" | "above") =>
     doubts.some((each) => each[side] === null)
@@ -29,7 +29,7 @@ function compared(bill: string, doubts: readonly Doubt[], requests = 10) {
     inDoubt: usd("0"),
     gateway,
     difference,
-    doubts,
+    uncertainties: doubts,
     below,
     above,
     agrees: difference >= -below && (above === null || difference <= above),
@@ -56,7 +56,7 @@ describe("the comparison of bill and ledger", () => {
   });
 
   it("names the cause of the largest part of the uncertainty", () => {
-    const why = (...doubts: Doubt[]) => compared("100", doubts)[2];
+    const why = (...doubts: Uncertainty[]) => compared("100", doubts)[2];
     expect(why(doubt("pending", "3", "9"), doubt("counted", "8", "1"))).toMatch(/^Requests were running /);
     expect(why(doubt("pending", "3", "7"), doubt("counted", "8", "1"))).toMatch(/^The gateway reported no usage /);
     expect(why(doubt("counted", "80", "1"), doubt("unpriced", "0", null))).toMatch(/^Some models have no price/);

@@ -25,7 +25,7 @@ import type { Store } from "../../../ports/stores.ts";
 import { keyJson, newKeyJson, rotatedKeyJson } from "../../../reporting/details.ts";
 import { keysCsv } from "../../../reporting/list-csv.ts";
 import { ownName } from "../../../reporting/names.ts";
-import { keySchema, newKeySchema, rotatedKeySchema } from "../../../reporting/shapes/keys.ts";
+import { keySchema, newKeyJsonSchema, rotatedKeySchema } from "../../../reporting/shapes/keys.ts";
 import { keyDetailsSchema, keyListSchema, type ListedKeyJson } from "../../../reporting/shapes/lists.ts";
 import { fullestJson, rankedStanding, usageJson } from "../../../reporting/standing.ts";
 import { lifetime, listFields, msOf, overlap } from "./fields.ts";
@@ -115,7 +115,7 @@ export const keyRoutes = [
     summary: "Create a key; only this answer shows the key itself",
     body: newKey,
     status: 201,
-    answer: newKeySchema,
+    answer: newKeyJsonSchema,
     handle: async (tools, { body: { expires, output_cap, ...body } }) =>
       answered(await createKey(tools, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key, text }) =>
         newKeyJson(key, text),

@@ -21,8 +21,8 @@ interface ServedRoute<Tools = never> extends AdminRoute<Tools> {
 }
 
 /**
- * Returns the routes for the HTTP application. They take all paths of the admin API and refuse those that no route of
- * the API answers, so that the application need not know the routes of the API before their first request.
+ * Returns HTTP routes that cover all paths of the admin API. They refuse a path that no admin route answers, so the HTTP
+ * application need not load the admin routes before the first request to the API.
  */
 export function serveAdmin<Tools>(
   adminRoutes: readonly AdminRoute<Tools>[],
@@ -34,7 +34,7 @@ export function serveAdmin<Tools>(
   const handler = async (exchange: Exchange): Promise<Summary> => {
     const method = exchange.method === "HEAD" ? "get" : exchange.method.toLowerCase();
     const wanted = inOrder.find((each) => each.method === method && each.pattern.test(exchange.path));
-    if (wanted === undefined) return serveRest(exchange, routes, deps);
+    if (wanted === undefined) return refuseUnknownRoute(exchange, routes, deps);
     const route = shownPath(wanted);
     try {
       return { ...(await serve(exchange, wanted, deps)), route };
@@ -42,7 +42,7 @@ export function serveAdmin<Tools>(
       return { ...notForwarded, route, error };
     }
   };
-  return latePaths.admin.map((name) => ({ ...name, handler }));
+  return latePaths.admin.map((each) => ({ ...each, handler }));
 }
 
 /** Returns a route's path in Express' form, which is its name in metrics. */
@@ -88,7 +88,11 @@ export async function answerRoute(
 }
 
 /** Refuses an unknown path or method. Only admins learn which of the two is unknown. */
-async function serveRest(exchange: Exchange, routes: readonly ServedRoute[], checks: AccessChecks): Promise<Summary> {
+async function refuseUnknownRoute(
+  exchange: Exchange,
+  routes: readonly ServedRoute[],
+  checks: AccessChecks,
+): Promise<Summary> {
   const admission = await admit(exchange, checks);
   if (!admission.ok) return refuseUncached(exchange, admission.refusal);
   const methods = routes.filter(({ pattern }) => pattern.test(exchange.path)).map(({ method }) => method.toUpperCase());
