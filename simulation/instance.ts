@@ -128,7 +128,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     storedUser,
     seal,
     fleet: {
-      did: { posted: alerts.spent, tasks: () => poller.wake(), queued: () => delivery.wake() },
+      report: { posted: alerts.spent, tasks: () => poller.wake(), queued: () => delivery.wake() },
       peerUsage: undefined,
     },
     random: () => world.chance.next(),

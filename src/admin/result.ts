@@ -18,7 +18,7 @@ export function failure(kind: Failure["kind"], message: string, param?: string):
  * Replaces the field name `amount` in a failure with `amount_usd`, the name in requests. Returns other failures
  * unchanged.
  */
-export function ofAmountUsd(failed: Failure): Failure {
+export function withAmountUsd(failed: Failure): Failure {
   return failed.message.startsWith("amount must ")
     ? failure(failed.kind, `amount_usd${failed.message.slice("amount".length)}`, "amount_usd")
     : failed;

@@ -2,7 +2,7 @@ import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/usage.ts";
 import { contentId } from "../wire/content-id.ts";
 import type { Path } from "../ports/yaml.ts";
-import { blockOf, readPriceFile, type Block, type ReadFile } from "./read.ts";
+import { blockOf, readPriceFile, type Block, type ParsedPriceFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault, type OrFaults } from "../core/fault.ts";
 import { readFraction, type Fraction } from "./rates.ts";
@@ -26,12 +26,12 @@ export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => Ca
 
 /** Position of a statement in the price files. */
 interface Location {
-  readonly file: ReadFile;
+  readonly file: ParsedPriceFile;
   readonly layer: number;
   readonly block: Block;
 }
 
-type LocationIn = (file: ReadFile, layer: number, path: Path) => Location;
+type LocationIn = (file: ParsedPriceFile, layer: number, path: Path) => Location;
 
 /**
  * Builds the catalogue from layers of files: the shipped files, then the user's. A model replaces the whole model with
@@ -99,7 +99,7 @@ interface Groups {
   readonly isComplete: boolean;
 }
 
-function groupsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn, allRead: boolean): Groups {
+function groupsOf(layers: readonly (readonly ParsedPriceFile[])[], locationIn: LocationIn, allRead: boolean): Groups {
   const byName = new Map<string, Group>();
   const removed = new Set<string>();
   let isComplete = allRead;
@@ -126,7 +126,7 @@ interface Statement extends ModelStatement {
 }
 
 /** Returns the statements of models and of the default price that apply after all layers. Each model id occurs once. */
-function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn) {
+function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], locationIn: LocationIn) {
   const models = new Map<string, Statement>();
   let fallback: Statement | null = null;
   eachFile(layers, (file, layer) => {
@@ -251,7 +251,7 @@ function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
   return { models: new Map(models), groups: new Map(groupLocations) };
 }
 
-function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<string, bigint> {
+function taskUnitsOf(layers: readonly (readonly ParsedPriceFile[])[]): ReadonlyMap<string, bigint> {
   const units = new Map<string, bigint>();
   eachFile(layers, (file) => {
     for (const [type, count] of Object.entries(file.value.task_units ?? {})) units.set(type, BigInt(count));
@@ -260,7 +260,7 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
 }
 
 /** Returns the time limits of task families in milliseconds. A null removes the limit of an earlier file. */
-function taskTimeLimitsOf(layers: readonly (readonly ReadFile[])[]): TaskTimeLimits {
+function taskTimeLimitsOf(layers: readonly (readonly ParsedPriceFile[])[]): TaskTimeLimits {
   const limits = new Map<string, number>();
   eachFile(layers, (file) => {
     for (const [family, minutes] of Object.entries(file.value.task_minutes ?? {})) {
@@ -296,13 +296,16 @@ function digestOf(
   return contentId(JSON.stringify({ models, units, limits, classes: tokenClasses, routes: paths }));
 }
 
-function eachFile(layers: readonly (readonly ReadFile[])[], visit: (file: ReadFile, layer: number) => void): void {
+function eachFile(
+  layers: readonly (readonly ParsedPriceFile[])[],
+  visit: (file: ParsedPriceFile, layer: number) => void,
+): void {
   layers.forEach((files, layer) => {
     for (const file of files) visit(file, layer);
   });
 }
 
-function inOrder(faults: readonly Fault[], files: readonly ReadFile[]): Fault[] {
+function inOrder(faults: readonly Fault[], files: readonly ParsedPriceFile[]): Fault[] {
   const rank = new Map(files.map((file, index) => [file.name, index]));
   return faults.toSorted(
     (a, b) => (rank.get(a.file) ?? 0) - (rank.get(b.file) ?? 0) || a.line - b.line || a.column - b.column,

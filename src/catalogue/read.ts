@@ -4,10 +4,10 @@ import { priceFileSchema, type PriceFile } from "./schema.ts";
 import type { Fault } from "../core/fault.ts";
 
 /** Parsed price file. */
-export type ReadFile = ReadYaml<PriceFile>;
+export type ParsedPriceFile = ReadYaml<PriceFile>;
 
 /** Parses the text of one price file and checks its structure. A pure function that accepts any text. */
-export function readPriceFile(name: string, text: string): ReadFile {
+export function readPriceFile(name: string, text: string): ParsedPriceFile {
   return readYaml(name, text, { noun: "a price file", schema: priceFileSchema });
 }
 
@@ -25,7 +25,7 @@ export interface Block {
   line(): number;
 }
 
-export function blockOf(file: ReadFile, path: Path, report: (fault: Fault) => void): Block {
+export function blockOf(file: ParsedPriceFile, path: Path, report: (fault: Fault) => void): Block {
   return {
     at: (...inner) => blockOf(file, [...path, ...inner], report),
     isReliable: (field) => !file.isRemoved([...path, field]) && !file.isMisspelled(path, field),

@@ -9,13 +9,13 @@ import {
   type RouteMethod,
   type TaskRoute,
 } from "../core/task-routes.ts";
-import type { Block, ReadFile } from "./read.ts";
+import type { Block, ParsedPriceFile } from "./read.ts";
 import type { StatedRoute } from "./schema.ts";
 
 /** Statement of a route in a file. If `stated` is null, the statement removes the route of an earlier layer. */
 interface Statement {
   readonly key: string;
-  readonly file: ReadFile;
+  readonly file: ParsedPriceFile;
   readonly layer: number;
   readonly block: Block;
   readonly stated: StatedRoute | null;
@@ -26,8 +26,8 @@ interface Statement {
  * reports faults, the result is incomplete.
  */
 export function routesOf(
-  layers: readonly (readonly ReadFile[])[],
-  blockOf: (file: ReadFile, key: string) => Block,
+  layers: readonly (readonly ParsedPriceFile[])[],
+  blockOf: (file: ParsedPriceFile, key: string) => Block,
 ): readonly TaskRoute[] {
   const statements = new Map<string, Statement>();
   layers.forEach((files, layer) => {

@@ -89,10 +89,10 @@ interface PlanTools {
   readonly storedUser: StoredUser | null;
 }
 
-type Found = ({ readonly ok: true; readonly current: CurrentState } & PlanTools) | CommandFailure;
+type CurrentStateResult = ({ readonly ok: true; readonly current: CurrentState } & PlanTools) | CommandFailure;
 
 /** Reads the current state. A missing ledger counts as empty. */
-async function findCurrentState({ openLedger, settings }: Tools): Promise<Found> {
+async function findCurrentState({ openLedger, settings }: Tools): Promise<CurrentStateResult> {
   const opening = await openLedger("read");
   if (opening.ok) {
     await using store = opening.store;

@@ -61,8 +61,8 @@ export const overlapArgument = argument(
   (text) => within(text === "0" ? 0 : parseDuration(text), 0, overlapMsMax),
 );
 
-/** Reads a limit of a key or a team; `none` removes it. */
-export const limitArgument = limitUpTo(rateLimitMax);
+/** Reads a rate limit of a key or a team; `none` removes it. */
+export const rateLimitArgument = limitUpTo(rateLimitMax);
 
 /** Reads an output cap; `none` removes it. */
 export const outputCapArgument = limitUpTo(outputCapMax);

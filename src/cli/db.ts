@@ -134,7 +134,7 @@ export const commands = [
       using comparing = progress(tools.io, "compared");
       const result = await maintain(tools, "copied", (ledger, copying) => {
         const onCompared = (share: number) => {
-          copying.end();
+          copying.hide();
           comparing.show(share);
         };
         return ledger.move(from, database, { onCopied: copying.show, onCompared });

@@ -1,5 +1,5 @@
 import type { RateLimits } from "../core/rate-limits.ts";
-import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
+import { rateLimitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
 
 /** Options of the commands that create a key or a team. */
 export const newLimitOptions = limitOptions("all (default: all)", "none (default: none)");
@@ -9,7 +9,7 @@ export const limitChangeOptions = limitOptions("all", "none");
 
 /** Returns options that keys and teams share. The word `none` removes a limit, because commander cannot pass null. */
 function limitOptions(all: string, none: string) {
-  const limit = (what: string) => ({ value: "<n>", help: `${what}, or ${none}`, parse: limitArgument }) as const;
+  const limit = (what: string) => ({ value: "<n>", help: `${what}, or ${none}`, parse: rateLimitArgument }) as const;
   return {
     models: {
       value: "<patterns>",

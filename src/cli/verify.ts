@@ -51,7 +51,7 @@ async function repair({ io, settings, clock }: Tools, isJson: boolean) {
   const onRepaired = (row: RepairedRow) => {
     repairs.push(row);
     if (isJson) return;
-    bar.end();
+    bar.hide();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
   const { Maintenance } = await import("./services/database.ts");

@@ -36,7 +36,7 @@ export async function reportWhatIf(
   const nameOf = await keyNames(keys);
   const bar = progress(io, "recomputed", how.format !== "json");
   const all = await runWhatIf({ ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
-  bar.end();
+  bar.hide();
   const report = { ...all, rows: how.shown(all.rows) };
   if (how.format === "json") printJson(io, report);
   else if (how.format === "csv") printText(io, whatIfCsv(report));

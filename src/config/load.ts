@@ -2,7 +2,7 @@ import { isLoopbackHost } from "../core/addresses.ts";
 import { didYouMean } from "../core/fault.ts";
 import { shownDatabase } from "./database.ts";
 import { hiddenText } from "./secret.ts";
-import { nested, type Settings } from "./settings.ts";
+import { nestSettings, type Settings } from "./settings.ts";
 import {
   environmentSource,
   fileSource,
@@ -72,7 +72,7 @@ export function loadSettings(request: LoadRequest): LoadResult {
     return settingOf(name).kind.secret ? hiddenText : text;
   };
   const inForce = found.map((each) => ({ name: each.name, value: shown(each), from: each.from }));
-  return { ok: true, settings: { ...nested(values), tracing, outbound }, inForce, file: file.path };
+  return { ok: true, settings: { ...nestSettings(values), tracing, outbound }, inForce, file: file.path };
 }
 
 /** Returns the addresses to which a command with these settings connects. Settings with a problem have no value. */

@@ -3,14 +3,14 @@ import type { SettingValues } from "./table.ts";
 import type { TracingSettings } from "./tracing.ts";
 
 /** Validated settings. A name such as `silenceMs` ends with its unit. Null means "not given". */
-export type Settings = ReturnType<typeof nested> & {
+export type Settings = ReturnType<typeof nestSettings> & {
   /** Null if no spans are sent. */
   readonly tracing: TracingSettings | null;
   readonly outbound: OutboundSettings;
 };
 
 /** Converts the table's flat values to the shape that the program uses. */
-export function nested(values: SettingValues) {
+export function nestSettings(values: SettingValues) {
   return {
     gateway: {
       address: values.gateway_url,

@@ -83,12 +83,12 @@ export interface PinnedPrice {
 export const anyTaskType = "*";
 
 /** Unit of a task price: the task as a whole, or each second or piece of its output. */
-type TaskMeasure = "task" | "second" | "piece";
+type TaskPriceUnit = "task" | "second" | "piece";
 
 export interface TaskPrice {
   /** A task type, or `anyTaskType`. */
   readonly taskType: string;
-  readonly per: TaskMeasure;
+  readonly per: TaskPriceUnit;
   readonly charged: PicoUsd;
   readonly list: PicoUsd;
 }
@@ -122,7 +122,10 @@ export function lacksHourRate({ tiers }: PriceVersion): boolean {
   );
 }
 
-/** Returns true if a request or task may cost nothing under the price. A price of the prompt always has some effect. */
+/**
+ * Returns true if a request or task may cost nothing under the price. Each request has a prompt, so only the input rates
+ * decide about requests with token prices.
+ */
 export function mayBeFree({ tiers, serviceTiers = {}, perRequest, task, minimum }: PriceVersion): boolean {
   if (task !== undefined) return task.charged === 0n;
   if (minimum.usd > 0n) return false;

@@ -25,13 +25,13 @@ const noRivals: Rivals = { prompts: [], completions: [] };
 const rivalsMax = 8;
 
 /**
- * Returns the usage of an answer that stated `before` and then `next`; undefined if both are. Counts that stay or grow
+ * Returns the usage of an answer that stated `before` and then `later`; undefined if both are. Counts that stay or grow
  * are ordinary, because many gateways state the usage so far in each event. If a side shrinks or its classes differ,
  * the earlier side remains as a rival (`readings`). A side that is unstated or 0 contradicts nothing, because some
  * gateways state the prompt first and the output last. Seconds are kept next to tokens.
  */
-export function laterUsage(before: Usage, next: Usage): Usage;
-export function laterUsage(before: Usage | undefined, next: Usage | undefined): Usage | undefined;
+export function laterUsage(before: Usage, later: Usage): Usage;
+export function laterUsage(before: Usage | undefined, later: Usage | undefined): Usage | undefined;
 export function laterUsage(before: Usage | undefined, later: Usage | undefined): Usage | undefined {
   if (before === undefined || later === undefined) return later ?? before;
   if (before.unit !== later.unit) {
@@ -40,7 +40,7 @@ export function laterUsage(before: Usage | undefined, later: Usage | undefined):
   }
   const next = withUnstated(before, later);
   const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
-  const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
+  const hasRivals = rivals.prompts.length + rivals.completions.length > 0;
   const differs = (side: keyof typeof sides) => {
     const [total, earlier] = [sideTotal(side, next), sideTotal(side, before)];
     return total < earlier || (total === earlier && !coversSide(side, next, before));
@@ -48,15 +48,15 @@ export function laterUsage(before: Usage | undefined, later: Usage | undefined):
   const hasChanged = differs("prompts") || differs("completions");
   const doubts = before.doubts ?? noDoubts;
   const contradicts =
-    isRivalled && (hasChanged || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
+    hasRivals && (hasChanged || (before.rivals !== undefined && doubts.includes("usage_contradicts")));
   const seconds = Math.max(before.seconds ?? 0, next.seconds ?? 0);
-  return withDoubts({ ...next, ...(seconds > 0 && { seconds }), ...(isRivalled && { rivals }) }, [
+  return withDoubts({ ...next, ...(seconds > 0 && { seconds }), ...(hasRivals && { rivals }) }, [
     ...doubts.filter((doubt) => doubt !== "usage_contradicts"),
     ...(contradicts ? (["usage_contradicts"] as const) : []),
   ]);
 }
 
-/** Returns a later usage with the earlier prompt or completion in place of one that it does not state. */
+/** Returns the later usage. If it states no prompt or no completion, takes that side from the earlier usage. */
 function withUnstated(before: Usage, later: Usage): Usage {
   const hasPrompt = promptTotal(later.tokens) > 0;
   const hasCompletion = completionTotal(later.tokens) > 0;
@@ -67,7 +67,7 @@ function withUnstated(before: Usage, later: Usage): Usage {
   const keepsCompletion = !hasCompletion && completionTotal(before.tokens) > 0;
   const unstated = ofLater === ofBefore ? ofLater : undefined;
   return {
-    ...sidesOf(keepsPrompt ? earlier : known, keepsCompletion ? earlier : known),
+    ...joinSides(keepsPrompt ? earlier : known, keepsCompletion ? earlier : known),
     ...(rivals && { rivals }),
     ...(doubts && { doubts }),
     ...(seconds !== undefined && { seconds }),
@@ -102,7 +102,7 @@ function sideTotal(side: keyof typeof sides, { tokens }: Usage): number {
 export function mergeCopies(one: Usage, other: Usage): Usage {
   if ((one.rivals ?? other.rivals) !== undefined || one.unit !== other.unit) return laterUsage(one, other);
   const [prompt, completion] = [moreDetailed("prompts", one, other), moreDetailed("completions", one, other)];
-  const withDetails = (usage: Usage) => sidesOf(prompt ?? usage, completion ?? usage);
+  const withDetails = (usage: Usage) => joinSides(prompt ?? usage, completion ?? usage);
   return laterUsage(withDetails(one), withDetails(other));
 }
 
@@ -121,14 +121,14 @@ function coversSide(side: keyof typeof sides, one: Usage, other: Usage): boolean
 }
 
 /**
- * Returns all readings of a usage: the latest usage first, then each combination of a prompt and a completion with
- * those that it contradicts.
+ * Returns all readings of a usage: the latest usage first, then each other combination of a prompt and a completion
+ * from the latest usage and its rivals.
  */
 export function readings(usage: Usage): readonly [Usage, ...Usage[]] {
   const { rivals, ...latest } = usage;
   if (rivals === undefined) return [usage];
   const [, ...others] = [latest, ...rivals.prompts].flatMap((prompt) =>
-    [latest, ...rivals.completions].map((completion) => sidesOf(prompt, completion)),
+    [latest, ...rivals.completions].map((completion) => joinSides(prompt, completion)),
   );
   return [latest, ...others];
 }
@@ -141,8 +141,8 @@ export interface Run {
 }
 
 /**
- * Returns the usage of an answer that also states each run of the model. Runs that the totals leave out are added. They
- * contradict the totals unless the totals are those of the attempts.
+ * Returns the usage of an answer that also states each run of the model. Runs that the totals leave out are added. If
+ * totals are stated and differ from the sum of the attempts, the result has the doubt `usage_contradicts`.
  */
 export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage | undefined {
   const totals = stated ?? noUsage;
@@ -156,7 +156,7 @@ export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage
     return stated === undefined || runs.length === 1 || isSame(all, totals)
       ? stated
       : withDoubts(stated, ["usage_unknown_class"]);
-  const base = sidesOf(
+  const base = joinSides(
     isLarger(attempted, promptTotal) ? attempted : totals,
     isLarger(attempted, completionTotal) ? attempted : totals,
   );
@@ -194,19 +194,19 @@ export function addUsage(one: Usage, other: Usage): Usage {
 }
 
 /** Returns the prompt of one usage and the completion of another. */
-function sidesOf(prompt: Usage, completion: Usage): Usage {
+function joinSides(prompt: Usage, completion: Usage): Usage {
   if (prompt === completion) return prompt;
   const tokens = { ...prompt.tokens };
   for (const name of completionClasses) tokens[name] = completion.tokens[name];
   const { wroteOnlyText: _, ...side } = prompt;
   const { wroteOnlyText } = completion;
-  const sides = {
+  const joined = {
     ...side,
     tokens,
     clamped: prompt.clamped || completion.clamped,
     ...(wroteOnlyText && { wroteOnlyText }),
   };
-  return withDoubts(sides, completion.doubts ?? noDoubts);
+  return withDoubts(joined, completion.doubts ?? noDoubts);
 }
 
 /**
@@ -216,7 +216,7 @@ function sidesOf(prompt: Usage, completion: Usage): Usage {
 export function addChoice(one: Usage, other: Usage): Usage {
   if (one.unit !== other.unit) return one;
   const larger = promptTotal(other.tokens) > promptTotal(one.tokens) ? other : one;
-  const { rivals: _, unstated: __, ...both } = sidesOf(larger, addUsage(one, other));
+  const { rivals: _, unstated: __, ...both } = joinSides(larger, addUsage(one, other));
   const unstated = [one, other].some((usage) => usage.unstated === "completion") ? "completion" : larger.unstated;
   const sum: Usage = { ...both, ...(unstated && { unstated }) };
   const each = (side: keyof typeof sides, { rivals = noRivals, ...latest }: Usage) => [latest, ...rivals[side]];
@@ -232,8 +232,8 @@ export function addChoice(one: Usage, other: Usage): Usage {
       each("completions", one).flatMap((first) => each("completions", other).map((second) => addUsage(first, second))),
     ),
   };
-  const isRivalled = rivals.prompts.length + rivals.completions.length > 0;
-  return withDoubts({ ...sum, ...(isRivalled && { rivals }) }, ["usage_contradicts"]);
+  const hasRivals = rivals.prompts.length + rivals.completions.length > 0;
+  return withDoubts({ ...sum, ...(hasRivals && { rivals }) }, ["usage_contradicts"]);
 }
 
 /**

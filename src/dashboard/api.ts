@@ -73,5 +73,5 @@ export function signOut(): Promise<DashboardSession> {
   return ask<DashboardSession>(sessionPath, { method: "DELETE" });
 }
 
-export const admin = "/admin/v1";
-export const own = "/v1/farebox";
+export const adminBase = "/admin/v1";
+export const ownBase = "/v1/farebox";

@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useEffect, useLayoutEffect, useState, type Dispatch, type StateUpdater } from "preact/hooks";
-import { admin, ask, queryOf, type Parameters } from "./api.ts";
+import { adminBase, ask, queryOf, type Parameters } from "./api.ts";
 import { a, div, p, type Children, type View } from "./dom.ts";
 import { icon } from "./icons.ts";
 import { addressWith, entryState, goTo, setQuery, useRoute } from "./location.ts";
@@ -202,7 +202,11 @@ interface NamesProps {
 
 /** Loads names from the server and suggests them for the input whose `list` attribute is `id`. */
 export function SuggestedNames({ id, list, field = "name", query }: NamesProps): View {
-  const { data } = useAnswer<Record<string, readonly Record<string, string>[]>>(`${admin}/${list}`, undefined, query);
+  const { data } = useAnswer<Record<string, readonly Record<string, string>[]>>(
+    `${adminBase}/${list}`,
+    undefined,
+    query,
+  );
   return suggestions(id, data?.[list]?.map((row) => row[field] ?? "") ?? []);
 }
 

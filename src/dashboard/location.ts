@@ -17,7 +17,7 @@ export type ViewPath = string | readonly [view: string, name: string];
 const base = "/dashboard";
 const listeners = new Set<() => void>();
 
-function here(): Route {
+function currentRoute(): Route {
   const [view = "", ...rest] = location.pathname
     .slice(base.length)
     .replace(/^\/+|\/+$/g, "")
@@ -81,11 +81,11 @@ export function goTo(
 
 /** Returns the address of the current view with changed parameters. Null removes a parameter. */
 export function addressWith(change: Parameters): string {
-  return addressOf(currentPath(), { ...Object.fromEntries(here().query), ...change });
+  return addressOf(currentPath(), { ...Object.fromEntries(currentRoute().query), ...change });
 }
 
 function currentPath(): ViewPath {
-  const { view, name } = here();
+  const { view, name } = currentRoute();
   return name === null ? view : [view, name];
 }
 
@@ -127,10 +127,10 @@ export function enterDialog(close: () => void): () => void {
 }
 
 export function useRoute(): Route {
-  const [route, setRoute] = useState(here);
+  const [route, setRoute] = useState(currentRoute);
   // An effect that runs after the paint would miss an earlier change of the address.
   useLayoutEffect(() => {
-    const listener = () => setRoute(here());
+    const listener = () => setRoute(currentRoute());
     listeners.add(listener);
     addEventListener("popstate", listener);
     return () => {

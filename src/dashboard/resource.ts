@@ -1,6 +1,6 @@
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
-import { admin, ask, Fault, own, type Parameters } from "./api.ts";
+import { adminBase, ask, Fault, ownBase, type Parameters } from "./api.ts";
 import type { DashboardSession } from "./types.ts";
 
 export type Who = Exclude<DashboardSession, { kind: "none" }>;
@@ -21,7 +21,7 @@ export function useUser(): SignedInUser {
 
 /** Returns the API path to read from: the admin API for an admin, or for a key the API that has only its own data. */
 export function useSource(): string {
-  return useUser().who.kind === "admin" ? admin : own;
+  return useUser().who.kind === "admin" ? adminBase : ownBase;
 }
 
 /** Returns true if the user may make changes. */

@@ -16,8 +16,8 @@ export interface Secret {
 let show: ((secret: Secret) => void) | null = null;
 
 /**
- * Shows a secret above every page. The user closes it with its button, or in any way after copying the secret. Until
- * then, Escape, Back and the end of the session do not close it.
+ * Shows a secret above every page. The user closes it with its button, or in any way after copying the secret. Before
+ * the secret is copied, Escape, Back and the end of the session do not close it.
  */
 export function showSecret(secret: Secret): void {
   show?.(secret);

@@ -12,7 +12,7 @@ type Later<T> = T | Promise<T>;
 export interface MaintainedLedger {
   readonly dialect: Dialect;
   readonly calendar: Calendar;
-  verify(on: Omit<VerifyOptions, "calendar">): Later<Verification>;
+  verify(options: Omit<VerifyOptions, "calendar">): Later<Verification>;
   /** Runs a query that only reads, in one snapshot. */
   read<T>(query: Query<T>): Later<T>;
   /** Runs a query that writes, in one transaction. A transaction that conflicts with others starts again. */

@@ -32,10 +32,10 @@ const waitingSettlesMax = 64;
 /** Longest time for which commands that keep arriving are gathered into one transaction, in milliseconds. */
 const gatherMs = 2;
 /**
- * Numbers of commands between which gathering pays. A client alone sends up to two at a time: the settlement of its last
- * request, and the hold of the next one.
+ * Numbers of queued commands between which gathering more saves time. A single client sends at most two at a time: the
+ * settlement of its last request, and the hold of the next one.
  */
-const gathered = { min: 3, max: 32 } as const;
+const gatherSizes = { min: 3, max: 32 } as const;
 /** Pause before the first retry, in milliseconds. It doubles with each retry. */
 const firstPauseMs = 50;
 /** Longest pause before a retry, in milliseconds. */
@@ -159,8 +159,8 @@ export class CommandQueue implements CommandSink {
    */
   async #gather(): Promise<void> {
     const until = this.#clock.monotonic() + gatherMs;
-    let before: number = gathered.min - 1;
-    while (this.#queue.length > before && this.#queue.length < gathered.max && this.#clock.monotonic() < until) {
+    let before: number = gatherSizes.min - 1;
+    while (this.#queue.length > before && this.#queue.length < gatherSizes.max && this.#clock.monotonic() < until) {
       before = this.#queue.length;
       await this.#turn();
     }
@@ -179,7 +179,7 @@ export class CommandQueue implements CommandSink {
       try {
         const result = await this.#channel.apply(batch.map(({ command }) => command));
         batch.forEach((waiting, index) => this.#conclude(waiting, result.outcomes[index]));
-        if (result.outcomes.some(({ kind }) => kind === "done")) this.#writerWorks();
+        if (result.outcomes.some(({ kind }) => kind === "done")) this.#onWritten();
         if (result.changed) this.#on.changed();
         this.#on.write(result.seconds, batch.length);
       } catch (error) {
@@ -216,7 +216,8 @@ export class CommandQueue implements CommandSink {
     this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
   }
 
-  #writerWorks(): void {
+  /** Handles a batch of which at least one command was written. */
+  #onWritten(): void {
     this.#on.health?.succeeded(this.#toRetry.length);
     this.#pauseMs = firstPauseMs;
     this.#wake();

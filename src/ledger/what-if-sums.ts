@@ -38,7 +38,7 @@ export class WhatIfSums {
     if (!recomputed.ok) {
       sums.cost += stored.cost;
       sums.listCost += stored.listCost;
-      addTo((sums.notRecomputed[recomputed.why] ??= none()), requests, stored.cost);
+      addTo((sums.notRecomputed[recomputed.why] ??= emptySum()), requests, stored.cost);
       return;
     }
     const { charged, list } = recomputed.cost;
@@ -60,12 +60,12 @@ export class WhatIfSums {
     const name = rowName(dimensions);
     let sums = this.#rows.get(name);
     if (sums === undefined)
-      this.#rows.set(name, (sums = { cost: 0n, listCost: 0n, notRecomputed: {}, newlyPriced: none() }));
+      this.#rows.set(name, (sums = { cost: 0n, listCost: 0n, notRecomputed: {}, newlyPriced: emptySum() }));
     return sums;
   }
 }
 
-function none(): { requests: number; cost: PicoUsd } {
+function emptySum(): { requests: number; cost: PicoUsd } {
   return { requests: 0, cost: 0n as PicoUsd };
 }
 

@@ -6,7 +6,7 @@ import type { Log } from "../ports/log.ts";
  * Largest size of the log lines that wait while stderr cannot be written, as on a full disk, in bytes. Later lines are
  * dropped.
  */
-const unwrittenMax = 1024 * 1024;
+const unwrittenBytesMax = 1024 * 1024;
 
 /**
  * Returns a log that writes to stderr: readable lines on a terminal, otherwise one JSON line per event.
@@ -18,7 +18,7 @@ export async function createLog(options: {
   readonly worker?: number;
 }): Promise<Log> {
   const { level, isTerminal, worker } = options;
-  const lines = pino.destination({ dest: 2, sync: true, maxLength: unwrittenMax });
+  const lines = pino.destination({ dest: 2, sync: true, maxLength: unwrittenBytesMax });
   // Without a listener, the error of a full disk would end the proxy.
   lines.on("error", () => undefined);
   const settings = { level, base: worker === undefined ? null : { worker }, timestamp: pino.stdTimeFunctions.isoTime };

@@ -27,7 +27,7 @@ export interface ListQuery<Sort extends string> {
 export type ListPage<Row> = { readonly rows: readonly Row[]; readonly next: string | null } | null;
 
 /** Use of a key, a team or a model. */
-export interface Usage {
+export interface UsageSummary {
   /** Amount spent in the current calendar month. `requests` is for the same month. */
   readonly spent: PicoUsd;
   readonly requests: number;
@@ -45,7 +45,7 @@ export interface RankedWindow extends BudgetWindow {
 }
 
 interface Used {
-  readonly usage: Usage;
+  readonly usage: UsageSummary;
   /**
    * Fullest window of the budgets that apply; null if no budget applies. A refusing window counts as fuller than all
    * others.
@@ -87,7 +87,7 @@ export interface ListedModel {
   readonly group: string | null;
   readonly isPriced: boolean;
   /** `lastUsedAt` is the start of a quarter hour or, for a use before yesterday, the start of a day. */
-  readonly usage: Usage;
+  readonly usage: UsageSummary;
 }
 
 interface BudgetFilter {
@@ -134,7 +134,7 @@ export interface ListQueries {
   listWindows(query: WindowListQuery): Promise<ListPage<RankedWindow>>;
   listBudgets(query: BudgetListQuery): Promise<ListPage<RankedBudget>>;
   /** Returns the use of the key with this id. */
-  usageOf(key: string, at: number): Promise<Usage>;
+  usageOf(key: string, at: number): Promise<UsageSummary>;
   /**
    * Returns current windows of the budgets that apply only to some requests of a caller, because they depend on the
    * model, user or tag. Returns at most the three fullest windows of each budget. Leaves out budgets by user or tag,

@@ -49,7 +49,7 @@ const fullestColumns: readonly CsvColumn<Pick<ListedKeyJson, "fullest">>[] = [
   ["fullest_refusing", ({ fullest }) => fullest?.refusing ?? null],
 ];
 
-const boundColumns: readonly CsvColumn<Pick<ListedKeyJson, "models" | "limits" | "output_cap">>[] = [
+const limitColumns: readonly CsvColumn<Pick<ListedKeyJson, "models" | "limits" | "output_cap">>[] = [
   ["models", ({ models }) => (models === null ? null : models.join(" "))],
   ["rpm", ({ limits }) => limits.rpm],
   ["tpm", ({ limits }) => limits.tpm],
@@ -63,7 +63,7 @@ export const keysCsv = csvList("keys", ({ keys }: KeyListJson) => keys, [
   ...ofKey("id", "state", "team"),
   ...usageColumns,
   ...fullestColumns,
-  ...boundColumns,
+  ...limitColumns,
   ["labels", ({ labels }) => pairsText(labels)],
   ["tags", ({ tags }) => pairsText(tags)],
   ...ofKey("user"),
@@ -77,7 +77,7 @@ export const teamsCsv = csvList("teams", ({ teams }: TeamListJson) => teams, [
   ...ofTeam("live_keys"),
   ...usageColumns,
   ...fullestColumns,
-  ...boundColumns,
+  ...limitColumns,
   ...ofTeam("created_at"),
 ]);
 

@@ -36,7 +36,7 @@ export interface OverviewParams {
   readonly compares: boolean;
   readonly now: number;
   /** Spending to include. */
-  readonly of: SpendFilter;
+  readonly filter: SpendFilter;
 }
 
 /** Returns an overview: today, this month with its forecast, and a span in buckets. */
@@ -45,17 +45,17 @@ export async function runOverview(
   params: OverviewParams,
 ): Promise<Omit<OverviewJson, "balance" | "at_risk">> {
   const { calendar } = tools;
-  const { now, of, thenBy } = params;
+  const { now, filter, thenBy } = params;
   const asked = await withinLedger(tools, params);
   const frame = frameOf(calendar, asked, now);
   const spentBy = (by: readonly SpendDimension[], { since, until }: TimeSpan = frame) =>
-    tools.memory.spend({ by, each: "all", since, until, ...of }, frame.currentStart);
+    tools.memory.spend({ by, each: "all", since, until, ...filter }, frame.currentStart);
   const keyRows = spentBy(["key", "team"]);
   const previous = params.compares ? previousSpan(calendar, asked, frame, now) : null;
   const [{ today, month, forecast }, yesterday, series, byKey, byModel, byBoth, inPrevious, refused] =
     await Promise.all([
-      runOutlook(tools, now, of),
-      tools.ledger.spend({ by: [], each: "all", ...yesterdayByNow(calendar, now), ...of }),
+      runOutlook(tools, now, filter),
+      tools.ledger.spend({ by: [], each: "all", ...yesterdayByNow(calendar, now), ...filter }),
       seriesRows(tools, params, frame, keyRows),
       keyRows,
       params.by === "model" ? null : spentBy(["model"]),
@@ -138,15 +138,15 @@ async function withinLedger({ ledger, calendar }: OverviewTools, { span, now }: 
 }
 
 /** Returns the number of requests that were refused since the start of the day. */
-async function refusedToday({ refusals, calendar }: OverviewTools, { of, now }: OverviewParams): Promise<number> {
-  const filters = (["team", "model"] as const).filter((name) => of[name] !== undefined);
+async function refusedToday({ refusals, calendar }: OverviewTools, { filter, now }: OverviewParams): Promise<number> {
+  const filters = (["team", "model"] as const).filter((name) => filter[name] !== undefined);
   const counts = await refusals.count({
     by: filters,
-    ...(of.key !== undefined && { key: of.key }),
+    ...(filter.key !== undefined && { key: filter.key }),
     since: calendar.spanOf("1d", now).start,
     until: now + 1,
   });
-  const wanted = counts.filter((row) => filters.every((name) => row[name] === of[name]));
+  const wanted = counts.filter((row) => filters.every((name) => row[name] === filter[name]));
   return wanted.reduce((sum, { count }) => sum + count, 0);
 }
 
@@ -155,12 +155,12 @@ async function refusedToday({ refusals, calendar }: OverviewTools, { of, now }: 
  */
 async function seriesRows(
   tools: OverviewTools,
-  { by, of }: OverviewParams,
+  { by, filter }: OverviewParams,
   { each, since, until, currentStart }: Frame,
   keyRows: Promise<readonly SpendRow[]>,
 ) {
   const apart = by === "key" ? { apart: mostExpensive(await keyRows, seriesMax).map(({ name }) => name) } : {};
-  return tools.memory.spend({ by: [by], each, since, until, ...of, ...apart }, currentStart);
+  return tools.memory.spend({ by: [by], each, since, until, ...filter, ...apart }, currentStart);
 }
 
 /** Spending under one name. */

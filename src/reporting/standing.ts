@@ -12,7 +12,7 @@ import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import { keyOfScope, keyOfSubject, namedScope, namedSubject } from "../core/scope.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import type { NewRaise } from "../ports/ledger.ts";
-import type { RankedWindow, Usage } from "../ports/lists.ts";
+import type { RankedWindow, UsageSummary } from "../ports/lists.ts";
 import { type RaiseRequest, raiseRequestState } from "../ports/stores.ts";
 import type { NameOf } from "./names.ts";
 import type { AdminRaiseRequestJson, RaiseJson, RaiseRequestJson, StandingJson } from "./shapes/budgets.ts";
@@ -64,7 +64,7 @@ export function standingOf(window: BudgetWindow, nameOf: NameOf): StandingJson {
   };
 }
 
-export function usageJson({ spent, requests, lastUsedAt, refusedToday }: Usage) {
+export function usageJson({ spent, requests, lastUsedAt, refusedToday }: UsageSummary) {
   return {
     spent_usd: formatUsd(spent),
     requests,

@@ -31,7 +31,7 @@ export const sandboxCeilings = { all: 20, suno: 3, luma: 3, kling: 3, flux: 10 }
 
 const accountId = 40_213;
 const created = "2026-01-12T09:30:00.000Z";
-const owned = { created_at: created, updated_at: created, deleted_at: null };
+const timestamps = { created_at: created, updated_at: created, deleted_at: null };
 
 /** Converts an amount to credits. A credit is a ten-millionth of a US dollar, the gateway's unit for chat use. */
 function credits(amount: bigint): number {
@@ -47,7 +47,7 @@ function accountRecord(call: Call): Record<string, unknown> {
   const sums = { total, remaining, frozen, expired, used: total - remaining - frozen - expired };
   return {
     id: accountId,
-    ...owned,
+    ...timestamps,
     updated_at: new Date(options.now()).toISOString(),
     name: "sandbox",
     is_enable: true,
@@ -74,9 +74,11 @@ function accountRecord(call: Call): Record<string, unknown> {
     wallet: wallet(sums),
     account_tags: [],
     account_mj_bot_group_relations: [
-      { id: 1, ...owned, account_id: accountId, mj_bot_group_id: 7, is_current_group: true, type: "member" },
+      { id: 1, ...timestamps, account_id: accountId, mj_bot_group_id: 7, is_current_group: true, type: "member" },
     ],
-    account_mj_worker_node_group_relations: [{ id: 1, ...owned, account_id: accountId, mj_worker_node_group_id: 3 }],
+    account_mj_worker_node_group_relations: [
+      { id: 1, ...timestamps, account_id: accountId, mj_worker_node_group_id: 3 },
+    ],
     notification_hook_url: "https://hooks.example.com/gateway?token=hook-secret",
     auto_challenge_mj_verification: true,
     mj_failover_enabled: false,
@@ -99,7 +101,7 @@ function wallet({ remaining, frozen, used }: Sums): Record<string, unknown> {
   return {
     id: 39_877,
     account_id: accountId,
-    ...owned,
+    ...timestamps,
     legacy_credit_updated: true,
     credit_packs: null,
     credit_remain: remaining,

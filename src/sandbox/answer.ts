@@ -94,7 +94,7 @@ function naturalLength(scenario: Scenario, random: Random): number {
 function prosePieces(scenario: Scenario, random: Random, length: number): Piece[] {
   const bytes = "tokens" in scenario ? undefined : numberOf(scenario, "big");
   const words = prose(random);
-  if (bytes === undefined) return closed(words.take(length - 1).toArray());
+  if (bytes === undefined) return withFullStop(words.take(length - 1).toArray());
   const pieces: Piece[] = [];
   for (let written = 0; written < bytes; written += Buffer.byteLength(pieces.at(-1)?.text ?? "")) {
     pieces.push(words.next().value);
@@ -103,7 +103,7 @@ function prosePieces(scenario: Scenario, random: Random, length: number): Piece[
 }
 
 /** Adds a last token: a full stop, or a word if the tokenizer would join the stop to the text before it. */
-function closed(pieces: Piece[]): Piece[] {
+function withFullStop(pieces: Piece[]): Piece[] {
   const afterWord = /\p{L}$/u.test(pieces.at(-1)?.text ?? "");
   return [...pieces, { text: afterWord ? "." : " indeed", tokens: 1 }];
 }

@@ -60,7 +60,7 @@ export interface BillingOptions {
   readonly prices: Readonly<Record<string, ModelPrice>>;
   readonly minimum: Minimum;
   readonly errors: readonly BillingError[];
-  /** Number of latest calls that the ledger keeps at least. The totals include all calls. */
+  /** Smallest number of latest calls that the ledger keeps. The totals include all calls. */
   readonly keepCalls: number;
 }
 

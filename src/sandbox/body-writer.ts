@@ -21,11 +21,11 @@ export function encodingOf(scenario: Scenario): Encoding | undefined {
   return (["gzip", "br", "zstd"] as const).find((name) => name in scenario);
 }
 
-const whole = { gzip: gzipSync, br: brotliCompressSync, zstd: zstdCompressSync };
-const streaming = { gzip: createGzip, br: createBrotliCompress, zstd: createZstdCompress };
+const compressors = { gzip: gzipSync, br: brotliCompressSync, zstd: zstdCompressSync };
+const streamCompressors = { gzip: createGzip, br: createBrotliCompress, zstd: createZstdCompress };
 
 export function compress(body: Buffer, encoding: Encoding | undefined): Buffer {
-  return encoding === undefined ? body : whole[encoding](body);
+  return encoding === undefined ? body : compressors[encoding](body);
 }
 
 /** Writes an answer's body as the scenario asks: compressed or in pieces. Never writes faster than the client reads. */
@@ -39,7 +39,7 @@ export class BodyWriter {
     this.#call = call;
     this.#random = randomFrom(digest(call.shared.options.seed, call.seen.body));
     if (encoding === undefined) return;
-    this.#encoder = streaming[encoding]();
+    this.#encoder = streamCompressors[encoding]();
     this.#encoder.on("data", (bytes: Buffer) => this.#encoded.push(bytes));
   }
 

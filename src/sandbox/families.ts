@@ -16,7 +16,7 @@ export interface FamilyPath {
   readonly taskId: string | null;
 }
 
-type Known = Omit<FamilyPath, "taskId">;
+type PathTemplate = Omit<FamilyPath, "taskId">;
 
 const midjourney = { model: "midjourney", answer: "root", form: "root" } as const;
 const mjTypes = "imagine upscale variation reroll describe seed blend inpaint outpaint pan video".split(" ");
@@ -26,7 +26,7 @@ const kling = { model: "kling", answer: "envelope", form: "answer", taskType: "v
 const flux = { model: "flux", answer: "envelope", form: "answer", taskType: "txt2img" } as const;
 const tools = { answer: "envelope", form: "conversation" } as const;
 
-const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
+const paths: readonly (readonly [endpoint: RegExp, template: PathTemplate])[] = [
   ...mjTypes.map(
     (taskType) => [new RegExp(`^POST /mj/v2/${taskType}$`), { does: "create", ...midjourney, taskType }] as const,
   ),
@@ -54,9 +54,9 @@ const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
 
 /** Parses a request to a family's own path. Returns undefined for any other path. */
 export function familyPath(method: string, path: string): FamilyPath | undefined {
-  for (const [endpoint, known] of paths) {
+  for (const [endpoint, template] of paths) {
     const match = endpoint.exec(`${method} ${path}`);
-    if (match !== null) return { ...known, taskId: match[1] ?? null };
+    if (match !== null) return { ...template, taskId: match[1] ?? null };
   }
   return undefined;
 }

@@ -18,10 +18,10 @@ export class Observer {
   openConnections = 0;
   readonly webhookTries: WebhookTry[] = [];
   /**
-   * Number of requests so far, without those for the account record, but with those no longer in `requests`. A
-   * call's number is the value at its arrival.
+   * Number of all requests so far, except those for the account record. Includes those no longer in `requests`. A call's
+   * number is the value at its arrival.
    */
-  count = 0;
+  requestCount = 0;
   readonly #keep: number;
   readonly #waiters = new Set<Waiter>();
 
@@ -33,7 +33,7 @@ export class Observer {
     const seen: OpenRequest = { ...request, at, scenario: "", status: null, deltas: 0, ended: "open" };
     if (request.path.endsWith("/account/info")) this.#keepIn(this.accountRequests, seen);
     else {
-      this.count += 1;
+      this.requestCount += 1;
       this.#keepIn(this.requests, seen);
     }
     this.changed();
@@ -55,7 +55,7 @@ export class Observer {
     for (const waiter of this.#waiters) waiter.check();
   }
 
-  waitFor(holds: () => boolean, timeoutMs: number, what: string): Promise<void> {
+  waitFor(condition: () => boolean, timeoutMs: number, what: string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const settle = (end: () => void) => {
       clearTimeout(timer);
@@ -65,7 +65,7 @@ export class Observer {
     const fail = (reason: Error) => settle(() => reject(reason));
     const check = () => {
       try {
-        if (holds()) settle(resolve);
+        if (condition()) settle(resolve);
       } catch (error) {
         fail(error instanceof Error ? error : new Error(String(error)));
       }

@@ -197,8 +197,8 @@ function open(shared: SharedState, request: IncomingMessage, response: ServerRes
     seen,
     path,
     redirects: Number(redirects),
-    number: observer.count,
-    requestId: `req_${shared.idPrefix}${observer.count.toString(16).padStart(12, "0")}`,
+    number: observer.requestCount,
+    requestId: `req_${shared.idPrefix}${observer.requestCount.toString(16).padStart(12, "0")}`,
     gone: ended.signal,
     scenario: {},
   };

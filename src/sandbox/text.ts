@@ -75,13 +75,13 @@ function o200k(): Tiktoken {
  * The tokenizer takes quadratic time on a long word. Cutting after a letter or digit at the end of a word does not
  * change the count. Words of more than 1,024 characters are cut anywhere.
  */
-const safeLength = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
+const safePart = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
 
 /** Counts the o200k_base tokens of any text. */
 export function countTokens(text: string): number {
   if (text.length <= 1024) return text === "" ? 0 : o200k().encode_ordinary(text).length;
   let total = 0;
-  for (const [part] of text.matchAll(safeLength)) total += o200k().encode_ordinary(part).length;
+  for (const [part] of text.matchAll(safePart)) total += o200k().encode_ordinary(part).length;
   return total;
 }
 

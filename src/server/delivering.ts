@@ -109,7 +109,7 @@ export function startAlerting(
     names: () => keyNames(store.keys),
     burnPerHour: () => burnPerHour(store.ledger, clock.now()),
     countAlert: metrics.outbox.alert,
-    wakeDelivery: fleet.did.queued,
+    wakeDelivery: fleet.report.queued,
     claim: fleet.jobs.of("alerts"),
   });
   fleet.on("posted", alerts.spent);

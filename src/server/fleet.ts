@@ -23,7 +23,7 @@ export interface FleetMember extends AsyncDisposable {
   /** Returns the usage that peers reported; undefined if the ledger cannot be shared. */
   readonly peerUsage: PeerUsage | undefined;
   /** Reports work of this proxy to its own listeners at once, and to peers with the next heartbeat at the latest. */
-  readonly did: Readonly<Record<keyof WorkDone, () => void>>;
+  readonly report: Readonly<Record<keyof WorkDone, () => void>>;
   /** Adds a listener for this kind of work, by this proxy or a peer. */
   on(work: keyof WorkDone, listener: () => void): void;
   /** Starts to exchange reports with peers. `used` returns this proxy's usage of limits. */
@@ -64,7 +64,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
     return {
       ...own,
       peerUsage: undefined,
-      did: byWork(notify),
+      report: byWork(notify),
       join() {},
       standing: () => null,
       [Symbol.asyncDispose]: () => jobs[Symbol.asyncDispose](),
@@ -78,7 +78,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
   return {
     ...own,
     peerUsage: peerUsageOf(peers),
-    did: byWork((work) => {
+    report: byWork((work) => {
       done[work]++;
       // Messages and tasks are reported at once, because a client waits for them. Posted charges wait for the next
       // heartbeat.
@@ -97,8 +97,8 @@ export function fleetMember(deps: MemberDeps): FleetMember {
   };
 }
 
-function byWork(did: (work: keyof WorkDone) => void): FleetMember["did"] {
-  return { posted: () => did("posted"), queued: () => did("queued"), tasks: () => did("tasks") };
+function byWork(report: (work: keyof WorkDone) => void): FleetMember["report"] {
+  return { posted: () => report("posted"), queued: () => report("queued"), tasks: () => report("tasks") };
 }
 
 function standingOf(peers: Peers, prices: Prices): PeersStanding {
@@ -135,7 +135,7 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
 }
 
 /**
- * Returns a listener for heartbeats that calls `notify` for work that peers did since the last heartbeat. If a peer
+ * Returns a listener for heartbeats that calls `notify` for work that peers report since the last heartbeat. If a peer
  * appeared or disappeared, it calls `notify` for all kinds of work, because that peer may have done work or left it
  * unfinished.
  */

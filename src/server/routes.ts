@@ -36,7 +36,7 @@ import { buildTaskRoutes } from "./task-wiring.ts";
 interface RequestParts {
   readonly store: Store;
   /** Receives reports of work for the jobs, and knows the peers. */
-  readonly fleet: Pick<FleetMember, "did" | "peerUsage">;
+  readonly fleet: Pick<FleetMember, "report" | "peerUsage">;
   readonly access: Pick<Access, "authenticate">;
   readonly storedUser: StoredUser | null;
   readonly seal: Seal;
@@ -72,17 +72,17 @@ export function buildRequests(
   const { clock, log, events, gateway, keyWatch, catalogue } = parts;
   const { ledger, keys, tasks: stored } = store;
   const { silenceMs } = settings.gateway;
-  const { did } = fleet;
+  const { report } = fleet;
   const account = createAccountCache({ gateway, clock, events, keyWatch, ttlMs: settings.balance.ttlMs, silenceMs });
   const shared = {
     limiter: createRateLimiter({ clock, peerUsage: fleet.peerUsage }),
     balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
     taskOwner: async (taskId: string) => (await stored.find(taskId))?.key,
-    claimTask: createTaskClaims({ tasks: stored, clock, catalogue, random, wakePoller: did.tasks }),
+    claimTask: createTaskClaims({ tasks: stored, clock, catalogue, random, wakePoller: report.tasks }),
   };
   const built = buildSteps(settings, parts, { ...shared, authenticate, storedUser, ledger, keys });
   const { steps, mask } = built;
-  const tasks = buildTaskRoutes(settings, parts, built, { store, account, seal, did, random });
+  const tasks = buildTaskRoutes(settings, parts, built, { store, account, seal, report, random });
   return {
     routes: [
       ...meteredRoutes(steps),

@@ -146,7 +146,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const recorder = owned.use(startRefusalRecorder({ refusals: store.refusals, clock, log }));
   const watch = new GatewayWatch(clock);
   const events = combineEvents(...metrics.listeners, spanLog(log), keyLog(log, clock), watch.events, {
-    posted: fleet.did.posted,
+    posted: fleet.report.posted,
     refused(event) {
       alerts.refused(event.refusal);
       recorder.record(event);
@@ -165,7 +165,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
     calendar,
     access,
     storedUser,
-    onRaiseRequest: fleet.did.posted,
+    onRaiseRequest: fleet.report.posted,
     flushRefusals: () => recorder.flushSoon(),
     process: {
       version,

@@ -1,5 +1,5 @@
 /** Exit code after a second signal. Shells use the same code for a process that SIGINT ended. */
-const endedBySignal = 130;
+const secondSignalCode = 130;
 
 /**
  * Resolves at the first SIGTERM or SIGINT. A second signal ends the process at once. Waiting does not keep the process
@@ -9,7 +9,7 @@ export function firstSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let seen = false;
     const onSignal = (signal: NodeJS.Signals): void => {
-      if (seen) process.exit(endedBySignal);
+      if (seen) process.exit(secondSignalCode);
       seen = true;
       resolve(signal);
     };

@@ -38,7 +38,7 @@ interface TaskParts {
   readonly account: AccountCache;
   readonly seal: Seal;
   /** Receives reports of work for the jobs. */
-  readonly did: FleetMember["did"];
+  readonly report: FleetMember["report"];
   /** Returns a random number of at least 0 and below 1. */
   readonly random: () => number;
 }
@@ -48,7 +48,7 @@ export function buildTaskRoutes(
   settings: Settings,
   parts: ProcessParts,
   { steps: requestSteps, limits, mask }: BuiltSteps,
-  { store, account, seal, did, random }: TaskParts,
+  { store, account, seal, report, random }: TaskParts,
 ): TaskRoutes {
   const { clock, log, catalogue } = parts;
   const { tasks, callbacks, outbox } = store;
@@ -71,10 +71,10 @@ export function buildTaskRoutes(
       newToken: () => randomBytes(32).toString("hex"),
     }),
     admitTask: createCeilingGate({ mode: settings.tasks.ceilings, account, tasks, clock }),
-    wakePoller: did.tasks,
+    wakePoller: report.tasks,
   };
   const poll = pollTask(records, steps.tracker);
-  const relay = { callbacks, seal, outbox, tasks, clock, log, newId, background, wakeDelivery: did.queued };
+  const relay = { callbacks, seal, outbox, tasks, clock, log, newId, background, wakeDelivery: report.queued };
   const callback = taskCallback({ ...relay, poll });
   return {
     routes: [

@@ -9,7 +9,7 @@ import {
   rateOf,
   usdOfThousand,
   type Fields,
-  type SkippedModel,
+  type LeftOutModel,
   type PriceResult,
   type ServiceTierName,
   type TableModel,
@@ -37,7 +37,7 @@ export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResul
     };
   }
   const models: TableModel[] = [];
-  const leftOut: SkippedModel[] = [];
+  const leftOut: LeftOutModel[] = [];
   for (const provider of providers) {
     const family = familyOf(provider.id);
     if (!wants(provider.id, family)) continue;

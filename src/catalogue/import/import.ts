@@ -15,7 +15,7 @@ import { buildCatalogue, type CatalogueBuilder, type Origins, type PriceText } f
 import { readPriceFile } from "../read.ts";
 import type { StatedPrice } from "../schema.ts";
 import { printProposals, withEntries } from "./edit.ts";
-import { readTree, type SkippedModel } from "./table.ts";
+import { readTree, type LeftOutModel } from "./table.ts";
 import { isProvider, readGenaiPrices } from "./genai-prices.ts";
 import { isModel, readLitellm } from "./litellm.ts";
 import { mergeModels } from "./merge.ts";
@@ -262,7 +262,7 @@ function withoutFaults(
   proposals: readonly Proposal[],
 ) {
   const [shipped = [], own = []] = layers;
-  const leftOut: SkippedModel[] = [];
+  const leftOut: LeftOutModel[] = [];
   let left = proposals;
   for (;;) {
     const text = printProposals(title, left);

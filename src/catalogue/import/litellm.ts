@@ -8,7 +8,7 @@ import {
   inTiers,
   rateOf,
   type Fields,
-  type SkippedModel,
+  type LeftOutModel,
   type PriceResult,
   type ServiceTierName,
   type TableModel,
@@ -34,7 +34,7 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     };
   }
   const models = new Map<string, TableModel>();
-  const leftOut: SkippedModel[] = [];
+  const leftOut: LeftOutModel[] = [];
   const otherModes = new Map<string, number>();
   const providers = new Set<string>();
   for (const [name, fields] of entries) {

@@ -7,7 +7,7 @@ import type { ModelOrigin, Origins } from "../build.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
 import { instantOf } from "../resolve.ts";
 import { mergeModels, type Found } from "./merge.ts";
-import type { SkippedModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
+import type { LeftOutModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 interface ProposalTerms {
   /** ISO day on which new entries begin, unless their table states a later day. */
@@ -47,7 +47,7 @@ interface Proposals {
   readonly proposals: readonly Proposal[];
   readonly unchanged: number;
   readonly differing: readonly PriceDifference[];
-  readonly leftOut: readonly SkippedModel[];
+  readonly leftOut: readonly LeftOutModel[];
 }
 
 /** Table, with its name in messages. */
@@ -66,10 +66,10 @@ export function propose(
   terms: ProposalTerms,
 ): Proposals {
   const { origins } = loaded;
-  const isWanted = ({ model }: SkippedModel) =>
+  const isWanted = ({ model }: LeftOutModel) =>
     terms.wantsModel(model) &&
     (terms.withNew || loaded.catalogue.named(model, instantOf(terms.fromDate)) !== undefined);
-  const leftOut: SkippedModel[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
+  const leftOut: LeftOutModel[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
   const differing: PriceDifference[] = [];
   const proposals: Proposal[] = [];
   let unchanged = 0;

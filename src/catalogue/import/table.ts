@@ -53,14 +53,14 @@ export interface TableModel {
 }
 
 /** Model that is not proposed, with the reason. */
-export interface SkippedModel {
+export interface LeftOutModel {
   readonly model: string;
   readonly why: string;
 }
 
 export interface ReadTable {
   readonly models: readonly TableModel[];
-  readonly leftOut: readonly SkippedModel[];
+  readonly leftOut: readonly LeftOutModel[];
   /** Names of all providers in the file. */
   readonly providers: readonly string[];
 }

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin, ask } from "../api.ts";
+import { adminBase, ask } from "../api.ts";
 import { div, type View } from "../dom.ts";
 import { useAnswer, useMayEdit, useUser } from "../resource.ts";
 import { showSecret } from "../secret.ts";
@@ -12,7 +12,7 @@ import type { Form, Show } from "./forms.ts";
 /** Lists the admins. Editors create and revoke them. */
 export function Admins(): View {
   const mayEdit = useMayEdit();
-  const resource = useAnswer<AdminListJson>(`${admin}/admins`, 15_000, { limit: 1000 });
+  const resource = useAnswer<AdminListJson>(`${adminBase}/admins`, 15_000, { limit: 1000 });
   const { show, dialog } = useDialogs(resource.reload);
   return page(
     {
@@ -60,12 +60,12 @@ function Listed({ admins, show }: { readonly admins: readonly AdminJson[]; reado
           head: "Actions",
           unseen: true,
           cellClass: "row-actions",
-          cell: (of) =>
+          cell: (row) =>
             mayEdit &&
-            of.state === "live" &&
+            row.state === "live" &&
             div(
               { class: "actions" },
-              iconButton("stop", `Revoke ${of.name}`, () => show(revokeAdmin(of))),
+              iconButton("stop", `Revoke ${row.name}`, () => show(revokeAdmin(row))),
             ),
         },
       ],
@@ -94,7 +94,7 @@ function createAdmin(): Form {
     save: async (form) => {
       const expires = textOf(form, "expires");
       const body = { name: textOf(form, "name"), role: textOf(form, "role"), ...(expires !== "" && { expires }) };
-      const { name, token } = await ask<NewAdminJson>(`${admin}/admins`, { method: "POST", body });
+      const { name, token } = await ask<NewAdminJson>(`${adminBase}/admins`, { method: "POST", body });
       showSecret({ title: `Admin ${name}`, what: "the token", text: token });
     },
     done: (form) => `Created admin ${textOf(form, "name")}.`,
@@ -107,7 +107,7 @@ function revokeAdmin({ name }: AdminJson): Form {
   return confirmation(text, {
     title: `Revoke ${name}?`,
     verb: "Revoke",
-    save: () => ask(`${admin}/admins/${encodeURIComponent(name)}/revoke`, { method: "POST" }),
+    save: () => ask(`${adminBase}/admins/${encodeURIComponent(name)}/revoke`, { method: "POST" }),
     done: `Revoked ${name}.`,
   });
 }

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { code, div, li, p, ul, type Children, type View } from "../dom.ts";
 import { count, exactMoney, instant } from "../format.ts";
 import { icon } from "../icons.ts";
@@ -142,7 +142,7 @@ export function Audit(): View {
   const { bounds } = useRange(null);
   const chosen = (["object", "about"] as const).find((name) => query.get(name) !== null);
   const list = useList<AuditEntryJson>({
-    path: `${admin}/audit`,
+    path: `${adminBase}/audit`,
     field: "entries",
     filters: ["object", "about"],
     query: bounds,
@@ -178,7 +178,7 @@ export function Audit(): View {
  * "key:alice".
  */
 export function AuditTrail({ about }: { readonly about: string }): View {
-  const audit = useAnswer<AuditListJson>(`${admin}/audit`, 10_000, { about, limit: 8 });
+  const audit = useAnswer<AuditListJson>(`${adminBase}/audit`, 10_000, { about, limit: 8 });
   return h(
     Card,
     { title: "Changes", actions: link(addressOf("audit", { about }), "Audit log", "button small") },

@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
-import { admin, ask } from "../api.ts";
+import { adminBase, ask } from "../api.ts";
 import {
   article,
   details,
@@ -216,7 +216,7 @@ function BudgetWindows({
   readonly standing: Pick<StandingJson, "scope" | "subject" | "period" | "mode" | "limit_usd">;
 }): Children {
   const { who } = useUser();
-  const resource = useAnswer<BudgetHistoryJson>(`${admin}/budgets/history`, 60_000, { scope, period, subject });
+  const resource = useAnswer<BudgetHistoryJson>(`${adminBase}/budgets/history`, 60_000, { scope, period, subject });
   return loaded(resource, 2, ({ windows: all }) => {
     const windows = all.slice(0, all.findLastIndex(({ requests }) => requests > 0) + 1);
     if (windows.length < 2) return false;
@@ -246,7 +246,7 @@ export function Budgets(): View {
   const { query } = useRoute();
   const mayEdit = useMayEdit();
   const list = useList<RankedBudgetJson>({
-    path: `${admin}/budgets/ranked`,
+    path: `${adminBase}/budgets/ranked`,
     field: "budgets",
     sort: "share",
     order: "desc",
@@ -302,7 +302,7 @@ function BudgetDetails({ scope, period, onRaised }: DetailsProps): Children {
   const [q, setQ] = useState("");
   const mayEdit = useMayEdit();
   const query = { scope, period, q, sort: "share", order: "desc", limit: 50 };
-  const resource = useAnswer<BudgetListJson>(`${admin}/budgets`, 10_000, query);
+  const resource = useAnswer<BudgetListJson>(`${adminBase}/budgets`, 10_000, query);
   const { show, dialog } = useDialogs(() => {
     resource.reload();
     onRaised();
@@ -444,7 +444,7 @@ function removeBudget(budget: BudgetOf): Form {
   return confirmation(text, {
     title: "Remove this budget?",
     verb: "Remove",
-    save: () => ask(`${admin}/budgets`, { method: "DELETE", query: { scope, period } }),
+    save: () => ask(`${adminBase}/budgets`, { method: "DELETE", query: { scope, period } }),
     done: "The budget is removed.",
   });
 }
@@ -470,7 +470,7 @@ export function setBudget(budget: BudgetOf | null, scope: string): Form {
         warn_percent: numberOf(form, "warn"),
         ...(form.has("shared") && { shared: true }),
       };
-      const { note } = await ask<SetBudgetJson>(`${admin}/budgets`, { method: "PUT", body });
+      const { note } = await ask<SetBudgetJson>(`${adminBase}/budgets`, { method: "PUT", body });
       showToast(note ?? "The budget is set.");
     },
   };

@@ -44,7 +44,7 @@ export interface ListedRequests {
   /** True for an admin, who sees the requests of all keys. */
   readonly isAdmin: boolean;
   /** True if the list has only refused requests. */
-  readonly isRefused: boolean;
+  readonly onlyRefused: boolean;
 }
 
 /** Returns the sort order that the address of the page states. Choosing the current column again reverses the order. */
@@ -63,7 +63,7 @@ interface FilterProps extends ListedRequests {
   readonly models: readonly string[];
 }
 
-export function Filters({ query, isAdmin, isRefused, models }: FilterProps): View {
+export function Filters({ query, isAdmin, onlyRefused, models }: FilterProps): View {
   const without = query.get("without");
   const select = (name: string, title: string, first: string, options: Readonly<Record<string, string>>) =>
     selectBox({
@@ -74,7 +74,7 @@ export function Filters({ query, isAdmin, isRefused, models }: FilterProps): Vie
     });
   return div(
     { class: "filters", role: "search", "aria-label": "Filters" },
-    h(SearchField, { name: isRefused ? "Find a refusal" : "Request id", param: "q" }),
+    h(SearchField, { name: onlyRefused ? "Find a refusal" : "Request id", param: "q" }),
     isAdmin && h(NameFilter, { name: "Key", param: "key", list: "keys" }),
     isAdmin && h(NameFilter, { name: "Team", param: "team", list: "teams" }),
     h(NameFilter, { name: "Model", param: "model", ...(isAdmin ? { list: "models", field: "model" } : { models }) }),
@@ -87,13 +87,13 @@ export function Filters({ query, isAdmin, isRefused, models }: FilterProps): Vie
           state: null,
           code: null,
           status: value,
-          ...((value === "refused") !== isRefused && withoutAll(listNames)),
+          ...((value === "refused") !== onlyRefused && withoutAll(listNames)),
         }),
     }),
     h(RangeControl, { defaultPreset: null }),
     sortChoice(orderOf(query), [
       { head: "Time", sort: "time" },
-      ...(isRefused
+      ...(onlyRefused
         ? [
             { head: "Count", sort: "count" },
             { head: "Needed", sort: "needed" },

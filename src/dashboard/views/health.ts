@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { classes, code, div, li, p, section, span, strong, ul, type Children, type View } from "../dom.ts";
 import { ago, count, counted, instant, money, percent } from "../format.ts";
 import { addressOf } from "../location.ts";
@@ -11,7 +11,7 @@ import { keyLink, modelLink, requestLink, upperFirst } from "./labels.ts";
 
 /** Shows the health of the gateway, compares its bill with the ledger, and lists old holds. */
 export function Health(): View {
-  const resource = useAnswer<HealthJson>(`${admin}/health`, 5000);
+  const resource = useAnswer<HealthJson>(`${adminBase}/health`, 5000);
   const { data } = resource;
   return page({
     title: "Health",

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin, ask } from "../api.ts";
+import { adminBase, ask } from "../api.ts";
 import { details, div, p, summary, type View } from "../dom.ts";
 import { instant } from "../format.ts";
 import { showSecret } from "../secret.ts";
@@ -24,7 +24,7 @@ import {
 } from "./forms.ts";
 
 function pathOf({ name }: KeyJson): string {
-  return `${admin}/keys/${encodeURIComponent(name)}`;
+  return `${adminBase}/keys/${encodeURIComponent(name)}`;
 }
 
 export function createKey(): Form {
@@ -50,7 +50,7 @@ export function createKey(): Form {
         ...(team !== "" && { team }),
         ...(expires !== "" && { expires }),
       };
-      showNewKey(await ask<NewKey>(`${admin}/keys`, { method: "POST", body }));
+      showNewKey(await ask<NewKey>(`${adminBase}/keys`, { method: "POST", body }));
     },
     done: (form) => `Created key ${textOf(form, "name")}.`,
   };

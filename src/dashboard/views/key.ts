@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { div, type Children, type View } from "../dom.ts";
 import { count, instant } from "../format.ts";
 import { addressOf } from "../location.ts";
@@ -18,7 +18,7 @@ import { RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from
 
 /** Shows one key: its spend, budgets, requests, refusals, limits and changes. */
 export function KeyPage({ name }: { readonly name: string }): View {
-  const resource = useAnswer<KeyDetailsJson>(`${admin}/keys/${encodeURIComponent(name)}`, 5000);
+  const resource = useAnswer<KeyDetailsJson>(`${adminBase}/keys/${encodeURIComponent(name)}`, 5000);
   const loads = useSubject({ kind: "key", name });
   const mayEdit = useMayEdit();
   const { show, dialog } = useDialogs(resource.reload);

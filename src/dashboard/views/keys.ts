@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useEffect } from "preact/hooks";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { div, input, label, small, type Children, type View } from "../dom.ts";
 import { ago } from "../format.ts";
 import { firstPage, listView, SearchField, useList } from "../list.ts";
@@ -20,7 +20,7 @@ export function Keys(): View {
   const mayEdit = useMayEdit();
   const showsAll = query.get("state") === "all";
   const list = useList<ListedKeyJson>({
-    path: `${admin}/keys`,
+    path: `${adminBase}/keys`,
     field: "keys",
     sort: "spent",
     order: "desc",

@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useMemo } from "preact/hooks";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { classes, div, h3, li, ol, p, small, span, strong, type Children, type View } from "../dom.ts";
 import { count, exactMoney, instant, percent, shortCount } from "../format.ts";
 import { listView, useList } from "../list.ts";
@@ -28,8 +28,8 @@ type Row = ListedModelJson & { readonly name: string; readonly entry: PricedMode
 
 /** Lists the models that were requested or are priced, with their use and their current prices. */
 export function Models(): View {
-  const list = useList<ListedModelJson>({ path: `${admin}/models`, field: "models", sort: "spent", order: "desc" });
-  const prices = useAnswer<PriceListJson>(`${admin}/prices`, 60_000);
+  const list = useList<ListedModelJson>({ path: `${adminBase}/models`, field: "models", sort: "spent", order: "desc" });
+  const prices = useAnswer<PriceListJson>(`${adminBase}/prices`, 60_000);
   const entries = useMemo(() => new Map(prices.data?.models.map((each) => [each.id, each])), [prices.data]);
   const rows =
     list.data?.rows.map((row) => ({ ...row, name: row.model, entry: entries.get(row.model) ?? null })) ?? null;
@@ -79,7 +79,7 @@ export function Models(): View {
 
 /** Shows one model: its spend, the budgets on it, requests, refusals and prices. */
 export function ModelPage({ name }: { readonly name: string }): View {
-  const resource = useAnswer<ModelDetailsJson>(`${admin}/models/${pathOf(name)}`, 10_000);
+  const resource = useAnswer<ModelDetailsJson>(`${adminBase}/models/${pathOf(name)}`, 10_000);
   const { subject, refused, spend } = useSubject({ kind: "model", name });
   const mayEdit = useMayEdit();
   const { show, dialog } = useDialogs(resource.reload);
@@ -133,7 +133,7 @@ function rateCell(name: keyof RatesJson, charged: RatesJson, official: RatesJson
 }
 
 function History({ id }: { readonly id: string }): Children {
-  const history = useAnswer<PriceHistoryJson>(`${admin}/prices/${pathOf(id)}/history`);
+  const history = useAnswer<PriceHistoryJson>(`${adminBase}/prices/${pathOf(id)}/history`);
   return loaded(history, 5, historyOf);
 }
 

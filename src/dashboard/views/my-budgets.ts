@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { own } from "../api.ts";
+import { ownBase } from "../api.ts";
 import { div, p, section, span, strong, type View } from "../dom.ts";
 import { count, counted, instant } from "../format.ts";
 import { icon } from "../icons.ts";
@@ -13,7 +13,7 @@ import { causeText, useRefusedToday } from "./subject.ts";
 
 /** Shows the limits of the signed-in key, and the remaining amounts of its budgets. */
 export function MyBudgets(): View {
-  const resource = useAnswer<MeJson>(`${own}/me`, 5000);
+  const resource = useAnswer<MeJson>(`${ownBase}/me`, 5000);
   return page({
     title: "My budgets",
     resource,
@@ -70,7 +70,7 @@ const blocksMax = 5;
 
 /** Shows the user of a key why its requests are refused, and until when. Returns null if none are refused. */
 export function Blocked({ me: { key, budgets, blocked } }: { readonly me: MeJson }): View | null {
-  const { data } = useRefusedToday(own, {});
+  const { data } = useRefusedToday(ownBase, {});
   const causes = data?.causes ?? [];
   const blocks: Block[] = [
     ...causes,

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { own } from "../api.ts";
+import { ownBase } from "../api.ts";
 import { spendChart } from "../chart.ts";
 import { div, li, ol, p, section, span, type Children, type View } from "../dom.ts";
 import { ago, count, counted, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
@@ -95,7 +95,7 @@ export function Overview(): View {
 
 /** Shows the user of a key why its requests are refused. */
 function OwnRefusals(): View | null {
-  const { data } = useAnswer<MeJson>(`${own}/me`, 15_000);
+  const { data } = useAnswer<MeJson>(`${ownBase}/me`, 15_000);
   return data && h(Blocked, { me: data });
 }
 

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin, ask, own } from "../api.ts";
+import { adminBase, ask, ownBase } from "../api.ts";
 import { div, li, p, span, strong, ul, type Children, type View } from "../dom.ts";
 import { ago, count, exactMoney, instant } from "../format.ts";
 import { icon } from "../icons.ts";
@@ -12,7 +12,7 @@ import { confirmation, field, textOf, usdField, useDialogs, type Form, type Show
 import { budgetName, keyLink, plainSubject, subjectOf, upperFirst } from "./labels.ts";
 
 function useOpenRaises(): Resource<RaiseRequestListJson> {
-  return useAnswer<RaiseRequestListJson>(`${admin}/raises`, 15_000, { open: "true" });
+  return useAnswer<RaiseRequestListJson>(`${adminBase}/raises`, 15_000, { open: "true" });
 }
 
 /**
@@ -139,7 +139,7 @@ function approve(request: AdminRaiseRequestJson): Form {
     ],
     save: (form) => {
       const body = { amount_usd: textOf(form, "amount"), ...untilIn(form) };
-      return ask(`${admin}/raises/${request.id}/approve`, { method: "POST", body });
+      return ask(`${adminBase}/raises/${request.id}/approve`, { method: "POST", body });
     },
     done: raisedMessage(request),
   };
@@ -153,7 +153,7 @@ function deny(request: AdminRaiseRequestJson): Form {
   return confirmation([`${request.key ?? "A key"} asks for `, wanted(request), "."], {
     title: "Deny this request?",
     verb: "Deny",
-    save: () => ask(`${admin}/raises/${request.id}/deny`, { method: "POST" }),
+    save: () => ask(`${adminBase}/raises/${request.id}/deny`, { method: "POST" }),
     done: "The request is denied.",
   });
 }
@@ -188,7 +188,7 @@ function raise({ scope, period, subject = null }: RaisedWindow): Form {
     ],
     save: (form) => {
       const body = { ...raiseIn(form, { scope, period, subject }), ...untilIn(form) };
-      return ask(`${admin}/budgets/raises`, { method: "POST", body });
+      return ask(`${adminBase}/budgets/raises`, { method: "POST", body });
     },
     done: raisedMessage({ scope, period }),
   };
@@ -285,7 +285,7 @@ function askForRaise({ scope, period, subject }: Blocked): Form {
       amountField(),
       whyField(),
     ],
-    save: (form) => ask(`${own}/raises`, { method: "POST", body: raiseIn(form, { scope, period, subject }) }),
+    save: (form) => ask(`${ownBase}/raises`, { method: "POST", body: raiseIn(form, { scope, period, subject }) }),
     done: "The administrators see your request.",
   };
 }

@@ -128,10 +128,10 @@ export function requestsOf(query: URLSearchParams, bounds: Parameters, isAdmin: 
   const shared = { ...read(isAdmin ? names : ["model"]), ...bounds };
   const [own, listed] = [read(chargeFilters), read(listNames)];
   const code = query.get("code");
-  const isRefused = status === "refused" || code !== null;
-  const hasOwn = Object.values(isRefused ? own : { ...own, ...listed }).some((value) => value !== null);
+  const onlyRefused = status === "refused" || code !== null;
+  const hasOwn = Object.values(onlyRefused ? own : { ...own, ...listed }).some((value) => value !== null);
   return {
-    charges: isRefused
+    charges: onlyRefused
       ? null
       : { ...shared, ...own, ...listed, state, ...(state === null && status !== null && { status }) },
     refusals: hasOwn || (status !== null && status !== "refused") ? null : { ...shared, ...listed, code },

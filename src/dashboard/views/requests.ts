@@ -29,8 +29,8 @@ export function Requests(): View {
     live,
     query.get("sort") !== null,
   );
-  const isRefused = charges === null;
-  const flows = live && feed.fault === null;
+  const onlyRefused = charges === null;
+  const isUpdating = live && feed.fault === null;
   const opened = query.get("request");
   const seen = feed.data?.flatMap((row) => (row.kind === "charge" ? [row.charge.model] : []));
   // A filter with an unknown name matches nothing, so the page shows an empty list instead of a failure.
@@ -40,20 +40,20 @@ export function Requests(): View {
       title: "Requests",
       side: div(
         { class: "actions" },
-        isRefused
+        onlyRefused
           ? csvLink(`${source}/refusals`, refusals ?? {}, "Download the refused requests")
           : csvLink(`${source}/charges`, charges, "Download the requests without the refused ones"),
         actionButton(
           () => setLive(!live),
           [span({ class: "pulse", "aria-hidden": "true" }), live ? "Live" : "Paused"],
-          { class: classes("button live", flows && "on"), "aria-pressed": live },
+          { class: classes("button live", isUpdating && "on"), "aria-pressed": live },
         ),
       ),
-      tools: h(Filters, { query, isAdmin, isRefused, models: [...new Set(seen)].toSorted() }),
+      tools: h(Filters, { query, isAdmin, onlyRefused, models: [...new Set(seen)].toSorted() }),
       resource: isUnknown ? { ...feed, data: [], fault: null } : feed,
       lines: 8,
       content: (rows) =>
-        rows.length === 0 ? noRequests(isFiltered, feed, query) : listed(rows, feed, { query, isAdmin, isRefused }),
+        rows.length === 0 ? noRequests(isFiltered, feed, query) : listed(rows, feed, { query, isAdmin, onlyRefused }),
     },
     opened !== null && h(ChargeDrawer, { key: opened, id: opened, onClosed: () => closeDrawer({ request: null }) }),
   );
@@ -89,7 +89,7 @@ function olderButton({ loadOlder, loadingOlder }: Feed): View {
   return actionButton(loadOlder, loadingOlder ? "Loading…" : "Show older", { disabled: loadingOlder });
 }
 
-function listed(rows: readonly Row[], feed: Feed, { query, isAdmin, isRefused }: ListedRequests): View {
+function listed(rows: readonly Row[], feed: Feed, { query, isAdmin, onlyRefused }: ListedRequests): View {
   const open = (row: Row) =>
     row.kind === "charge" ? openDrawer({ request: row.id }) : goTo(reasonAddress(row.refusal, isAdmin));
   const order = orderOf(query);
@@ -121,23 +121,23 @@ function listed(rows: readonly Row[], feed: Feed, { query, isAdmin, isRefused }:
           head: "Model",
           cellClass: "model",
           cell: (row) =>
-            row.kind === "charge" ? modelOf(row.charge, isAdmin) : refusalOf(row.refusal, { isAdmin, isRefused }),
+            row.kind === "charge" ? modelOf(row.charge, isAdmin) : refusalOf(row.refusal, { isAdmin, onlyRefused }),
           // A refused request has neither tokens nor a duration; its reason needs the space.
-          spanOf: (row) => (row.kind === "charge" || isRefused ? 1 : 3),
+          spanOf: (row) => (row.kind === "charge" || onlyRefused ? 1 : 3),
         },
-        !isRefused && figures("Tokens", (row) => row.kind === "charge" && tokensOf(row.charge), ofCharge),
-        !isRefused && figures("Duration", (row) => row.kind === "charge" && durationOf(row.charge), ofCharge),
+        !onlyRefused && figures("Tokens", (row) => row.kind === "charge" && tokensOf(row.charge), ofCharge),
+        !onlyRefused && figures("Duration", (row) => row.kind === "charge" && durationOf(row.charge), ofCharge),
         {
-          ...(isRefused ? { head: "Count", sort: "count" } : { head: "Source" }),
+          ...(onlyRefused ? { head: "Count", sort: "count" } : { head: "Source" }),
           cellClass: "known",
           cell: (row) =>
             row.kind === "charge" ? [sourceBadge(row.charge), " ", doubtBadge(row.charge)] : refusedBadge(row.refusal),
         },
         {
-          ...(isRefused ? { head: "Needed", sort: "needed" } : { head: "Cost", sort: "cost" }),
+          ...(onlyRefused ? { head: "Needed", sort: "needed" } : { head: "Cost", sort: "cost" }),
           class: "right",
           cellClass: "cost",
-          cell: (row) => (row.kind === "charge" ? costOf(row.charge) : neededOf(row.refusal, isRefused)),
+          cell: (row) => (row.kind === "charge" ? costOf(row.charge) : neededOf(row.refusal, onlyRefused)),
         },
       ],
     }),
@@ -150,14 +150,14 @@ function listed(rows: readonly Row[], feed: Feed, { query, isAdmin, isRefused }:
  * Shows the model of refused requests and the reason for the refusal. Adds the needed amount if the list has no column
  * for it. The reason links to the page that explains it.
  */
-function refusalOf(refusal: RefusalJson, { isAdmin, isRefused }: Omit<ListedRequests, "query">): Children {
+function refusalOf(refusal: RefusalJson, { isAdmin, onlyRefused }: Omit<ListedRequests, "query">): Children {
   const { model, needed_usd: needed } = refusal;
   return [
     model === null ? muted("no model") : nameOfModel(model, isAdmin),
     small(
       { class: "reason" },
       link(reasonAddress(refusal, isAdmin), upperFirst(refusalReason(refusal)), "link row-open"),
-      needed !== null && !isRefused && [muted(" · needed "), amount(needed)],
+      needed !== null && !onlyRefused && [muted(" · needed "), amount(needed)],
     ),
   ];
 }
@@ -208,13 +208,13 @@ function durationOf({ duration_ms: ms }: ChargeJson): string | false {
   return ms !== null && duration(ms);
 }
 
-const prompt = new Set(["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"]);
+const promptClasses = new Set(["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"]);
 
 function tokensOf({ tokens, state }: ChargeJson): View | string {
   if (state !== "posted") return "";
   const all = Object.entries(tokens);
-  const sum = (wanted: boolean) =>
-    all.filter(([name]) => prompt.has(name) === wanted).reduce((total, [, number]) => total + number, 0);
+  const sum = (ofPrompt: boolean) =>
+    all.filter(([name]) => promptClasses.has(name) === ofPrompt).reduce((total, [, number]) => total + number, 0);
   return span(
     { title: `${count(sum(true))} tokens in, ${count(sum(false))} out` },
     count(sum(true)),

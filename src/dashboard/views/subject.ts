@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin } from "../api.ts";
+import { adminBase } from "../api.ts";
 import { dayOf } from "../calendar.ts";
 import { spendChart } from "../chart.ts";
 import { div, h2, header, li, p, section, span, ul, type Children, type View } from "../dom.ts";
@@ -84,7 +84,7 @@ export interface SubjectData {
 }
 
 export function useSubject(subject: Subject): SubjectData {
-  return { subject, refused: useRefusedToday(admin, filterOf(subject)), spend: useSpend(subject) };
+  return { subject, refused: useRefusedToday(adminBase, filterOf(subject)), spend: useSpend(subject) };
 }
 
 interface RefusedProps extends SubjectProps {
@@ -110,7 +110,7 @@ function RefusedEarlier({
   budgets,
 }: SubjectProps & { readonly budgets: readonly StandingJson[] }): View | null {
   const [since] = budgets.map(({ starts_at: start }) => start).toSorted();
-  const { data } = useAnswer<RefusalCausesJson>(`${admin}/refusals/causes`, undefined, {
+  const { data } = useAnswer<RefusalCausesJson>(`${adminBase}/refusals/causes`, undefined, {
     ...filterOf(subject),
     since,
     limit: causesReadMax,
@@ -183,7 +183,7 @@ function budgetNote(standing: StandingJson | undefined): Children {
 
 /** Shows the latest requests, with a link to all requests. */
 export function RecentRequests({ subject }: SubjectProps): View {
-  const charges = useAnswer<ChargeListJson>(`${admin}/charges`, 10_000, { ...filterOf(subject), limit: 8 });
+  const charges = useAnswer<ChargeListJson>(`${adminBase}/charges`, 10_000, { ...filterOf(subject), limit: 8 });
   const all = addressOf("requests", filterOf(subject));
   return h(
     Card,
@@ -228,7 +228,7 @@ function useGrouping({ kind }: Subject): Grouping {
 function useSpend(subject: Subject): Resource<OverviewJson> {
   const { preset, bounds } = useRange("30d");
   const when = spans.find((each) => each === preset);
-  return useAnswer<OverviewJson>(`${admin}/overview`, 15_000, {
+  return useAnswer<OverviewJson>(`${adminBase}/overview`, 15_000, {
     ...filterOf(subject),
     ...(when === undefined ? bounds : { span: when }),
     by: useGrouping(subject),

@@ -1,5 +1,5 @@
 import { h } from "preact";
-import { admin, ask } from "../api.ts";
+import { adminBase, ask } from "../api.ts";
 import { div, small, span, type View } from "../dom.ts";
 import { count, counted } from "../format.ts";
 import { icon } from "../icons.ts";
@@ -28,7 +28,7 @@ import { RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from
 
 export function Teams(): View {
   const mayEdit = useMayEdit();
-  const list = useList<ListedTeamJson>({ path: `${admin}/teams`, field: "teams", sort: "spent", order: "desc" });
+  const list = useList<ListedTeamJson>({ path: `${adminBase}/teams`, field: "teams", sort: "spent", order: "desc" });
   const { show, dialog } = useDialogs(list.reload);
   return view(
     { title: "Teams", side: mayEdit && addButton("Create a team", () => show(createTeam()), "button primary") },
@@ -122,7 +122,7 @@ function createTeam(): Form {
     verb: "Create team",
     fields: [nameField("research"), ...restrictionFields(noRestrictions)],
     save: (form) =>
-      ask(`${admin}/teams`, { method: "POST", body: { name: textOf(form, "name"), ...restrictionsOf(form) } }),
+      ask(`${adminBase}/teams`, { method: "POST", body: { name: textOf(form, "name"), ...restrictionsOf(form) } }),
     done: (form) => `Created team ${textOf(form, "name")}.`,
   };
 }
@@ -148,5 +148,5 @@ function removeTeam({ name }: TeamDetailsJson): Form {
 }
 
 function pathOf(name: string): string {
-  return `${admin}/teams/${encodeURIComponent(name)}`;
+  return `${adminBase}/teams/${encodeURIComponent(name)}`;
 }

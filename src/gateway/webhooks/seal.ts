@@ -4,8 +4,8 @@ import type { Seal } from "../../ports/seal.ts";
 const algorithm = "aes-256-gcm";
 const ivBytes = 12;
 const tagBytes = 16;
-/** Version of the sealed format. */
-const version = "v1.";
+/** Version of the sealed format, before the encoded bytes. */
+const versionPrefix = "v1.";
 
 /** Creates a seal that uses AES-256-GCM. HKDF-SHA256 derives its keys from the gateway's key, which is random. */
 export function createSeal(gatewayKey: string): Seal {
@@ -16,12 +16,12 @@ export function createSeal(gatewayKey: string): Seal {
       const iv = randomBytes(ivBytes);
       const cipher = createCipheriv(algorithm, encryptionKey, iv).setAAD(Buffer.from(purpose));
       const closed = Buffer.concat([cipher.update(text), cipher.final()]);
-      return version + Buffer.concat([iv, cipher.getAuthTag(), closed]).toString("base64url");
+      return versionPrefix + Buffer.concat([iv, cipher.getAuthTag(), closed]).toString("base64url");
     },
 
     open(sealed, purpose) {
-      if (!sealed.startsWith(version)) return undefined;
-      const bytes = Buffer.from(sealed.slice(version.length), "base64url");
+      if (!sealed.startsWith(versionPrefix)) return undefined;
+      const bytes = Buffer.from(sealed.slice(versionPrefix.length), "base64url");
       if (bytes.length < ivBytes + tagBytes) return undefined;
       const decipher = createDecipheriv(algorithm, encryptionKey, bytes.subarray(0, ivBytes)).setAAD(
         Buffer.from(purpose),

@@ -81,14 +81,14 @@ export async function copyToPostgres({
 
   const rows = source.tables.reduce((total, table) => total + table.rows, 0);
   const before = [...begun.done.values()].reduce((total, done) => total + done.rows, 0);
-  const copied = shareOf(rows, onCopied, before);
+  const copied = shareReporter(rows, onCopied, before);
   await target.relaxDurability();
   await target.makePartitions(source.months);
   for (const table of source.tables)
     await copyTable(table, target, begun.done.get(table.table.name)?.position ?? null, copied);
   await target.analyze();
 
-  const { differences, totals } = await compare(source, target, shareOf(rows, onCompared));
+  const { differences, totals } = await compare(source, target, shareReporter(rows, onCompared));
   if (differences.length > 0) {
     await target.markAsWrong();
     return { ok: false, kind: "differs", differences };
@@ -236,7 +236,11 @@ class Totals {
  * Returns a function that adds rows to the number of finished rows and reports their share of `rows`. `before`: number
  * of rows finished earlier.
  */
-function shareOf(rows: number, report: ((share: number) => void) | undefined, before = 0): (more: number) => void {
+function shareReporter(
+  rows: number,
+  report: ((share: number) => void) | undefined,
+  before = 0,
+): (more: number) => void {
   let done = before;
   return (more) => {
     done += more;

@@ -62,7 +62,7 @@ export class Target {
         const done = await this.#rows(`select name, position, rows, source from ${copyProgressTable}`);
         if (done.every(([, , , source]) => source === fingerprint))
           return { ok: true, done: new Map(done.map(progressOf)), resumed: "yes" };
-        await this.#truncate();
+        await this.#discardCopy();
         await this.#recordStart(fingerprint, tables);
         return { ok: true, done: new Map(), resumed: "restarted" };
       }
@@ -147,9 +147,10 @@ export class Target {
         table: { name, counted, sequence },
       } of tables) {
         if (counted === undefined) continue;
-        const named = sequence === undefined ? `pg_get_serial_sequence('${name}', '${counted}')` : `'${sequence}'`;
+        const sequenceName =
+          sequence === undefined ? `pg_get_serial_sequence('${name}', '${counted}')` : `'${sequence}'`;
         await this.#client.query(
-          `select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${name}), false)`,
+          `select setval(${sequenceName}, (select coalesce(max(${counted}), 0) + 1 from ${name}), false)`,
         );
       }
       await this.#client.query(
@@ -165,7 +166,7 @@ export class Target {
     await this.#client.query(`update ${copyProgressTable} set source = ''`);
   }
 
-  async #truncate(): Promise<void> {
+  async #discardCopy(): Promise<void> {
     await this.#client.query(`drop table ${copyProgressTable}`);
     await this.#client.query(
       `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,

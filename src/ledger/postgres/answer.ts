@@ -69,10 +69,10 @@ export function numbered(sql: string): string {
  * Otherwise retention could replace the table of a month in between, and the snapshot would see neither the old rows
  * nor their copies.
  */
-export const keepsCharges = "lock table charges in access share mode";
+export const lockChargesSql = "lock table charges in access share mode";
 
 /** Statements that begin a transaction with one snapshot. It has no time limits, because its reader may be slow. */
-export const keepsSnapshot: Sql = `begin isolation level repeatable read read only; ${keepsCharges}; set local statement_timeout = 0;
+export const beginSnapshotSql: Sql = `begin isolation level repeatable read read only; ${lockChargesSql}; set local statement_timeout = 0;
   set local idle_in_transaction_session_timeout = 0; set local cursor_tuple_fraction = 1`;
 
 interface Cursor<R> {

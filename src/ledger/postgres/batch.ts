@@ -32,7 +32,7 @@ export type BatchedCommand =
   | BindTaskCommand
   | ObserveTaskCommand
   | EndTaskCommand;
-export type Settling = PostCommand | VoidCommand;
+export type SettleCommand = PostCommand | VoidCommand;
 
 export function isBatched(command: Command): command is BatchedCommand {
   switch (command[0]) {
@@ -274,7 +274,7 @@ class Plan {
     return { op: "extend", id, amount: amount.toString(), at_least: atLeast.toString() };
   }
 
-  #settle(command: Settling): object {
+  #settle(command: SettleCommand): object {
     this.#ids.push(command[1]);
     const known = { id: command[1], ...(this.#orphans && { orphan: true }) };
     if (command[0] === "void")

@@ -88,10 +88,10 @@ export class Database implements Statements, AsyncDisposable {
    * transactions. `snapshot`: the transaction only reads, from one snapshot. Throws `OutcomeUnknown` if the connection
    * is lost during the commit of a write.
    */
-  async transaction<T>(work: (db: Statements) => Promise<T>, how: "write" | "snapshot" = "write"): Promise<T> {
+  async transaction<T>(work: (db: Statements) => Promise<T>, mode: "write" | "snapshot" = "write"): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#withSession((session) => inTransaction(session, how, work));
+        return await this.#withSession((session) => inTransaction(session, mode, work));
       } catch (error) {
         if (tries >= attemptsMax || !isConflict(error)) throw error;
       }
@@ -133,8 +133,8 @@ class QueryDatabase extends Database {
     return orUnavailable(super.row<R>(sql, values));
   }
 
-  override transaction<T>(work: (db: Statements) => Promise<T>, how?: "write" | "snapshot"): Promise<T> {
-    return orUnavailable(super.transaction(work, how));
+  override transaction<T>(work: (db: Statements) => Promise<T>, mode?: "write" | "snapshot"): Promise<T> {
+    return orUnavailable(super.transaction(work, mode));
   }
 }
 
@@ -221,23 +221,23 @@ function parserOf(type: number, format?: "text" | "binary"): (text: string) => u
 
 async function inTransaction<T>(
   session: Session,
-  how: "write" | "snapshot",
+  mode: "write" | "snapshot",
   work: (db: Statements) => Promise<T>,
 ): Promise<T> {
-  await session.run(how === "write" ? "begin" : "begin isolation level repeatable read read only");
+  await session.run(mode === "write" ? "begin" : "begin isolation level repeatable read read only");
   const result = await work(session);
-  await commit(session, how);
+  await commit(session, mode);
   return result;
 }
 
-async function commit({ client }: Session, how: "write" | "snapshot"): Promise<void> {
+async function commit({ client }: Session, mode: "write" | "snapshot"): Promise<void> {
   try {
     const { command } = await client.query("commit");
     // After a failed statement, the server rolls back instead of committing, even if `work` caught the error.
     if (command !== "COMMIT")
       throw new Error("the transaction was rolled back, because one of its statements failed and the error was caught");
   } catch (error) {
-    if (how === "snapshot" || !isConnectionLost(error)) throw error;
+    if (mode === "snapshot" || !isConnectionLost(error)) throw error;
     throw new OutcomeUnknown("the connection to the database was lost during a commit", { cause: error });
   }
 }

@@ -3,7 +3,7 @@ import type { LongQueries } from "../queries/interfaces.ts";
 import { postgresDialect } from "../queries/dialects.ts";
 import { sharedQueries } from "../queries/shared.ts";
 import { shortQueries, type ShortQueries } from "../queries/short.ts";
-import { answer, cursorOf, keepsCharges, keepsSnapshot, numbered } from "./answer.ts";
+import { answer, cursorOf, lockChargesSql, beginSnapshotSql, numbered } from "./answer.ts";
 import type { Database, Statements } from "./connection.ts";
 import { isLiveProxy } from "./owners.ts";
 import { verify } from "./verify.ts";
@@ -34,7 +34,7 @@ export function postgresShortQueries(database: Database, calendar: Calendar): Sh
 export function longQueries(database: Database, short: Database, calendar: Calendar): LongQueries {
   const shared = sharedQueries(postgresDialect, calendar, (query) =>
     database.transaction(async (db) => {
-      await db.run(keepsCharges);
+      await db.run(lockChargesSql);
       return await answer(db, query);
     }, "snapshot"),
   );
@@ -109,7 +109,7 @@ export async function* streamCharges(
   { since, until }: TimeSpan,
 ): AsyncGenerator<readonly Charge[]> {
   await using session = await database.session();
-  await session.run(keepsSnapshot);
+  await session.run(beginSnapshotSql);
   const charges = await cursorOf<ShownChargeRow>(session, "streamed", {
     sql: `select ${chargeColumns} from charges where admitted_at >= $1 and admitted_at < $2 order by admitted_at, seq`,
     values: [since, until],

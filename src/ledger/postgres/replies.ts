@@ -102,13 +102,13 @@ function claimResultOf(
 ): Replies["hold"] | Replies["extend"] {
   switch (claim[0]) {
     case "ok":
-      return heldWith(claim);
+      return holdReply(claim);
     case "granted":
       return { ok: true, granted: BigInt(claim[1]) as PicoUsd };
     case "not_pending":
       return { ok: false, reason: "not_pending" };
     case "looked":
-      return claim[3] ? heldWith(claim) : { ok: false, reason: "not_bounded" };
+      return claim[3] ? holdReply(claim) : { ok: false, reason: "not_bounded" };
     case "short":
       return {
         ok: false,
@@ -118,7 +118,7 @@ function claimResultOf(
   }
 }
 
-function heldWith([, room, keyRoom]: Extract<ClaimAnswer, readonly ["ok" | "looked", ...unknown[]]>): Replies["hold"] {
+function holdReply([, room, keyRoom]: Extract<ClaimAnswer, readonly ["ok" | "looked", ...unknown[]]>): Replies["hold"] {
   return { ok: true, room: amountOf(room), keyRoom: amountOf(keyRoom) };
 }
 

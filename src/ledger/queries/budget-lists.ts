@@ -33,19 +33,19 @@ const everything: Statement = { sql: "true", values: [] };
  * SQL expression for the share of a window's limit that is spent or held. If the limit is 0 and has no raise, the
  * share is 1.
  */
-const shareOf =
+const shareSql =
   "case when amount_limit = 0 and raised is null then 1e0 else (cast(spent as double precision) + held) / (amount_limit + coalesce(raised, 0)) end";
 /**
  * SQL expression that is 1 if a window is refusing, otherwise 0. Must agree with `readRefusing`. Subtracts `held` from
  * the limit, because the sum of `spent` and `held` could overflow.
  */
-const refusingOf =
+const refusingSql =
   "cast(case when mode = 'hard' and (spent >= amount_limit + coalesce(raised, 0) - held or last >= ? and last >= starts_at) then 1 else 0 end as bigint)";
 /**
  * SQL expression for the rank of a window. Refusing windows rank above all others. Otherwise, a larger share ranks
  * higher.
  */
-export const rankOf =
+export const rankSql =
   "case refusing when 1 then 1e6 else 0e0 end + case when share > 999999 then 999999e0 else share end";
 
 const budgetColumns = "seq, scope, period, mode, amount_limit, warn_percent, is_raised, counts_since";
@@ -53,8 +53,8 @@ const budgetColumns = "seq, scope, period, mode, amount_limit, warn_percent, is_
 /** Selects the windows to read. */
 interface WindowsOf {
   /**
-   * Live keys without a window to add to the windows of `each-key` budgets: all, only those that may rank above 0, or
-   * none.
+   * Live keys to add to the windows of `each-key` budgets although they have no window: all, only those that may rank
+   * above 0, or none.
    */
   readonly unused: "all" | "ranked" | "none";
   /** Condition for the budgets to read. */
@@ -84,7 +84,7 @@ export function rankedWindows(
     ...{ all: unusedKeys(dialect, at, "true"), ranked: unusedRanked(dialect, at, refused), none: [] }[unused],
   ];
   return {
-    sql: `select opened.*, ${shareOf} as share, ${refusingOf} as refusing from (
+    sql: `select opened.*, ${shareSql} as share, ${refusingSql} as refusing from (
         with current as (
           select ${budgetColumns}, ${startOfWindow} as starts_at ${isNamed ? `, ${scopeName(dialect)} as scope_name, ${hasEachKey} as is_by_key` : ""} from budgets where ${only.sql}
         ), used as (
@@ -202,7 +202,7 @@ export function* readWindowList(
   ] as const;
   const page = yield* pageOf<BudgetRow & WindowSumsRow, WindowListQuery["sort"]>(
     {
-      sql: `select *, ${rankOf} as rank from (${windows.sql}) windows ${query.refusing === true ? "where refusing = 1" : ""}`,
+      sql: `select *, ${rankSql} as rank from (${windows.sql}) windows ${query.refusing === true ? "where refusing = 1" : ""}`,
       values: windows.values,
       sorts: {
         created: window,
@@ -285,13 +285,13 @@ function isSearch({ search }: Pick<WindowListQuery, "search">): boolean {
   return search !== undefined && search !== "";
 }
 
-const sumsOfWindows = `count(*) as windows, ${sumOf("refusing")} as refusing, ${sumOf("spent")} as spent, ${sumOf("held")} as held, max(share) as share, max(${rankOf}) as rank`;
+const windowSumsSql = `count(*) as windows, ${sumOf("refusing")} as refusing, ${sumOf("spent")} as spent, ${sumOf("held")} as held, max(share) as share, max(${rankSql}) as rank`;
 
 /** Returns the statement that sums, for each budget, the windows that the search finds. */
 function foundSums(dialect: Dialect, calendar: Calendar, query: BudgetListQuery): Statement {
   const { sql, values } = filteredWindows(dialect, calendar, query, { unused: "all", isNamed: true });
   return {
-    sql: `select seq as of_budget, ${sumsOfWindows} from (${sql}) windows group by seq`,
+    sql: `select seq as of_budget, ${windowSumsSql} from (${sql}) windows group by seq`,
     values,
   };
 }
@@ -311,7 +311,7 @@ function allSums(dialect: Dialect, calendar: Calendar, query: BudgetListQuery): 
       from (
         select of_budget, ${summed.join(", ")}, max(share) as share, max(rank) as rank
         from (
-          select windows.seq as of_budget, ${sumsOfWindows}, ${sumOf(`case when keys.id is not null and ${isMember} and ${isLive} then 1 else 0 end`)} as used, 0 as members
+          select windows.seq as of_budget, ${windowSumsSql}, ${sumOf(`case when keys.id is not null and ${isMember} and ${isLive} then 1 else 0 end`)} as used, 0 as members
           from (${windows.sql}) windows left join keys on keys.id = subject group by windows.seq
           union all
           select seq, 0, 0, 0, 0, null, null, 0, live from (
@@ -335,7 +335,7 @@ function* fullestOf(
   budgets: readonly BudgetSumsRow[],
 ): Query<(row: BudgetSumsRow) => readonly WindowSumsRow[]> {
   const withSubjects = budgets.filter(({ scope }) => isEach(scope));
-  if (withSubjects.length === 0) return alone;
+  if (withSubjects.length === 0) return onlyWindow;
   const windows = filteredWindows(dialect, calendar, query, {
     unused: "none",
     only: withSeqs(
@@ -346,16 +346,16 @@ function* fullestOf(
   });
   const rows = yield* rowsOf<WindowSumsRow & Pick<BudgetRow, "seq">>({
     sql: `select * from (
-        select seq, subject, spent, held, refusing, row_number() over (partition by seq order by ${rankOf} desc, subject) as place from (${windows.sql}) windows
+        select seq, subject, spent, held, refusing, row_number() over (partition by seq order by ${rankSql} desc, subject) as place from (${windows.sql}) windows
       ) placed where place <= ${fullestMax} order by seq, place`,
     values: windows.values,
   });
   const bySeq = Map.groupBy(rows, ({ seq }) => seq);
-  return (row) => (isEach(row.scope) ? (bySeq.get(row.seq) ?? []) : alone(row));
+  return (row) => (isEach(row.scope) ? (bySeq.get(row.seq) ?? []) : onlyWindow(row));
 }
 
 /** Returns the only window of a budget without subjects; an empty list if the budget has none. */
-function alone(row: BudgetSumsRow): readonly WindowSumsRow[] {
+function onlyWindow(row: BudgetSumsRow): readonly WindowSumsRow[] {
   return row.windows > 0n ? [{ ...row, subject: "" }] : [];
 }
 
@@ -372,8 +372,13 @@ export function* readFullest(
   const anchors = [...new Set(callers.flatMap(anchorsOf))];
   const budgets = yield* budgetsAt(dialect, anchors);
   const subjects = ["", ...callers.map(({ key }) => key)];
-  const sumsOf = yield* readStoredWindows(dialect, calendar, { anchors, subjects }, at);
-  const fullestOf = yield* fullestRows(dialect, calendar, { callers, budgets: budgets.filter(hasMany), most: 1 }, at);
+  const storedByName = yield* readStoredWindows(dialect, calendar, { anchors, subjects }, at);
+  const fullestByName = yield* fullestRows(
+    dialect,
+    calendar,
+    { callers, budgets: budgets.filter(hasMany), most: 1 },
+    at,
+  );
   const windowOf = yield* windowReader(calendar, at);
   const ranked = yield* readRefusing(at);
   const anchored = Map.groupBy(budgets, ({ scope }) => anchorOf(scope));
@@ -384,8 +389,8 @@ export function* readFullest(
       .flatMap((budget): RankedWindow[] => {
         const subject = isEachKeyIn(budget.scope) ? caller.key : "";
         const name = nameOf(budget.seq, subject);
-        if (hasMany(budget)) return (fullestOf.get(name) ?? []).map((row) => windowOf(budget, row));
-        const { spent, held } = sumsOf.get(name) ?? { spent: noMoney, held: noMoney };
+        if (hasMany(budget)) return (fullestByName.get(name) ?? []).map((row) => windowOf(budget, row));
+        const { spent, held } = storedByName.get(name) ?? { spent: noMoney, held: noMoney };
         return [ranked(windowOf(budget, { subject, spent, held, refusing: 0n }))];
       });
     return fullest(windows);
@@ -444,9 +449,9 @@ export function* readModelWindows(
   const isOfModels = models.map(() => `${dialect.position("cast(? as text)", "' ' || subject || ' '")} > 0`);
   const rows = yield* rowsOf<WindowSumsRow & { readonly seq: bigint }>({
     sql: `select seq, subject, spent, held, refusing from (
-        select windows.*, row_number() over (partition by seq order by ${rankOf} desc, subject) as place
+        select windows.*, row_number() over (partition by seq order by ${rankSql} desc, subject) as place
         from (${windows.sql}) windows where not (${hasEachModel}) or ${isOfModels.join(" or ")}
-      ) placed where place <= ? order by ${rankOf} desc, seq, place`,
+      ) placed where place <= ? order by ${rankSql} desc, seq, place`,
     values: [...windows.values, ...models.map((model) => ` ${encodeValue(model)} `), fullestMax],
   });
   const windowOf = yield* windowReader(calendar, at);
@@ -517,7 +522,7 @@ function* fullestRows(
   const owner = `case when ${hasEachKey} then ${dialect.firstWord("subject")} else '' end`;
   const rows = yield* rowsOf<WindowSumsRow & { readonly seq: bigint; readonly owner: string }>({
     sql: `select * from (
-        select seq, owner, subject, spent, held, refusing, row_number() over (partition by seq, owner order by ${rankOf} desc, subject) as place
+        select seq, owner, subject, spent, held, refusing, row_number() over (partition by seq, owner order by ${rankSql} desc, subject) as place
         from (select windows.*, ${owner} as owner from (${windows.sql}) windows) owned where ${isAmong(dialect, "owner")}
       ) placed where place <= ? order by seq, place`,
     values: [...windows.values, JSON.stringify(["", ...callers.map(({ key }) => key)]), most],

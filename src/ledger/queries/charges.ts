@@ -8,7 +8,7 @@ import type { Dialect } from "./dialects.ts";
 /**
  * Implements `LedgerQueries.charges`. Orders charges with equal times or costs by `seq`, in the direction of the list.
  *
- * Only the conditions in `Plan.span` have an index. With any other filter, and in order of cost, the database must read
+ * Only the conditions in `Plan.indexed` have an index. With any other filter, and in order of cost, the database must read
  * all charges of the span. `examinedMax` limits their number: an index query first finds the last charge to examine,
  * and the list reads no charge beyond it. The next page of a list by time continues there. A list by cost contains only
  * the examined charges.
@@ -17,15 +17,15 @@ export function* readCharges(dialect: Dialect, query: ChargeQuery): Query<Charge
   const after = query.after === undefined ? null : yield* positionOf(query.after);
   if (after === undefined) return { charges: [], next: null, examinedTo: null };
   const plan = planOf(dialect, query, after);
-  const edge = yield* edgeOf(query, plan);
-  const rows = yield* rowsOf<ShownChargeRow>(statementOf(query, plan, edge));
+  const lastExamined = yield* lastExaminedOf(query, plan);
+  const rows = yield* rowsOf<ShownChargeRow>(statementOf(query, plan, lastExamined));
   const charges = rows.slice(0, query.limit).map(chargeOf);
   const hasMore = rows.length > query.limit;
-  if (hasMore && !(edge !== null && plan.isByCost))
+  if (hasMore && !(lastExamined !== null && plan.isByCost))
     return { charges, next: charges.at(-1)?.id ?? null, examinedTo: null };
-  if (edge === null) return { charges, next: null, examinedTo: null };
-  const next = plan.isByCost ? (hasMore ? charges.at(-1)?.id : null) : yield* idOf(edge);
-  return { charges, next: next ?? null, examinedTo: edge.at };
+  if (lastExamined === null) return { charges, next: null, examinedTo: null };
+  const next = plan.isByCost ? (hasMore ? charges.at(-1)?.id : null) : yield* idOf(lastExamined);
+  return { charges, next: next ?? null, examinedTo: lastExamined.at };
 }
 
 /** Position of a charge in a list. Only a list by cost uses `cost`. */
@@ -48,7 +48,7 @@ interface Plan {
   readonly isByCost: boolean;
   readonly order: "asc" | "desc";
   /** Conditions that the database can check with an index. */
-  readonly span: Conditions;
+  readonly indexed: Conditions;
   readonly filters: Conditions;
 }
 
@@ -67,18 +67,18 @@ function planOf(dialect: Dialect, query: ChargeQuery, after: Position | null): P
   const { sort = "time", order = "desc", idPrefix, status, doubt } = query;
   const isByCost = sort === "cost";
   const compare = order === "desc" ? "<" : ">";
-  const span = new Conditions()
+  const indexed = new Conditions()
     .add("key = ?", query.key)
     .add("adjusts = ?", query.adjusts)
     .add("admitted_at >= ?", query.since)
     .add("admitted_at < ?", query.until);
   // A literal, because the database uses the index of pending charges only for constants.
-  if (query.state === "pending") span.add("state = 'pending'");
+  if (query.state === "pending") indexed.add("state = 'pending'");
   if (idPrefix !== undefined && idPrefix.length >= prefixMin)
-    span.add("seq in (select seq from charges where id >= ? and id < ?)", idPrefix, idPrefix + lastCharacter);
+    indexed.add("seq in (select seq from charges where id >= ? and id < ?)", idPrefix, idPrefix + lastCharacter);
   // The first condition is redundant, but lets the database use the index.
   if (!isByCost)
-    span.add(
+    indexed.add(
       `admitted_at ${compare}= ? and (admitted_at ${compare} ? or seq ${compare} ?)`,
       after?.at,
       after?.at,
@@ -114,29 +114,32 @@ function planOf(dialect: Dialect, query: ChargeQuery, after: Position | null): P
       after?.cost,
       after?.seq,
     );
-  return { isByCost, order, span, filters };
+  return { isByCost, order, indexed, filters };
 }
 
 /** Returns the last charge to examine; null if the query may examine all charges of the span. */
-function* edgeOf({ examinedMax }: ChargeQuery, { isByCost, order, span, filters }: Plan): Query<PageEnd | null> {
+function* lastExaminedOf(
+  { examinedMax }: ChargeQuery,
+  { isByCost, order, indexed, filters }: Plan,
+): Query<PageEnd | null> {
   if (examinedMax === undefined || (filters.isEmpty && !isByCost)) return null;
   const towards = isByCost ? "desc" : order;
   const rows = yield* rowsOf<{ readonly at: bigint; readonly seq: bigint }>({
-    sql: `select admitted_at as at, seq from charges where ${span.sql} order by admitted_at ${towards}, seq ${towards} limit 2 offset ? + 0`,
-    values: [...span.values, examinedMax - 1],
+    sql: `select admitted_at as at, seq from charges where ${indexed.sql} order by admitted_at ${towards}, seq ${towards} limit 2 offset ? + 0`,
+    values: [...indexed.values, examinedMax - 1],
   });
   const [last] = rows;
   return last === undefined || rows.length < 2 ? null : withNumbers(last);
 }
 
-function statementOf({ limit }: ChargeQuery, plan: Plan, edge: PageEnd | null): Statement {
-  const { isByCost, order, span, filters } = plan;
-  const values = [...span.values, ...filters.values];
-  let where = `${span.sql} and ${filters.sql}`;
-  if (edge !== null) {
+function statementOf({ limit }: ChargeQuery, plan: Plan, lastExamined: PageEnd | null): Statement {
+  const { isByCost, order, indexed, filters } = plan;
+  const values = [...indexed.values, ...filters.values];
+  let where = `${indexed.sql} and ${filters.sql}`;
+  if (lastExamined !== null) {
     const compare = isByCost || order === "desc" ? ">" : "<";
     where += ` and admitted_at ${compare}= ? and (admitted_at ${compare} ? or seq ${compare}= ?)`;
-    values.push(edge.at, edge.at, edge.seq);
+    values.push(lastExamined.at, lastExamined.at, lastExamined.seq);
   }
   if (!isByCost)
     return {

@@ -11,13 +11,13 @@ import type {
   ListQueries,
   ModelListQuery,
   TeamListQuery,
-  Usage,
+  UsageSummary,
 } from "../../ports/lists.ts";
 import { isLive, keyColumns, keyOf, stateConditions, type KeyRow } from "../tables/keys.ts";
 import { teamColumns, teamOf, type TeamRow } from "../tables/teams.ts";
 import {
   rankedWindows,
-  rankOf,
+  rankSql,
   readBudgetList,
   readFullest,
   readModelWindows,
@@ -124,7 +124,7 @@ function* readUsageOfKeys(
   { dialect, calendar }: ListTools,
   ids: readonly string[],
   at: number,
-): Query<(id: string) => Usage> {
+): Query<(id: string) => UsageSummary> {
   const spentOf = yield* readSpentOfKeys(dialect, calendar, ids, at);
   const lastUseOfKey = yield* readLastUsesOfKeys(dialect, ids);
   const refusedOf = yield* readRefusedToday(dialect, calendar, "key", ids, at);
@@ -170,7 +170,7 @@ function* measureOfKeys(
     column: "coalesce(fullest.rank, 0e0)",
     join: `left join (
         with ranks as (
-          select case when scope like 'team:%' then ${teamOfScope(dialect)} end as team, ${keyOfWindow(dialect)} as key, ${rankOf} as rank
+          select case when scope like 'team:%' then ${teamOfScope(dialect)} end as team, ${keyOfWindow(dialect)} as key, ${rankSql} as rank
             ${byLabel ? `, case when ${namesLabel} then scope end as labelled` : ""}
           from (${windows.sql}) ranked
         )
@@ -300,7 +300,7 @@ function measureOfTeams(dialect: Dialect, calendar: Calendar, sort: TeamListQuer
         join: `left join (
             with ranks as (
               select team, max(rank) as rank from (
-                select case when scope like 'team:%' then ${teamOfScope(dialect)} end as team, ${rankOf} as rank from (${windows.sql}) ranked
+                select case when scope like 'team:%' then ${teamOfScope(dialect)} end as team, ${rankSql} as rank from (${windows.sql}) ranked
               ) named group by team
             )
             select team, max(rank) as rank from (

@@ -55,16 +55,16 @@ export function chargeOf(row: ShownChargeRow): Charge {
   };
 }
 
-const none: Readonly<Record<string, string>> = {};
+const noValues: Readonly<Record<string, string>> = {};
 
 /** Returns the values by which budgets count a charge, in addition to its key and team. */
 export function countedFor(
   row: Pick<ChargeRow, "model" | "tags" | "labels" | "end_user" | "entry" | "entries">,
 ): Pick<Charge, "tags" | "labels" | "user" | "models"> {
   return {
-    tags: row.tags === null ? none : JSON.parse(row.tags),
+    tags: row.tags === null ? noValues : JSON.parse(row.tags),
     user: row.end_user,
-    labels: row.labels === null ? none : JSON.parse(row.labels),
+    labels: row.labels === null ? noValues : JSON.parse(row.labels),
     models: row.entries === null ? [row.entry ?? row.model] : JSON.parse(row.entries),
   };
 }

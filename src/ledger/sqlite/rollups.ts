@@ -13,7 +13,7 @@ import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** Amounts and counts that a posted charge adds to the rollups of its quarter hour and its day. */
-export interface Posted {
+export interface RollupAddition {
   readonly at: number;
   readonly key: string;
   readonly team: string | null;
@@ -56,7 +56,7 @@ export class RollupAdditions {
     this.#addDay = db.prepare(upsert("rollup_day", "day"));
   }
 
-  add(posted: Posted): void {
+  add(posted: RollupAddition): void {
     const identity = identityOf(posted);
     const name = identity.join("\0");
     this.#addTo(this.#quarters, name, posted.at - (posted.at % quarterMs), identity, posted);
@@ -79,7 +79,7 @@ export class RollupAdditions {
     name: string,
     time: string | number,
     identity: readonly string[],
-    posted: Posted,
+    posted: RollupAddition,
   ): void {
     const cellName = `${name}\0${time}`;
     let cell = cells.get(cellName);
@@ -124,7 +124,7 @@ function writeCells(cells: Map<string, Cell>, statement: Statement): void {
 }
 
 /** Returns the values of `rollupDimensions` in their order. */
-function identityOf({ key, team, model, entry, group, source }: Posted): readonly string[] {
+function identityOf({ key, team, model, entry, group, source }: RollupAddition): readonly string[] {
   return [key, team ?? "", model, entry, group ?? "", source];
 }
 

@@ -25,7 +25,8 @@ const watchEveryMs = 250;
 /** Interval at which the reader moves the write-ahead log into the database, in milliseconds. */
 const checkpointEveryMs = 100;
 
-async function write(port: MessagePort, data: ThreadData): Promise<() => void> {
+/** Starts the writer. Returns a function that stops it. */
+async function startWriter(port: MessagePort, data: ThreadData): Promise<() => void> {
   const { Writer } = await import("./writer.ts");
   const db = connectToWrite(data.path);
   const writer = new Writer(db, calendarOf(data.timeZone), data.owner, data);
@@ -102,7 +103,8 @@ function copyInto(db: Connection, file: string): CopyResult {
   }
 }
 
-async function read(port: MessagePort, data: ThreadData): Promise<() => void> {
+/** Starts a reader. Returns a function that stops it. */
+async function startReader(port: MessagePort, data: ThreadData): Promise<() => void> {
   const { longQueries } = await import("./queries.ts");
   // The thread may start long after the ledger was opened. It must not apply the log to a file that replaced the ledger.
   const lost = lostFile(data.opened);
@@ -122,7 +124,8 @@ async function read(port: MessagePort, data: ThreadData): Promise<() => void> {
   return () => void db.close();
 }
 
-function checkpoint(data: ThreadData): () => void {
+/** Starts to move the write-ahead log into the database. Returns a function that stops this. */
+function startCheckpoints(data: ThreadData): () => void {
   const db = connectToWrite(data.path);
   const timer = setInterval(checkpointer(db), checkpointEveryMs);
   return () => {
@@ -154,9 +157,9 @@ invariant(parentPort !== null, "this file must run as the entry point of a threa
 const port = parentPort;
 const data = workerData as ThreadData;
 const closers: readonly (() => void)[] = await {
-  write: async () => [await write(port, data)],
-  read: async () => [await read(port, data), checkpoint(data)],
-  figures: async () => [await read(port, data)],
+  write: async () => [await startWriter(port, data)],
+  read: async () => [await startReader(port, data), startCheckpoints(data)],
+  figures: async () => [await startReader(port, data)],
 }[data.role]();
 port.on("message", (message) => {
   if (message !== "close") return;

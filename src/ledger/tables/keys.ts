@@ -6,7 +6,7 @@ import type { KeyStore } from "../../ports/stores.ts";
 import { Conditions } from "../queries/page.ts";
 import { rowsOf, write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
-import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
+import { limitColumns, limitColumnNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, marks, one, update, type Table } from "./table.ts";
 import { ensureTeam } from "./teams.ts";
 
@@ -28,7 +28,7 @@ export interface KeyRow extends LimitColumns {
   readonly previous_valid_until: number | null;
 }
 
-export const keyColumns = `id, name, team, digest, ${limitNames}, labels, pinned_tags, pinned_user, requires, created_at, expires_at, revoked_at, suspended_at, rotated_at,
+export const keyColumns = `id, name, team, digest, ${limitColumnNames}, labels, pinned_tags, pinned_user, requires, created_at, expires_at, revoked_at, suspended_at, rotated_at,
   previous_digest, previous_valid_until`;
 const select = `select ${keyColumns} from keys`;
 const selectById = `${select} where id = ?`;

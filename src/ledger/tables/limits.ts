@@ -13,7 +13,7 @@ export interface LimitColumns extends RateLimits {
   readonly output_cap: number | null;
 }
 
-export const limitNames = "models, rpm, tpm, parallel, output_cap";
+export const limitColumnNames = "models, rpm, tpm, parallel, output_cap";
 
 export function limitsOf({ models, rpm, tpm, parallel, output_cap }: LimitColumns): Limited {
   return {

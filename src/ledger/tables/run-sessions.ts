@@ -85,13 +85,13 @@ export const sessions: Table<RunSessions, "create" | "end" | "tidy"> = {
       const row = columns.rowOf({ ...session, secret, tags: JSON.stringify(session.tags) });
       yield* insert("run_sessions", { ...row, budget });
       if (budget !== null) {
-        const limited = {
+        const budgetRow = {
           scope: sessionScope(session.key, session.id),
           period: "total",
           mode: "hard",
           warnPercent: null,
         } as const;
-        yield* putBudget({ ...limited, limit: budget }, createdAt);
+        yield* putBudget({ ...budgetRow, limit: budget }, createdAt);
       }
       if (by !== null) yield* recordAudit(sessionEntry(session, key, by));
       return "ok";

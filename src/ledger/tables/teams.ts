@@ -5,7 +5,7 @@ import { noRateLimits } from "../../core/rate-limits.ts";
 import type { TeamCreation, TeamStore } from "../../ports/stores.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
-import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
+import { limitColumns, limitColumnNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
 
 export interface TeamRow extends LimitColumns {
@@ -13,7 +13,7 @@ export interface TeamRow extends LimitColumns {
   readonly created_at: number;
 }
 
-export const teamColumns = `name, ${limitNames}, created_at`;
+export const teamColumns = `name, ${limitColumnNames}, created_at`;
 const select = `select ${teamColumns} from teams`;
 const selectByName = `${select} where name = ?`;
 

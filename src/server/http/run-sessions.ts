@@ -33,8 +33,8 @@ export function runSessionRoutes(deps: RunSessionDeps): readonly Route[] {
 
 function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
   return withKey(authenticate, null, async (exchange, { key, session }) => {
-    if (session !== undefined) return refuse(exchange, ofSession);
-    if (key === null) return refuse(exchange, withoutKey);
+    if (session !== undefined) return refuse(exchange, needsKeyNotSession);
+    if (key === null) return refuse(exchange, needsKey);
     const input = await readBody(exchange, newSessionSchema, bodyBytesMax);
     if (!input.ok) return input.refusal === null ? notForwarded : refuse(exchange, input.refusal);
     const tools: RunSessionTools = { sessions, clock };
@@ -48,18 +48,18 @@ function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
 }
 
 function show(deps: RunSessionDeps): Handler {
-  return ownSession(deps, (exchange, session) => answerSums(deps, exchange, session));
+  return ownSession(deps, (exchange, session) => answerSession(deps, exchange, session));
 }
 
 /** Ends a session once. A repeated request receives the same answer. */
 function end(deps: RunSessionDeps): Handler {
   return ownSession(deps, async (exchange, session) => {
     const ended = (await deps.sessions.end(session.id, deps.clock.now())) ?? session;
-    return answerSums(deps, exchange, ended);
+    return answerSession(deps, exchange, ended);
   });
 }
 
-async function answerSums({ keys, figures, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
+async function answerSession({ keys, figures, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
   const name = (await keys.findById(session.key))?.name ?? session.key;
   return answerJson(exchange, await sessionJson(figures.ledger, session, name, clock.now()));
 }
@@ -88,12 +88,12 @@ function ownSession(
   };
 }
 
-const ofSession = {
+const needsKeyNotSession = {
   code: "invalid_api_key",
   message: "A session cannot begin another session; send the key itself.",
 } as const;
 
-const withoutKey = {
+const needsKey = {
   code: "invalid_api_key",
   message: "A session belongs to a key; send the key as 'Authorization: Bearer sk-fb-…'.",
 } as const;

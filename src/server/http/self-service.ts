@@ -61,7 +61,7 @@ export function selfServiceRoutes(deps: SelfServiceDeps): readonly Route[] {
       if (!read.ok) return read;
       const { now, time_zone, today, month, forecast, refused_today, ...rest } = await runOverview(
         { ...deps, ...figures },
-        { ...read.asked, of: { key: caller.key, ...(model !== undefined && { model }) }, now: clock.now() },
+        { ...read.asked, filter: { key: caller.key, ...(model !== undefined && { model }) }, now: clock.now() },
       );
       // A key may not see the account's balance, or budgets of others.
       return found({ now, time_zone, today, month, forecast, balance: null, refused_today, at_risk: [], ...rest });

@@ -19,7 +19,7 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
     const made = gauge(null, name, help, { labels });
     return (values: Values): void => {
       made.reset();
-      for (const [value, ...of] of values) if (value !== null) made.labels(...of).set(value);
+      for (const [value, ...labelValues] of values) if (value !== null) made.labels(...labelValues).set(value);
       if (values.some(([value]) => value !== null)) registry.registerMetric(made);
       else registry.removeSingleMetric(name);
     };

@@ -165,8 +165,8 @@ function nextTurn(): Promise<void> {
 }
 
 function headOf({ name, help, type }: Family, format: Format): string {
-  const isOpen = format === "openmetrics";
-  const family = isOpen && type === "counter" ? name.replace(/_total$/, "") : name;
-  const text = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+  const isOpenMetrics = format === "openmetrics";
+  const family = isOpenMetrics && type === "counter" ? name.replace(/_total$/, "") : name;
+  const text = isOpenMetrics ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
   return `# HELP ${family} ${text}\n# TYPE ${family} ${type}\n`;
 }

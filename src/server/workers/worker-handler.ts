@@ -195,28 +195,28 @@ export class WorkerHandler {
     ask: (slot: Slot) => Promise<Reply>,
     isDone: (reply: Reply) => boolean,
   ): Promise<SlotReply<Reply>> {
-    const held = this.#slots.get(id);
-    if (held === undefined) throw new Error(`there is no slot ${id}`);
-    const reply = await ask(held.slot);
-    held.isReserved ||= isDone(reply);
-    return { ...reply, headers: held.slot.headers() };
+    const entry = this.#slots.get(id);
+    if (entry === undefined) throw new Error(`there is no slot ${id}`);
+    const reply = await ask(entry.slot);
+    entry.isReserved ||= isDone(reply);
+    return { ...reply, headers: entry.slot.headers() };
   }
 
   /** Settles the tokens of a slot. The slot may already be left: a response is metered after the client received it. */
   #settleTokens(id: number, used: number | null): void {
-    const held = this.#slots.get(id);
-    if (held === undefined) return;
-    held.slot.settleTokens(used);
-    held.isReserved = false;
-    if (held.hasLeft) this.#slots.delete(id);
+    const entry = this.#slots.get(id);
+    if (entry === undefined) return;
+    entry.slot.settleTokens(used);
+    entry.isReserved = false;
+    if (entry.hasLeft) this.#slots.delete(id);
   }
 
   #leave(id: number): void {
-    const held = this.#slots.get(id);
-    if (held === undefined) return;
-    held.slot.leave();
-    held.hasLeft = true;
-    if (!held.isReserved) this.#slots.delete(id);
+    const entry = this.#slots.get(id);
+    if (entry === undefined) return;
+    entry.slot.leave();
+    entry.hasLeft = true;
+    if (!entry.isReserved) this.#slots.delete(id);
   }
 
   async #acquire({ body, bytes, ahead }: Parameters<PrimaryCalls["acquire"]>[0]): Promise<number> {
@@ -225,7 +225,7 @@ export class WorkerHandler {
     const before = memory.bytes;
     const acquiring = memory.acquire(bytes, ahead);
     if (typeof acquiring === "boolean") return acquiring ? memory.bytes - before : 0;
-    // What was waited for has no bytes ahead.
+    // Memory that was acquired after a wait includes no bytes ahead.
     return (await acquiring) ? bytes : 0;
   }
 

@@ -46,7 +46,7 @@ const longestPauseMs = 5_000;
 const stableAfterMs = 10_000;
 /** Longest wait for a worker's metrics, in milliseconds. */
 const metricsMs = 2_000;
-/** Longest wait for a worker to apply a change, in milliseconds. A worker that hangs delays answers by no more. */
+/** Longest wait for a worker to apply a change, in milliseconds. A worker that hangs delays answers by at most this time. */
 const changeMs = 1_000;
 /** Longest time to read the last messages of a dead worker, in milliseconds. */
 const lastReadMs = 250;

@@ -347,7 +347,7 @@ describe("output on a terminal", () => {
     const piped = io({ isTTY: false, isErrorTTY: true });
     const bar = progress(piped.io, "checked");
     bar.show(0.5);
-    bar.end();
+    bar.hide();
     expect(piped.written.err).toMatch(/^\r50% checked \[#{15}-{15}\]\r +\r$/);
     const logged = io({ isTTY: true, isErrorTTY: false });
     progress(logged.io, "checked").show(0.5);

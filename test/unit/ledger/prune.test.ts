@@ -257,7 +257,7 @@ it("overviews of fixed spans keep their sums after pruning", async () => {
       thenBy: "key",
       compares: true,
       now: noon,
-      of: { team: "red" },
+      filter: { team: "red" },
     });
   };
   const day = (count: number) => berlin.spanOf("1d", edge + count * dayMs + dayMs / 2).start;

@@ -85,7 +85,7 @@ it("receives reports of peers' work, and wakes for all kinds of work when a peer
   expect(one.received).toEqual(["posted", "queued", "tasks"]);
   fleet.beat();
   expect(one.received).toHaveLength(3);
-  two.member.did.posted();
+  two.member.report.posted();
   fleet.beat();
   expect(one.received.slice(3)).toEqual(["posted"]);
   // Its own jobs are notified at once.

@@ -85,7 +85,7 @@ export const overviewRoutes = [
         ...(model !== undefined && { model }),
       };
       const [overview, balance, atRisk] = await Promise.all([
-        runOverview({ ...tools, ledger: tools.figures.ledger }, { ...read.asked, of, now: tools.clock.now() }),
+        runOverview({ ...tools, ledger: tools.figures.ledger }, { ...read.asked, filter: of, now: tools.clock.now() }),
         balanceInTime(tools),
         Object.keys(of).length === 0 ? budgetsAtRisk(tools) : [],
       ]);

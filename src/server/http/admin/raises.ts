@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { approveRaise, denyRaise, listRaiseRequests, type RaiseAsked } from "../../../admin/raise-requests.ts";
 import { raiseBudget, topUpBudget, whyMax } from "../../../admin/raises.ts";
-import { ofAmountUsd } from "../../../admin/result.ts";
+import { withAmountUsd } from "../../../admin/result.ts";
 import { keyOfScope, keyOfSubject } from "../../../core/scope.ts";
 import type { Store } from "../../../ports/stores.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
@@ -50,7 +50,7 @@ export const raiseRoutes = [
         body.period === "total" && body.until === undefined
           ? await topUpBudget(tools, given)
           : await raiseBudget(tools, given);
-      if (!made.ok) return ofAmountUsd(made);
+      if (!made.ok) return withAmountUsd(made);
       const { budget, raise } = made;
       const ids = [keyOfScope(budget.scope), keyOfSubject(budget.scope, raise.subject)];
       return found(raiseJson(budget, raise, await keyNamesOf(tools.keys, ids)));
@@ -81,7 +81,7 @@ export const raiseRoutes = [
     answer: raiseRequestSchema,
     handle: async (tools, { params: [id = ""], body }) => {
       const approved = await approveRaise(tools, id, { amount: body.amount_usd, until: body.until });
-      return approved.ok ? decided(tools, approved) : ofAmountUsd(approved);
+      return approved.ok ? decided(tools, approved) : withAmountUsd(approved);
     },
   }),
   route("POST /raises/{raise}/deny", {

@@ -76,7 +76,7 @@ export const frontRoute: Route = {
  */
 export function dashboardRoutes({ folder }: { readonly folder: string }): readonly Route[] {
   let kept: Snapshot | undefined;
-  const fileFor = async (path: string): Promise<Found | undefined> => {
+  const fileFor = async (path: string): Promise<ServedFile | undefined> => {
     const [area = "", ...rest] = path.slice("/dashboard/".length).split("/");
     if (area === "vendor") return vendorFile(rest.join("/"));
     // A path of one segment with a dot names a missing file. In a longer path, the name of a key or a model may contain
@@ -100,7 +100,7 @@ export function dashboardRoutes({ folder }: { readonly folder: string }): readon
   return ["/dashboard", "/dashboard/", "/dashboard/*rest"].map((path) => ({ method: "get", path, handler }));
 }
 
-interface Found {
+interface ServedFile {
   readonly bytes: Buffer;
   readonly type: string;
   /** True if the file at this address never changes. */
@@ -109,7 +109,7 @@ interface Found {
   readonly gzipped?: Buffer;
 }
 
-interface OwnFile extends Found {
+interface OwnFile extends ServedFile {
   readonly name: string;
 }
 
@@ -169,7 +169,7 @@ async function compressed(file: OwnFile): Promise<OwnFile> {
 }
 
 /** Returns the page with links to all modules, so that the browser loads the modules at the same time. */
-function pageOf({ digest, files }: Snapshot): Found | undefined {
+function pageOf({ digest, files }: Snapshot): ServedFile | undefined {
   const page = files.get("index.html");
   if (page === undefined) return undefined;
   const links = [...files]
@@ -179,7 +179,7 @@ function pageOf({ digest, files }: Snapshot): Found | undefined {
   return { ...page, bytes: Buffer.from(html.replaceAll("/dashboard/assets/", `/dashboard/assets/${digest}/`)) };
 }
 
-async function vendorFile(name: string): Promise<Found | undefined> {
+async function vendorFile(name: string): Promise<ServedFile | undefined> {
   const [packageName, path] = (Object.hasOwn(vendorFiles, name) ? vendorFiles[name] : undefined) ?? [];
   const manifest = packageName === undefined ? undefined : findPackageJSON(packageName, import.meta.url);
   if (manifest === undefined || path === undefined) return undefined;
@@ -187,7 +187,7 @@ async function vendorFile(name: string): Promise<Found | undefined> {
   return found && { ...found, type: contentTypes[extname(name)] ?? found.type };
 }
 
-async function read(path: string): Promise<Found | undefined> {
+async function read(path: string): Promise<ServedFile | undefined> {
   const type = contentTypes[extname(path)] ?? (path.endsWith(".mjs") ? contentTypes[".js"] : undefined);
   if (type === undefined) return undefined;
   try {
@@ -199,7 +199,7 @@ async function read(path: string): Promise<Found | undefined> {
   }
 }
 
-function answerFile(exchange: Exchange, { bytes, type, isFixed = false, gzipped }: Found): void {
+function answerFile(exchange: Exchange, { bytes, type, isFixed = false, gzipped }: ServedFile): void {
   const isPage = type.startsWith("text/html");
   const isGzipped = gzipped !== undefined && /\bgzip\b(?! *; *q=0)/.test(exchange.header("accept-encoding") ?? "");
   const body = isGzipped ? gzipped : bytes;
@@ -210,21 +210,21 @@ function answerFile(exchange: Exchange, { bytes, type, isFixed = false, gzipped 
     ...(isGzipped ? [["content-encoding", "gzip"] as const] : []),
     ["cache-control", isFixed ? "public, max-age=31536000, immutable" : "no-cache"],
     ["etag", etag],
-    ["content-security-policy", isPage ? policy(importMaps(bytes.toString("utf8"))) : plainPolicy],
+    ["content-security-policy", isPage ? policy(importMapDigests(bytes.toString("utf8"))) : plainPolicy],
     ["x-content-type-options", "nosniff"],
     ["referrer-policy", "no-referrer"],
     ["cross-origin-opener-policy", "same-origin"],
     ["cross-origin-resource-policy", "same-origin"],
   ];
-  const known = exchange.header("if-none-match")?.split(/, */).includes(etag) ?? false;
-  exchange.answer(known ? 304 : 200, headers, known ? "" : body);
+  const isUnchanged = exchange.header("if-none-match")?.split(/, */).includes(etag) ?? false;
+  exchange.answer(isUnchanged ? 304 : 200, headers, isUnchanged ? "" : body);
 }
 
 /**
  * Returns the digests of a page's import maps. An import map must be inline, and the policy permits only scripts with
  * these digests.
  */
-function importMaps(html: string): string[] {
+function importMapDigests(html: string): string[] {
   return [...html.matchAll(/<script type="importmap">([^]*?)<\/script>/g)].map(
     ([, text = ""]) => `'sha256-${digestOf(Buffer.from(text), "base64")}'`,
   );
