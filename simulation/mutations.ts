@@ -108,8 +108,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a window that is not built from the charges when a budget is set": [
     {
       file: "ledger/sqlite/window-store.ts",
-      from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at, step.before);',
-      to: 'if (step.budgets === "open") return void (this.#known(budget).completeFrom = 0);',
+      from: 'if (step.budgets === "open") return this.#openAll(this.#intern(budget), step.at, step.before);',
+      to: 'if (step.budgets === "open") return void (this.#intern(budget).completeFrom = 0);',
     },
   ],
   "a new budget without the charges posted after its sums were read": [

@@ -182,17 +182,17 @@ async function run(
 ): Promise<number> {
   const { io } = surroundings;
   const { settings, ledger, needs, settingsUnread, check, json: toJson = (value) => value } = declaration;
-  const refused = (problem: CommandFailure) => fail(io, problem.message, problem.code);
+  const failed = (problem: CommandFailure) => fail(io, problem.message, problem.code);
   const options = givenOptions(added, declaration.options ?? {}) as Given<Options>;
   const wrong = check?.(options, ...params) ?? null;
-  if (wrong !== null) return refused(wrong);
+  if (wrong !== null) return failed(wrong);
   const uses = settingsUnread === true ? undefined : (settings ?? (ledger && ledgerSettings));
   const tools = toolsFor(surroundings, settingFlagsOf(added), uses && { uses, ...(needs && { needs }) });
-  if (!tools.ok) return refused(tools);
+  if (!tools.ok) return failed(tools);
   const work = (given: Tools) => declaration.run(given, options, ...params);
   const result = await (ledger === undefined ? work(tools.value) : tools.value.withLedger(ledger, work));
   if (typeof result === "number") return result;
-  if (isRefusal(result)) return refused(result);
+  if (isFailure(result)) return failed(result);
   const value = result as Success<unknown>;
   if (options["json"] === true) printJson(io, toJson(value, tools.value));
   else declaration.print?.(io, value, options);
@@ -212,6 +212,6 @@ function givenOptions(added: Command, options: Options): Record<string, unknown>
   );
 }
 
-function isRefusal(result: unknown): result is CommandFailure {
+function isFailure(result: unknown): result is CommandFailure {
   return typeof result === "object" && result !== null && "ok" in result && result.ok === false;
 }

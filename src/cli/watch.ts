@@ -93,7 +93,7 @@ function plainLine(charge: Charge, nameOf: NameOf): string {
 async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<ExitCode> {
   const { io, watch, clock } = store;
   const requests = new RequestWatch(store.ledger, filter);
-  const refused = new RefusalWatch(store, filter);
+  const refusalWatch = new RefusalWatch(store, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
   const names = new Map<string, string | null>();
   const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
@@ -102,7 +102,7 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
   const read = async () => {
     const now = clock.now();
     charges = merged(charges, await requests.poll(chargesKept));
-    const refusals = await refused.poll(now);
+    const refusals = await refusalWatch.poll(now);
     await learnNames(store, names, [...charges.map(({ key }) => key), ...refusals.rows.flatMap(keysIn)]);
     return { charges, refusals, sums: await watchedSums(tools, now, budgetsKept) };
   };

@@ -66,7 +66,7 @@ export function loadSettings(request: LoadRequest): LoadResult {
   problems.push(...outboundProblems);
   if (problems.length > 0) return { ok: false, problems };
 
-  const shown = ({ name, text }: Found) => {
+  const shown = ({ name, text }: ReadSetting) => {
     if (text === null) return null;
     if (name === "database") return shownDatabase(values.database);
     return settingOf(name).kind.secret ? hiddenText : text;
@@ -85,7 +85,7 @@ function targetsOf({ gateway_url: gateway, alert_webhook: alerts, public_url: ow
   ];
 }
 
-interface Found {
+interface ReadSetting {
   readonly name: SettingName;
   /** Value of the setting. Undefined if there is a problem, so that no further rule checks it. */
   readonly value: unknown;
@@ -97,7 +97,7 @@ interface Found {
   readonly problem?: string | undefined;
 }
 
-function readSetting(name: SettingName, sources: readonly Source[], readFile: ReadFile): Found {
+function readSetting(name: SettingName, sources: readonly Source[], readFile: ReadFile): ReadSetting {
   const { kind, default: fallback = null } = settingOf(name);
   const given = sources
     .values()
@@ -131,7 +131,7 @@ function givenText(name: SettingName, text: string): string {
 }
 
 /** Text of a setting in a source. The text is null if it cannot be read, and `problem` then states why. */
-type Written = Pick<Found, "label" | "from" | "text" | "problem">;
+type Written = Pick<ReadSetting, "label" | "from" | "text" | "problem">;
 
 /**
  * Reads a setting's text from one source, or from the file that the setting's `_file` form names in this source.
@@ -150,7 +150,7 @@ function textIn({ origin: from, get, label: labelOf }: Source, name: SettingName
   return content === "" ? { ...file, problem: "names a file that is empty" } : { ...file, text: content };
 }
 
-function missing(needs: readonly SettingName[], found: readonly Found[]): string[] {
+function missing(needs: readonly SettingName[], found: readonly ReadSetting[]): string[] {
   return found
     .filter(({ name, value }) => needs.includes(name) && value === null)
     .map(
@@ -160,7 +160,7 @@ function missing(needs: readonly SettingName[], found: readonly Found[]): string
 }
 
 /** Checks rules that concern several settings. A setting with an invalid text is undefined here. */
-function contradictions(values: SettingValues, found: readonly Found[]): string[] {
+function contradictions(values: SettingValues, found: readonly ReadSetting[]): string[] {
   const problems: string[] = [];
   const foundAt = (name: SettingName) => found.find((each) => each.name === name);
   const refuse = (name: SettingName, problem: string) => problems.push(`${foundAt(name)?.label} ${problem}`);

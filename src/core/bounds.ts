@@ -185,14 +185,14 @@ export const anyServiceTier = "auto";
 
 const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
 /** Since October 2026, OpenAI calls its priority tier `fast` and accepts both names. */
-const otherNames: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
+const serviceTierAliases: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
 
 /** Returns the canonical name of a stated service tier; null for the standard tier. */
 export function serviceTierOf(stated: unknown): string | null {
   if (stated === undefined || stated === null) return null;
   const name = typeof stated === "string" ? stated.toLowerCase() : "";
   if (typeof stated === "string" && standardTiers.has(name)) return null;
-  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (otherNames.get(name) ?? name) : "unknown";
+  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (serviceTierAliases.get(name) ?? name) : "unknown";
 }
 
 /** Returns true if a price has rates for a service tier. Every price has standard rates. */

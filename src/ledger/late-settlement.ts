@@ -53,9 +53,9 @@ export function isPostedForDeadProxy({
 
 /**
  * Returns the correction that changes a charge to its true amount; null if the amount is already right, or if only a
- * part of the answer proves a smaller amount. `total` and
- * `listTotal` are the sums of the charge and its corrections. The correction's id depends only on the charge, so the
- * correction is added only once. The list cost is corrected too, so that no false saving appears.
+ * part of the answer was read and its amount is smaller. `total` and `listTotal` are the sums of the charge and its
+ * corrections. The correction's id depends only on the charge, so the correction is added only once. The list cost is
+ * corrected too, so that no false saving appears.
  */
 export function lateCorrection(
   { id, at, cost, listCost, why, isPartial }: LateSettlement,

@@ -429,10 +429,10 @@ export interface ReportRow {
 }
 
 export interface WhatIfRow extends ReportRow {
-  readonly whatIf: WhatIfSums;
+  readonly whatIf: WhatIfTotals;
 }
 
-export interface WhatIfSums {
+export interface WhatIfTotals {
   /**
    * Recomputed costs, plus the stored costs of charges that were not recomputed. Comparable with the row's `cost`.
    */

@@ -13,16 +13,16 @@ export interface OutlookTools {
 }
 
 /**
- * Returns the spending of today and of this month, and a forecast for the whole month. `of` selects the spending to
+ * Returns the spending of today and of this month, and a forecast for the whole month. `filter` selects the spending to
  * include. Times are in milliseconds since 1970 UTC.
  */
-export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now: number, of: SpendFilter = {}) {
+export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now: number, filter: SpendFilter = {}) {
   const today = calendar.spanOf("1d", now);
   const month = calendar.spanOf("1mo", now);
   const weekStart = daysBefore(calendar, today.start, 7);
   const until = today.end ?? now + 1;
   const days = await memory.spend(
-    { by: [], each: "day", since: Math.min(month.start, weekStart), until, ...of },
+    { by: [], each: "day", since: Math.min(month.start, weekStart), until, ...filter },
     today.start,
   );
   const sums = sumsOf(days.filter(({ start }) => start >= month.start));
@@ -30,7 +30,7 @@ export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now
   const recent = await recentSpending(
     { ledger, calendar },
     days.filter(({ start }) => start >= weekStart),
-    { since: weekStart, now, of },
+    { since: weekStart, now, filter },
   );
   return {
     today: { start: today.start, sums: sumsOf(days.filter(({ start }) => start >= today.start)) },
@@ -52,7 +52,7 @@ export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now
 async function recentSpending(
   { ledger, calendar }: Pick<OutlookTools, "ledger" | "calendar">,
   days: readonly SpendRow[],
-  { since, now, of }: { readonly since: number; readonly now: number; readonly of: SpendFilter },
+  { since, now, filter }: { readonly since: number; readonly now: number; readonly filter: SpendFilter },
 ) {
   const first = days.find(({ requests }) => requests > 0);
   if (first === undefined) return null;
@@ -60,7 +60,7 @@ async function recentSpending(
   const isWholeWeek = first.start === since;
   const hours = isWholeWeek
     ? []
-    : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? nextQuarterHour(now), ...of });
+    : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? nextQuarterHour(now), ...filter });
   const from = hours.find(({ requests }) => requests > 0)?.start ?? first.start;
   return { from, spent: sumsOf(days).cost, spanMs: Math.max(now - from, hourMs) };
 }

@@ -133,7 +133,8 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
     freeze: (amountUsd) => billing.account.freeze(amountUsd),
     unfreeze: (amountUsd) => billing.account.unfreeze(amountUsd),
     useByOthers: (amountUsd) => billing.account.useByOthers(amountUsd),
-    waitFor: (holds, timeoutMs = 45_000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
+    waitFor: (condition, timeoutMs = 45_000) =>
+      observer.waitFor(() => condition(sandbox), timeoutMs, condition.toString()),
     close,
     [Symbol.asyncDispose]: close,
   };

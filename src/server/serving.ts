@@ -30,7 +30,7 @@ import { calendarOf } from "../platform/clock.ts";
 import { createTokenCounter } from "../platform/tokens/token-counter.ts";
 import { KeyWatch } from "../request/gateway-key.ts";
 import { createSeal } from "../gateway/webhooks/seal.ts";
-import type { SentTracing } from "../tracing/tracing.ts";
+import type { OtlpTracing } from "../tracing/tracing.ts";
 import { startAlerting, startDelivering, type JobDeps } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember } from "./fleet.ts";
@@ -203,7 +203,7 @@ interface Running {
   readonly front: Front;
   readonly prices: WatchedPrices;
   readonly work: Work;
-  readonly tracing: SentTracing | null;
+  readonly tracing: OtlpTracing | null;
   readonly readiness: ReadinessCheck;
   readonly access: Access;
   readonly requests: Requests;

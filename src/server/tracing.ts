@@ -2,7 +2,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events, SpansSent } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
-import type { SentTracing } from "../tracing/tracing.ts";
+import type { OtlpTracing } from "../tracing/tracing.ts";
 
 interface OpenOptions {
   readonly version: string;
@@ -17,7 +17,7 @@ interface OpenOptions {
 export async function openTracing(
   { tracing, gateway }: Pick<Settings, "tracing" | "gateway">,
   options: OpenOptions,
-): Promise<SentTracing | null> {
+): Promise<OtlpTracing | null> {
   if (tracing === null || gateway.address === null) return null;
   const { startTracing } = await import("../tracing/tracing.ts");
   const { address, ...rest } = tracing;

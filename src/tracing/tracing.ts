@@ -45,7 +45,7 @@ interface TracingOptions {
   readonly onSent: (sent: SpansSent) => void;
 }
 
-export interface SentTracing extends Tracing {
+export interface OtlpTracing extends Tracing {
   /** Sends the ended spans. Spans that the receiver does not accept in time are lost. */
   flush(): Promise<void>;
 }
@@ -58,7 +58,7 @@ const sendAfterMs = 2_000;
 const textMax = 256;
 
 /** Starts to record spans and to send them to an OTLP receiver. Requests never wait for the receiver. */
-export function startTracing(options: TracingOptions): SentTracing {
+export function startTracing(options: TracingOptions): OtlpTracing {
   const { address, sampler, gateway, timeoutMs, version, clock, onSent } = options;
   const processor = new BoundedProcessor(new OTLPTraceExporter({ url: address, timeoutMillis: timeoutMs }), onSent);
   const provider = new TracerProvider({

@@ -6,7 +6,7 @@ import type { StatedRates } from "../schema.ts";
 import type { ServiceTierName, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 /** Model in one of several tables. */
-export interface Found {
+export interface ModelInTable {
   /** Name of the table in messages. */
   readonly table: string;
   readonly model: TableModel;
@@ -25,7 +25,7 @@ type Merged =
   | { readonly ok: false; readonly differing: readonly PriceDifference[] };
 
 /** Merges the statements of several tables into one model. Omits rates and fees on which the tables differ. */
-export function mergeModels(found: readonly [Found, ...Found[]], { day, tablesMin }: MergeTerms): Merged {
+export function mergeModels(found: readonly [ModelInTable, ...ModelInTable[]], { day, tablesMin }: MergeTerms): Merged {
   const [{ model }, ...others] = found;
   if (others.length === 0 && tablesMin === 1) return { ok: true, model, differing: [] };
   const differing: PriceDifference[] = [];
@@ -33,11 +33,11 @@ export function mergeModels(found: readonly [Found, ...Found[]], { day, tablesMi
     tablesMin,
     report: (name, stated) => void differing.push({ model: model.id, class: name, stated }),
   };
-  const now = found.flatMap(({ table, model: { prices } }) => {
+  const current = found.flatMap(({ table, model: { prices } }) => {
     const price = prices.findLast(({ from }) => from === null || from <= day);
     return price === undefined ? [] : [{ table, price }];
   });
-  const merged = mergePrices(now, rule);
+  const merged = mergePrices(current, rule);
   if (merged === undefined) return { ok: false, differing };
   // Usually only one table states an announced price, so announced prices are not compared.
   const later = found.flatMap(({ model: { prices } }) => prices.filter(({ from }) => from !== null && from > day));

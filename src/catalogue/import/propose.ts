@@ -6,7 +6,7 @@ import type { PriceDifference } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../build.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
 import { instantOf } from "../resolve.ts";
-import { mergeModels, type Found } from "./merge.ts";
+import { mergeModels, type ModelInTable } from "./merge.ts";
 import type { LeftOutModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 interface ProposalTerms {
@@ -74,7 +74,7 @@ export function propose(
   const proposals: Proposal[] = [];
   let unchanged = 0;
   /** Returns the merged model. Returns undefined if the tables differ on a value that every price needs. */
-  const mergedOf = (id: string, found: readonly [Found, ...Found[]]): TableModel | undefined => {
+  const mergedOf = (id: string, found: readonly [ModelInTable, ...ModelInTable[]]): TableModel | undefined => {
     const merged = mergeModels(found, { day: terms.fromDate, tablesMin: 1 });
     differing.push(...merged.differing.map((each) => ({ ...each, model: id })));
     if (!merged.ok)
@@ -86,7 +86,7 @@ export function propose(
     origin: ModelOrigin,
     model: StatedModel,
     found: TableModel,
-    from: readonly Found[],
+    from: readonly ModelInTable[],
     kind: Proposal["kind"],
   ) => {
     const source = terms.source(from.map(({ table }) => table));
@@ -145,10 +145,10 @@ interface MatchedModels {
   readonly known: readonly {
     readonly id: string;
     readonly origin: ModelOrigin;
-    readonly found: readonly [Found, ...Found[]];
+    readonly found: readonly [ModelInTable, ...ModelInTable[]];
   }[];
   /** Models that no price file names, each once, with its statements in the tables. */
-  readonly unlisted: readonly (readonly [Found, ...Found[]])[];
+  readonly unlisted: readonly (readonly [ModelInTable, ...ModelInTable[]])[];
 }
 
 /** Matches models of the tables with those of the price files. */
@@ -156,7 +156,7 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
   const claimed = new Set<TableModel>();
   const known = [...origins.models].flatMap(([id, origin]) => {
     if (id === ceilingPrice) return [];
-    const [first, ...others] = tables.flatMap(({ name, table }): Found[] => {
+    const [first, ...others] = tables.flatMap(({ name, table }): ModelInTable[] => {
       const model = tableModelOf(table.models, id, origin, origins);
       if (model !== undefined) claimed.add(model);
       return model === undefined ? [] : [{ table: name, model }];
@@ -164,10 +164,10 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
     return first === undefined ? [] : [{ id, origin, found: [first, ...others] as const }];
   });
   const unlisted = tables.flatMap(({ name, table }, index) =>
-    table.models.flatMap((model): [Found, ...Found[]][] => {
+    table.models.flatMap((model): [ModelInTable, ...ModelInTable[]][] => {
       if (claimed.has(model)) return [];
       claimed.add(model);
-      const others = tables.slice(index + 1).flatMap((other): Found[] => {
+      const others = tables.slice(index + 1).flatMap((other): ModelInTable[] => {
         const same = other.table.models.find(
           (each) => !claimed.has(each) && each.provider === model.provider && isSameModel(each, model),
         );

@@ -57,7 +57,7 @@ import { budgetName, periodWords, plainSubject, subjectOf, upperFirst } from "./
 import { OpenRaises, raiseButton, raisedText } from "./raises.ts";
 
 /** Settings of a budget, without the amounts of a window. */
-type BudgetOf = Pick<StandingJson, "scope" | "period" | "mode" | "limit_usd" | "warn_percent">;
+type BudgetSettings = Pick<StandingJson, "scope" | "period" | "mode" | "limit_usd" | "warn_percent">;
 
 /** Describes a scope such as "key:alice". */
 export function scopeName(scope: string): string {
@@ -381,7 +381,7 @@ const budgetColumns = (show: Show, mayEdit: boolean): readonly Column<RankedBudg
   },
 ];
 
-function budgetActions(budget: BudgetOf, show: Show): View {
+function budgetActions(budget: BudgetSettings, show: Show): View {
   const name = `the ${budgetName(budget)}`;
   return div(
     { class: "actions" },
@@ -434,7 +434,7 @@ function usedCell(budget: RankedBudgetJson): View {
   );
 }
 
-function removeBudget(budget: BudgetOf): Form {
+function removeBudget(budget: BudgetSettings): Form {
   const { scope, period, limit_usd: limit } = budget;
   const text = [
     `${scopeName(scope)} may then spend more than `,
@@ -453,7 +453,7 @@ function removeBudget(budget: BudgetOf): Form {
  * Returns the form that changes `budget`, or that sets a new budget if `budget` is null. `scope` prefills a new budget
  * with a key, a team or a model, such as `key:alice`. `key` and `each-key` prefill only the kind of the scope.
  */
-export function setBudget(budget: BudgetOf | null, scope: string): Form {
+export function setBudget(budget: BudgetSettings | null, scope: string): Form {
   return {
     title: budget === null ? "Set a budget" : "Change the budget",
     verb: "Save budget",
@@ -565,7 +565,7 @@ function scopeIn(form: FormData): string {
 }
 
 /** Shows the fields for the limit and its effect. `budget` is the budget to change; null for a new one. */
-function limitFields(budget: BudgetOf | null): View[] {
+function limitFields(budget: BudgetSettings | null): View[] {
   return [
     usdField("Limit (USD)", { name: "limit", placeholder: "25.00", defaultValue: budget?.limit_usd ?? "" }),
     div(

@@ -124,9 +124,9 @@ function usePart(source: Source | null, live: boolean): Part {
     }
     if (subject === null || (!live && isLoaded.current)) return undefined;
     return whileVisible(async (signal) => {
-      const now = latest.current;
-      if (now === null) return null;
-      const outcome = await attempt(() => now.newest(after.current, signal));
+      const current = latest.current;
+      if (current === null) return null;
+      const outcome = await attempt(() => current.newest(after.current, signal));
       if (signal.aborted) return null;
       if (!outcome.ok && outcome.fault.signedOut) {
         ended();
@@ -136,21 +136,21 @@ function usePart(source: Source | null, live: boolean): Part {
       if (outcome.ok) {
         const { after: next, ...page } = outcome.value;
         after.current = next;
-        setLoaded((before) => (before.rows === null ? page : withNewer(before, page, now.keeps)));
+        setLoaded((before) => (before.rows === null ? page : withNewer(before, page, current.keeps)));
         isLoaded.current = true;
       }
       if (!live && isLoaded.current) return null;
       if (!outcome.ok && isRefusedFilter(outcome.fault)) return null;
-      return outcome.ok ? now.everyMs : everyMsUnlessLive;
+      return outcome.ok ? current.everyMs : everyMsUnlessLive;
     });
   }, [subject, live, turn, ended]);
 
   const { older } = loaded;
   const loadOlder = useCallback(async () => {
-    const now = latest.current;
-    if (now === null || older === null) return;
-    const outcome = await attempt(() => now.older(older));
-    if (shown.current !== now.subject) return;
+    const current = latest.current;
+    if (current === null || older === null) return;
+    const outcome = await attempt(() => current.older(older));
+    if (shown.current !== current.subject) return;
     if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
     const { rows, ...rest } = outcome.value;
     setLoaded((before) => ({ rows: [...(before.rows ?? []), ...rows], ...rest }));

@@ -90,7 +90,7 @@ export class RollupCheck<T extends number | string> {
       if (row === undefined || this.#timeOf(row) > time) break;
       this.#compare(row, time);
     }
-    for (const cell of this.#cells.used()) this.#differ(time, cell.identity, rowText(cell), noRow);
+    for (const cell of this.#cells.used()) this.#reportDifference(time, cell.identity, rowText(cell), noRow);
     this.#cells.clear();
   }
 
@@ -103,7 +103,7 @@ export class RollupCheck<T extends number | string> {
     }
     if (!agrees(cell, row)) {
       const difference = differing(rollupSums, sumsOf(cell), storedSums(row));
-      if (difference !== null) this.#differ(time, identity, difference.expected, difference.found);
+      if (difference !== null) this.#reportDifference(time, identity, difference.expected, difference.found);
     }
     cell.isUsed = false;
     this.#stored.advance();
@@ -116,7 +116,7 @@ export class RollupCheck<T extends number | string> {
       rollupSums.map(() => 0),
       storedSums(row),
     );
-    this.#differ(this.#timeOf(row), identityOf(row), noRow, difference?.found ?? "a row of zeros");
+    this.#reportDifference(this.#timeOf(row), identityOf(row), noRow, difference?.found ?? "a row of zeros");
     this.#stored.advance();
   }
 
@@ -124,7 +124,7 @@ export class RollupCheck<T extends number | string> {
     return this.#kind.read(row[this.#kind.column]);
   }
 
-  #differ(time: T, identity: readonly string[], expected: string, found: string): void {
+  #reportDifference(time: T, identity: readonly string[], expected: string, found: string): void {
     const { table, show, derived } = this.#kind;
     const id = `${table} ${[show(time), ...identity].join("/")}`;
     this.#report({ kind: "rollup", id, expected, found, derived: derived(time, identity[0] ?? "") });

@@ -39,15 +39,17 @@ export class KnownBudgets {
 
   /** Returns true if a hard budget may limit a request of the caller whose cost is not bounded (`limitsUnbounded`). */
   hasHard(caller: Caller, anyModel: boolean): boolean {
-    return this.#under(caller).some(({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel));
+    return this.#budgetsUnder(caller).some(
+      ({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel),
+    );
   }
 
-  #under(caller: Caller): readonly StoredBudget[] {
+  #budgetsUnder(caller: Caller): readonly StoredBudget[] {
     return anchorsOf(caller).flatMap((anchor) => this.#anchored.get(anchor) ?? []);
   }
 
   #applyingTo(caller: Caller): readonly StoredBudget[] {
-    return this.#under(caller)
+    return this.#budgetsUnder(caller)
       .filter(({ scope }) => appliesTo(scope, caller))
       .sort((a, b) => a.seq - b.seq);
   }

@@ -120,7 +120,7 @@ export class PostgresWriter implements BatchChannel {
       return [{ outcome: { kind: "done", reply }, isChange: changed }];
     } catch (error) {
       if (error instanceof OutcomeUnknown) throw error;
-      const outcome = faultOf(error);
+      const outcome = outcomeOfError(error);
       if (outcome.kind === "unavailable" || commands.length === 1)
         return commands.map(() => ({ outcome, isChange: false }));
       // Applies the commands one at a time, so that only the faulty command fails.
@@ -157,7 +157,8 @@ export class PostgresWriter implements BatchChannel {
         applied[n] = { outcome: outcomes[n] as Outcome, isChange: changed };
       } catch (error) {
         applied[n] = {
-          outcome: error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : faultOf(error),
+          outcome:
+            error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : outcomeOfError(error),
           isChange: false,
         };
       }
@@ -373,7 +374,7 @@ function failed(message: string): Applied {
 }
 
 /** Returns the outcome of commands that failed with an error. None of them was written. */
-function faultOf(error: unknown): Outcome {
+function outcomeOfError(error: unknown): Outcome {
   const fault = databaseFault(error);
   if (fault !== null) return { kind: "unavailable", message: fault };
   return { kind: "failed", message: error instanceof Error ? error.message : String(error) };

@@ -18,7 +18,7 @@ import type { Verification } from "../../ports/ledger.ts";
 import { schemaProblem, type MigrationResult } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
-import { foreign, knownSchema, migrate, schemaOfFile } from "./migrate.ts";
+import { foreignFile, knownSchema, migrate, schemaOfFile } from "./migrate.ts";
 import { contentOf, folderProblem, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
@@ -244,7 +244,7 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Open
       .pluck()
       .get();
     if (found === 0 && isEmpty) return refused({ kind: "missing" });
-    if (tables !== 3) return refused(foreign);
+    if (tables !== 3) return refused(foreignFile);
     const problem = schemaProblem("sqlite", found, { forward: true });
     if (problem !== null) return refused(problem);
     return { ok: true, db, schema: found };

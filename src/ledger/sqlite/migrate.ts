@@ -3,7 +3,7 @@ import type { OpenFailure } from "../store.ts";
 import { writeTransaction, type Connection } from "./connection.ts";
 
 /** Failure for a file that contains the tables of another program. */
-export const foreign: OpenFailure = { kind: "unusable", message: "not a Farebox database" };
+export const foreignFile: OpenFailure = { kind: "unusable", message: "not a Farebox database" };
 
 /** Returns the schema version of this release. */
 export function knownSchema(): number {
@@ -27,7 +27,7 @@ export function migrate(db: Connection, { forward = false } = {}): MigrationResu
     const from = schemaOfFile(db);
     if (from === to) return current;
     const tables = db.prepare("select count(*) from sqlite_schema").pluck().get();
-    if (from === 0 && tables !== 0) return { ok: false, failure: foreign };
+    if (from === 0 && tables !== 0) return { ok: false, failure: foreignFile };
     const failure = from === 0 ? null : schemaProblem("sqlite", from, { forward });
     if (failure !== null) return { ok: false, failure };
     for (const { version, sql } of migrationsOf("sqlite")) {

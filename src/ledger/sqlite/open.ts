@@ -21,7 +21,7 @@ import {
   type Connection,
 } from "./connection.ts";
 import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
-import { foreign, migrate, schemaOfFile } from "./migrate.ts";
+import { foreignFile, migrate, schemaOfFile } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
 import { cachedQueries } from "./cached-queries.ts";
 import { rebuildDays } from "./rollups.ts";
@@ -93,7 +93,7 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
   const db = opened.adopt(connectToRead(options.path), (each) => void each.close());
   const { schema: found, isEmpty } = contentOf(db);
-  if (found === 0) return { ok: false, failure: isEmpty ? { kind: "missing" } : foreign };
+  if (found === 0) return { ok: false, failure: isEmpty ? { kind: "missing" } : foreignFile };
   const failure = schemaProblem("sqlite", found);
   if (failure !== null) return { ok: false, failure };
   const calendar = storedCalendar(db, options.calendar);
@@ -115,7 +115,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   // Connects before the lock file is created, because connecting throws if the file is not a database.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
   const content = contentOf(db);
-  if (content.schema === 0 && !content.isEmpty) return { ok: false, failure: foreign };
+  if (content.schema === 0 && !content.isEmpty) return { ok: false, failure: foreignFile };
   if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
   const created = isNewFile || content.isEmpty;
   const migrated = migrate(db);

@@ -147,7 +147,7 @@ export class WindowStore {
   /** Returns true if a hard budget may limit a caller's request without a bound on its cost (`limitsUnbounded`). */
   hasHard(caller: Caller, anyModel: boolean): boolean {
     return anchorsOf(caller).some((anchor) =>
-      this.#under(anchor).some(({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel)),
+      this.#budgetsUnder(anchor).some(({ mode, scope }) => mode === "hard" && limitsUnbounded(scope, caller, anyModel)),
     );
   }
 
@@ -257,8 +257,8 @@ export class WindowStore {
     this.flush();
     this.forget();
     const { budget } = step;
-    if (step.budgets === "raised") return void this.#open(this.#known(budget), step.subject, step.at);
-    if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at, step.before);
+    if (step.budgets === "raised") return void this.#openMissing(this.#intern(budget), step.subject, step.at);
+    if (step.budgets === "open") return this.#openAll(this.#intern(budget), step.at, step.before);
     this.#db
       .prepare("delete from charge_windows where window in (select seq from windows where budget = ?)")
       .run(budget.seq);
@@ -331,11 +331,11 @@ export class WindowStore {
     if (known !== undefined) return known;
     const row = this.#selectBudget.get(seq) as BudgetRow | undefined;
     invariant(row !== undefined, `budget ${seq} must exist, because a window belongs to it`);
-    return this.#known(budgetOf(row));
+    return this.#intern(budgetOf(row));
   }
 
   /** Returns the only object that represents a budget in memory. Keeps the given object if there was none. */
-  #known(budget: StoredBudget): StoredBudget {
+  #intern(budget: StoredBudget): StoredBudget {
     const known = this.#budgets.get(budget.seq);
     if (known !== undefined) return known;
     this.#budgets.set(budget.seq, budget);
@@ -346,15 +346,15 @@ export class WindowStore {
     // Loops, because this runs for each hold, and flatMap takes twice as long.
     const applying: StoredBudget[] = [];
     for (const anchor of anchorsOf(caller))
-      for (const budget of this.#under(anchor)) if (appliesTo(budget.scope, caller)) applying.push(budget);
+      for (const budget of this.#budgetsUnder(anchor)) if (appliesTo(budget.scope, caller)) applying.push(budget);
     return applying.sort((a, b) => a.seq - b.seq);
   }
 
   /** Returns the budgets with an anchor (`anchorOf`). */
-  #under(anchor: string): readonly StoredBudget[] {
+  #budgetsUnder(anchor: string): readonly StoredBudget[] {
     const known = this.#anchored.get(anchor);
     if (known !== undefined) return known;
-    const budgets = answerEach(this.#db, readAnchored([anchor])).map((budget) => this.#known(budget));
+    const budgets = answerEach(this.#db, readAnchored([anchor])).map((budget) => this.#intern(budget));
     this.#anchored.set(anchor, budgets);
     return budgets;
   }
@@ -383,7 +383,7 @@ export class WindowStore {
   }
 
   /** Opens a missing window. Returns its row number if its sums are 0; null if the caller must read the sums. */
-  #open(budget: StoredBudget, subject: string, at: number): number | null {
+  #openMissing(budget: StoredBudget, subject: string, at: number): number | null {
     const span = this.#calendar.spanOf(budget.period, at);
     if (budget.completeFrom === null) this.#openAll(budget, at);
     if (!isComplete(budget, span)) this.#openCharged(budget, subject, span);
@@ -393,7 +393,7 @@ export class WindowStore {
 
   /** Creates a missing window. */
   #create(budget: StoredBudget, subject: string, at: number): OpenWindow {
-    const seq = this.#open(budget, subject, at);
+    const seq = this.#openMissing(budget, subject, at);
     if (seq !== null) {
       const span = this.#calendar.spanOf(budget.period, at);
       const sums = { spent: noMoney, held: noMoney };

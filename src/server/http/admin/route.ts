@@ -15,7 +15,7 @@ export interface Timed {
 }
 
 /** Caller of a request. `by` is the author of a change, for the audit. */
-export interface Caller {
+export interface RouteCaller {
   readonly caller: AdminCaller;
   readonly by: string;
 }
@@ -51,7 +51,7 @@ export interface AdminRoute<Tools = never> {
   /** Rows and columns of the answer as CSV; null if it is not a list. */
   readonly csv: CsvList<never> | null;
   readonly handle: (
-    tools: Tools & Caller,
+    tools: Tools & RouteCaller,
     input: { readonly params: readonly string[]; readonly query: never; readonly body: never },
   ) => Promise<RouteAnswer>;
 }
@@ -60,7 +60,7 @@ export interface AdminRoute<Tools = never> {
 export type ToolsOf<Route extends AdminRoute> = [Route["handle"]] extends [
   (tools: infer Tools, input: never) => unknown,
 ]
-  ? Omit<Tools, keyof Caller>
+  ? Omit<Tools, keyof RouteCaller>
   : never;
 
 interface Declared<Tools, A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodObject> {
@@ -76,7 +76,7 @@ interface Declared<Tools, A extends z.ZodType, Q extends z.ZodObject, B extends 
    */
   readonly csv?: CsvList<Shape<A>>;
   handle(
-    tools: Tools & Caller,
+    tools: Tools & RouteCaller,
     input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> },
   ): Promise<RouteAnswer<Shape<A>>>;
 }
