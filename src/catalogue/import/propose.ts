@@ -260,10 +260,10 @@ function additions(
   const prices = [...before];
   const entries: AddedPrice[] = [];
   let refused = false;
-  const now = found.prices.findLast(({ from }) => from === null || from <= fromDate);
+  const priceNow = found.prices.findLast(({ from }) => from === null || from <= fromDate);
   const later = found.prices.filter(({ from }) => from !== null && from > fromDate);
   for (const { from, price } of [
-    ...(now === undefined ? [] : [{ from: fromDate, price: now }]),
+    ...(priceNow === undefined ? [] : [{ from: fromDate, price: priceNow }]),
     ...later.map((price) => ({ from: price.from ?? "", price })),
   ]) {
     const current = inForce(prices, from);

@@ -113,7 +113,7 @@ export function maintained(database: Database, calendar: Calendar): MaintainedLe
   return {
     dialect: postgresDialect,
     calendar,
-    verify: (on) => verify(database, { calendar, ...on }),
+    verify: (options) => verify(database, { calendar, ...options }),
     read: (query) => database.transaction((db) => answer(db, query), "snapshot"),
     write: (query) => database.transaction((db) => answer(db, query(), (step) => applyBudgetStep(db, calendar, step))),
     freeSpace: (before) => dropEmptiedMonths(database, before),

@@ -32,7 +32,7 @@ export function maintained(db: Connection, calendar: Calendar): MaintainedLedger
   return {
     dialect: sqliteDialect,
     calendar,
-    verify: (on) => verify(db, { calendar, ...on }),
+    verify: (options) => verify(db, { calendar, ...options }),
     read: (query) => answer(db, query),
     write: (query) => writeTransaction(db, () => answerEach(db, query(), onLock)),
     freeSpace() {},
