@@ -124,7 +124,7 @@ export class WatchedPrices implements Disposable {
   async #check(): Promise<void> {
     const isForced = this.#isForced;
     this.#isForced = false;
-    const texts = await this.#settled(isForced);
+    const texts = await this.#stableTexts(isForced);
     if (texts === null || this.#hasEnded()) return;
     const reload = await this.#checked(texts);
     if (this.#hasEnded()) return;
@@ -147,7 +147,7 @@ export class WatchedPrices implements Disposable {
    * Reads the texts repeatedly until two reads in a row are equal, and returns the texts. Returns null if the watch has
    * ended, or if the texts were already checked and the check is not forced.
    */
-  async #settled(isForced: boolean): Promise<PriceTexts | null> {
+  async #stableTexts(isForced: boolean): Promise<PriceTexts | null> {
     const isNew = (read: PriceTexts) => isForced || fingerprint(read) !== this.#seen;
     let texts = await this.#read(isForced);
     if (!isNew(texts)) return null;

@@ -5,7 +5,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { AdjustResult, Correction } from "../ports/ledger.ts";
 import type { ChargeRow } from "./charge-columns.ts";
 import type { Dialect } from "./queries/dialects.ts";
-import { rowOf, sumOf, write, type Query } from "./queries/query.ts";
+import { rowOf, sumSql, write, type Query } from "./queries/query.ts";
 import { readNamedWindows } from "./queries/windows.ts";
 import { addedUp, identityOf, quarterMs, rollupDimensions, rollupSums } from "./rollups.ts";
 import { callerOfRow } from "./rows/budgets.ts";
@@ -105,7 +105,7 @@ interface Rollup {
 function* rollupCost({ table, column, time }: Rollup, charge: ChargeRow): Query<bigint> {
   const isRow = [column, ...rollupDimensions].map((name) => `${name} = ?`).join(" and ");
   const row = yield* rowOf<{ cost: bigint }>({
-    sql: `select ${sumOf("cost")} as cost from ${table} where ${isRow}`,
+    sql: `select ${sumSql("cost")} as cost from ${table} where ${isRow}`,
     values: [time, ...identityOf(charge)],
   });
   return row?.cost ?? 0n;

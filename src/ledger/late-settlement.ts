@@ -8,7 +8,7 @@ import { adjust, readChargeRow } from "./adjustments.ts";
 import { endColumns, postColumns } from "./charge-columns.ts";
 import type { PostCommand, VoidCommand } from "./commands.ts";
 import type { Dialect } from "./queries/dialects.ts";
-import { rowOf, sumOf, type Query } from "./queries/query.ts";
+import { rowOf, sumSql, type Query } from "./queries/query.ts";
 import { lockBudgets } from "./tables/budgets.ts";
 
 /*
@@ -80,7 +80,7 @@ export function* correctLate(dialect: Dialect, calendar: Calendar, late: LateSet
   if (charge === undefined || !isPostedForDeadProxy(charge)) return false;
   yield* lockBudgets();
   const sums = yield* rowOf<{ total: bigint; list: bigint }>({
-    sql: `select ${sumOf("cost")} as total, ${sumOf("list_cost")} as list from charges where id = ? or adjusts = ?`,
+    sql: `select ${sumSql("cost")} as total, ${sumSql("list_cost")} as list from charges where id = ? or adjusts = ?`,
     values: [late.id, late.id],
   });
   const correction = lateCorrection(late, sums?.total ?? 0n, sums?.list ?? 0n);

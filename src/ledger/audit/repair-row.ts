@@ -4,7 +4,7 @@ import { appliesTo, formatScope, isRolledUp, parseScope, subjectsOf } from "../.
 import type { Calendar } from "../../ports/calendar.ts";
 import type { RepairedRow } from "../../ports/ledger.ts";
 import type { Dialect } from "../queries/dialects.ts";
-import { rowOf, rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
+import { rowOf, rowsOf, sumSql, write, type Query, type Value } from "../queries/query.ts";
 import { raiseSumsVersion, readWindowSums, type WindowSums } from "../queries/window-sums.ts";
 import {
   carriedByDay,
@@ -120,7 +120,7 @@ function* replaceRows(
 ): Query<RepairedRow[]> {
   const names = rollupDimensions.join(", ");
   const stored = {
-    sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
+    sql: `select ${names}, ${rollupSums.map((name) => `${sumSql(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
     values: [time, key],
   };
   yield* write(raiseSumsVersion);
@@ -205,7 +205,7 @@ function* missingCounts(calendar: Calendar, row: CarriedSumRow): Query<bigint[]>
   const day = calendar.dateOf(Number(row.admitted_at));
   const identity = identityOf(row);
   const same = rollupDimensions.map((name) => `${name} = ?`).join(" and ");
-  const counted = rollupCounts.map((name) => `${sumOf(name)} as ${name}`).join(", ");
+  const counted = rollupCounts.map((name) => `${sumSql(name)} as ${name}`).join(", ");
   const stored = yield* rowOf<Counts>({
     sql: `select ${counted} from rollup_day where day = ? and ${same}`,
     values: [day, ...identity],

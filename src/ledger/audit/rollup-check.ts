@@ -1,6 +1,6 @@
 import { rollupDimensions, rollupSums } from "../rollups.ts";
 import type { Dialect } from "../queries/dialects.ts";
-import { sumOf, type Query } from "../queries/query.ts";
+import { sumSql, type Query } from "../queries/query.ts";
 import { addCell, CellPool, nameOf, type Cell } from "./cells.ts";
 import { Feed } from "./feed.ts";
 import { differing, type Derived, type Report } from "./findings.ts";
@@ -137,7 +137,7 @@ function storedRows(
   { table, column, condition }: Pick<RollupKind<number>, "table" | "column" | "condition">,
 ): string {
   const names = [column, ...rollupDimensions].join(", ");
-  const sums = rollupSums.map((name) => (isSharded ? `${sumOf(name)} as ${name}` : name)).join(", ");
+  const sums = rollupSums.map((name) => (isSharded ? `${sumSql(name)} as ${name}` : name)).join(", ");
   return `select ${names}, ${sums} from ${table} where ${condition} ${isSharded ? `group by ${names}` : ""} order by ${names}`;
 }
 

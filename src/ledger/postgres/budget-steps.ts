@@ -2,7 +2,7 @@ import { hasSubjects } from "../../core/scope.ts";
 import type { Span } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { postgresDialect } from "../queries/dialects.ts";
-import { sumOf, type BudgetStep } from "../queries/query.ts";
+import { sumSql, type BudgetStep } from "../queries/query.ts";
 import { partsOfWindows } from "../queries/window-sums.ts";
 import { endOfTime, type SpentBefore, type NamedWindow, type StoredBudget } from "../rows/budgets.ts";
 import { readBudgets } from "../queries/windows.ts";
@@ -31,7 +31,7 @@ export async function applyBudgetStep(db: Statements, calendar: Calendar, step: 
   }
   const { budget } = step;
   if (step.budgets === "open") await openAll(db, calendar, budget, step.at, step.before);
-  else if (step.budgets === "raised")
+  else if (step.budgets === "raise")
     await openOne(db, calendar, { budget, subject: step.subject, ...calendar.spanOf(budget.period, step.at) });
   else await removeWindows(db, budget);
   await db.run("update meta set budgets_version = budgets_version + 1");
@@ -146,7 +146,7 @@ async function open(
     numbered(
       `insert into windows (budget, subject, starts_at, ends_at, spent, held)
        select cast(? as bigint), ${named}, cast(? as bigint), cast(? as bigint),
-         ${sumOf("spent")}, ${sumOf("held")}
+         ${sumSql("spent")}, ${sumSql("held")}
        from (${parts.sql}) parts ${group} on conflict do nothing returning seq`,
     ),
     [seq, ...(subject === null ? [] : [subject]), start, end, ...parts.values],

@@ -2,7 +2,7 @@ import type { LedgerTotals } from "../../core/account.ts";
 import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { LedgerCorrection } from "../../core/reconciliation.ts";
-import { rowsOf, sumOf, type Query } from "./query.ts";
+import { rowsOf, sumSql, type Query } from "./query.ts";
 import { sumRawUnits, type RawUnits } from "../../core/task-settlement.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
 
@@ -27,7 +27,7 @@ export function* readTotals(): Query<LedgerTotals> {
   const inDoubt = { ...posted };
   let [requests, unpriced] = [0, 0];
   const sums = yield* rowsOf<PostedRow>({
-    sql: `select source, ${sumOf("cost")} as cost, ${sumOf("in_doubt")} as in_doubt, ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced
+    sql: `select source, ${sumSql("cost")} as cost, ${sumSql("in_doubt")} as in_doubt, ${sumSql("requests")} as requests, ${sumSql("unpriced")} as unpriced
       from rollup_day group by source`,
     values: [],
   });
@@ -38,7 +38,7 @@ export function* readTotals(): Query<LedgerTotals> {
     unpriced += Number(row.unpriced);
   }
   const [row] = yield* rowsOf<PendingRow>({
-    sql: `select count(*) as pending, count(*) - count(hold) as unpriced, ${sumOf("hold")} as held, (select coalesce(max(seq), 0) from charges) as last
+    sql: `select count(*) as pending, count(*) - count(hold) as unpriced, ${sumSql("hold")} as held, (select coalesce(max(seq), 0) from charges) as last
       from charges where state = 'pending'`,
     values: [],
   });

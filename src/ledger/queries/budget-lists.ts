@@ -24,7 +24,7 @@ import { Conditions, containing, pageOf } from "./page.ts";
 import { isLive } from "../tables/keys.ts";
 import { raisedAmounts, readRaises, readRefusing, recentlyRefusing } from "./window-state.ts";
 import { hasEachKey, hasEachModel, isEach, isEachScope, namesModel, scopeName, subjectName } from "./scope-sql.ts";
-import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 import { nameOf, readStoredWindows, startOfWindow, startsOfWindows } from "./windows.ts";
 
 const everything: Statement = { sql: "true", values: [] };
@@ -285,7 +285,7 @@ function isSearch({ search }: Pick<WindowListQuery, "search">): boolean {
   return search !== undefined && search !== "";
 }
 
-const windowSumsSql = `count(*) as windows, ${sumOf("refusing")} as refusing, ${sumOf("spent")} as spent, ${sumOf("held")} as held, max(share) as share, max(${rankSql}) as rank`;
+const windowSumsSql = `count(*) as windows, ${sumSql("refusing")} as refusing, ${sumSql("spent")} as spent, ${sumSql("held")} as held, max(share) as share, max(${rankSql}) as rank`;
 
 /** Returns the statement that sums, for each budget, the windows that the search finds. */
 function foundSums(dialect: Dialect, calendar: Calendar, query: BudgetListQuery): Statement {
@@ -304,14 +304,16 @@ function allSums(dialect: Dialect, calendar: Calendar, query: BudgetListQuery): 
   const { at } = query;
   const only = filterOf(query);
   const windows = rankedWindows(dialect, calendar, at, { unused: "ranked", only });
-  const summed = ["windows", "refusing", "spent", "held", "used", "members"].map((name) => `${sumOf(name)} as ${name}`);
+  const summed = ["windows", "refusing", "spent", "held", "used", "members"].map(
+    (name) => `${sumSql(name)} as ${name}`,
+  );
   const withUnused = (share: string) => `case when ${share} < 0 and members > used then 0e0 else ${share} end`;
   return {
     sql: `select of_budget, windows - used + members as windows, refusing, spent, held, ${withUnused("share")} as share, ${withUnused("rank")} as rank
       from (
         select of_budget, ${summed.join(", ")}, max(share) as share, max(rank) as rank
         from (
-          select windows.seq as of_budget, ${windowSumsSql}, ${sumOf(`case when keys.id is not null and ${isMember} and ${isLive} then 1 else 0 end`)} as used, 0 as members
+          select windows.seq as of_budget, ${windowSumsSql}, ${sumSql(`case when keys.id is not null and ${isMember} and ${isLive} then 1 else 0 end`)} as used, 0 as members
           from (${windows.sql}) windows left join keys on keys.id = subject group by windows.seq
           union all
           select seq, 0, 0, 0, 0, null, null, 0, live from (

@@ -26,7 +26,7 @@ import {
 } from "./budget-lists.ts";
 import { isAmong, type Dialect } from "./dialects.ts";
 import { Conditions, containing, pageOf, type ListRows } from "./page.ts";
-import { rowsOf, sumOf, withNumbers, type Query, type Value } from "./query.ts";
+import { rowsOf, sumSql, withNumbers, type Query, type Value } from "./query.ts";
 import { readPastWindows } from "./past-windows.ts";
 import { readRefusing } from "./window-state.ts";
 import {
@@ -341,8 +341,8 @@ function* readModelList(tools: ListTools, query: ModelListQuery): Query<ListPage
   const byModel = ["model", "text"] as const;
   const rows: ListRows<ModelListQuery["sort"]> = {
     sql: `select * from (
-        select model, max(price_group) as price_group, cast(max(priced) as bigint) as priced, ${sumOf("spent")} as spent,
-          ${sumOf("requests")} as requests, max(last_day) as last_day, max(last_quarter) as last_quarter
+        select model, max(price_group) as price_group, cast(max(priced) as bigint) as priced, ${sumSql("spent")} as spent,
+          ${sumSql("requests")} as requests, max(last_day) as last_day, max(last_quarter) as last_quarter
         from (
           select value ->> 0 as model, coalesce(value ->> 1, '') as price_group, 1 as priced, 0 as spent, 0 as requests, '' as last_day, 0 as last_quarter
           from ${dialect.eachOf} priced

@@ -8,7 +8,7 @@ import { subjectAndCondition } from "./scope-condition.ts";
 import type { Dialect } from "./dialects.ts";
 import { readFirstDay } from "./report.ts";
 import { daysBetween } from "./window-sums.ts";
-import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 
 interface SumRow {
   readonly time: string | bigint;
@@ -76,10 +76,10 @@ function sumsOf(
   // Null sums the charges of all subjects.
   const summed = subject ?? (hasSubjects(scope) ? null : "");
   const { counted } = subjectAndCondition(dialect, scope, summed, isRolledUp(scope) ? "rollup" : "charges");
-  const sums = `${sumOf("cost")} as spent, ${sumOf("requests")} as requests`;
+  const sums = `${sumSql("cost")} as spent, ${sumSql("requests")} as requests`;
   if (!isRolledUp(scope))
     return {
-      sql: `select admitted_at - admitted_at % ${quarterMs} as time, ${sumOf("cost")} as spent, count(*) as requests
+      sql: `select admitted_at - admitted_at % ${quarterMs} as time, ${sumSql("cost")} as spent, count(*) as requests
         from charges where state = 'posted' and ${counted.sql} and admitted_at >= ? group by 1`,
       values: [...counted.values, since],
     };

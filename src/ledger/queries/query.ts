@@ -41,7 +41,7 @@ export type BudgetStep =
       readonly before?: SpentBefore | null;
     }
   /** Opens the window that a new raise applies to. */
-  | { readonly budgets: "raised"; readonly budget: StoredBudget; readonly subject: string; readonly at: number }
+  | { readonly budgets: "raise"; readonly budget: StoredBudget; readonly subject: string; readonly at: number }
   /** Removes the windows of a budget that is about to be removed. */
   | { readonly budgets: "close"; readonly budget: StoredBudget };
 
@@ -63,7 +63,7 @@ export function* rowsOf<R>(statement: Statement): Query<readonly R[]> {
  * Returns the SQL expression for a sum of integers. The sum is 0 for no rows. The statement fails if the sum exceeds 64
  * bits.
  */
-export const sumOf = (sql: string) => `cast(coalesce(sum(${sql}), 0) as bigint)`;
+export const sumSql = (sql: string) => `cast(coalesce(sum(${sql}), 0) as bigint)`;
 
 /** Returns the first row of a statement; undefined if there is none. */
 export function* rowOf<R>(statement: Statement): Query<R | undefined> {

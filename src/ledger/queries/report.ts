@@ -15,7 +15,7 @@ import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollups.t
 import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { Conditions } from "./page.ts";
-import { rowOf, rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
+import { rowOf, rowsOf, sumSql, type Query, type Statement, type Value } from "./query.ts";
 
 /** Grouping columns of a row that a report reads. */
 export type GroupRow = Readonly<Record<ValueColumn, string | null>> & {
@@ -157,7 +157,7 @@ function sumsOfRollup(
   const grouped = ["source", ...named, ...(byTime ? [time] : [])];
   return [
     {
-      sql: `select ${byTime ? time : "null"} as time, ${["source", ...named].join(", ")}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")}
+      sql: `select ${byTime ? time : "null"} as time, ${["source", ...named].join(", ")}, ${rollupSums.map((name) => `${sumSql(name)} as ${name}`).join(", ")}
       from ${table} where ${time} >= ? and ${time} < ? group by ${grouped.join(", ")}`,
       values: [from, to],
     },
@@ -176,8 +176,8 @@ function chargeSums(
     .add("session = ?", session);
   return {
     sql: `select ${groups.join(", ")},
-        ${rollupCounts.map((name) => `${sumOf(chargeCounts[name])} as ${name}`).join(", ")},
-        ${rollupAmounts.map((name) => `${sumOf(`charges.${name}`)} as ${name}`).join(", ")}
+        ${rollupCounts.map((name) => `${sumSql(chargeCounts[name])} as ${name}`).join(", ")},
+        ${rollupAmounts.map((name) => `${sumSql(`charges.${name}`)} as ${name}`).join(", ")}
       from charges left join carried on carried.charge = charges.seq
       where ${where.sql} group by ${groups.map((_, index) => index + 1).join(", ")}`,
     values: [...values, ...where.values],

@@ -2,7 +2,7 @@ import { add, noMoney, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { Conditions } from "./page.ts";
-import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 import { marks } from "../tables/table.ts";
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
@@ -97,7 +97,7 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
   const order = [1, ...names.map((_, index) => index + 2)].join(", ");
   return {
     sql: `select ${[`${bucket} as start`, ...names.map((name, index) => `${name} as name_${index}`)].join(", ")},
-        ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced, ${sumOf("cost")} as cost, ${sumOf("list_cost")} as list_cost, ${sumOf("in_doubt")} as in_doubt
+        ${sumSql("requests")} as requests, ${sumSql("unpriced")} as unpriced, ${sumSql("cost")} as cost, ${sumSql("list_cost")} as list_cost, ${sumSql("in_doubt")} as in_doubt
       from ${table} where ${where.sql}
       group by ${order} order by ${order}`,
     values: [...(query.each === "hour" ? [since] : []), ...folded, ...where.values],

@@ -1,7 +1,7 @@
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { isAmong, type Dialect } from "./dialects.ts";
-import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 
 export type UsageDimension = "key" | "team" | "model";
 
@@ -42,13 +42,13 @@ export class PastUsage {
   /** Returns the statement that sums the current calendar month by a dimension, as `who`, `spent` and `requests`. */
   *thisMonth(dimension: UsageDimension, at: number): Query<Statement> {
     const today = this.#calendar.dateOf(at);
-    const sums = `${dimension} as who, ${sumOf("cost")} as spent, ${sumOf("requests")} as requests`;
+    const sums = `${dimension} as who, ${sumSql("cost")} as spent, ${sumSql("requests")} as requests`;
     const past = yield* this.#rows(dimension, at, minuteMs, ["who", "spent", "requests"], {
       sql: `select ${sums} from rollup_day where day >= ? and day < ? group by ${dimension}`,
       values: [`${today.slice(0, -2)}01`, today],
     });
     return {
-      sql: `select who, ${sumOf("spent")} as spent, ${sumOf("requests")} as requests from (
+      sql: `select who, ${sumSql("spent")} as spent, ${sumSql("requests")} as requests from (
           select value ->> 0 as who, cast(value ->> 1 as bigint) as spent, cast(value ->> 2 as bigint) as requests from ${this.#dialect.eachOf} past
           union all select ${dimension}, cost, requests from rollup_day where day = ?
         ) days group by who`,
@@ -121,7 +121,7 @@ export function* readSpentOfKeys(
   at: number,
 ): Query<ReadonlyMap<string, SpentRow>> {
   const rows = yield* rowsOf<SpentRow>({
-    sql: `select key as who, ${sumOf("cost")} as spent, ${sumOf("requests")} as requests from rollup_day
+    sql: `select key as who, ${sumSql("cost")} as spent, ${sumSql("requests")} as requests from rollup_day
       where ${dialect.isIn("day")} and ${dialect.isIn("key")} group by key`,
     values: [JSON.stringify(daysOfMonth(calendar, at)), JSON.stringify(ids)],
   });
@@ -147,7 +147,7 @@ export function* readRefusedToday(
   at: number,
 ): Query<(name: string) => number> {
   const rows = yield* rowsOf<{ who: string; count: bigint }>({
-    sql: `select ${dimension} as who, ${sumOf("count")} as count from refusals
+    sql: `select ${dimension} as who, ${sumSql("count")} as count from refusals
       where minute >= ? and ${dialect.isIn(dimension)} group by ${dimension}`,
     values: [calendar.spanOf("1d", at).start, JSON.stringify(names)],
   });

@@ -12,7 +12,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { endOfTime, type SpentBefore } from "../rows/budgets.ts";
 import { chargesBySubject, subjectAndCondition } from "./scope-condition.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowOf, rowsOf, sumOf, type Query, type Statement } from "./query.ts";
+import { rowOf, rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 
 /** Selects a budget's windows in one span: the window of `subject`, or all windows if `subject` is null. */
 interface WindowTerms {
@@ -57,7 +57,7 @@ export function* readSpentBefore(
   const parts = yield* partsOfWindows(dialect, calendar, { scope, period, subject, span });
   const later = chargesBySubject(dialect, scope, subject, span, { upTo: last, pending: "[]" });
   const sums = yield* rowsOf<{ subject: string; spent: bigint }>({
-    sql: `select subject, ${sumOf("spent")} as spent from (
+    sql: `select subject, ${sumSql("spent")} as spent from (
       select subject, spent from (${parts.sql}) parts union all select subject, -coalesce(cost, 0) from (${later.sql}) later
     ) parts group by subject`,
     values: [...parts.values, ...later.values],
@@ -90,7 +90,7 @@ export function* readWindowSums(
 ): Query<WindowSums> {
   const { sql, values } = yield* partsOfWindows(dialect, calendar, terms);
   const sums = yield* rowOf<WindowSums>({
-    sql: `select ${sumOf("spent")} as spent, ${sumOf("held")} as held from (${sql}) parts`,
+    sql: `select ${sumSql("spent")} as spent, ${sumSql("held")} as held from (${sql}) parts`,
     values,
   });
   return sums ?? { spent: 0n, held: 0n };

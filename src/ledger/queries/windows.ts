@@ -15,7 +15,7 @@ import {
 import { scopeCondition } from "./scope-condition.ts";
 import { marks } from "../tables/table.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowsOf, sumOf, type Query } from "./query.ts";
+import { rowsOf, sumSql, type Query } from "./query.ts";
 import { isByUserOrTagSql } from "./scope-sql.ts";
 import { readRaises } from "./window-state.ts";
 
@@ -196,7 +196,7 @@ function* sumCharges(dialect: Dialect, windows: readonly NamedWindow[]): Query<R
           from ${dialect.eachOf}
         )
         select place, (
-          select ${sumOf("cost")} || ' ' || ${sumOf("case state when 'pending' then hold end")}
+          select ${sumSql("cost")} || ' ' || ${sumSql("case state when 'pending' then hold end")}
           from charges where ${withNames(condition, names)} and admitted_at >= since and admitted_at < until
         ) as sums from wanted`,
       values: [

@@ -257,7 +257,7 @@ export class WindowStore {
     this.flush();
     this.forget();
     const { budget } = step;
-    if (step.budgets === "raised") return void this.#openMissing(this.#intern(budget), step.subject, step.at);
+    if (step.budgets === "raise") return void this.#openMissing(this.#intern(budget), step.subject, step.at);
     if (step.budgets === "open") return this.#openAll(this.#intern(budget), step.at, step.before);
     this.#db
       .prepare("delete from charge_windows where window in (select seq from windows where budget = ?)")

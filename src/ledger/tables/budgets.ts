@@ -84,7 +84,7 @@ export function* addRaise(
   const row = { budget: budget.seq, subject, amount, starts_at: from, until, why, made_at: at, made_by: by };
   yield* insert("raises", row);
   yield* write("update budgets set is_raised = 1 where seq = ?", budget.seq);
-  yield { budgets: "raised", budget: { ...budget, isRaised: true }, subject, at } satisfies BudgetStep;
+  yield { budgets: "raise", budget: { ...budget, isRaised: true }, subject, at } satisfies BudgetStep;
   yield* recordAudit(budgetRaiseEntry(budget, raise, yield* keyNames(budget, subject), { at, by }));
   return { ok: true, budget: withoutSeq(budget) };
 }

@@ -17,7 +17,7 @@ import {
 } from "../../ports/refusals.ts";
 import { quarterMs } from "../rollups.ts";
 import { Conditions, containing, pageOf, type ListRows } from "../queries/page.ts";
-import { rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
+import { rowsOf, sumSql, write, type Query, type Value } from "../queries/query.ts";
 import { marks, one, type Table } from "./table.ts";
 
 /** Possible numbers of rows in one insert. There are only three, because each number needs a prepared statement. */
@@ -209,7 +209,7 @@ export function* readCauses({ limit, examinedMax, ...query }: RefusalCauseQuery)
   span.add("(minute, id) > (?, ?)", last?.minute, last?.id);
   const rows = yield* rowsOf<CauseRow>({
     sql: `select key, code, scope, period, subject, case when code = 'model_not_allowed' then model end as model,
-        ${sumOf("count")} as count, max(last_at) as last_at, max(needed) as needed, count(*) over () as total
+        ${sumSql("count")} as count, max(last_at) as last_at, max(needed) as needed, count(*) over () as total
       from refusals where ${span.sql} and ${filters.sql}
       group by 1, 2, 3, 4, 5, 6 order by 8 desc, 7 desc, 1, 2 limit ?`,
     values: [...span.values, ...filters.values, limit],
@@ -242,7 +242,7 @@ export function* countRefusals({ by, since, until, key }: RefusalCountQuery): Qu
     .add("minute >= ? and minute < ?", Math.floor(since / minuteMs) * minuteMs, until)
     .add("key = ?", key);
   const rows = yield* rowsOf<Omit<RefusalCount, "count" | "quarter"> & { quarter?: bigint; count: bigint }>({
-    sql: `select ${[...columns, `${sumOf("count")} as count`].join(", ")} from refusals
+    sql: `select ${[...columns, `${sumSql("count")} as count`].join(", ")} from refusals
       where ${where.sql}
       ${by.length === 0 ? "" : `group by ${by.map((_, index) => index + 1).join(", ")}`}`,
     values: where.values,
