@@ -1,4 +1,4 @@
-import type { WebhookTry } from "./webhooks.ts";
+import type { WebhookAttempt } from "./webhooks.ts";
 import type { SandboxRequest, SeenRequest } from "./options.ts";
 
 /** Recorded request while it is being answered. */
@@ -16,7 +16,7 @@ export class Observer {
   readonly accountRequests: OpenRequest[] = [];
   activeStreams = 0;
   openConnections = 0;
-  readonly webhookTries: WebhookTry[] = [];
+  readonly webhookAttempts: WebhookAttempt[] = [];
   /**
    * Number of all requests so far, except those for the account record. Includes those no longer in `requests`. A call's
    * number is the value at its arrival.
@@ -45,8 +45,8 @@ export class Observer {
     if (list.length > 2 * this.#keep) list.splice(0, list.length - this.#keep);
   }
 
-  recordWebhookTry(attempt: WebhookTry): void {
-    this.webhookTries.push(attempt);
+  recordWebhookAttempt(attempt: WebhookAttempt): void {
+    this.webhookAttempts.push(attempt);
     this.changed();
   }
 

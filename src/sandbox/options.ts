@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { PicoUsd } from "../core/money.ts";
 import type { BilledCall, BilledTotals, BillingError, Minimum } from "./billing.ts";
-import type { WebhookTry } from "./webhooks.ts";
+import type { WebhookAttempt } from "./webhooks.ts";
 import type { ModelPrice } from "./prices.ts";
 
 /** Request line and headers of a request. */
@@ -91,7 +91,7 @@ export interface Sandbox extends AsyncDisposable {
   readonly openConnections: number;
   readonly activeStreams: number;
   /** Attempts to call webhooks, oldest first. */
-  readonly webhookTries: readonly WebhookTry[];
+  readonly webhookAttempts: readonly WebhookAttempt[];
   balanceUsd(): string;
   balance(): PicoUsd;
   topUp(amountUsd: string): void;

@@ -83,7 +83,7 @@ function sharedStateOf(given: SandboxOptions, url: () => URL): SharedState {
     webhooks: new Webhooks({
       now,
       retryMs: options.webhookRetryMs,
-      onTry: (attempt) => observer.recordWebhookTry(attempt),
+      onAttempt: (attempt) => observer.recordWebhookAttempt(attempt),
     }),
     unbilled: new Set(),
     idPrefix: digest(options.seed, "request").slice(0, 20),
@@ -125,7 +125,7 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
     get activeStreams() {
       return observer.activeStreams;
     },
-    webhookTries: observer.webhookTries,
+    webhookAttempts: observer.webhookAttempts,
     balanceUsd: () => formatUsd(balance()),
     balance,
     topUp: (amountUsd) => billing.account.topUp(amountUsd),

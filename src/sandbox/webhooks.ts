@@ -12,10 +12,10 @@ export interface WebhookOptions {
   /** Pause between two attempts, in milliseconds. */
   readonly retryMs: number;
   /** Called after every attempt. */
-  readonly onTry: (tried: WebhookTry) => void;
+  readonly onAttempt: (attempt: WebhookAttempt) => void;
 }
 
-export interface WebhookTry {
+export interface WebhookAttempt {
   readonly endpoint: string;
   /** Number of the attempt; 1 for the first. */
   readonly number: number;
@@ -23,7 +23,7 @@ export interface WebhookTry {
   readonly status: number | null;
 }
 
-const triesMax = 3;
+const attemptsMax = 3;
 const timeoutMs = 10_000;
 
 /**
@@ -76,10 +76,10 @@ export class Webhooks {
   }
 
   async #sendUntilAccepted(endpoint: string, secret: string, body: string): Promise<void> {
-    for (let number = 1; number <= triesMax && !this.#ending.signal.aborted; number += 1) {
+    for (let number = 1; number <= attemptsMax && !this.#ending.signal.aborted; number += 1) {
       if (number > 1 && !(await pause(this.#options.retryMs, this.#ending.signal))) return;
       const status = await this.#try(endpoint, secret, body);
-      this.#options.onTry({ endpoint, number, status });
+      this.#options.onAttempt({ endpoint, number, status });
       if (status !== null && status >= 200 && status < 300) return;
     }
   }

@@ -163,7 +163,7 @@ export function ownRoutes(
       const { selfServiceRoutes } = await import("./http/self-service.ts");
       return selfServiceRoutes({
         ...read,
-        authenticate: browserSessions.own(authenticate),
+        authenticate: browserSessions.acceptKeySessions(authenticate),
         limiter,
         onRaiseRequest,
         flushRefusals,

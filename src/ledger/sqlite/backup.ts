@@ -327,8 +327,8 @@ const busy = Symbol("busy");
  * every moment. First moves the write-ahead log into the file; if the file is too damaged to open, renames the log too.
  * Returns the second name, or `busy` if another process has the file open.
  */
-function keepUnderSecondName(path: string, kept: string): string | typeof busy {
-  const name = freeName(kept);
+function keepUnderSecondName(path: string, wanted: string): string | typeof busy {
+  const name = freeName(wanted);
   const log = { original: `${path}-wal`, kept: `${name}-wal` };
   // Keeps the log, because a connection that finds no database in the file deletes the log when it closes.
   if (existsSync(log.original)) linkSync(log.original, log.kept);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
-import { Webhooks, type WebhookTry } from "../../../src/sandbox/webhooks.ts";
+import { Webhooks, type WebhookAttempt } from "../../../src/sandbox/webhooks.ts";
 import { freePort } from "../../support/free-port.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
 import { startProxy } from "../../support/running-proxy.ts";
@@ -15,10 +15,10 @@ const { data } = JSON.parse(readFileSync(new URL("../../fixtures/task-video.json
 };
 
 function startWebhooks(retryMs = 1) {
-  const tries: WebhookTry[] = [];
+  const tries: WebhookAttempt[] = [];
   return {
     tries,
-    webhooks: new Webhooks({ now: () => 1_763_632_800_999, retryMs, onTry: (tried) => tries.push(tried) }),
+    webhooks: new Webhooks({ now: () => 1_763_632_800_999, retryMs, onAttempt: (attempt) => tries.push(attempt) }),
   };
 }
 
@@ -105,7 +105,7 @@ it("the sandbox notifies a task's webhook of its end; scenarios add its start, r
     if (scenario !== "+conversation")
       for (const payload of received) expect(breachesOf("TaskUnified", payload)).toEqual([]);
   }
-  await sandbox.waitFor(({ webhookTries }) => webhookTries.length === 7);
+  await sandbox.waitFor(({ webhookAttempts }) => webhookAttempts.length === 7);
   expect(new Set(receiver.received.map(({ headers }) => headers["x-webhook-secret"]))).toEqual(new Set(["s1"]));
   await create(sandbox, "+webhook-never", { config });
   await create(sandbox, "", {});

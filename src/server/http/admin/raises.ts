@@ -81,18 +81,18 @@ export const raiseRoutes = [
     answer: raiseRequestSchema,
     handle: async (tools, { params: [id = ""], body }) => {
       const approved = await approveRaise(tools, id, { amount: body.amount_usd, until: body.until });
-      return approved.ok ? decided(tools, approved) : withAmountUsd(approved);
+      return approved.ok ? replyToDecision(tools, approved) : withAmountUsd(approved);
     },
   }),
   route("POST /raises/{raise}/deny", {
     role: "editor",
     summary: "Deny a raise request",
     answer: raiseRequestSchema,
-    handle: async (tools, { params: [id = ""] }) => decided(tools, await denyRaise(tools, id)),
+    handle: async (tools, { params: [id = ""] }) => replyToDecision(tools, await denyRaise(tools, id)),
   }),
 ];
 
-async function decided({ keys, clock }: Pick<Tools, "keys" | "clock">, result: RaiseAsked) {
+async function replyToDecision({ keys, clock }: Pick<Tools, "keys" | "clock">, result: RaiseAsked) {
   if (!result.ok) return result;
   const nameOf = await keyNamesOf(keys, keysInRequest(result.request));
   return found(raiseRequestJson(result.request, nameOf, clock.now()));

@@ -73,16 +73,16 @@ export class BrowserSessions {
   async admin(exchange: Exchange): Promise<Admitted<AdminCaller>> {
     const found = await this.#admitted(exchange);
     if (!found.ok) return found;
-    return found.by.kind === "admin" ? { ok: true, by: found.by.caller } : { ok: false, refusal: keysSession };
+    return found.by.kind === "admin" ? { ok: true, by: found.by.caller } : { ok: false, refusal: keySessionRefusal };
   }
 
   /** Returns an authentication that accepts a key or the session of a key. */
-  own(authenticate: Authenticate): Authenticate {
+  acceptKeySessions(authenticate: Authenticate): Authenticate {
     return async (exchange) => {
       const found = hasCredential(exchange) ? null : await this.#admitted(exchange);
       if (found === null || (!found.ok && found.refusal === null)) return authenticate(exchange);
-      if (!found.ok) return { ok: false, refusal: found.refusal ?? adminsSession };
-      return found.by.kind === "key" ? { ok: true, ...found.by.who } : { ok: false, refusal: adminsSession };
+      if (!found.ok) return { ok: false, refusal: found.refusal ?? adminSessionRefusal };
+      return found.by.kind === "key" ? { ok: true, ...found.by.who } : { ok: false, refusal: adminSessionRefusal };
     };
   }
 
@@ -157,13 +157,13 @@ export function isOwnPage(exchange: Exchange): boolean {
   return URL.parse(origin)?.host === exchange.header("host");
 }
 
-const keysSession: Refusal = {
+const keySessionRefusal: Refusal = {
   code: "admin_refused",
   message: "A key's session shows only that key's figures, at /v1/farebox; sign in with an admin token.",
   retryAfterSeconds: null,
 };
 
-const adminsSession: Refusal = {
+const adminSessionRefusal: Refusal = {
   code: "invalid_api_key",
   message: "An admin's session has no key; /admin/v1 has the figures of all keys.",
 };
