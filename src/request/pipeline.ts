@@ -102,7 +102,7 @@ export interface RequestKind<Request, Quote extends Priced, Own extends Covered>
   leave(covered: Own): void;
   /**
    * Settles the charge after the client has its answer. Returns the posted charge; null if nothing was posted. Calls
-   * `release` once the body is no longer needed. Does not reject if the answer cannot be read.
+   * `release` once the body is no longer needed. Rejects only after a bug.
    */
   settle(covered: Own, ended: Ended, end: ChargeEnd, release: () => void): Promise<ChargePosted | null>;
 }
@@ -156,13 +156,13 @@ export function pipeline<Request, Quote extends Priced, Own extends Covered>(
       const covering = await kind.cover(exchange, { who, slot, sender, retry }, quote, body.bytes);
       if (!covering.ok) return refuse(exchange, covering.refusal);
       const { covered } = covering;
-      reportAdmitted(steps.events, kind.route, covered, retry);
-      const { forwarded, error } = await forward(kind, exchange, covered);
+      const { forwarded, error } = await forward(steps, kind, exchange, covered, retry);
       kind.leave(covered);
       const { ending, terms, firstTokenMs, overheadMs } = forwarded;
       let settled: Promise<ChargePosted | null> | undefined;
       if (ending.kind !== "task") {
-        settled = kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded), release);
+        const end = endOf(exchange, steps.clock, forwarded);
+        settled = settle(steps, kind, covered, { ending, terms }, end, body.release);
         steps.background(settled);
         // The settlement may still count the prompt.
         release = undefined;
@@ -195,19 +195,41 @@ function reportAdmitted(events: Events, route: string, { who, quote, stream }: C
 }
 
 /**
- * Forwards a request. Returns an ending even after a bug. Otherwise the request would not be settled, and its hold
- * would stay pending until the next start.
+ * Reports and forwards a request with a hold. Returns an ending even after a bug. Otherwise the request would not be
+ * settled, and its hold would stay pending until the next start.
  */
 async function forward<Own extends Covered>(
-  kind: Pick<RequestKind<never, never, Own>, "forward">,
+  { events }: PipelineSteps,
+  kind: Pick<RequestKind<never, never, Own>, "route" | "forward">,
   exchange: Exchange,
   covered: Own,
+  retry: number,
 ): Promise<{ readonly forwarded: FinallyForwarded; readonly error?: unknown }> {
-  if (exchange.clientGone) return { forwarded: notSent("client_left") };
   try {
+    reportAdmitted(events, kind.route, covered, retry);
+    if (exchange.clientGone) return { forwarded: notSent("client_left") };
     return { forwarded: await kind.forward(exchange, covered) };
   } catch (error) {
     return { forwarded: unanswered({ kind: "unknown", reason: "internal_error" }), error };
+  }
+}
+
+/** Settles a request. A bug is logged, because no one waits for the settlement; recovery posts the hold. */
+async function settle<Own extends Covered>(
+  { log }: PipelineSteps,
+  kind: Pick<RequestKind<never, never, Own>, "settle">,
+  covered: Own,
+  ended: Ended,
+  end: ChargeEnd,
+  release: () => void,
+): Promise<ChargePosted | null> {
+  try {
+    return await kind.settle(covered, ended, end, release);
+  } catch (error) {
+    release();
+    const message = "a settlement failed; if its hold is still pending, recovery will post it";
+    log.error({ request_id: covered.charge.id, err: error }, message);
+    return null;
   }
 }
 

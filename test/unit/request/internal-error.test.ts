@@ -2,29 +2,26 @@ import { expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { meteredRequest, type RequestSteps } from "../../../src/request/metered-request.ts";
 import { createRateLimiter } from "../../../src/request/rate-limits.ts";
+import type { Events } from "../../../src/ports/events.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
 import type { Endpoint } from "../../../src/wire/endpoint.ts";
-import { silentLog } from "../../support/captured-log.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
-it.each<[string, Partial<Endpoint>]>([
-  ["is sent", {}],
-  [
-    "is changed before it is sent",
-    {
-      askForUsage: () => {
-        throw new Error("is changed before it is sent");
-      },
-    },
-  ],
-])("a request that fails inside Farebox when it %s is settled at once", async (failure, changes) => {
+const fail = (message: string) => (): never => {
+  throw new Error(message);
+};
+
+/** Sends a streamed request through the pipeline, whose forwarder fails. */
+async function requested(changes: Partial<Endpoint> = {}, listeners: Partial<Events> = {}) {
   const body = Buffer.from('{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
   const posted: Posting[] = [];
   const works: Promise<void>[] = [];
-  let released = 0;
+  let isReleased = false;
+  const log = captureLog();
   const quote = {
     request: read.request,
     at: 0,
@@ -52,9 +49,9 @@ it.each<[string, Partial<Endpoint>]>([
       },
     },
     clock: { now: () => 0, monotonic: () => 0 },
-    events: { admitted: () => undefined, posted: () => undefined, requestStarted: () => undefined },
-    log: silentLog,
-    forwarder: { forward: () => Promise.reject(new Error("is sent")) },
+    events: { admitted: () => undefined, posted: () => undefined, requestStarted: () => undefined, ...listeners },
+    log,
+    forwarder: { forward: async () => fail("is sent")() },
     streamUsage: "inject",
     background: (work: Promise<void>) => void works.push(work),
   } as unknown as RequestSteps;
@@ -67,11 +64,32 @@ it.each<[string, Partial<Endpoint>]>([
     status: null,
     header: () => undefined,
     headers: () => [],
-    readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => released++ }),
+    readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => (isReleased = true) }),
   } as unknown as Exchange;
   const summary = await meteredRequest(steps, { ...chatCompletions, ...changes })(exchange);
-  expect(summary).toMatchObject({ stream: true, error: new Error(failure) });
   await Promise.all(works);
+  return { summary, posted, isReleased, lines: log.lines };
+}
+
+it.each<[string, Partial<Endpoint>, Partial<Events>]>([
+  ["is reported", {}, { admitted: fail("is reported") }],
+  ["is changed before it is sent", { askForUsage: fail("is changed before it is sent") }, {}],
+  ["is sent", {}, {}],
+])("a request that fails inside Farebox when it %s is settled at once", async (failure, changes, listeners) => {
+  const { summary, posted, isReleased } = await requested(changes, listeners);
+  expect(summary).toMatchObject({ stream: true, error: new Error(failure) });
   expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
-  expect(released).toBe(1);
+  expect(isReleased).toBe(true);
+});
+
+it("a settlement that fails inside Farebox is logged, and frees the memory of the body", async () => {
+  const { isReleased, lines } = await requested({}, { posted: fail("a listener failed") });
+  expect(lines).toMatchObject([
+    {
+      level: "error",
+      fields: { request_id: "1", err: new Error("a listener failed") },
+      message: "a settlement failed; if its hold is still pending, recovery will post it",
+    },
+  ]);
+  expect(isReleased).toBe(true);
 });
