@@ -82,7 +82,7 @@ export function askedCharges(
     since,
     until,
     ...rest
-  }: Omit<z.output<typeof chargeQuery>, "key" | "team"> & Partial<Pick<z.output<typeof chargeQuery>, "key" | "team">>,
+  }: z.output<typeof chargeQuery>,
   tools: Timed & { readonly storedUser: StoredUser | null },
 ): { readonly ok: true; readonly asked: ChargeQuery } | Failure {
   const span = spanOf({ since, until }, tools);

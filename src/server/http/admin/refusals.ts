@@ -39,10 +39,7 @@ export const causeQuery = refusalQuery
 const refusalsExaminedMax = 50_000;
 
 /** Converts the parameters of a list of refusals to a query of the ledger. */
-export function askedRefusals<Params extends Omit<z.output<typeof refusalQuery>, "key" | "team">>(
-  { q, since, until, ...rest }: Params,
-  tools: Timed,
-) {
+export function askedRefusals({ q, since, until, ...rest }: z.output<typeof refusalQuery>, tools: Timed) {
   const span = spanOf({ since, until }, tools);
   if (!span.ok) return span;
   const asked = { ...rest, search: q, since: span.since, until: span.until, examinedMax: refusalsExaminedMax };
@@ -50,10 +47,7 @@ export function askedRefusals<Params extends Omit<z.output<typeof refusalQuery>,
 }
 
 /** Converts the parameters of a list of refusal causes to a query of the ledger. */
-export function askedCauses<Params extends Omit<z.output<typeof causeQuery>, "key" | "team">>(
-  { since, until, ...rest }: Params,
-  tools: Timed,
-) {
+export function askedCauses({ since, until, ...rest }: z.output<typeof causeQuery>, tools: Timed) {
   const span = spanOf({ since, until }, tools);
   if (!span.ok) return span;
   const asked = { ...rest, since: span.since, until: span.until, examinedMax: refusalsExaminedMax };
