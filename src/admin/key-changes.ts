@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
-import { isoTime } from "../core/time.ts";
+import { dayMs, isoTime } from "../core/time.ts";
 import { changedKey, isLive, labelsMax, tagsMax, type Key, type KeyChange } from "../core/keys.ts";
 import { noRateLimits } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -27,12 +27,12 @@ export interface KeyTools {
 }
 
 /** Longest lifetime of a key or token, in milliseconds: a hundred years. */
-export const lifetimeMsMax = 36_500 * 86_400_000;
+export const lifetimeMsMax = 36_500 * dayMs;
 
 /**
  * Longest overlap of two secrets, in milliseconds: ninety days. An overlap only serves to switch clients to the new secret.
  */
-export const overlapMsMax = 90 * 86_400_000;
+export const overlapMsMax = 90 * dayMs;
 
 /** Lifetime of a key in milliseconds; null if it never expires. */
 const lifetimeSchema = z
@@ -167,7 +167,7 @@ const overlapShape = "must be whole milliseconds from 0 to 90 days";
 
 export const rotationSchema = z.strictObject({
   /** Time for which the current secret stays valid, in milliseconds. */
-  overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(86_400_000),
+  overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(dayMs),
 });
 
 export type KeyRotation = z.input<typeof rotationSchema>;

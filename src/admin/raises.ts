@@ -2,7 +2,7 @@ import { z } from "zod";
 import { eachOf, formatScope, hasSubjects, readSubject, subjectOf, type Scope } from "../core/scope.ts";
 import type { Budget, Period } from "../core/budget.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
-import { isoTime, parseDuration } from "../core/time.ts";
+import { dayMs, isoTime, minuteMs, parseDuration } from "../core/time.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { NewRaise } from "../ports/ledger.ts";
 import { resolveScope, type BudgetChangeTools } from "./budget-changes.ts";
@@ -143,8 +143,8 @@ export async function resolveSubject(
 }
 
 /** Shortest and longest time from now until the stated end of a raise, in milliseconds. */
-const raiseMinMs = 60_000;
-const raiseMaxMs = 36_500 * 86_400_000;
+const raiseMinMs = minuteMs;
+const raiseMaxMs = 36_500 * dayMs;
 
 /** Reads the end of a raise: a duration from now, or an instant. The end must be in the current window. */
 export function readUntil(

@@ -1,3 +1,4 @@
+import { hourMs } from "../core/time.ts";
 import type { Reload } from "../catalogue/watched-prices.ts";
 import type { PriceReloads } from "./metrics/job-metrics.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -38,7 +39,6 @@ export function logReload(
  * refuse the key for one model only.
  */
 const keyChangesMax = 10;
-const hourMs = 3_600_000;
 
 /** Returns an event handler that logs one line when the gateway begins to refuse the key, and one when it accepts it. */
 export function keyLog(log: Log, clock: Pick<Clock, "monotonic">): Pick<Events, "gatewayKey"> {

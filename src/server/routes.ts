@@ -218,12 +218,12 @@ export function readinessCheck(
     stop: () => (accepting = false),
     async read() {
       const checks = { accepting, ledger: await ledger.isWritable(), prices: true };
-      const { digest } = catalogue();
+      const prices = catalogue();
       return {
         ready: Object.values(checks).every(Boolean),
         checks,
-        catalogue: digest,
-        prices: newestReview(catalogue(), clock.now()),
+        catalogue: prices.digest,
+        prices: newestReview(prices, clock.now()),
         peers: standing(),
       };
     },
