@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { compileCache } from "../test/support/node-flags.ts";
 import { exitOnSignals } from "./program.ts";
-import type { Answers, FromChild, Question, Ready, StartParams, ToChild } from "./messages.ts";
+import type { Answers, FromChild, Query, Ready, StartParams, ToChild } from "./messages.ts";
 
 /** Time after which a process that was asked to stop is killed, in milliseconds. */
 const stopMs = 10_000;
@@ -82,7 +82,7 @@ export class Child implements AsyncDisposable {
   }
 
   /** Sends a query to the process and returns the answer. Only one query may wait for its answer. */
-  async query<Q extends Question>(query: Q): Promise<Answers[Q]> {
+  async query<Q extends Query>(query: Q): Promise<Answers[Q]> {
     const message = this.#nextMessage();
     this.#process.send({ query } satisfies ToChild);
     const answer = await message;

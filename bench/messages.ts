@@ -58,9 +58,9 @@ export interface Answers {
   readonly stop: null;
 }
 
-export type Question = keyof Answers;
-export type ToChild = { readonly query: Question };
+export type Query = keyof Answers;
+export type ToChild = { readonly query: Query };
 export type FromChild =
   | Ready
-  | { readonly kind: "answer"; readonly answer: Answers[Question] }
+  | { readonly kind: "answer"; readonly answer: Answers[Query] }
   | { readonly kind: "failed"; readonly message: string };

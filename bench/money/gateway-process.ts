@@ -25,11 +25,11 @@ export interface GatewayState {
 /** Condition on the gateway's state: at least this many requests or deltas, or no incomplete answer. */
 export type Moment = { readonly requests: number } | { readonly deltas: number } | { readonly open: 0 };
 
-type Question =
+type GatewayRequest =
   | { readonly scenario: string }
   | { readonly query: "state" }
   | { readonly moment: Moment; readonly limitMs: number };
-export type ToGateway = Question & { readonly id: number };
+export type ToGateway = GatewayRequest & { readonly id: number };
 export type FromGateway =
   | { readonly url: string }
   /** `isReached`: false if the moment did not come within the time limit. */
@@ -43,7 +43,7 @@ export class Gateway implements AsyncDisposable {
   readonly url: string;
   readonly key: string;
   readonly #process: ChildProcess;
-  readonly #questions = new Map<number, PromiseWithResolvers<Answer>>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<Answer>>();
   #count = 0;
 
   private constructor(child: ChildProcess, url: string, key: string) {
@@ -51,10 +51,10 @@ export class Gateway implements AsyncDisposable {
     this.url = url;
     this.key = key;
     child.on("message", (message: FromGateway) => {
-      if ("id" in message) this.#questions.get(message.id)?.resolve(message);
+      if ("id" in message) this.#waiting.get(message.id)?.resolve(message);
     });
     child.once("exit", () => {
-      for (const question of this.#questions.values()) question.reject(ended());
+      for (const each of this.#waiting.values()) each.reject(ended());
     });
   }
 
@@ -89,16 +89,16 @@ export class Gateway implements AsyncDisposable {
     if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
   }
 
-  async #request(question: Question): Promise<Answer> {
+  async #request(request: GatewayRequest): Promise<Answer> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) throw ended();
     const id = this.#count++;
     const answer = Promise.withResolvers<Answer>();
-    this.#questions.set(id, answer);
-    this.#process.send({ ...question, id } satisfies ToGateway);
+    this.#waiting.set(id, answer);
+    this.#process.send({ ...request, id } satisfies ToGateway);
     try {
       return await answer.promise;
     } finally {
-      this.#questions.delete(id);
+      this.#waiting.delete(id);
     }
   }
 }

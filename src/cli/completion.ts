@@ -6,7 +6,7 @@ import { commandFailure } from "./io.ts";
 import { candidatesFor } from "./services/completion.ts";
 
 /** Returns the command that completes the commands of these topics, given by name. */
-export const completionOf = (topics: ReadonlyMap<string, Topic>) => ({
+export const completionTopic = (topics: ReadonlyMap<string, Topic>) => ({
   commands: [
     command("completion <shell> [words...]", {
       passThrough: true,

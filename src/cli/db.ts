@@ -146,14 +146,14 @@ export const commands = [
   }),
 ];
 
-/** Runs `work` on the whole ledger and shows a progress bar. `done` is the word after the percentage. */
+/** Runs `work` on the whole ledger and shows a progress bar. `word` is the word after the percentage. */
 async function maintain<R>(
   { io, clock }: Tools,
-  done: string,
+  word: string,
   work: (ledger: Maintenance, bar: Progress) => Promise<R>,
 ): Promise<R> {
   const { Maintenance } = await import("./services/database.ts");
-  using bar = progress(io, done);
+  using bar = progress(io, word);
   return await work(new Maintenance(clock), bar);
 }
 

@@ -2,7 +2,7 @@ import { command } from "./command.ts";
 import type { RunCommandLine } from "./tools.ts";
 
 /** Returns the command that runs the proxy in front of a sandbox, with its own folder and free ports. */
-export const demoRunning = (runCli: RunCommandLine) => ({
+export const demoTopic = (runCli: RunCommandLine) => ({
   commands: [
     command("demo", {
       options: { once: { help: "exit after the first requests" } },

@@ -37,15 +37,15 @@ export const pricesShow = command("prices show <model>", {
   print: (io, { shown }) => print(io, shown),
   notes: ({ shown, model, near }) =>
     shown.found_by === "default"
-      ? [`no price file names ${model}, so the ceiling price of unknown models applies${didYouMean(near)}`]
+      ? [`no price file names ${model}, so the ceiling price of unknown models applies${suggestionOf(near)}`]
       : [],
 });
 
 function unknownModel(model: string, near: readonly string[]): string {
-  return `no price file names the model "${model}"${didYouMean(near) || ";"} farebox prices list shows all models`;
+  return `no price file names the model "${model}"${suggestionOf(near) || ";"} farebox prices list shows all models`;
 }
 
-function didYouMean(near: readonly string[]): string {
+function suggestionOf(near: readonly string[]): string {
   if (near.length === 0) return "";
   const [last, ...others] = near.toReversed();
   return `; did you mean ${others.length === 0 ? "" : `${others.toReversed().join(", ")} or `}${last}?`;

@@ -13,7 +13,7 @@ export const topics: readonly Topic[] = [
   {
     term: "demo [options]",
     summary: "run the proxy in front of a fake gateway and send it some requests; needs no settings and costs nothing",
-    load: async () => (await import("./demo.ts")).demoRunning(runCli),
+    load: async () => (await import("./demo.ts")).demoTopic(runCli),
   },
   {
     term: "run [options] <command...>",
@@ -104,7 +104,7 @@ export const topics: readonly Topic[] = [
     term: "completion <shell> [words...]",
     summary: "print the script that completes commands, options and names in bash, zsh or fish",
     load: async () =>
-      (await import("./completion.ts")).completionOf(new Map(topics.map((topic) => [nameOfTopic(topic), topic]))),
+      (await import("./completion.ts")).completionTopic(new Map(topics.map((topic) => [nameOfTopic(topic), topic]))),
   },
 ];
 

@@ -7,11 +7,11 @@ import { printLine, type Io } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
-async function decided({ keys, clock }: LedgerTools, result: RaiseAsked) {
+async function decisionJson({ keys, clock }: LedgerTools, result: RaiseAsked) {
   return result.ok ? raiseRequestJson(result.request, await keyNames(keys), clock.now()) : result;
 }
 
-function printDecided(io: Io, { id, state, scope, period, approved_usd, approved_until }: RaiseRequestJson): void {
+function printDecision(io: Io, { id, state, scope, period, approved_usd, approved_until }: RaiseRequestJson): void {
   const end = approved_until === null ? "without an end" : `until ${approved_until}`;
   const raised = approved_usd === null ? "" : `: ${scope} per ${period} is raised by USD ${approved_usd} ${end}`;
   printLine(io, `${state} ${id}${raised}`);
@@ -50,8 +50,8 @@ export const commands = [
     },
     ledger: "change",
     examples: ["farebox raises approve raise_0123456789abcdef --amount 5 --until 3h"],
-    run: async (tools, { amount, until }, id) => decided(tools, await approveRaise(tools, id, { amount, until })),
-    print: printDecided,
+    run: async (tools, { amount, until }, id) => decisionJson(tools, await approveRaise(tools, id, { amount, until })),
+    print: printDecision,
   }),
 
   command("raises deny <id>", {
@@ -59,7 +59,7 @@ export const commands = [
     options: { json },
     ledger: "change",
     examples: ["farebox raises deny raise_0123456789abcdef"],
-    run: async (tools, _options, id) => decided(tools, await denyRaise(tools, id)),
-    print: printDecided,
+    run: async (tools, _options, id) => decisionJson(tools, await denyRaise(tools, id)),
+    print: printDecision,
   }),
 ];

@@ -31,7 +31,7 @@ export interface Frame {
 }
 
 /** Either a named span that ends now, or a half-open span of instants. */
-export type Asked = SpanName | { readonly since: number; readonly until: number };
+export type AskedSpan = SpanName | { readonly since: number; readonly until: number };
 
 /**
  * Returns the start of the first day whose hours are certainly in the ledger, even if the ledger once had another time
@@ -45,9 +45,9 @@ function hoursFrom(calendar: Calendar, now: number): number {
  * Divides a span into hours, days or months of the time zone. Does not divide a span into hours if it starts more than
  * 34 days ago, because retention may have removed the hourly sums.
  */
-export function frameOf(calendar: Calendar, asked: Asked, now: number): Frame {
+export function frameOf(calendar: Calendar, asked: AskedSpan, now: number): Frame {
   const { since, until, each } =
-    typeof asked === "string" ? namedSpan(calendar, asked, now) : given(calendar, asked, now);
+    typeof asked === "string" ? namedSpan(calendar, asked, now) : givenSpan(calendar, asked, now);
   if (each === "hour" && since >= hoursFrom(calendar, now)) {
     const count = Math.ceil((until - since) / hourMs);
     const starts = Array.from({ length: count }, (_, index) => since + index * hourMs);
@@ -84,7 +84,7 @@ function namedSpan(calendar: Calendar, name: SpanName, now: number): Span {
 }
 
 /** Returns a given span without the part that is in the future, and the size of its buckets. */
-function given(calendar: Calendar, asked: Exclude<Asked, SpanName>, now: number): Span {
+function givenSpan(calendar: Calendar, asked: Exclude<AskedSpan, SpanName>, now: number): Span {
   const { since } = asked;
   const until = Math.min(asked.until, now + 1);
   const hour = calendar.spanOf("1h", since).start;
@@ -93,7 +93,7 @@ function given(calendar: Calendar, asked: Exclude<Asked, SpanName>, now: number)
 }
 
 /** Returns true if a given span is too long to be divided into days. */
-export function isInMonths({ since, until }: Exclude<Asked, SpanName>, now: number): boolean {
+export function isInMonths({ since, until }: Exclude<AskedSpan, SpanName>, now: number): boolean {
   return Math.min(until, now + 1) - since > daysMax * dayMs + dstMs;
 }
 
@@ -107,7 +107,7 @@ const dstMs = hourMs;
  */
 export function previousSpan(
   calendar: Calendar,
-  asked: Asked,
+  asked: AskedSpan,
   frame: Frame,
   now: number,
 ): { readonly since: number; readonly until: number } {
@@ -123,14 +123,14 @@ export function previousSpan(
   };
 }
 
-function isOver(asked: Asked, now: number): boolean {
+function isOver(asked: AskedSpan, now: number): boolean {
   return typeof asked !== "string" && asked.until < now;
 }
 
 /** Returns the function that maps an instant of a frame to the corresponding instant of the span before it. */
 function shiftOf(
   calendar: Calendar,
-  asked: Asked,
+  asked: AskedSpan,
   { each, since, until, starts }: Frame,
   now: number,
 ): (at: number) => number {

@@ -1,5 +1,5 @@
 import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
-import { frameOf, isInMonths, previousSpan, type Asked, type Frame } from "./frame.ts";
+import { frameOf, isInMonths, previousSpan, type AskedSpan, type Frame } from "./frame.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/stores.ts";
 import type { LedgerQueries, TimeSpan } from "../ports/ledger.ts";
@@ -28,7 +28,7 @@ export interface OverviewTools {
 }
 
 export interface OverviewParams {
-  readonly span: Asked;
+  readonly span: AskedSpan;
   readonly by: SpendDimension;
   /** Second dimension. Splits each series of `by`. */
   readonly thenBy?: SpendDimension | undefined;
@@ -130,7 +130,7 @@ function yesterdayByNow(calendar: Calendar, now: number): TimeSpan {
  * Removes the time before the ledger's first day from a span that is long enough to be divided into months. Returns any
  * other span unchanged.
  */
-async function withinLedger({ ledger, calendar }: OverviewTools, { span, now }: OverviewParams): Promise<Asked> {
+async function withinLedger({ ledger, calendar }: OverviewTools, { span, now }: OverviewParams): Promise<AskedSpan> {
   if (typeof span === "string" || !isInMonths(span, now)) return span;
   const lastDay = calendar.spanOf("1d", Math.min(span.until - 1, now)).start;
   const firstDay = Math.min((await ledger.firstDay()) ?? lastDay, lastDay);

@@ -135,7 +135,7 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
 }
 
 /**
- * Returns a listener for heartbeats that calls `notify` for work that peers report since the last heartbeat. If a peer
+ * Returns a listener for heartbeats that calls `notify` for work that peers have done since the last heartbeat. If a peer
  * appeared or disappeared, it calls `notify` for all kinds of work, because that peer may have done work or left it
  * unfinished.
  */

@@ -356,7 +356,7 @@ describe("the import checker", () => {
     ["sandbox/server.ts", 'import { Gateway } from "../ports/gateway.ts";'],
     ["cli/keys.ts", 'import { open } from "../ledger/sqlite/open.ts";'],
     ["cli/serve.ts", 'import { app } from "../server/http/app.ts";'],
-    ["server/serving.ts", 'import { refusal } from "../cli/io.ts";'],
+    ["server/serving.ts", 'import { commandFailure } from "../cli/io.ts";'],
     ["server/serving.ts", 'import type { Maintenance } from "../cli/services/database.ts";'],
     ["server/workers/worker.ts", 'const { fail } = await import("../../cli/io.ts");'],
     ["server/http/app.ts", 'import client from "prom-client";'],

@@ -18,7 +18,7 @@ export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgre
 /** Receives the completed fraction of the work, from 0 to 1. */
 type OnProgress = (share: number) => void;
 
-export type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
+type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
 
 export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
@@ -36,7 +36,7 @@ export class Maintenance {
   /** Migrates the ledger to this release's schema. */
   async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
     const result = await migrateLedger(database, { at: this.#clock.now(), create: true, backup });
-    if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
+    if (!result.ok) return ledgerFailure(result.failure, shownDatabase(database));
     return { ...result, restore: result.backup === null ? null : restoreHint(shownDatabase(database), result.backup) };
   }
 
@@ -51,7 +51,7 @@ export class Maintenance {
     const problem = outFileProblem(file, path, "backup", replace);
     if (problem !== null) return commandFailure(problem);
     const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
-    return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
+    return result.ok ? { ok: true as const, ...result.copied } : ledgerFailure(result.failure, path);
   }
 
   /** Replaces the ledger with a checked copy of `file`. Returns the new path of the old ledger as `replaced`. */
@@ -68,7 +68,7 @@ export class Maintenance {
     });
     if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
     if ("verification" in result) return commandFailure(unsound(file, result.verification.differences.length), 1);
-    return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
+    return result.of === "ledger" ? ledgerFailure(result.failure, path) : backupFailure(result.failure, file);
   }
 
   /**
@@ -91,7 +91,7 @@ export class Maintenance {
   async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
     const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...on };
     const result = await repair(await ledgerOf(database), how);
-    return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
+    return result.ok ? result : ledgerFailure(result.failure, shownDatabase(database));
   }
 
   /** Replaces the charges of past days with their sums. With `dryRun`, only counts the charges. */
@@ -101,7 +101,7 @@ export class Maintenance {
   ) {
     const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...options };
     const result = await prune(await ledgerOf(database), how);
-    return result.ok ? { ok: true as const, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
+    return result.ok ? { ok: true as const, ...result.pruned } : ledgerFailure(result.failure, shownDatabase(database));
   }
 }
 
@@ -181,10 +181,10 @@ function unsound(file: string, differences: number): string {
   return `${file} is inconsistent (${differences} differences; farebox verify --database shows them); the ledger is unchanged`;
 }
 
-function ledgerRefused(failure: CopyFailure, path: string) {
+function ledgerFailure(failure: CopyFailure, path: string) {
   return commandFailure(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
 }
 
-function backupRefused(failure: CopyFailure, file: string) {
+function backupFailure(failure: CopyFailure, file: string) {
   return commandFailure(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
 }

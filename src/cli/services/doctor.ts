@@ -40,9 +40,9 @@ import { gatewaySettings, ledgerSettings, userSettings } from "../tools.ts";
 import { shippedPrices } from "../../server/package.ts";
 
 /** Longest wait for the gateway's answer, in milliseconds. Short, because a person waits for it. */
-const gatewayPatienceMs = 15_000;
+const gatewayAnswerMsMax = 15_000;
 /** Longest wait for the program that listens on the port, in milliseconds. */
-const portPatienceMs = 2_000;
+const portAnswerMsMax = 2_000;
 
 /** Sources of the settings of `doctor`. */
 interface DoctorInput {
@@ -130,7 +130,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
   const baseUrl = address.origin + address.basePath;
   await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
   const [wall, start] = [clock.now(), clock.monotonic()];
-  const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
+  const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayAnswerMsMax));
   const tookMs = clock.monotonic() - start;
   const steppedMs = clock.now() - wall - tookMs;
   const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
@@ -142,15 +142,15 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
   const examineKey = async (account: Received): Promise<Check> => {
     if (apiKey === null) return skipped("gateway key", "not set");
     if (account.head.status !== 404) return judgeKey(account, accountFault);
-    return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
+    return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayAnswerMsMax)));
   };
-  const way = proxyWords(new URL(baseUrl), settings, ", ");
+  const proxyText = proxyWords(new URL(baseUrl), settings, ", ");
   const checks = answer.ok
-    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms${way}`), await examineKey(answer)]
+    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms${proxyText}`), await examineKey(answer)]
     : [
         failed(
           "gateway",
-          `${baseUrl} ${describedFailure(answer.failure).details}${answer.failure.kind === "proxy_failed" ? "" : way}`,
+          `${baseUrl} ${describedFailure(answer.failure).details}${answer.failure.kind === "proxy_failed" ? "" : proxyText}`,
           unreachableAdvice(answer.failure),
         ),
         skipped("gateway key", "the gateway does not answer"),
@@ -283,14 +283,14 @@ async function examineWebhook(settings: Settings, clock: Clock): Promise<Finding
   const { probeWebhook } = await import("../../gateway/webhooks/probe.ts");
   const choose = proxyChoice(settings.outbound);
   const problem = await probeWebhook(webhook.reveal(), "administrator", { choose, clock });
-  const way = proxyWords(new URL(webhook.reveal()), settings);
+  const proxyText = proxyWords(new URL(webhook.reveal()), settings);
   if (problem === null)
-    return ok(name, `the receiver can be reached${way}; alerts are ${secret === null ? "not signed" : "signed"}`);
+    return ok(name, `the receiver can be reached${proxyText}; alerts are ${secret === null ? "not signed" : "signed"}`);
   // The proxy gets only checked addresses, so Farebox resolves the name itself.
   const resolves = /^(?:ENOTFOUND|EAI_AGAIN)$/.test(problem) ? "this machine's DNS" : "the network and firewalls";
   return warning(
     name,
-    `the receiver cannot be reached${way}: ${problem}`,
+    `the receiver cannot be reached${proxyText}: ${problem}`,
     `check FAREBOX_ALERT_WEBHOOK, and ${resolves}; an alert is retried for a day`,
   );
 }
@@ -355,7 +355,7 @@ function secretFiles({ env, readFile }: DoctorInput): string[] {
 async function examinePort({ listen: { host, port } }: Settings): Promise<Findings> {
   if (port === 0) return ok("port", "any free port (0)");
   const place = `${bracketed(host)}:${port}`;
-  const problem = await listenProblem(host, port);
+  const problem = await listenErrorOf(host, port);
   if (problem === null) return ok("port", `${place} is free`);
   if (problem !== "EADDRINUSE") {
     const advice = problem === "EACCES" ? "choose a port above 1023" : "set FAREBOX_HOST to another address";
@@ -370,7 +370,7 @@ async function examinePort({ listen: { host, port } }: Settings): Promise<Findin
 }
 
 /** Returns null if this process can listen at the address; otherwise the error's code. */
-function listenProblem(host: string, port: number): Promise<string | null> {
+function listenErrorOf(host: string, port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
@@ -380,7 +380,7 @@ function listenProblem(host: string, port: number): Promise<string | null> {
 
 async function isFarebox(address: string): Promise<boolean> {
   try {
-    const answer = await fetch(address, { signal: AbortSignal.timeout(portPatienceMs) });
+    const answer = await fetch(address, { signal: AbortSignal.timeout(portAnswerMsMax) });
     await answer.body?.cancel();
     return answer.headers.has("x-farebox-request-id");
   } catch {

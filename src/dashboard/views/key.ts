@@ -75,7 +75,7 @@ function content(key: KeyDetailsJson, { subject, refused, spend }: SubjectData, 
         { title: "Access" },
         factsOf({
           Team: team === null ? "none" : teamLink(team),
-          ...boundsFacts(key),
+          ...restrictionFacts(key),
           Labels: pairsOf(key.labels).join(", "),
           "Pinned tags": pairsOf(key.tags).join(", "),
           "Pinned user": key.user,
@@ -98,7 +98,7 @@ function isAhead(at: string | null): boolean {
 }
 
 /** Returns the models and limits of a key or team as named values, for `factsOf`. */
-export function boundsFacts({
+export function restrictionFacts({
   models,
   limits: { rpm, tpm, parallel },
   output_cap: cap,

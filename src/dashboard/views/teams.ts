@@ -22,7 +22,7 @@ import {
   useDialogs,
 } from "./forms.ts";
 import type { Form, Show } from "./forms.ts";
-import { boundsFacts } from "./key.ts";
+import { restrictionFacts } from "./key.ts";
 import { usageColumns } from "./keys.ts";
 import { RecentRequests, Refused, SpendCard, useSubject, type SubjectData } from "./subject.ts";
 
@@ -109,7 +109,7 @@ function teamContent(team: TeamDetailsJson, { subject, refused, spend }: Subject
           title: "Access",
           actions: link(addressOf("keys", { team: name }), counted(keys.length, "key"), "button small"),
         },
-        factsOf({ ...boundsFacts(team), Created: instantOf(team.created_at, "minute") }),
+        factsOf({ ...restrictionFacts(team), Created: instantOf(team.created_at, "minute") }),
       ),
     ),
     h(AuditTrail, { about: `team:${name}` }),

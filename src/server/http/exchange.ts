@@ -215,7 +215,7 @@ export class HttpExchange implements Exchange {
 const discardedBytesMax = 64 * 1024;
 
 /**
- * Smallest body whose budgets are checked before it has arrived, in bytes. The check takes about 0.1 ms, a tenth of the
+ * Smallest body for which the budgets are checked before it is read, in bytes. The check takes about 0.1 ms, a tenth of the
  * time to read such a body.
  */
 const checkedBytesMin = 256 * 1024;

@@ -77,14 +77,14 @@ interface WorkerFront extends Pick<Front, "drain" | "cutOff"> {
 }
 
 /**
- * Builds a worker's server. The worker answers metered requests and the other routes of `openSteps`; the primary
+ * Builds a worker's server. The worker answers metered requests and the other routes of `buildOwnRoutes`; the primary
  * answers all other requests.
  */
 async function openFront(start: Start, primary: Primary): Promise<WorkerFront> {
   const settings = unpackSettings(start.settings);
   const { link, prices } = primary;
-  const parts = await openProcess(settings, start, primary);
-  const { routes: own, forwarder } = await openSteps(settings, parts, primary);
+  const parts = await openParts(settings, start, primary);
+  const { routes: own, forwarder } = await buildOwnRoutes(settings, parts, primary);
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
   const routed = new RoutedRequests(link, parts.clock);
   const bodyMemory = new WorkerBodyPool(link, settings.listen, start.workers);
@@ -118,7 +118,7 @@ async function openFront(start: Start, primary: Primary): Promise<WorkerFront> {
 }
 
 /** Opens the parts that a worker has of its own. */
-async function openProcess(settings: Settings, start: Start, { link, prices }: Primary) {
+async function openParts(settings: Settings, start: Start, { link, prices }: Primary) {
   const clock = systemClock();
   const log = await createLog({
     level: settings.logLevel,
@@ -143,7 +143,7 @@ async function openProcess(settings: Settings, start: Start, { link, prices }: P
 }
 
 /** Builds the routes that a worker answers itself. */
-async function openSteps(settings: Settings, parts: ProcessParts, { link, changes }: Primary) {
+async function buildOwnRoutes(settings: Settings, parts: ProcessParts, { link, changes }: Primary) {
   const { clock, catalogue } = parts;
   const remote = remoteKeys(link);
   const keyring = createKeyring({ ...remote, changes, clock });

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { calendarOf } from "../../../src/platform/clock.ts";
-import { frameOf, previousSpan, type Asked } from "../../../src/reporting/frame.ts";
+import { frameOf, previousSpan, type AskedSpan } from "../../../src/reporting/frame.ts";
 
 const berlin = calendarOf("Europe/Berlin");
 const at = (text: string) => Date.parse(text);
 const shown = (instant: number) => new Date(instant).toISOString().slice(0, 16);
-const between = (since: string, until: string): Asked => ({ since: at(since), until: at(until) });
+const between = (since: string, until: string): AskedSpan => ({ since: at(since), until: at(until) });
 
 /** Returns the frame of a span, and the span before it, as text. */
-function framed(asked: Asked, now: string, { calendar = berlin } = {}) {
+function framed(asked: AskedSpan, now: string, { calendar = berlin } = {}) {
   const frame = frameOf(calendar, asked, at(now));
   const previous = previousSpan(calendar, asked, frame, at(now));
   return {

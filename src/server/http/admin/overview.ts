@@ -79,15 +79,15 @@ export const overviewRoutes = [
       if (!named.ok) return named;
       const read = askedOverview(query, tools);
       if (!read.ok) return read;
-      const of = {
+      const filter = {
         ...(named.key && { key: named.key.id }),
         ...(team !== undefined && { team }),
         ...(model !== undefined && { model }),
       };
       const [overview, balance, atRisk] = await Promise.all([
-        runOverview({ ...tools, ledger: tools.figures.ledger }, { ...read.asked, filter: of, now: tools.clock.now() }),
+        runOverview({ ...tools, ledger: tools.figures.ledger }, { ...read.asked, filter, now: tools.clock.now() }),
         balanceInTime(tools),
-        Object.keys(of).length === 0 ? budgetsAtRisk(tools) : [],
+        Object.keys(filter).length === 0 ? budgetsAtRisk(tools) : [],
       ]);
       const { now, time_zone, today, month, forecast, refused_today, ...rest } = overview;
       return found({ now, time_zone, today, month, forecast, balance, refused_today, at_risk: atRisk, ...rest });
