@@ -9,7 +9,7 @@ import { exitOnSignals } from "./program.ts";
 
 export const checkout = fileURLToPath(new URL("..", import.meta.url));
 
-export interface Base extends Disposable {
+interface Base extends Disposable {
   /** Commit in 40 hex digits. */
   readonly commit: string;
   /** Folder that has the commit's files and its packages. */

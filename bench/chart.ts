@@ -15,7 +15,7 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 export const resultFiles = ["./results/requests.json", "./results/streams.json"];
 
-export interface ChartInput {
+interface ChartInput {
   readonly workloads: readonly {
     readonly name: string;
     readonly figures: Readonly<Record<string, Readonly<Record<string, Spread | null>>>>;

@@ -2,7 +2,7 @@ import { Connection, chatRequest } from "./connection.ts";
 import type { Target } from "./targets.ts";
 import { plainTokens, type Workload } from "./workloads.ts";
 
-export interface WholeAnswer {
+interface WholeAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly body: Buffer;

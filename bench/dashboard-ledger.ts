@@ -32,7 +32,7 @@ const products = [
   "platform",
 ];
 
-export interface DashboardLedger {
+interface DashboardLedger {
   readonly charges: number;
   readonly keys: number;
   readonly teams: number;
@@ -40,7 +40,7 @@ export interface DashboardLedger {
   readonly refusals: number;
 }
 
-export function writeDashboardLedger(path: string, { charges, keys, teams, refusals }: DashboardLedger): void {
+function writeDashboardLedger(path: string, { charges, keys, teams, refusals }: DashboardLedger): void {
   const start = dashboardNow - 90 * dayMs;
   const pick = random(22);
   const ledger = newLedger(path, start);

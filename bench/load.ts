@@ -5,7 +5,7 @@ import type { Target } from "./targets.ts";
 import { nowUs, sinceUs } from "./timestamps.ts";
 import { pacedChunkMs, type Workload } from "./workloads.ts";
 
-export interface LoadOptions {
+interface LoadOptions {
   readonly requests: number;
   readonly connections: number;
 }

@@ -4,7 +4,7 @@ import { targetNames, type TargetName } from "./targets.ts";
 import { workloadNames, type WorkloadName } from "./workloads.ts";
 
 /** Comparison with another commit. */
-export interface Check {
+interface Check {
   /** Revision; null for the commit on which this checkout's changes are based. */
   readonly against: string | null;
 }

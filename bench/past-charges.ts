@@ -55,7 +55,7 @@ export function newLedger(path: string, start: number): NewLedger {
   };
 }
 
-export interface PastCharges {
+interface PastCharges {
   readonly rows: number;
   readonly start: number;
   readonly end: number;

@@ -36,7 +36,7 @@ export type ToLedger =
   | ({ readonly kind: "budgets" } & BudgetsParams)
   | { readonly kind: "drive"; readonly load: LedgerLoad }
   | { readonly kind: "stop" };
-export type DrivenSample = LedgerSample & { readonly cpuUs: number };
+type DrivenSample = LedgerSample & { readonly cpuUs: number };
 export type FromLedger =
   | { readonly kind: "ready" }
   | { readonly kind: "done"; readonly sample: DrivenSample | null }

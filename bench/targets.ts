@@ -47,7 +47,7 @@ export interface Target<Name extends string = string> {
   ledger(): Promise<LedgerFigures | null>;
 }
 
-export interface Targets extends AsyncDisposable {
+interface Targets extends AsyncDisposable {
   readonly all: readonly Target<TargetName>[];
 }
 
@@ -73,7 +73,7 @@ export interface FoundTarget {
   readonly path: string;
 }
 
-export interface TargetsParams {
+interface TargetsParams {
   readonly gateway: Extract<ProgramName, "gateway" | "paced-gateway">;
   readonly chunks: number;
   readonly chunkMs: number;

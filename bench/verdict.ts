@@ -10,7 +10,7 @@ export type ComparedName = "bare" | "base" | "change";
 /** Samples of one workload, by target. Samples at the same index were measured in the same round. */
 export type Samples = Readonly<Record<ComparedName, readonly Sample[]>>;
 
-export interface Verdict {
+interface Verdict {
   /** CPU divided by the bare proxy's CPU in the same round: the median of the rounds, for the other commit. */
   readonly baseByBare: number;
   /** The same for this checkout. */

@@ -1,5 +1,5 @@
 /** Kind of a workload's measurement. */
-export type Measure =
+type Measure =
   /** CPU of the proxy for each request, with many clients at once. */
   | "cpu"
   /** Time of one client from sending to the last byte of the answer. */

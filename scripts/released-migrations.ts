@@ -3,7 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** Digests of a release's migrations, by path in the folder of migrations. The release script writes the digests. */
-export type ReleasedMigrations = Readonly<Record<string, string>>;
+type ReleasedMigrations = Readonly<Record<string, string>>;
 
 /** Matches numbered files. PostgreSQL's functions have no number, because every upgrade applies them again. */
 const numbered = /^([^/]+)\/(\d+)-[^/]*\.sql$/;

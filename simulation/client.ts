@@ -4,7 +4,7 @@ import { BodyBytes, type BodyResult, type Exchange, type HeaderList } from "../s
 import { refusalAnswer } from "../src/wire/refusals.ts";
 import type { Owner, World } from "./world.ts";
 
-export interface ExchangeDeps {
+interface ExchangeDeps {
   readonly world: World;
   readonly owner: Owner;
   readonly id: string;

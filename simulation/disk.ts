@@ -28,7 +28,7 @@ export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;
 /** Called after each transaction. */
 export type OnWritten = (commands: readonly Command[], result: BatchResult) => void;
 
-export interface OpenDisk {
+interface OpenDisk {
   readonly calendar: Calendar;
   readonly clock: Clock;
   /** Wraps the writer in the channel on which commits fail. */

@@ -12,7 +12,7 @@ const origin = "https://gateway.simulated";
 /** Longest time until the gateway notices a closed connection, in milliseconds. */
 const noticeMsMax = 50;
 
-export interface GatewayDeps {
+interface GatewayDeps {
   readonly world: World;
   /** Picks a behavior for each request. */
   readonly behavior: (stream: boolean, model: string) => Behavior;
@@ -78,7 +78,7 @@ const usageRefused: Behavior = { kind: "status", status: 400, billed: false, mes
 const accountRequest: RequestBody = { user: "account", model: "" };
 
 /** Attempt to send a request on its own connection. Keeps what the gateway writes until the proxy reads it. */
-export class SimulatedAttempt implements Attempt, Wire {
+class SimulatedAttempt implements Attempt, Wire {
   readonly owner: Owner;
   readonly #gateway: SimulatedGateway;
   readonly #deps: GatewayDeps;

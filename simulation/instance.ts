@@ -27,7 +27,7 @@ import { createSeal } from "../src/gateway/webhooks/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Owner, World } from "./world.ts";
 
-export interface InstanceDeps {
+interface InstanceDeps {
   readonly world: World;
   readonly owner: Owner;
   readonly settings: Settings;

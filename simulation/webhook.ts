@@ -1,7 +1,7 @@
 import type { SendResult, WebhookRequest, WebhookSender } from "../src/ports/webhook-sender.ts";
 import { outside, type Owner, type World } from "./world.ts";
 
-export interface ReceiverDeps {
+interface ReceiverDeps {
   readonly world: World;
   /** Returns the probability that the receiver refuses a message. The loss of its answer has the same probability. */
   readonly failing: () => number;

@@ -17,7 +17,7 @@ export interface Options {
 }
 
 /** `--install`: prints the commands that install the peers into this folder. */
-export interface Install {
+interface Install {
   readonly installInto: string;
 }
 

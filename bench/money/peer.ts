@@ -38,7 +38,7 @@ export interface Unknown {
  * Setting as the product's documentation writes it, such as `stream_options.include_usage=true`, and the page or code that
  * describes the setting.
  */
-export interface Setting {
+interface Setting {
   readonly setting: string;
   readonly url: string;
 }

@@ -14,7 +14,7 @@ const limitMs = 240_000;
 /** Longest wait until the gateway has no open request, in milliseconds. */
 const quietMs = 60_000;
 
-export interface Run {
+interface Run {
   readonly peer: Peer;
   readonly mode: Mode;
   readonly name: ScenarioName;

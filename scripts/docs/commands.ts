@@ -5,7 +5,7 @@ import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
 import { capitalized, cell, code, table } from "./markdown.ts";
 
 /** Command with its full name and the text after its options. */
-export interface DeclaredCommand {
+interface DeclaredCommand {
   /** Name, including the program's name: "farebox keys create". */
   readonly name: string;
   readonly command: Command;

@@ -8,7 +8,7 @@ import { isoTime } from "../core/time.ts";
 import { nameSchema } from "./fields.ts";
 import { failure, noSuch, parseInput, type Failure } from "./result.ts";
 
-export interface AdminTools {
+interface AdminTools {
   readonly admins: AdminStore;
   readonly clock: Clock;
   /** Author of the change, for the audit. */
@@ -66,7 +66,7 @@ export async function createAdmin(
   return { ok: true, admin, text };
 }
 
-export type RevokedAdmin = {
+type RevokedAdmin = {
   readonly ok: true;
   readonly admin: Admin;
   /** False if the token was already revoked. The time of the first revocation is kept. */

@@ -125,7 +125,7 @@ const budget = block({
     .describe("true allows a hard budget on a user or tag that every key can use up. Missing: false."),
 });
 
-export const applyFileSchema = block({
+const applyFileSchema = block({
   teams: named(team.nullable()).optional().describe("All teams. If this section is missing, teams stay unchanged."),
   keys: named(key.nullable()).optional().describe("All keys. If this section is missing, keys stay unchanged."),
   budgets: z

@@ -42,13 +42,13 @@ export interface PlannedChange {
   readonly call: UseCaseCall;
 }
 
-export interface FieldChange {
+interface FieldChange {
   readonly field: string;
   readonly before: FieldValue;
   readonly after: FieldValue;
 }
 
-export type FieldValue = string | number | readonly string[] | null;
+type FieldValue = string | number | readonly string[] | null;
 
 export interface Plan {
   /** Changes in the order in which they must be made. */
@@ -57,7 +57,7 @@ export interface Plan {
   readonly kept: readonly PlannedChange[];
 }
 
-export type Planning =
+type Planning =
   | { readonly ok: true; readonly plan: Plan }
   | { readonly ok: false; readonly faults: readonly PlanFault[] };
 
@@ -164,7 +164,7 @@ function statedScope({ scope: text }: StatedBudget, nameOf: (nameOrId: string) =
 }
 
 /** Reason why a part of the file cannot be applied. */
-export interface PlanFault {
+interface PlanFault {
   readonly path: Path;
   readonly message: string;
 }

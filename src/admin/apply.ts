@@ -9,7 +9,7 @@ import { createKey, revokeKey, updateKey, type CreatedKey } from "./key-changes.
 import type { Failure } from "./result.ts";
 import { createTeam, removeTeam, updateTeam } from "./team-changes.ts";
 
-export interface ApplyTools {
+interface ApplyTools {
   readonly ledger: BudgetStore;
   readonly keys: KeyStore;
   readonly teams: TeamStore;

@@ -23,7 +23,7 @@ import { showKey } from "./key-changes.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 import { readBudgetScope, scopeAsStored, sharedFault, usersFault, type BudgetScopeResult } from "./scopes.ts";
 
-export interface BudgetTools {
+interface BudgetTools {
   readonly ledger: BudgetStore;
   readonly keys: KeyStore;
   readonly clock: Clock;
@@ -56,7 +56,7 @@ const budgetSchema = z.strictObject({
 
 export type NewBudget = z.input<typeof budgetSchema>;
 
-export type BudgetSet = {
+type BudgetSet = {
   readonly ok: true;
   readonly budget: Budget;
   /** Hint at a likely mistake; null if there is none. */

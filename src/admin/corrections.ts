@@ -21,9 +21,9 @@ const correctionSchema = z.strictObject({
   by: z.string().min(1),
 });
 
-export type NewCorrection = z.input<typeof correctionSchema>;
+type NewCorrection = z.input<typeof correctionSchema>;
 
-export type CorrectionMade = {
+type CorrectionMade = {
   readonly ok: true;
   readonly charge: Charge;
   readonly correction: Charge;
@@ -31,7 +31,7 @@ export type CorrectionMade = {
   readonly repeated: boolean;
 };
 
-export interface CorrectionTools {
+interface CorrectionTools {
   readonly ledger: LedgerQueries & LedgerMaintenance;
   readonly clock: Clock;
 }

@@ -23,7 +23,7 @@ interface Attempts {
 }
 
 /** Result of a delay. `ok` is false if the attempt was not delayed, because too many other attempts were waiting. */
-export type Delayed = { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
+type Delayed = { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
 
 /**
  * Counts failed attempts by address. After three failures, the answer to each further failure from the same address is

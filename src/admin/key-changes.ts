@@ -17,7 +17,7 @@ import {
 } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
-export interface KeyTools {
+interface KeyTools {
   readonly keys: KeyStore;
   readonly clock: Clock;
   /** Author of the change, for the audit. */
@@ -165,12 +165,12 @@ export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpd
 
 const overlapShape = "must be whole milliseconds from 0 to 90 days";
 
-export const rotationSchema = z.strictObject({
+const rotationSchema = z.strictObject({
   /** Time for which the current secret stays valid, in milliseconds. */
   overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(dayMs),
 });
 
-export type KeyRotation = z.input<typeof rotationSchema>;
+type KeyRotation = z.input<typeof rotationSchema>;
 
 /**
  * Gives a key a new secret. The previous secret stays valid until the overlap ends. An older secret whose overlap has not

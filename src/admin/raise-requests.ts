@@ -84,7 +84,7 @@ interface ReadTools extends RequestTools {
 }
 
 /** Request for a raise with the live keys that may spend the raise. */
-export interface RaiseRequestShown {
+interface RaiseRequestShown {
   readonly request: RaiseRequest;
   readonly spenders: readonly Key[];
 }

@@ -45,7 +45,7 @@ const raiseSchema = z.strictObject({
   why: whySchema,
 });
 
-export type RaiseInput = z.input<typeof raiseSchema>;
+type RaiseInput = z.input<typeof raiseSchema>;
 
 export type RaiseMade = { readonly ok: true; readonly budget: Budget; readonly raise: NewRaise };
 

@@ -40,7 +40,7 @@ export const newSessionSchema = z.strictObject({
 
 export type NewSession = z.output<typeof newSessionSchema>;
 
-export interface BegunSession {
+interface BegunSession {
   readonly ok: true;
   readonly session: Omit<NewRunSession, "secret">;
   /** Credential with which requests of this session authenticate as the session's key. It is not stored. */
@@ -48,7 +48,7 @@ export interface BegunSession {
 }
 
 /** Who begins a session: a client with this digest of its key's secret, or a person directly in the ledger. */
-export type Beginner = { readonly secret: string } | { readonly by: string };
+type Beginner = { readonly secret: string } | { readonly by: string };
 
 /** Begins a session of a key. */
 export async function beginSession(

@@ -6,7 +6,7 @@ import type { KeyStore, TeamStore } from "../ports/stores.ts";
 import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
-export interface TeamTools {
+interface TeamTools {
   readonly teams: TeamStore;
   readonly clock: Clock;
   /** Author of the change, for the audit. */

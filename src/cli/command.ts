@@ -6,7 +6,7 @@ import { addSettingFlags, settingFlagsOf } from "./setting-flags.ts";
 import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 
 /** Option of a command. Its flag follows from its name: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
-export interface OptionDeclaration {
+interface OptionDeclaration {
   readonly help: string;
   /** Placeholder of the value in `--help`: "<duration>", "<errors...>". Absent for a switch. */
   readonly value?: `<${string}>`;

@@ -13,7 +13,7 @@ import { aligned, cut, fitted, headingOf, widthOf, type Column, type ShownColumn
 import type { WatchOrder, WatchView } from "./watch-view.ts";
 
 /** Contents of a screen. */
-export interface WatchFrame {
+interface WatchFrame {
   readonly title: string;
   /** Formats a time of day. */
   readonly time: (at: number) => string;
@@ -25,7 +25,7 @@ export interface WatchFrame {
   readonly view: WatchView;
 }
 
-export interface ScreenSize {
+interface ScreenSize {
   readonly columns: number;
   readonly rows: number;
 }

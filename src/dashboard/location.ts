@@ -5,14 +5,14 @@ import { queryOf, type Parameters } from "./api.ts";
  * Parsed address of a page: the view, the name in the path (null if there is none), and the parameters.
  * `/dashboard/keys/alice?q=a` has the view "keys" and the name "alice". The overview has the view "".
  */
-export interface Route {
+interface Route {
   readonly view: string;
   readonly name: string | null;
   readonly query: URLSearchParams;
 }
 
 /** Path of a view, or of one item of a view, such as ["keys", "alice"]. */
-export type ViewPath = string | readonly [view: string, name: string];
+type ViewPath = string | readonly [view: string, name: string];
 
 const base = "/dashboard";
 const listeners = new Set<() => void>();

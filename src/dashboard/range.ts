@@ -7,7 +7,7 @@ import { useUser } from "./resource.ts";
 import { selectBox } from "./ui.ts";
 
 /** Time range in the page's address, with its label and the bounds to send to the server. */
-export interface NamedRange extends Range {
+interface NamedRange extends Range {
   readonly name: string;
   readonly bounds: { readonly since: string | null; readonly until: string | null };
 }

@@ -106,7 +106,7 @@ export function whileVisible(step: (signal: AbortSignal) => Promise<number | nul
   };
 }
 
-export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
+type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
 
 /**
  * Runs `work` and returns its value or its Fault. Any other exception is a bug in this page and also becomes a Fault.
@@ -120,7 +120,7 @@ export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
   }
 }
 
-export interface Action {
+interface Action {
   readonly busy: boolean;
   readonly fault: Fault | null;
   /** Runs the work. Returns true if it succeeds, and false if it fails or if earlier work is still running. */

@@ -96,7 +96,7 @@ export function isWindowOf({ scope, period, subject }: BudgetWindow): (other: Bu
 }
 
 /** Scope as the user stated it in a form. An empty text is no condition. */
-export interface StatedScope {
+interface StatedScope {
   /** `all`, `key`, `team` or `each-key`. */
   readonly kind: string;
   /** Name of the key, or of the team. */

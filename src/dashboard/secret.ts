@@ -4,7 +4,7 @@ import { code, dialog, div, footer, h2, header, p, pre, strong, type Children, t
 import { actionButton, CopyButton } from "./ui.ts";
 
 /** Secret that the server shows once. */
-export interface Secret {
+interface Secret {
   readonly title: string;
   /** Name of the secret in sentences, such as "the key". */
   readonly what: string;

@@ -29,7 +29,7 @@ export type Limits = KeyJson["limits"];
 /** Key that was just created or rotated, including its text. */
 export type NewKey = NewKeyJson | RotatedKeyJson;
 
-export type SpanName = NonNullable<OverviewJson["span"]["name"]>;
+type SpanName = NonNullable<OverviewJson["span"]["name"]>;
 export const spans: readonly SpanName[] = ["24h", "7d", "30d", "90d"];
 export type Grouping = Series["by"];
 export const groupings: readonly Grouping[] = ["model", "key", "team", "group"];

@@ -22,7 +22,7 @@ export interface EstimateParams {
   readonly outputTokens: number | null;
 }
 
-export interface EstimatedHolds {
+interface EstimatedHolds {
   readonly hold: PicoUsd | null;
   readonly countedHold: PicoUsd | null;
   /** Fields whose cost has no bound under the price of at least one named model. */
@@ -40,7 +40,7 @@ export interface EstimateTools {
   readonly at: number;
 }
 
-export type Estimated =
+type Estimated =
   | { readonly ok: true; readonly estimate: EstimateJson }
   | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
 
@@ -173,7 +173,7 @@ function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request,
   return notes;
 }
 
-export type EstimateRequest =
+type EstimateRequest =
   | { readonly ok: true; readonly request: ModelRequest; readonly body: Buffer }
   /** Completes a sentence that begins with the file's name. */
   | { readonly ok: false; readonly problem: string };

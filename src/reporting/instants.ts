@@ -5,9 +5,7 @@ import type { Calendar } from "../ports/calendar.ts";
 
 type Days = Pick<Calendar, "spanOf" | "startOfDate">;
 
-export type InstantResult =
-  | { readonly ok: true; readonly at: number }
-  | { readonly ok: false; readonly problem: string };
+type InstantResult = { readonly ok: true; readonly at: number } | { readonly ok: false; readonly problem: string };
 
 /** Words that name the start of a period. Each has its period, and the number of periods before the current one. */
 const words = new Map<string, readonly [Period, ago: number]>([

@@ -157,7 +157,7 @@ function limitJson(kind: keyof RateLimits, limits: readonly RateLimitStatus[]) {
 }
 
 /** Access to the charges of one key. If requests need no key, `key` is null and selects the charges without a key. */
-export interface OwnCharges {
+interface OwnCharges {
   readonly ledger: LedgerQueries;
   readonly key: Key | null;
 }

@@ -6,7 +6,7 @@ import type { LedgerQueries } from "../ports/ledger.ts";
 import type { SpendFilter, SpendRow } from "../ports/spend.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
-export interface OutlookTools {
+interface OutlookTools {
   readonly ledger: LedgerQueries;
   readonly memory: SpendMemory;
   readonly calendar: Calendar;

@@ -19,7 +19,7 @@ const topMax = 10;
 /** Largest number of parts into which `thenBy` splits a series. */
 const partsMax = 8;
 
-export interface OverviewTools {
+interface OverviewTools {
   readonly ledger: LedgerQueries;
   readonly memory: SpendMemory;
   readonly keys: KeyStore;

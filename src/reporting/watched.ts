@@ -13,7 +13,7 @@ import { runOutlook } from "./outlook.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
 /** Dependencies of `watchedSums`. */
-export interface WatchTools {
+interface WatchTools {
   readonly ledger: LedgerQueries & BudgetStore;
   readonly keys: KeyStore;
   readonly memory: SpendMemory;

@@ -1,5 +1,5 @@
 /** Error object of a Farebox error answer. */
-export interface ErrorBody {
+interface ErrorBody {
   readonly message: string;
   readonly type: string;
   readonly param: string | null;

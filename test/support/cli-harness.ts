@@ -15,7 +15,7 @@ import { ledgerThreads } from "./effort.ts";
 import { writeEmptyLedger } from "./new-ledger.ts";
 import { manualClock, type ManualClock } from "./manual-clock.ts";
 
-export interface Ran {
+interface Ran {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;

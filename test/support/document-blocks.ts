@@ -23,7 +23,7 @@ export const blocksByPage: ReadonlyMap<string, readonly Block[]> = new Map(
 export const blocks = [...blocksByPage.values()].flat();
 
 /** Rule that covers a block. A block without a rule fails the tests. */
-export type Rule =
+type Rule =
   /** Commands: test/system/docs/commands.test.ts runs them. */
   | "commands"
   /** "$ ", a command and its output: test/system/docs/commands.test.ts runs the command. */

@@ -12,7 +12,7 @@ import { cleanEnvironment, fareboxCommand, programCache, startProgram, temporary
 import { nodeFlags } from "./node-flags.ts";
 
 /** Commands that a reader runs one after the other. */
-export interface Session {
+interface Session {
   /** "docs/backup.md", or "docs/cli.md: farebox serve" for a section that stands alone. */
   readonly name: string;
   readonly parts: readonly Part[];
@@ -125,7 +125,7 @@ function filled(commands: string, { key }: DocumentLedger, { gateway, internet }
 
 const prelude = readFileSync(new URL("document-session.sh", import.meta.url), "utf8");
 
-export interface RanSession {
+interface RanSession {
   /** Each with the place of its block. */
   readonly faults: readonly string[];
   /** What the commands printed. */

@@ -13,7 +13,7 @@ export const documents: ReadonlyMap<string, string> = new Map(
 
 const fence = /^( *)(`{3,})(\S*)[^\n]*\n([^]*?)^\1\2 *$/gm;
 
-export interface CodeBlock {
+interface CodeBlock {
   readonly language: string;
   /** Text with its indentation. */
   readonly code: string;

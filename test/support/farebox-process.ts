@@ -24,7 +24,7 @@ export interface Ended {
 }
 
 /** A farebox running in a separate process; disposing of it kills it. */
-export interface FareboxProcess extends AsyncDisposable {
+interface FareboxProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -35,7 +35,7 @@ export interface FareboxProcess extends AsyncDisposable {
   readonly hasEnded: boolean;
 }
 
-export interface StartOptions {
+interface StartOptions {
   /** Variables in addition to the cleaned environment; undefined removes one. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Default: an unrelated folder. */
@@ -114,7 +114,7 @@ export async function runFarebox(args: readonly string[], options: StartOptions 
   return await within(farebox.ended, `farebox ${args.join(" ")} to end`, () => farebox.stderr);
 }
 
-export interface ServeOptions extends StartOptions {
+interface ServeOptions extends StartOptions {
   readonly database: string;
   readonly gateway: { readonly url: string; readonly apiKey: string };
   readonly args?: readonly string[];

@@ -24,7 +24,7 @@ export class TestFleet {
   }
 }
 
-export class TestMember implements Fleet {
+class TestMember implements Fleet {
   readonly epoch: number;
   isLive = true;
   /** True if this proxy can query the ledger. */

@@ -35,7 +35,7 @@ interface Check {
   readonly Value?: string | number | null;
 }
 
-export interface Verdict {
+interface Verdict {
   /** Rules that were checked on every row to which they apply. */
   readonly checked: readonly string[];
   /** Rules that were not checked, each with the reason. */

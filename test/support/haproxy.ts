@@ -10,7 +10,7 @@ import { freePort } from "./free-port.ts";
 import { until } from "./until.ts";
 
 /** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */
-export interface Balancer extends AsyncDisposable {
+interface Balancer extends AsyncDisposable {
   readonly url: string;
   /** Resolves once the load balancer counts every proxy as ready. */
   allReady(): Promise<void>;

@@ -172,7 +172,7 @@ export async function openStore(options: OpenOptions): Promise<Store> {
 }
 
 /** Home of a ledger that can be opened repeatedly, as after restarts. Only one store is open at a time. */
-export interface LedgerHome extends AsyncDisposable {
+interface LedgerHome extends AsyncDisposable {
   /** Path of its file, if it has one. */
   readonly database: string | null;
   open(zone?: string): Promise<Store>;
@@ -185,7 +185,7 @@ export interface LedgerKind {
 
 export const utc: Calendar = calendarOf("UTC");
 
-export interface MemoryStoreOptions {
+interface MemoryStoreOptions {
   readonly calendar?: Calendar;
   readonly clock?: Clock;
 }

@@ -4,7 +4,7 @@ import { bundledPackages } from "../../scripts/bundled.ts";
 import { checkout } from "./run-program.ts";
 
 /** Entry of package-lock.json. */
-export interface LockedPackage {
+interface LockedPackage {
   readonly version?: string;
   readonly license?: string;
   readonly integrity?: string;

@@ -1,4 +1,4 @@
-export interface Sample {
+interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   /** Value as written. */

@@ -1,7 +1,7 @@
 import type { RunningProxy } from "./running-proxy.ts";
 
 /** Sends traffic that gives every panel of a dashboard something to show. */
-export interface MixedTraffic {
+interface MixedTraffic {
   /**
    * Sends one round of requests and reads every answer completely. An `intensity` of 1 is 18 requests; `mishaps` adds
    * 18, most of which fail.

@@ -5,7 +5,7 @@ import { copyPacked } from "./built-program.ts";
 import { temporaryFolder } from "./farebox-process.ts";
 
 /** Copy of the program with one more migration for each kind of database. */
-export interface NextRelease extends AsyncDisposable {
+interface NextRelease extends AsyncDisposable {
   readonly program: string;
 }
 

@@ -10,7 +10,7 @@ import { systemClock } from "../../src/platform/clock.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
 /** Traffic profile of one key. */
-export interface TrafficProfile {
+interface TrafficProfile {
   readonly name: string;
   readonly team?: string;
   /** Requests on an ordinary day. */

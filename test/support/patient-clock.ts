@@ -2,7 +2,7 @@ import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 
 /** System clock of which some timers run only when the test calls `runOut`. */
-export interface PatientClock extends Clock {
+interface PatientClock extends Clock {
   runOut(): void;
   /** Number of timers that wait for `runOut`. */
   readonly waiting: number;

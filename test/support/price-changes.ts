@@ -113,9 +113,9 @@ async function waitingGateway() {
   };
 }
 
-export type WaitingGateway = Awaited<ReturnType<typeof waitingGateway>>;
+type WaitingGateway = Awaited<ReturnType<typeof waitingGateway>>;
 
-export interface ChangingPrices extends AsyncDisposable {
+interface ChangingPrices extends AsyncDisposable {
   readonly gateway: WaitingGateway;
 }
 

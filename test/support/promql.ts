@@ -1,7 +1,7 @@
 import { parser } from "@prometheus-io/lezer-promql";
 
 /** A series that a query names, with its label matchers. */
-export interface Selector {
+interface Selector {
   readonly metric: string;
   /** Labels that are matched, and labels by which an enclosing aggregation groups. */
   readonly labels: readonly string[];

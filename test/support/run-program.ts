@@ -19,7 +19,7 @@ export interface RunOptions {
   readonly user?: number | undefined;
 }
 
-export interface Ended {
+interface Ended {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;

@@ -31,7 +31,7 @@ export async function fetchFromSandbox(
 }
 
 /** Part of an answer or a chunk that the tests use. */
-export interface Completion {
+interface Completion {
   readonly id: string;
   readonly object: string;
   readonly model: string;

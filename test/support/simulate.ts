@@ -5,7 +5,7 @@ import { compileCache, nodeFlags } from "./node-flags.ts";
 
 const program = fileURLToPath(new URL("../../simulation/run.ts", import.meta.url));
 
-export interface Ended {
+interface Ended {
   readonly code: number;
   readonly output: string;
 }

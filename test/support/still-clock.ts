@@ -3,7 +3,7 @@ import { systemClock } from "../../src/platform/clock.ts";
 import { until } from "./until.ts";
 
 /** Clock that stands still, while its timers run: no window or minute ends, and no task becomes due. */
-export interface StillClock extends Clock {
+interface StillClock extends Clock {
   /** Sets the time forward by this many milliseconds. */
   forward(ms: number): void;
   /** Sets the time forward by this many milliseconds until the promise has settled, however late its limit begins. */

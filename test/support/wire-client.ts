@@ -9,7 +9,7 @@ import {
 
 /* A client that sees raw bytes: it decodes, follows and retries nothing. */
 
-export interface Target {
+interface Target {
   readonly url: string;
   readonly key: string;
 }

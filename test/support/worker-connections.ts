@@ -4,7 +4,7 @@ import { until } from "./until.ts";
 import { fetchAnswer } from "./wire-client.ts";
 
 /** Connections to the workers of a proxy, by worker. An agent keeps one connection, and a connection stays with its worker. */
-export interface WorkerConnections extends Disposable {
+interface WorkerConnections extends Disposable {
   /** Opens another connection to this worker. */
   to(worker: number): Promise<Agent>;
 }

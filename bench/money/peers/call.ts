@@ -6,7 +6,7 @@ import type { Program } from "../../program.ts";
 export const noTasks = "it has no interface for tasks of this kind";
 
 /** Command whose output contains the version of a program. */
-export interface VersionCommand {
+interface VersionCommand {
   readonly command: string;
   readonly args: readonly string[];
   readonly expected: string;

@@ -10,13 +10,13 @@ import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "../tools
 type Topics = ReadonlyMap<string, Topic>;
 
 /** Text that may replace the word that is being typed. */
-export interface Candidate {
+interface Candidate {
   readonly text: string;
   readonly help: string;
 }
 
 /** Candidates for a word, or "files" if the word names a file. */
-export type Candidates = readonly Candidate[] | "files";
+type Candidates = readonly Candidate[] | "files";
 
 /** Option or setting of a command. */
 interface Flag {

@@ -1,7 +1,7 @@
 import { SseReader } from "../../wire/sse.ts";
 
 /** Request of the demo, and what its client received. */
-export interface DemoLine {
+interface DemoLine {
   readonly label: string;
   readonly result: string;
   /** Farebox's id of the request; null if the request was refused before it got a charge. */

@@ -142,7 +142,7 @@ export function isMountPoint(path: string, mounts: string): boolean {
   return mounts.split("\n").some((line) => unescaped(line.split(" ")[4] ?? "") === path);
 }
 
-export interface GuardedFiles {
+interface GuardedFiles {
   /** File of the ledger; null if it is unknown or the ledger is in PostgreSQL. */
   readonly database: string | null;
   /** Files that hold a secret. */

@@ -4,9 +4,7 @@ import type { ChooseProxy } from "../../core/outbound-proxy.ts";
 import { ProxyFailed } from "../../gateway/tunnel.ts";
 import { systemClock } from "../../platform/clock.ts";
 
-export type FetchedText =
-  | { readonly ok: true; readonly text: string }
-  | { readonly ok: false; readonly problem: string };
+type FetchedText = { readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: string };
 
 export interface FetchBounds {
   /** Longest time for the whole download, redirects included, in milliseconds. */

@@ -453,7 +453,7 @@ function removeBudget(budget: BudgetSettings): Form {
  * Returns the form that changes `budget`, or that sets a new budget if `budget` is null. `scope` prefills a new budget
  * with a key, a team or a model, such as `key:alice`. `key` and `each-key` prefill only the kind of the scope.
  */
-export function setBudget(budget: BudgetSettings | null, scope: string): Form {
+function setBudget(budget: BudgetSettings | null, scope: string): Form {
   return {
     title: budget === null ? "Set a budget" : "Change the budget",
     verb: "Save budget",

@@ -113,7 +113,7 @@ export const filterNames = [
 ] as const;
 
 /** Parameters for the lists of charges and refusals that the address selects; null for a list that it excludes. */
-export interface AskedRequests {
+interface AskedRequests {
   readonly charges: Parameters | null;
   readonly refusals: Parameters | null;
   /** True if the address has any filter. */

@@ -46,7 +46,7 @@ import {
 } from "./labels.ts";
 
 /** Key, team or model that a page shows. */
-export interface Subject {
+interface Subject {
   readonly kind: "key" | "team" | "model";
   readonly name: string;
 }

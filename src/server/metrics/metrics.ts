@@ -118,7 +118,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   }
 }
 
-export const contentTypes: Readonly<Record<Format, string>> = {
+const contentTypes: Readonly<Record<Format, string>> = {
   prometheus: "text/plain; version=0.0.4; charset=utf-8",
   openmetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 };

@@ -87,7 +87,7 @@ interface Total {
   text(): string;
 }
 
-export class Count implements Total {
+class Count implements Total {
   #total = 0;
 
   add(count: number): void {

@@ -4,9 +4,7 @@ import type { Refusal } from "../../../core/refusals.ts";
 import type { Exchange } from "../../../ports/exchange.ts";
 import { isObject, jsonMembers, parseJson } from "../../../wire/json.ts";
 
-export type Read<T, R = Refusal> =
-  | { readonly ok: true; readonly value: T }
-  | { readonly ok: false; readonly refusal: R };
+type Read<T, R = Refusal> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly refusal: R };
 
 /** Reads the parameters of a query. Refuses a parameter that is given twice. */
 export function readQuery(query: string, schema: z.ZodObject | null): Read<unknown> {
@@ -60,7 +58,7 @@ function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.
 }
 
 /** Validates an input. The refusal names the first invalid field, but never contains the field's value. */
-export function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
+function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
   const result = schema.safeParse(given, { reportInput: true });
   if (result.success) return { ok: true, value: result.data };
   // Unknown names are reported first, because one may be a misspelled required name.

@@ -15,7 +15,7 @@ export interface Timed {
 }
 
 /** Caller of a request. `by` is the author of a change, for the audit. */
-export interface RouteCaller {
+interface RouteCaller {
   readonly caller: AdminCaller;
   readonly by: string;
 }

@@ -19,7 +19,7 @@ export type SignedIn = { readonly expiresAt: number } & (
   | { readonly kind: "key"; readonly who: Authenticated }
 );
 
-export type SignIn =
+type SignIn =
   | { readonly ok: true; readonly token: string; readonly signedIn: SignedIn }
   | { readonly ok: false; readonly message: string; readonly retryAfterSeconds: number | null };
 
