@@ -50,9 +50,9 @@ export async function correctCharge(
   const correctionId = idOf(id, amount, why);
   const result = await ledger.adjust(id, { id: correctionId, at: clock.now(), amount, why, by });
   if (typeof result === "object") return failure("refused", `the ledger cannot be written: ${result.unavailable}`);
-  if (result !== "ok" && result !== "repeated") return refusal(result, id);
+  if (result !== "ok" && result !== "repeated") return failureFor(result, id);
   const [charge, correction] = await Promise.all([ledger.charge(id), ledger.charge(correctionId)]);
-  if (charge === undefined || correction === undefined) return refusal("no_such_charge", id);
+  if (charge === undefined || correction === undefined) return failureFor("no_such_charge", id);
   return { ok: true, charge, correction, repeated: result === "repeated" };
 }
 
@@ -60,7 +60,7 @@ function idOf(...parts: readonly [id: string, amount: bigint, why: string]): str
   return `adj-${hash("sha256", JSON.stringify(parts.map(String))).slice(0, 32)}`;
 }
 
-function refusal(reason: Exclude<AdjustResult, "ok" | "repeated" | object>, id: string): Failure {
+function failureFor(reason: Exclude<AdjustResult, "ok" | "repeated" | object>, id: string): Failure {
   switch (reason) {
     case "no_such_charge":
       return noSuchCharge(id);

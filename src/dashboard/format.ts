@@ -40,8 +40,8 @@ const decimals = 12;
 /** Returns `usd` minus all of `less`, exactly, with at least two decimals. */
 export function difference(usd: string, ...less: readonly string[]): string {
   const [first = 0n, ...others] = [usd, ...less].map((text) => {
-    const [dollars = "", part = ""] = text.split(".");
-    return BigInt(dollars + part.padEnd(decimals, "0"));
+    const [units = "", part = ""] = text.split(".");
+    return BigInt(units + part.padEnd(decimals, "0"));
   });
   const rest = others.reduce((left, each) => left - each, first);
   const digits = String(rest < 0n ? -rest : rest).padStart(decimals + 1, "0");
@@ -56,8 +56,8 @@ function withMinus(text: string): string {
 
 /** Formats the labels of an axis: abbreviated if all are whole dollars, otherwise with decimals. */
 export function axisMoney(usd: readonly number[]): string[] {
-  const whole = usd.every((each) => Number.isInteger(each));
-  return usd.map((each) => (whole ? rough : roughCents).format(each));
+  const areWhole = usd.every((each) => Number.isInteger(each));
+  return usd.map((each) => (areWhole ? rough : roughCents).format(each));
 }
 
 export function count(value: number): string {
@@ -82,8 +82,8 @@ export function percent(share: number): string {
 
 /** Returns `part` divided by `all`, for bars. The share may exceed 1. It is 0 if `all` is 0 or `part` is negative. */
 export function shareOf(part: string, all: string): number {
-  const whole = Number(all);
-  return whole > 0 ? Math.max(Number(part) / whole, 0) : 0;
+  const total = Number(all);
+  return total > 0 ? Math.max(Number(part) / total, 0) : 0;
 }
 
 const dayMs = 86_400_000;
@@ -98,9 +98,9 @@ const steps = [
 
 /** Formats a time relative to now: "5 minutes ago", "in 3 days". */
 export function ago(iso: string, now = Date.now()): string {
-  const difference = Date.parse(iso) - now;
-  const [unit, size] = steps.find(([, each]) => Math.abs(difference) >= each) ?? ["second", 1000];
-  return relative.format(Math.trunc(difference / size), unit);
+  const aheadMs = Date.parse(iso) - now;
+  const [unit, size] = steps.find(([, each]) => Math.abs(aheadMs) >= each) ?? ["second", 1000];
+  return relative.format(Math.trunc(aheadMs / size), unit);
 }
 
 /** Formats a number of hours, rounded down: "3 days", "5 hours". */

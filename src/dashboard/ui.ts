@@ -111,14 +111,14 @@ export function badge(tone: Tone, text: Children, title?: string): View {
   return span({ class: `badge ${tone}`, ...(title !== undefined && { title }) }, text);
 }
 
-type Filling = Pick<StandingJson, "scope" | "mode" | "limit_usd" | "spent_usd" | "held_usd"> &
+type BarBudget = Pick<StandingJson, "scope" | "mode" | "limit_usd" | "spent_usd" | "held_usd"> &
   Partial<Pick<RankedStandingJson, "warn_percent" | "refusing">>;
 
 /** Used percentage at which a budget's bar changes its color if the budget has no warning threshold. */
 const nearlyFull = 80;
 
 /** Shows a budget as a bar: the amount spent, the amount held for requests in flight, and the warning threshold. */
-export function budgetBar(budget: Filling): View {
+export function budgetBar(budget: BarBudget): View {
   const {
     spent_usd: spent,
     held_usd: held,

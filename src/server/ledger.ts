@@ -68,7 +68,7 @@ export async function migrateLedger(
   return migrateServer(serverOf(database), { create });
 }
 
-/** Returns instructions for a return to the earlier release. */
+/** Says how to go back to the earlier release. `database` and `backup` are the paths of the ledger and its backup. */
 export function restoreHint(database: string, backup: string): string {
   const [path, file] = [database, backup].map((name) =>
     /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`,

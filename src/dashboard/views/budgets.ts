@@ -50,7 +50,17 @@ import {
   timeAgo,
   view,
 } from "../ui.ts";
-import { addButton, choice, confirmation, field, NameOf, numberOf, textOf, usdField, useDialogs } from "./forms.ts";
+import {
+  addButton,
+  choice,
+  confirmation,
+  field,
+  KeyOrTeamField,
+  numberOf,
+  textOf,
+  usdField,
+  useDialogs,
+} from "./forms.ts";
 import type { Form, Show } from "./forms.ts";
 import { eachWords, isForEach, isOfSession, pageOfScope, scopeOf, scopeWords, subjectNames } from "../scopes.ts";
 import { budgetName, periodWords, plainSubject, subjectOf, upperFirst } from "./labels.ts";
@@ -492,7 +502,7 @@ function NewBudgetFields({ scope }: { readonly scope: string }): Children {
         onChange: (event) => setKind(event.currentTarget.value),
       }),
       kind !== "all" &&
-        h(NameOf, {
+        h(KeyOrTeamField, {
           key: kind,
           title: kind === "key" ? "Key" : "Team",
           of: kind === "key" ? "keys" : "teams",

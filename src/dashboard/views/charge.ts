@@ -42,7 +42,7 @@ function detailsOf(data: ChargeDetailsJson, isAdmin: boolean): View {
       ),
       div(
         { class: "figure" },
-        data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }),
+        data.cost_usd === null ? heldAmount(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }),
       ),
     ),
     p({ class: "known-line" }, sourceBadge(data), doubtBadge(data), data.known),
@@ -52,7 +52,7 @@ function detailsOf(data: ChargeDetailsJson, isAdmin: boolean): View {
   );
 }
 
-function held({ state, hold_usd: hold }: ChargeDetailsJson): View | string {
+function heldAmount({ state, hold_usd: hold }: ChargeDetailsJson): View | string {
   if (state === "pending" && hold !== null) return muted("≤ ", amount(hold));
   return state === "voided" ? muted("nothing") : amount(null);
 }
@@ -74,12 +74,12 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
         figures("Rate", rateOf),
         { head: "Cost", class: "right", cell: ({ cost_usd: usd }) => amount(usd, { exact: true }) },
       ],
-      foot: [sum("Cost", cost), list !== null && sum("List price", list, "muted")],
+      foot: [sumRow("Cost", cost), list !== null && sumRow("List price", list, "muted")],
     }),
   );
 }
 
-function sum(name: string, usd: Usd, style = ""): View {
+function sumRow(name: string, usd: Usd, style = ""): View {
   const value = td({ class: "right" }, amount(usd, { exact: true }));
   return tr({ key: name, class: style }, th({ scope: "row", colSpan: 3 }, name), value);
 }

@@ -72,10 +72,10 @@ export function field(name: string, { hint, suggestions, ...attributes }: Attrib
 
 const suggestedMax = 10;
 
-type NameProps = Attributes<"input"> & FieldProps & { readonly title: string; readonly of: "keys" | "teams" };
+type KeyOrTeamProps = Attributes<"input"> & FieldProps & { readonly title: string; readonly of: "keys" | "teams" };
 
 /** Shows a field for the name of a key or team. The server suggests names that contain the typed text. */
-export function NameOf({ title, of, ...attributes }: NameProps): View {
+export function KeyOrTeamField({ title, of, ...attributes }: KeyOrTeamProps): View {
   const [typed, setTyped] = useState("");
   const query = { q: useSettled(typed.trim()), state: of === "keys" ? "live" : null, limit: suggestedMax };
   return field(title, {

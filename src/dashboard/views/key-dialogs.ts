@@ -16,7 +16,7 @@ import {
   lifetimes,
   listOf,
   nameField,
-  NameOf,
+  KeyOrTeamField,
   noRestrictions,
   pairsChange,
   textOf,
@@ -153,7 +153,14 @@ export function changeState(key: KeyJson, change: keyof typeof stateChanges): Fo
 }
 
 function teamField(defaultValue: string): View {
-  return h(NameOf, { key: "team", title: "Team", of: "teams", name: "team", defaultValue, placeholder: "none" });
+  return h(KeyOrTeamField, {
+    key: "team",
+    title: "Team",
+    of: "teams",
+    name: "team",
+    defaultValue,
+    placeholder: "none",
+  });
 }
 
 const overlaps = [

@@ -63,7 +63,7 @@ export function familiesOf(metrics: readonly ProcessMetric[]): readonly Family[]
 }
 
 /**
- * Merges metrics of several processes. The label `worker` tells the processes apart, so users can add up the memory and
+ * Merges metrics of several processes. The label `worker` distinguishes the processes, so users can add up the memory and
  * see the slowest event loop. The counters of a process end with it; those of its replacement start at 0.
  */
 export function familiesByProcess(processes: ReadonlyMap<string, readonly ProcessMetric[]>): readonly Family[] {
