@@ -18,19 +18,17 @@ import { askedCauses, askedRefusals, causeQuery, refusalQuery } from "./admin/re
 import { liveQuery } from "./admin/requests.ts";
 import { withFormat } from "./admin/csv.ts";
 import { readBody, readQuery } from "./admin/read-input.ts";
-import { found, type RouteAnswer, type Timed } from "./admin/route.ts";
+import { found, type RouteAnswer, type Timed, type WithUsers } from "./admin/route.ts";
 import { answerRoute, refusalOfFailure } from "./admin/serve-route.ts";
 import type { Store } from "../../ports/stores.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
-import type { StoredUser } from "../../wire/headers.ts";
 import type { Route } from "./http-app.ts";
 import { answerJson } from "./json.ts";
 
 type OwnStores = "ledger" | "lists" | "figures" | "raiseRequests" | "keys";
 
-interface SelfServiceDeps extends Pick<Store, OwnStores>, Timed {
+interface SelfServiceDeps extends Pick<Store, OwnStores>, Timed, WithUsers {
   readonly memory: SpendMemory;
-  readonly storedUser: StoredUser | null;
   readonly authenticate: Authenticate;
   readonly limiter: RateLimiter;
   /** Writes the refusals that are still in memory. */

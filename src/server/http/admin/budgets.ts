@@ -10,7 +10,6 @@ import { usedPercent } from "../../../core/budget.ts";
 import { formatUsd, parseUsd } from "../../../core/money.ts";
 import { everyRequest, isEachKey, keyOfScope, namedScope } from "../../../core/scope.ts";
 import { isoTime, isoTimeOrNull } from "../../../core/time.ts";
-import type { Catalogue } from "../../../ports/catalogue.ts";
 import { budgetSorts, type PastWindow, type RankedBudget, windowSorts } from "../../../ports/lists.ts";
 import type { Store } from "../../../ports/stores.ts";
 import { budgetsCsv } from "../../../reporting/list-csv.ts";
@@ -25,9 +24,8 @@ import {
   rankedBudgetListSchema,
 } from "../../../reporting/shapes/lists.ts";
 import { keysIn, rankedStanding } from "../../../reporting/standing.ts";
-import type { StoredUser } from "../../../wire/headers.ts";
 import { listFields } from "./fields.ts";
-import { answered, found, routesFor, type Timed, wrongCursor } from "./route.ts";
+import { answered, found, routesFor, type Timed, type WithPrices, type WithUsers, wrongCursor } from "./route.ts";
 
 export const scope = z
   .string()
@@ -59,11 +57,7 @@ const budgetFilter = { scope: scope.optional(), period: period.optional() };
 const historyMax = 24;
 
 /** Stores and services that the routes of budgets use. */
-interface Tools extends Pick<Store, "ledger" | "lists" | "keys">, Timed {
-  readonly storedUser: StoredUser | null;
-  /** Returns the prices in force. */
-  readonly catalogue: () => Catalogue;
-}
+interface Tools extends Pick<Store, "ledger" | "lists" | "keys">, Timed, WithPrices, WithUsers {}
 
 const route = routesFor<Tools>();
 

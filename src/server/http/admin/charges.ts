@@ -12,9 +12,9 @@ import { chargeDetailsJson, chargeJson, chargesJson } from "../../../reporting/c
 import { chargesCsv } from "../../../reporting/list-csv.ts";
 import { keyNamesIn } from "../../../reporting/names.ts";
 import { chargeDetailsSchema, chargeListSchema, correctionMadeSchema } from "../../../reporting/shapes/charges.ts";
-import { type StoredUser, userAsStored } from "../../../wire/headers.ts";
+import { userAsStored } from "../../../wire/headers.ts";
 import { cursor, instant, limitOf, model, name, search, spanOf } from "./fields.ts";
-import { found, routesFor, type Timed } from "./route.ts";
+import { found, routesFor, type Timed, type WithUsers } from "./route.ts";
 
 export const chargeState = z.enum(["pending", "posted", "voided"], "must be pending, posted or voided").optional();
 
@@ -83,7 +83,7 @@ export function askedCharges(
     until,
     ...rest
   }: z.output<typeof chargeQuery>,
-  tools: Timed & { readonly storedUser: StoredUser | null },
+  tools: Timed & WithUsers,
 ): { readonly ok: true; readonly asked: ChargeQuery } | Failure {
   const span = spanOf({ since, until }, tools);
   if (!span.ok) return span;
@@ -119,7 +119,7 @@ const correction = z.strictObject({
   why: z.string().meta({ description: "The reason, stored with the correction." }),
 });
 
-const route = routesFor<Pick<Store, "ledger" | "keys"> & Timed & { readonly storedUser: StoredUser | null }>();
+const route = routesFor<Pick<Store, "ledger" | "keys"> & Timed & WithUsers>();
 
 export const chargeRoutes = [
   route("GET /charges", {

@@ -2,7 +2,6 @@ import { formatUsdOrNull } from "../../../core/money.ts";
 import { everyKey } from "../../../core/slices.ts";
 import { dayMs, isoTime, isoTimeOrNull, minuteMs } from "../../../core/time.ts";
 import type { AccountSamples, KeyStore } from "../../../ports/stores.ts";
-import type { Catalogue } from "../../../ports/catalogue.ts";
 import type { Charging, LedgerQueries } from "../../../ports/ledger.ts";
 import type { Outbox } from "../../../ports/outbox.ts";
 import type { GatewayHealth } from "../../../reporting/gateway-watch.ts";
@@ -16,7 +15,7 @@ import {
 } from "../../../reporting/reconciliation.ts";
 import { type HealthJson, healthSchema } from "../../../reporting/shapes/health.ts";
 import { listAlerts } from "./alerts.ts";
-import { found, routesFor, type Timed } from "./route.ts";
+import { found, routesFor, type Timed, type WithPrices } from "./route.ts";
 
 /** Age from which a pending hold is listed, in milliseconds. */
 const oldHoldMs = 5 * minuteMs;
@@ -31,12 +30,11 @@ export interface ProcessHealth {
   gateway(): GatewayHealth;
 }
 
-interface HealthTools extends Pick<Timed, "clock"> {
+interface HealthTools extends Pick<Timed, "clock">, WithPrices {
   readonly ledger: LedgerQueries & Charging;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
   readonly outbox: Outbox;
-  readonly catalogue: () => Catalogue;
   readonly process: ProcessHealth;
 }
 

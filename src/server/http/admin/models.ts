@@ -8,13 +8,11 @@ import { keyNamesOf } from "../../../reporting/names.ts";
 import { type ListedModelJson, modelDetailsSchema, modelListSchema } from "../../../reporting/shapes/lists.ts";
 import { keysIn, rankedStanding, usageJson } from "../../../reporting/standing.ts";
 import { listFields } from "./fields.ts";
-import { found, routesFor, type Timed, wrongCursor } from "./route.ts";
+import { found, routesFor, type Timed, type WithPrices, wrongCursor } from "./route.ts";
 
 const modelList = listFields(modelSorts, ["name"]);
 
-const route = routesFor<
-  Pick<Store, "lists" | "keys"> & Pick<Timed, "clock"> & { readonly catalogue: () => Catalogue }
->();
+const route = routesFor<Pick<Store, "lists" | "keys"> & Pick<Timed, "clock"> & WithPrices>();
 
 export const modelRoutes = [
   route("GET /models", {

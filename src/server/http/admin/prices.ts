@@ -1,10 +1,9 @@
 import { failure } from "../../../admin/result.ts";
-import type { Catalogue } from "../../../ports/catalogue.ts";
 import { pricedModel, priceHistoryJson, pricesJson } from "../../../reporting/prices.ts";
 import { pricedModelSchema, priceHistorySchema, priceListSchema } from "../../../reporting/shapes/prices.ts";
-import { found, routesFor, type Timed } from "./route.ts";
+import { found, routesFor, type Timed, type WithPrices } from "./route.ts";
 
-const route = routesFor<Pick<Timed, "clock"> & { readonly catalogue: () => Catalogue }>();
+const route = routesFor<Pick<Timed, "clock"> & WithPrices>();
 
 export const priceRoutes = [
   route("GET /prices", {

@@ -7,9 +7,8 @@ import type { Store } from "../../../ports/stores.ts";
 import { keyNamesOf } from "../../../reporting/names.ts";
 import { raiseRequestListSchema, raiseRequestSchema, raiseSchema } from "../../../reporting/shapes/budgets.ts";
 import { adminRaiseRequestJson, keysInRequest, raiseJson, raiseRequestJson } from "../../../reporting/standing.ts";
-import type { StoredUser } from "../../../wire/headers.ts";
 import { period, scope } from "./budgets.ts";
-import { found, routesFor, type Timed } from "./route.ts";
+import { found, routesFor, type Timed, type WithUsers } from "./route.ts";
 
 const amount = z.string().max(100).meta({ description: "USD as a decimal string, above 0.", example: "5" });
 const until = z.string().max(100).optional().meta({
@@ -22,9 +21,7 @@ const why = z
   .meta({ description: `Reason, at most ${whyMax} characters.` });
 
 /** Stores and services that the routes of raises use. */
-interface Tools extends Pick<Store, "ledger" | "keys" | "raiseRequests">, Timed {
-  readonly storedUser: StoredUser | null;
-}
+interface Tools extends Pick<Store, "ledger" | "keys" | "raiseRequests">, Timed, WithUsers {}
 
 const route = routesFor<Tools>();
 

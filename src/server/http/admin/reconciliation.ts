@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { failure } from "../../../admin/result.ts";
-import type { Catalogue } from "../../../ports/catalogue.ts";
 import type { Store } from "../../../ports/stores.ts";
 import {
   groupsExplaining,
@@ -10,9 +9,9 @@ import {
 } from "../../../reporting/reconciliation.ts";
 import { reconciliationSchema } from "../../../reporting/shapes/figures.ts";
 import { instant, spanOf } from "./fields.ts";
-import { found, routesFor, type Timed } from "./route.ts";
+import { found, routesFor, type Timed, type WithPrices } from "./route.ts";
 
-const route = routesFor<Pick<Store, "ledger" | "samples"> & Timed & { readonly catalogue: () => Catalogue }>();
+const route = routesFor<Pick<Store, "ledger" | "samples"> & Timed & WithPrices>();
 
 export const reconciliationRoutes = [
   route("GET /reconciliation", {

@@ -5,13 +5,27 @@ import type { AdminCaller } from "../../../admin/admin-gate.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
 import type { AdminRole } from "../../../core/keys.ts";
 import type { Calendar } from "../../../ports/calendar.ts";
+import type { Catalogue } from "../../../ports/catalogue.ts";
 import type { Clock } from "../../../ports/clock.ts";
 import type { Shape } from "../../../reporting/shapes/fields.ts";
+import type { StoredUser } from "../../../wire/headers.ts";
 
 /** Clock and calendar of a route that reads times. */
 export interface Timed {
   readonly clock: Clock;
   readonly calendar: Calendar;
+}
+
+/** Prices of a route that reads them. */
+export interface WithPrices {
+  /** Returns the prices in force. */
+  readonly catalogue: () => Catalogue;
+}
+
+/** Form of users' names, for a route whose parameters name users. */
+export interface WithUsers {
+  /** Returns the stored form of a user's name; null if users are not stored. */
+  readonly storedUser: StoredUser | null;
 }
 
 /** Caller of a request. `by` is the author of a change, for the audit. */

@@ -41,7 +41,9 @@ const routes = [
   ...healthRoutes,
 ];
 
+type Tools = ToolsOf<(typeof routes)[number]>;
+
 /** Returns all routes of the admin API, to serve, document and test them. */
-export function adminRoutes(version: string): readonly AdminRoute<ToolsOf<(typeof routes)[number]>>[] {
-  return withDocument<ToolsOf<(typeof routes)[number]>>(routes, version);
+export function adminRoutes(version: string): readonly AdminRoute<Tools>[] {
+  return withDocument<Tools>(routes, version);
 }
