@@ -47,7 +47,7 @@ interface BegunSession {
   readonly credential: string;
 }
 
-/** Who begins a session: a client with this digest of its key's secret, or a person directly in the ledger. */
+/** Author of a session: a client with this digest of its key's secret, or a person directly in the ledger. */
 type Beginner = { readonly secret: string } | { readonly by: string };
 
 /** Begins a session of a key. */

@@ -5,15 +5,15 @@ import { basename, dirname, join, resolve } from "node:path";
 import { commandFailure, type CommandFailure } from "./io.ts";
 
 /**
- * Returns the reason why the file cannot be created; null if it can. `thing` names the file's content in messages.
+ * Returns the reason why the file cannot be created; null if it can. `content` is the word for the file's content in messages.
  * `ledger` is the path of the ledger; null if the ledger is not a file.
  */
-export function outFileProblem(file: string, ledger: string | null, thing: string, replace: boolean): string | null {
+export function outFileProblem(file: string, ledger: string | null, content: string, replace: boolean): string | null {
   if (ledger !== null && isSameFile(file, ledger))
-    return `${file} is the ledger itself; give the ${thing} another name`;
-  if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the ${thing}`;
+    return `${file} is the ledger itself; give the ${content} another name`;
+  if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the ${content}`;
   if (!existsSync(file)) return null;
-  if (!statSync(file).isFile()) return `${file} is not a regular file; name another file for the ${thing}`;
+  if (!statSync(file).isFile()) return `${file} is not a regular file; name another file for the ${content}`;
   return replace ? null : `${file} already exists; --force replaces it`;
 }
 

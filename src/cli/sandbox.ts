@@ -47,7 +47,7 @@ export const commands = [
   }),
 ];
 
-function listed(things: readonly { readonly usage: string; readonly description: string }[]): string {
-  const width = Math.max(...things.map(({ usage }) => usage.length));
-  return things.map(({ usage, description }) => `  ${usage.padEnd(width)}  ${description}`).join("\n");
+function listed(entries: readonly { readonly usage: string; readonly description: string }[]): string {
+  const width = Math.max(...entries.map(({ usage }) => usage.length));
+  return entries.map(({ usage, description }) => `  ${usage.padEnd(width)}  ${description}`).join("\n");
 }

@@ -297,12 +297,12 @@ function mediaPart(
   name: TokenClass,
   count: number,
   each: number | null,
-  thing: string,
+  noun: string,
 ): EstimatePart[] {
   if (count === 0) return [];
-  const things = `${count} ${thing}${count === 1 ? "" : "s"}`;
-  if (each === null) return [wholeContext(model, `${things} without an upper bound`, name)];
-  const why = `${things} of at most ${each} tokens${count === 1 ? "" : " each"}`;
+  const counted = `${count} ${noun}${count === 1 ? "" : "s"}`;
+  if (each === null) return [wholeContext(model, `${counted} without an upper bound`, name)];
+  const why = `${counted} of at most ${each} tokens${count === 1 ? "" : " each"}`;
   return [{ class: name, tokens: count * each, known: "bound", why }];
 }
 

@@ -126,9 +126,9 @@ function filled(commands: string, { key }: DocumentLedger, { gateway, internet }
 const prelude = readFileSync(new URL("document-session.sh", import.meta.url), "utf8");
 
 interface RanSession {
-  /** Each with the place of its block. */
+  /** Faults, each with the place of its block. */
   readonly faults: readonly string[];
-  /** What the commands printed. */
+  /** Output of the commands. */
   readonly output: string;
 }
 

@@ -3,7 +3,7 @@ import { count, next, text, textOrNull, time, timeOrNull, usd, type Shape } from
 import { budgetFields, standingSchema, subjectFields } from "./budgets.ts";
 import { keySchema, teamWithKeysSchema } from "./keys.ts";
 
-/** Lists that the server searches, sorts and pages. */
+/* Lists that the server searches, sorts and pages. */
 
 const usage = z.strictObject({ spent_usd: usd, requests: count, last_used_at: timeOrNull, refused_today: count }).meta({
   description: "Spending and requests of this calendar month, last use, and requests refused since the start of today.",
