@@ -1,6 +1,6 @@
 import { differenceOfDay } from "../src/server/figures.ts";
 import { GatewayWatch } from "../src/reporting/gateway-watch.ts";
-import { buildAccess, buildRequests, ownRoutes, type Requests } from "../src/server/routes.ts";
+import { buildAccess, buildRequestRoutes, ownRoutes, type RequestRoutes } from "../src/server/routes.ts";
 import { routedPath } from "../src/server/task-wiring.ts";
 import { Work } from "../src/server/http/http-app.ts";
 import type { Settings } from "../src/config/settings.ts";
@@ -122,7 +122,7 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
   const parts = { clock, log, events, work, gateway, tokens, catalogue, keyWatch: new KeyWatch(events), tracing: null };
   const access = buildAccess(settings, store, parts, 10);
   const storedUser = (name: string) => name;
-  const requests = buildRequests(settings, parts, {
+  const requests = buildRequestRoutes(settings, parts, {
     store,
     access,
     storedUser,
@@ -195,7 +195,7 @@ async function answer(handlers: ReadonlyMap<string, Handler>, exchange: Simulate
 
 async function finish(
   work: Work,
-  { stopForwarding }: Requests,
+  { stopForwarding }: RequestRoutes,
   after: (ms: number, callback: () => void) => unknown,
 ): Promise<void> {
   await Promise.race([work.done(), new Promise<void>((resolve) => after(drainMs, resolve))]);

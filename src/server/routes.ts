@@ -45,7 +45,7 @@ interface RequestParts {
 }
 
 /** Routes that need the gateway, and parts of them that other routes and jobs use. */
-export interface Requests {
+export interface RequestRoutes {
   readonly routes: readonly Route[];
   /** Routes of all remaining paths. They come after all other routes. */
   readonly otherPaths: readonly Route[];
@@ -64,11 +64,11 @@ export interface Requests {
 }
 
 /** Builds the steps of requests, and the routes that need the gateway. */
-export function buildRequests(
+export function buildRequestRoutes(
   settings: Settings,
   parts: ProcessParts,
   { store, fleet, access: { authenticate }, storedUser, seal, random }: RequestParts,
-): Requests {
+): RequestRoutes {
   const { clock, log, events, gateway, keyWatch, catalogue } = parts;
   const { ledger, keys, tasks: stored } = store;
   const { silenceMs } = settings.gateway;
@@ -150,7 +150,7 @@ interface OwnParts {
 export function ownRoutes(
   settings: Settings,
   { clock, catalogue }: Pick<ProcessParts, "clock" | "catalogue">,
-  { account, shared: { limiter } }: Requests,
+  { account, shared: { limiter } }: RequestRoutes,
   { store, calendar, access, storedUser, onRaiseRequest, flushRefusals, process }: OwnParts,
 ): readonly Route[] {
   const { authenticate, keyring, gate, browserSessions } = access;

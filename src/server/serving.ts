@@ -41,13 +41,13 @@ import { keyLog, logReload, logStoreEvent } from "./logged-events.ts";
 import { priceFolders } from "./price-folders.ts";
 import {
   buildAccess,
-  buildRequests,
+  buildRequestRoutes,
   operationRoutes,
   ownRoutes,
   readinessCheck,
   type Access,
   type ReadinessCheck,
-  type Requests,
+  type RequestRoutes,
 } from "./routes.ts";
 import { readStoredUsers } from "../wire/headers.ts";
 import { openTracing, spanLog } from "./tracing.ts";
@@ -158,7 +158,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const parts = { clock, log, events, work, gateway, keyWatch, tokens, tracing, catalogue: prices.current };
   const access = buildAccess(settings, store, parts, options.keysRemembered);
   const storedUser = await readStoredUsers(settings.access.users, store.sessions);
-  const requests = buildRequests(settings, parts, { store, fleet, access, storedUser, seal, random: Math.random });
+  const requests = buildRequestRoutes(settings, parts, { store, fleet, access, storedUser, seal, random: Math.random });
   const readiness = readinessCheck(parts, store, fleet);
   const own = ownRoutes(settings, parts, requests, {
     store,
@@ -206,7 +206,7 @@ interface Running {
   readonly tracing: OtlpTracing | null;
   readonly readiness: ReadinessCheck;
   readonly access: Access;
-  readonly requests: Requests;
+  readonly requests: RequestRoutes;
 }
 
 /** Returns the functions that control and end a running proxy. */
@@ -301,7 +301,7 @@ async function recover(
 function startJobs(
   settings: Settings,
   { store, clock, log, fleet }: JobDeps,
-  { account, pollTask }: Requests,
+  { account, pollTask }: RequestRoutes,
   owned: AsyncDisposableStack,
 ): BalanceSampler {
   const { ledger, samples, tasks, sessions } = store;

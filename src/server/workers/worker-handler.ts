@@ -6,7 +6,7 @@ import { holdColumns } from "../../ledger/charge-columns.ts";
 import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
 import type { Answering, FrontProcess } from "../http-front.ts";
-import type { Requests } from "../routes.ts";
+import type { RequestRoutes } from "../routes.ts";
 import type { Handlers } from "./link.ts";
 import { RoutedExchange } from "./routed-requests.ts";
 import type {
@@ -22,7 +22,7 @@ import type {
 
 export interface WorkerHandlerDeps extends Pick<FrontProcess, "events" | "clock" | "work">, Pick<Answering, "routes"> {
   readonly store: Pick<QueuedStore, "commands" | "ledger" | "keys" | "teams" | "sessions">;
-  readonly shared: Requests["shared"];
+  readonly shared: RequestRoutes["shared"];
   /** Subtracts the requests and streams that ended with their worker process from the active ones. */
   readonly lost: (requests: number, streams: number) => void;
   readonly bodyMemory: BodyPool;
