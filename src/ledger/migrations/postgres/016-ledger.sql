@@ -255,8 +255,8 @@ create table charges (
   source text collate "C" check ((state = 'posted') = (source is not null)),
   minimum_applied bigint not null default 0,
   clamped bigint not null default 0,
-  -- Reasons why the amount may differ from the bill, as JSON, and the cost of a charge with such reasons; of a carried sum, that
-  -- of its charges.
+  -- Reasons why the amount may differ from the bill, separated by commas, and the cost of a charge with such reasons; of a carried
+  -- sum, that of its charges.
   doubts text collate "C",
   in_doubt bigint not null default 0,
   input bigint not null default 0,

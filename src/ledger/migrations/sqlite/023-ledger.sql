@@ -234,8 +234,8 @@ create table charges (
   source text check ((state = 'posted') = (source is not null)),
   minimum_applied integer not null default 0,
   clamped integer not null default 0,
-  -- Reasons why the amount may differ from the bill, as JSON, and the cost of a charge with such reasons; of a carried sum, that
-  -- of its charges.
+  -- Reasons why the amount may differ from the bill, separated by commas, and the cost of a charge with such reasons; of a carried
+  -- sum, that of its charges.
   doubts text,
   in_doubt integer not null default 0,
   input integer not null default 0,
