@@ -102,7 +102,7 @@ function readSetting(name: SettingName, sources: readonly Source[], readFile: Re
   const given = sources
     .values()
     .map((source) => textIn(source, name, readFile))
-    .find((written) => written !== null);
+    .find((each) => each !== null);
   const { text, problem, ...found } = given ?? { label: variableOf(name), from: "default", text: fallback };
   if (text === null) return { name, ...found, text, value: problem === undefined ? null : undefined, problem };
   const reading = kind.read(text);
@@ -130,14 +130,18 @@ function givenText(name: SettingName, text: string): string {
   return isShown ? `, not ${JSON.stringify(text)}` : "";
 }
 
-/** Text of a setting in a source. The text is null if it cannot be read, and `problem` then states why. */
-type Written = Pick<ReadSetting, "label" | "from" | "text" | "problem">;
+/** Text of a setting in a source. The text is null if it cannot be read; `problem` then states why. */
+type TextInSource = Pick<ReadSetting, "label" | "from" | "text" | "problem">;
 
 /**
  * Reads a setting's text from one source, or from the file that the setting's `_file` form names in this source.
  * Returns null if the source gives neither.
  */
-function textIn({ origin: from, get, label: labelOf }: Source, name: SettingName, readFile: ReadFile): Written | null {
+function textIn(
+  { origin: from, get, label: labelOf }: Source,
+  name: SettingName,
+  readFile: ReadFile,
+): TextInSource | null {
   const label = labelOf(name);
   const text = get(name);
   const path = settingOf(name).kind.fileForm ? get(`${name}_file`) : undefined;

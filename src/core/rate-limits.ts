@@ -1,4 +1,4 @@
-/** Limits of a key or a team: whole numbers from 1 to `limitMax`; null for no limit. */
+/** Limits of a key or a team: whole numbers from 1 to `rateLimitMax`; null for no limit. */
 export interface RateLimits {
   /** Largest number of requests in any 60 seconds. */
   readonly rpm: number | null;

@@ -119,8 +119,8 @@ function limitIdleSockets(agent: http.Agent, idle: IdleSockets, clock: Pick<Cloc
 /**
  * Attempt to send a request through http-proxy-middleware. The engine expects the client's request and response, as in
  * Express, and gets the attempt as both. It does not get the real ones, because Farebox does more than pass bytes
- * between them. Farebox reads a response to its end after the client has disconnected, filters headers by
- * an allow-list, and follows redirects. The attempt has only the members that the engine uses. The engine's version is
+ * between them. Farebox reads a response to its end after the client has disconnected, filters headers by an
+ * allow-list, and follows redirects. The attempt has only the members that the engine uses. The engine's version is
  * pinned, and tests cover each pitfall.
  */
 class HttpProxyAttempt implements Attempt {

@@ -24,9 +24,9 @@ export interface MaintainedLedger {
   freeSpace(before: number): Later<void>;
 }
 
-export interface MaintenanceFailure {
+export interface MaintenanceFailure<Failure = CopyFailure> {
   readonly ok: false;
-  readonly failure: CopyFailure;
+  readonly failure: Failure;
 }
 
 /** Opens a ledger, runs `work` on it and closes it. `calendar` applies if the ledger does not store a time zone yet. */

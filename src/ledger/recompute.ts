@@ -58,17 +58,17 @@ export function recompute(
   inputsOf: TaskInputsOf,
 ): Mismatch[] {
   const mismatches: Mismatch[] = [];
-  const differ = (name: string, expected: unknown, found: unknown) => {
+  const compare = (name: string, expected: unknown, found: unknown) => {
     if (expected !== found)
       mismatches.push({ expected: `${name} ${String(expected)}`, found: `${name} ${String(found)}` });
   };
-  differ("ended", charge.state !== "pending", charge.endedAt !== null);
-  differ("has a formula", charge.state === "posted", charge.formula !== null);
-  differ("has a source", charge.state === "posted", charge.source !== null);
+  compare("ended", charge.state !== "pending", charge.endedAt !== null);
+  compare("has a formula", charge.state === "posted", charge.formula !== null);
+  compare("has a source", charge.state === "posted", charge.source !== null);
   if (charge.state !== "posted" || charge.formula === null) {
-    differ("cost", null, charge.cost);
-    differ("list cost", null, charge.listCost);
-    differ("overage", 0n, charge.overage);
+    compare("cost", null, charge.cost);
+    compare("list cost", null, charge.listCost);
+    compare("overage", 0n, charge.overage);
     return mismatches;
   }
   const allowed = sourcesOf[charge.formula] ?? [];
@@ -80,7 +80,7 @@ export function recompute(
   }
   // An unknown formula cannot be recomputed.
   if (allowed.length === 0) return mismatches;
-  differ("has a cost", charge.formula !== "unpriced", charge.cost !== null);
+  compare("has a cost", charge.formula !== "unpriced", charge.cost !== null);
   const amounts =
     charge.formula === "task" ? taskAmountsOf(charge, priceOf, inputsOf) : amountsOf(charge, charge.formula, priceOf);
   if (amounts === null) {
@@ -95,15 +95,15 @@ export function recompute(
       },
     ];
   }
-  differ("cost", amounts.cost, charge.cost);
-  differ("list cost", amounts.list, charge.listCost);
-  differ("minimum applied", amounts.minimumApplied, charge.minimumApplied);
+  compare("cost", amounts.cost, charge.cost);
+  compare("list cost", amounts.list, charge.listCost);
+  compare("minimum applied", amounts.minimumApplied, charge.minimumApplied);
   const delivered = costOfDelivered(charge, priceOf);
   if (delivered !== null && charge.cost !== null && delivered > charge.cost) {
     mismatches.push({ expected: `cost at least ${delivered} for the delivered tokens`, found: `cost ${charge.cost}` });
   }
   const { hold } = charge;
-  differ(
+  compare(
     "overage",
     hold === null || amounts.cost === null || amounts.cost <= hold ? 0n : amounts.cost - hold,
     charge.overage,

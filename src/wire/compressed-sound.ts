@@ -28,7 +28,7 @@ export class CompressedSound {
   /** Offset of the first byte of the tail. */
   #tailAt = 0;
   #dtsFrames = 0;
-  /** Number of frames in a row that end at an offset, modulo `slots`. */
+  /** Number of frames in a row that end at an offset, modulo `offsetsKept`. */
   readonly #frames = new Uint8Array(offsetsKept);
 
   get isFound(): boolean {

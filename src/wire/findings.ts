@@ -317,7 +317,7 @@ export class Findings implements FieldFindings {
     this.tooExpensive(path, "each of several models may answer");
   }
 
-  /** Records a member that a case-insensitive reader would read as the member `priced`. */
+  /** Records a member that a case-insensitive reader would read as the member `readAs`. */
   #checkCase(path: string, name: string, readAs: string | undefined): void {
     if (readAs === undefined || this.fault !== undefined) return;
     const field = `${path}.${readAs}`;

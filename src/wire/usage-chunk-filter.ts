@@ -161,8 +161,8 @@ export class EventFilter {
 
   /** Returns what remains of a complete event. The result depends only on the event, not on how it arrived. */
   #filtered(event: Buffer): Buffer {
-    const { find, staysUnchanged: isOther, removes } = this.#changed;
-    if (find(event) === -1 || isOther?.(event.subarray(0, beginningBytesMax)) === true) return event;
+    const { find, staysUnchanged, removes } = this.#changed;
+    if (find(event) === -1 || staysUnchanged?.(event.subarray(0, beginningBytesMax)) === true) return event;
     const lines = dataLines(event);
     const removed = removes(joined(event, lines));
     if (removed !== wholeEvent) return removed.length === 0 ? event : without(event, lines, removed);

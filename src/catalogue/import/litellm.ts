@@ -20,9 +20,9 @@ import {
 
 /**
  * Reads litellm's `model_prices_and_context_window.json`: an object with an entry for each model. Most names begin with
- * `provider/`. Costs are in USD per token. `…_above_200k_tokens` is the rate for the whole
- * prompt if the prompt has more than 200000 tokens. A `range` of `tiered_pricing` also applies to the whole prompt.
- * `…_priority`, `…_flex` and `…_batches` are rates of service tiers.
+ * `provider/`. Costs are in USD per token. `…_above_200k_tokens` is the rate for the whole prompt if the prompt has
+ * more than 200000 tokens. A `range` of `tiered_pricing` also applies to the whole prompt. `…_priority`, `…_flex` and
+ * `…_batches` are rates of service tiers.
  */
 export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
   const entries = Object.entries(objectOr(tree)).filter(([name]) => name !== "sample_spec");

@@ -40,7 +40,8 @@ export class ChargeCheck {
    * another formula.
    */
   check(id: string, charge: AuditedCharge, task: TaskInputs | null): void {
-    for (const { expected, found } of recompute(charge, this.#priceOf, () => task)) this.#differ(id, expected, found);
+    for (const { expected, found } of recompute(charge, this.#priceOf, () => task))
+      this.#reportDifference(id, expected, found);
   }
 
   /**
@@ -56,7 +57,8 @@ export class ChargeCheck {
     in_doubt: found,
   }: Pick<ChargeRow, "id" | "state" | "formula" | "cost" | "doubts" | "in_doubt">): void {
     const expected = state === "posted" && doubts !== null ? (cost ?? 0n) : 0n;
-    if (formula !== "adjustment" && found !== expected) this.#differ(id, `in doubt ${expected}`, `in doubt ${found}`);
+    if (formula !== "adjustment" && found !== expected)
+      this.#reportDifference(id, `in doubt ${expected}`, `in doubt ${found}`);
   }
 
   /**
@@ -64,10 +66,14 @@ export class ChargeCheck {
    */
   checkCorrection(id: string, adjusts: string, state: string | null): void {
     if (state !== "posted")
-      this.#differ(id, "a correction of a posted charge", `a correction of ${adjusts}, which is ${state ?? "missing"}`);
+      this.#reportDifference(
+        id,
+        "a correction of a posted charge",
+        `a correction of ${adjusts}, which is ${state ?? "missing"}`,
+      );
   }
 
-  #differ(id: string, expected: string, found: string): void {
+  #reportDifference(id: string, expected: string, found: string): void {
     this.#report({ kind: "charge", id, expected, found, derived: null });
   }
 }

@@ -89,11 +89,11 @@ export class Database implements Statements, AsyncDisposable {
    * is lost during the commit of a write.
    */
   async transaction<T>(work: (db: Statements) => Promise<T>, mode: "write" | "snapshot" = "write"): Promise<T> {
-    for (let tries = 1; ; tries++) {
+    for (let attempts = 1; ; attempts++) {
       try {
         return await this.#withSession((session) => inTransaction(session, mode, work));
       } catch (error) {
-        if (tries >= attemptsMax || !isConflict(error)) throw error;
+        if (attempts >= attemptsMax || !isConflict(error)) throw error;
       }
     }
   }

@@ -1,6 +1,6 @@
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
+import type { MaintainedLedger, MaintenanceFailure, OpenLedger } from "../maintenance.ts";
 import { schemaProblem, type MigrationResult } from "../migrations.ts";
 import { postgresDialect } from "../queries/dialects.ts";
 import { userScopesSql } from "../queries/scope-sql.ts";
@@ -15,11 +15,6 @@ import { dropEmptiedMonths } from "./partitions.ts";
 import { hasOwnFunctions } from "./schema.ts";
 import { storedCalendar } from "./time-zone.ts";
 import { verify } from "./verify.ts";
-
-interface MaintenanceFailure {
-  readonly ok: false;
-  readonly failure: OpenFailure;
-}
 
 /**
  * Upgrades a ledger to the schema and functions of this release. Fails while a proxy runs on the ledger. `create`: true
@@ -58,7 +53,7 @@ export interface ServerState {
   } | null;
 }
 
-export type ServerInspection = { readonly ok: true; readonly state: ServerState } | MaintenanceFailure;
+export type ServerInspection = { readonly ok: true; readonly state: ServerState } | MaintenanceFailure<OpenFailure>;
 
 export async function inspectServer(server: PostgresServer): Promise<ServerInspection> {
   return onServer<ServerInspection>(server, async (database) => {
@@ -124,7 +119,7 @@ export function maintained(database: Database, calendar: Calendar): MaintainedLe
 async function onServer<R>(
   server: PostgresServer,
   work: (database: Database) => Promise<R>,
-): Promise<R | MaintenanceFailure> {
+): Promise<R | MaintenanceFailure<OpenFailure>> {
   try {
     await using database = connect(server, { applicationName: "farebox", max: 2, statementMs: null, lockMs: 60_000 });
     return await work(database);

@@ -8,9 +8,9 @@ import { readCorrections, readTotals, readRawUnits } from "./account.ts";
 import { readCharges } from "./charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { listQueries } from "./lists.ts";
-import { readPostedCharges } from "./postings.ts";
+import { readPostedCharges } from "./posted-charges.ts";
 import { readFirstDay, readPrunedUntil, readReport } from "./report.ts";
-import type { Query } from "./query.ts";
+import type { Query, RunQuery } from "./query.ts";
 import { readSpend } from "./spend.ts";
 import { PastUsage } from "./usage.ts";
 import { readSpentBefore } from "./window-sums.ts";
@@ -19,11 +19,7 @@ import { readWindows, readWindowsToAlert } from "./windows.ts";
 type SharedQueries = Omit<LongQueries, "recent" | "verify">;
 
 /** Returns the long queries that are the same for both databases. `answer` runs a query and returns its result. */
-export function sharedQueries(
-  dialect: Dialect,
-  calendar: Calendar,
-  answer: <T>(query: Query<T>) => Promise<T>,
-): SharedQueries {
+export function sharedQueries(dialect: Dialect, calendar: Calendar, answer: RunQuery): SharedQueries {
   const steps: { readonly [Name in keyof SharedQueries]: Steps<SharedQueries[Name]> } = {
     charges: (query) => readCharges(dialect, query),
     report: (query) => readReport(dialect, calendar, query),

@@ -1,7 +1,7 @@
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { isAmong, type Dialect } from "./dialects.ts";
-import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
+import { rowsOf, sumSql, type Query, type RunQuery, type Statement } from "./query.ts";
 
 export type UsageDimension = "key" | "team" | "model";
 
@@ -30,10 +30,10 @@ interface Known {
 export class PastUsage {
   readonly #dialect: Dialect;
   readonly #calendar: Calendar;
-  readonly #answer: <T>(query: Query<T>) => Promise<T>;
+  readonly #answer: RunQuery;
   readonly #known = new Map<string, Known>();
 
-  constructor(dialect: Dialect, calendar: Calendar, answer: <T>(query: Query<T>) => Promise<T>) {
+  constructor(dialect: Dialect, calendar: Calendar, answer: RunQuery) {
     this.#dialect = dialect;
     this.#calendar = calendar;
     this.#answer = answer;
