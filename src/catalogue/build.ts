@@ -12,6 +12,7 @@ import { resolveTasks } from "./task-prices.ts";
 import type { StatedModel, StatedTraits } from "./schema.ts";
 import type { TaskTimeLimits } from "../core/tasks.ts";
 import type { FileLocation, ModelHistory } from "../ports/catalogue.ts";
+import { minuteMs } from "../core/time.ts";
 
 /** Text of a price file, and the file's name in fault messages. */
 export interface PriceText {
@@ -265,7 +266,7 @@ function taskTimeLimitsOf(layers: readonly (readonly ParsedPriceFile[])[]): Task
   eachFile(layers, (file) => {
     for (const [family, minutes] of Object.entries(file.value.task_minutes ?? {})) {
       if (minutes === null) limits.delete(family);
-      else limits.set(family, minutes * 60_000);
+      else limits.set(family, minutes * minuteMs);
     }
   });
   return limits;

@@ -1,8 +1,10 @@
+import { dayMs, hourMs } from "./time.ts";
+
 /** Longest pause between two attempts, in milliseconds. */
-export const pauseMsMax = 3_600_000;
+export const pauseMsMax = hourMs;
 const firstPauseMs = 5_000;
 /** Time after which an undelivered message is abandoned, in milliseconds. */
-export const abandonAfterMs = 86_400_000;
+export const abandonAfterMs = dayMs;
 
 export interface FailedTry {
   readonly createdAt: number;

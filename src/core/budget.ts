@@ -1,6 +1,7 @@
 import { sum, type PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./bounds.ts";
 import { everyRequest, limitsOneKey, type Caller, type Scope } from "./scope.ts";
+import { minuteMs } from "./time.ts";
 
 /** Periods of calendar windows in the configured time zone. Weeks start on Monday. `total` never ends. */
 export const periods = ["total", "1h", "1d", "1w", "1mo"] as const;
@@ -183,7 +184,7 @@ export function isUsedUp(window: BudgetWindow): boolean {
 }
 
 /** Time for which a budget counts as refusing after it refused a request, in milliseconds. */
-export const refusingMs = 15 * 60_000;
+export const refusingMs = 15 * minuteMs;
 
 /**
  * Returns true if a hard window has nothing left, or refused a request less than `refusingMs` ago. `lastRefusal`: time

@@ -1,5 +1,6 @@
 import { changed, changedLimits, type RateLimits, type RateLimitsChange } from "./rate-limits.ts";
 import type { PicoUsd } from "./money.ts";
+import { hourMs } from "./time.ts";
 
 /** Values by their names. */
 export type Values = Readonly<Record<string, string>>;
@@ -281,7 +282,7 @@ export interface RunSession {
 }
 
 /** Longest lifetime of a session, in milliseconds. */
-export const runSessionMsMax = 12 * 3_600_000;
+export const runSessionMsMax = 12 * hourMs;
 
 /** Largest number of open sessions of a key. */
 export const runSessionsMax = 100;
@@ -296,7 +297,7 @@ export const runSessionsKeptMax = 1_000;
  * Time for which a session's budget is kept after the session ends, in milliseconds. Every request that was admitted
  * before the end has placed its hold by then.
  */
-export const runBudgetKeptMs = 3_600_000;
+export const runBudgetKeptMs = hourMs;
 
 /** Returns true if a key with these numbers of sessions may create another. */
 export function mayCreateSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {

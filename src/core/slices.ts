@@ -1,5 +1,6 @@
 import type { PicoUsd } from "./money.ts";
 import { scaleTokens, type Permille } from "./usage.ts";
+import { dayMs, hourMs } from "./time.ts";
 
 /**
  * A stream without a stated maximum starts with a hold for one slice of output. The hold grows while the stream runs.
@@ -168,11 +169,11 @@ export interface StreamObservation {
 /** Key id of a mark that applies to all keys. No key has this id. */
 export const everyKey = "*";
 /** Shortest time for which a mark applies after a burst, in milliseconds. */
-export const markMs = 3_600_000;
+export const markMs = hourMs;
 /** Number of live streams after which a mark is removed, once `markMs` has passed. */
 export const liveStreamsMin = 3;
 /** Time after the last burst at which a mark is deleted in any case, in milliseconds. */
-export const markKeptMs = 30 * 86_400_000;
+export const markKeptMs = 30 * dayMs;
 
 /**
  * Returns the marks of a model after a stream of that model. `before`: all marks of the model before the stream. Bursts

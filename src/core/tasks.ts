@@ -1,3 +1,5 @@
+import { hourMs, minuteMs } from "./time.ts";
+
 /**
  * States of a task, independent of the gateway's words for them. `unknown`: Farebox does not know the gateway's word,
  * and the task may still be running.
@@ -91,7 +93,7 @@ export interface Task {
 export type TaskTimeLimits = ReadonlyMap<string, number>;
 
 /** Time for which the poller polls a completed task that states no consumption, in milliseconds. */
-export const consumptionWaitMs = 10 * 60_000;
+export const consumptionWaitMs = 10 * minuteMs;
 
 /** Returns true if a task has completed but is not settled, because its record states no consumption. */
 export function awaitsConsumption({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
@@ -99,10 +101,10 @@ export function awaitsConsumption({ status, settledAt }: Pick<Task, "status" | "
 }
 
 /** Longest wait for a task of any family after its creation, in milliseconds. */
-export const generalLimitMs = 24 * 3_600_000;
+export const generalLimitMs = 24 * hourMs;
 
 /** Time that the gateway may need to report a task that it stopped at the time limit, in milliseconds. */
-const limitGraceMs = 60_000;
+const limitGraceMs = minuteMs;
 
 /** Returns the words of a name in lower case: "suno", "v4" for "SunoV4" and for "suno-v4". */
 function wordsOf(name: string): string[] {

@@ -1,4 +1,5 @@
 export const minuteMs = 60_000;
+/** Quarter hours start at whole quarters of UTC, because the offsets of all current time zones are whole quarters. */
 export const quarterHourMs = 15 * minuteMs;
 export const hourMs = 60 * minuteMs;
 /** Length of a day without a clock change. */

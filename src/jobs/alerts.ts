@@ -24,6 +24,7 @@ import type { NewMessage, Outbox } from "../ports/outbox.ts";
 import { loop } from "../platform/loop.ts";
 import { alertMessage, timesIn, type AlertMessage } from "../wire/alert-message.ts";
 import type { JobClaim } from "./job-claims.ts";
+import { hourMs, minuteMs } from "../core/time.ts";
 
 /**
  * Raises alerts while a proxy runs. Disposal evaluates the budgets once more if `spent` or `refused` was called since
@@ -89,11 +90,11 @@ const budgetPauseMs = 1_000;
  */
 const budgetShareMax = 1 / 20;
 /** Period between two evaluations of everything, in milliseconds. */
-const periodMs = 60_000;
+const periodMs = minuteMs;
 /**
  * Largest age of a sample whose balance counts as current, in milliseconds. Without traffic, samples are an hour apart.
  */
-const sampleMsMax = 2 * 3_600_000;
+const sampleMsMax = 2 * hourMs;
 /** Largest number of windows in an evaluation. The next evaluation covers the remaining windows. */
 const windowsMax = 500;
 /** Largest number of hours whose windows an evaluation covers. More than two occur only if alerts cannot be stored. */

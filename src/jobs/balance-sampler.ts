@@ -3,6 +3,7 @@ import type { Log } from "../ports/log.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 import { takeSample, type SampleDeps } from "./take-sample.ts";
+import { dayMs, hourMs, minuteMs } from "../core/time.ts";
 
 /** Samples the gateway's account while a proxy runs. Disposal waits for the sample in progress. */
 export interface BalanceSampler extends AsyncDisposable {
@@ -14,7 +15,7 @@ export interface BalanceSampler extends AsyncDisposable {
 }
 
 /** Shortest pause between two samples, in milliseconds. Applies even if the cached balance expires sooner. */
-const periodMsMin = 60_000;
+const periodMsMin = minuteMs;
 /**
  * Delay of the first sample, in milliseconds. The delay is short, because a baseline must exist early. It is not 0,
  * because a proxy that fails usually fails right after its start.
@@ -24,8 +25,8 @@ const firstMs = 15_000;
  * Pause between samples without traffic, in milliseconds. Such samples show in which hour someone else used the
  * account.
  */
-const idlePeriodMs = 3_600_000;
-const thinEveryMs = 86_400_000;
+const idlePeriodMs = hourMs;
+const thinEveryMs = dayMs;
 
 /**
  * Takes a sample every `everyMs` during traffic. Takes one more sample when nothing is pending anymore, and then one

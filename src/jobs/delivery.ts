@@ -7,6 +7,7 @@ import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
 import { loop, sleep } from "../platform/loop.ts";
 import { webhookHeaders } from "../wire/webhook-signature.ts";
 import type { JobClaim } from "./job-claims.ts";
+import { dayMs, hourMs } from "../core/time.ts";
 
 /** Current destination of a message. */
 export interface Destination {
@@ -58,8 +59,8 @@ const concurrencyMax = 16;
  * Time for which Farebox keeps delivered and abandoned messages for display, in milliseconds. It may keep their
  * deduplication keys longer.
  */
-const keptMs = 7 * 86_400_000;
-const tidyEveryMs = 3_600_000;
+const keptMs = 7 * dayMs;
+const tidyEveryMs = hourMs;
 /** Pause after an internal error, in milliseconds. */
 const afterErrorMs = 5_000;
 

@@ -13,8 +13,8 @@ import {
   type Refusals,
 } from "../ports/refusals.ts";
 import { loop } from "../platform/loop.ts";
+import { minuteMs } from "../core/time.ts";
 
-const minuteMs = 60_000;
 /** Largest number of rows in one transaction. It is small because holds may wait for the transaction. */
 const rowsAtOnce = 256;
 /** Largest number of rows in one run of writes. A flood with more rows takes several runs. `flush` has no limit. */

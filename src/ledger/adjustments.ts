@@ -7,11 +7,12 @@ import type { ChargeRow } from "./charge-columns.ts";
 import type { Dialect } from "./queries/dialects.ts";
 import { rowOf, sumSql, write, type Query } from "./queries/query.ts";
 import { readNamedWindows } from "./queries/windows.ts";
-import { addedUp, identityOf, quarterMs, rollupDimensions, rollupSums } from "./rollups.ts";
+import { addedUp, identityOf, rollupDimensions, rollupSums } from "./rollups.ts";
 import { callerOfRow } from "./rows/budgets.ts";
 import { recordAudit } from "./tables/audit.ts";
 import { lockBudgets } from "./tables/budgets.ts";
 import { insert, marks } from "./tables/table.ts";
+import { quarterHourMs } from "../core/time.ts";
 
 /** Columns that a correction copies from the charge that it corrects. */
 const copiedColumns = [
@@ -56,7 +57,7 @@ export function* adjust(dialect: Dialect, calendar: Calendar, id: string, correc
     ([, stored]) => stored ?? [],
   );
   const rollups = [
-    { table: "rollup_quarter", column: "starts_at", time: at - (at % quarterMs) },
+    { table: "rollup_quarter", column: "starts_at", time: at - (at % quarterHourMs) },
     { table: "rollup_day", column: "day", time: calendar.dateOf(at) },
   ] as const;
   const spent = windows.map((window): bigint => window.spent);

@@ -9,13 +9,12 @@ import { nameOf } from "./queries/windows.ts";
 import { addedUp, carriedDigest, rollupAmounts, rollupCounts } from "./rollups.ts";
 import { budgetOf, callerOfRow, countedColumns, type BudgetRow } from "./rows/budgets.ts";
 import { checkTimeZone } from "./time-zone.ts";
+import { dayMs } from "../core/time.ts";
 
 /*
  * Retention replaces the charges of a day by carried sums. A carried sum is a charge at noon of that day. There is one
  * for each combination of key, team, model, price group, source and catalogue model (`entry`).
  */
-
-const dayMs = 86_400_000;
 
 const columns = [
   ...countedColumns,

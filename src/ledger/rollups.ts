@@ -1,11 +1,6 @@
 import { hash } from "node:crypto";
 import { tokenClasses } from "../core/usage.ts";
-
-/**
- * Length of a quarter hour, in milliseconds. Quarter hours start at whole quarters of UTC; the offsets of all current
- * time zones are whole quarters.
- */
-export const quarterMs = 900_000;
+import { quarterHourMs } from "../core/time.ts";
 
 /** Counts of charges. For a carried sum (a charge that replaces pruned charges), the table `carried` has the counts. */
 export const rollupCounts = ["requests", "unpriced", "retries"] as const;
@@ -36,7 +31,7 @@ export function carriedDigest(identity: readonly unknown[]): string {
 }
 
 /** SQL expression for the start of a charge's quarter hour. */
-export const quarterOf = `admitted_at - admitted_at % ${quarterMs}`;
+export const quarterOf = `admitted_at - admitted_at % ${quarterHourMs}`;
 
 /**
  * Returns the SQL that computes the correct rows of a rollup from the posted charges that match a condition.

@@ -4,6 +4,7 @@ import { Temporal } from "temporal-polyfill";
 import { assertNever, invariant } from "../core/assert.ts";
 import type { Period, Span } from "../core/budget.ts";
 import type { Calendar } from "../ports/calendar.ts";
+import { hourMs } from "../core/time.ts";
 
 /** Returns the machine's clock. Its timers do not keep the process running. */
 export function systemClock(): Clock {
@@ -17,8 +18,6 @@ export function systemClock(): Clock {
     },
   };
 }
-
-const hourMs = 3_600_000;
 
 /** Returns true for an IANA time zone that this runtime knows; false for bare offsets such as "+02:00". */
 export function isTimeZone(text: string): boolean {

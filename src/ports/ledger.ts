@@ -13,6 +13,7 @@ import type { BurstMark, StreamObservation } from "../core/slices.ts";
 import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
+import { dayMs } from "../core/time.ts";
 
 /**
  * Charges of requests. A hold is placed, may be extended, and is then posted or voided once. Calls are idempotent by
@@ -252,7 +253,7 @@ export type BurstMarksResult =
   | { readonly ok: false; readonly reason: "unavailable" };
 
 /** Time for which a value under an idempotency key is stored, in milliseconds. */
-export const injectedKeptMs = 2 * 86_400_000;
+export const injectedKeptMs = 2 * dayMs;
 
 export type ExtendResult =
   | { readonly ok: true; readonly granted: PicoUsd }

@@ -1,6 +1,7 @@
 import type { PicoUsd } from "../core/money.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { TimeSpan } from "./ledger.ts";
+import { dayMs } from "../core/time.ts";
 
 /** Equal refusals of one minute. Times are in milliseconds since 1970 UTC. */
 export interface RefusalRow {
@@ -29,7 +30,7 @@ export interface RefusalRow {
 /** Pause between two writes of a proxy, in milliseconds. */
 export const refusalsWrittenMs = 2_000;
 /** Time for which refusals are stored, in milliseconds. */
-export const refusalsKeptMs = 90 * 86_400_000;
+export const refusalsKeptMs = 90 * dayMs;
 /** Largest number of rows of refusals. Beyond it, the oldest are removed. */
 export const refusalRowsMax = 1_000_000;
 

@@ -12,6 +12,7 @@ import type { ChargeEnd, Ledger, LedgerQueries, SettleResult } from "./ledger.ts
 import type { ListQueries } from "./lists.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Refusals } from "./refusals.ts";
+import { hourMs } from "../core/time.ts";
 
 /** Everything stored in one database. */
 export interface Store extends AsyncDisposable {
@@ -251,7 +252,7 @@ export function raiseRequestState({ state, lapsesAt }: RaiseRequest, at: number)
 }
 
 /** Shortest time between two requests of a key for raises of one budget, in milliseconds. */
-export const raiseRequestPauseMs = 3_600_000;
+export const raiseRequestPauseMs = hourMs;
 
 export type RaiseRequested =
   | { readonly ok: true }

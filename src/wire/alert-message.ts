@@ -3,7 +3,7 @@ import { hasSubjects, keyOfSubject, namedScope, namedSubject } from "../core/sco
 import { assertNever } from "../core/assert.ts";
 import type { Alert, AlertDetails, AlertGroup, AlertType, RequestedRaise } from "../core/alerts.ts";
 import { formatUsd, type PicoUsd } from "../core/money.ts";
-import { isoTime, isoTimeOrNull } from "../core/time.ts";
+import { dayMs, hourMs, isoTime, isoTimeOrNull, minuteMs } from "../core/time.ts";
 
 /** Body of an alert's webhook, as documented in docs/alerts.md. Slack and Mattermost show `text`. */
 export interface AlertMessage {
@@ -217,9 +217,9 @@ function shortUsd(amount: PicoUsd): string {
 }
 
 const durations = [
-  ["day", 86_400_000],
-  ["hour", 3_600_000],
-  ["minute", 60_000],
+  ["day", dayMs],
+  ["hour", hourMs],
+  ["minute", minuteMs],
 ] as const;
 
 /**
@@ -227,7 +227,7 @@ const durations = [
  * unit is a minute.
  */
 function durationText(ms: number): string {
-  const [unit, size] = durations.find(([, each]) => ms >= 2 * each) ?? (["minute", 60_000] as const);
+  const [unit, size] = durations.find(([, each]) => ms >= 2 * each) ?? (["minute", minuteMs] as const);
   const value = Math.floor(ms / size);
   return `${value} ${unit}${value === 1 ? "" : "s"}`;
 }

@@ -6,7 +6,6 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import type { Query } from "../queries/query.ts";
 import { noteColumns, type ChargeRow } from "../charge-columns.ts";
-import { quarterMs } from "../rollups.ts";
 import { billingOf, deliveredOf, tokensOf } from "../rows/charges.ts";
 import { CellPool, firstTokenClass, type Cell } from "./cells.ts";
 import { ChargeCheck } from "./charge-check.ts";
@@ -14,6 +13,7 @@ import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
 import { days, quarters, RollupCheck } from "./rollup-check.ts";
 import type { WindowCheck } from "./window-check.ts";
+import { quarterHourMs } from "../../core/time.ts";
 
 const columns = [
   "seq",
@@ -131,10 +131,10 @@ export class ChargePass {
   }
 
   *#beginSpan(at: number): Query<void> {
-    const quarter = at - (at % quarterMs);
+    const quarter = at - (at % quarterHourMs);
     const spans = [...this.#windows.periods, "1d" as const].map((period) => this.#calendar.spanOf(period, at));
     this.#start = Math.max(quarter, ...spans.map(({ start }) => start));
-    this.#end = Math.min(quarter + quarterMs, ...spans.map(({ end }) => end ?? Number.POSITIVE_INFINITY));
+    this.#end = Math.min(quarter + quarterHourMs, ...spans.map(({ end }) => end ?? Number.POSITIVE_INFINITY));
     yield* this.#windows.openUntil(this.#end);
   }
 
@@ -204,7 +204,7 @@ export class ChargePass {
   /** Adds the sums of the current span to the checks of rollups and windows. Empties the sums for the next span. */
   *#endSpan(): Query<void> {
     const at = this.#start;
-    const quarter = at - (at % quarterMs);
+    const quarter = at - (at % quarterHourMs);
     const cells = [...this.#cells.used()];
     if (cells.length === 0) return;
     const isQuarterKept = quarter >= this.#quartersFrom;

@@ -9,7 +9,6 @@ import { raiseSumsVersion, readWindowSums, type WindowSums } from "../queries/wi
 import {
   carriedByDay,
   identityOf,
-  quarterMs,
   quarterOf,
   rollupCounts,
   rollupDimensions,
@@ -20,6 +19,7 @@ import { lockBudgets } from "../tables/budgets.ts";
 import { differing, type Derived } from "./findings.ts";
 import { readBudgetTexts, spanAt, validBudgets } from "./window-check.ts";
 import { isPeriod, type Span } from "../../core/budget.ts";
+import { quarterHourMs } from "../../core/time.ts";
 
 /**
  * Repairs a derived row from its charges and returns the changes. Must run in a transaction. Other writers wait until
@@ -53,7 +53,7 @@ function* repairQuarterHour(dialect: Dialect, time: number, key: string): Query<
   const isKept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
   if (isKept === undefined) return [];
   const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
-  const values = [key, time, time + quarterMs, time];
+  const values = [key, time, time + quarterHourMs, time];
   return yield* replaceRows(dialect, {
     table: "rollup_quarter",
     column: "starts_at",

@@ -19,6 +19,7 @@ import { ensureMonths } from "./partitions.ts";
 import { PostgresProxies } from "./proxies.ts";
 import { applyTimeZone, storedCalendar, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
+import { hourMs } from "../../core/time.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {
   readonly server: PostgresServer;
@@ -32,7 +33,7 @@ const statementLimits = {
 } as const;
 
 /** Default for the longest duration of a request, in milliseconds. */
-const requestLifeMs = 2 * 3_600_000;
+const requestLifeMs = 2 * hourMs;
 /** Margin after the longest duration of a request until a silent proxy is considered dead, in milliseconds. */
 const marginMs = 5_000;
 

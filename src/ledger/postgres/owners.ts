@@ -3,11 +3,12 @@ import { liveMs } from "../../ports/stores.ts";
 import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
+import { hourMs } from "../../core/time.ts";
 
 /** Interval of heartbeats, in milliseconds. */
 const beatEveryMs = 500;
 /** Interval for creating the partitions of coming months, in milliseconds. */
-const maintainEveryMs = 3_600_000;
+const maintainEveryMs = hourMs;
 
 /** SQL condition on `owners` that a run is that of a live proxy (`liveMs`). */
 export const isLiveProxy = `serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '${liveMs} milliseconds'`;

@@ -3,12 +3,12 @@ import type { Period, Span } from "../../core/budget.ts";
 import { hasSubjects, isRolledUp, type Scope } from "../../core/scope.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { PastWindow } from "../../ports/lists.ts";
-import { quarterMs } from "../rollups.ts";
 import { subjectAndCondition } from "./scope-condition.ts";
 import type { Dialect } from "./dialects.ts";
 import { readFirstDay } from "./report.ts";
 import { daysBetween } from "./window-sums.ts";
 import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
+import { quarterHourMs } from "../../core/time.ts";
 
 interface SumRow {
   readonly time: string | bigint;
@@ -79,7 +79,7 @@ function sumsOf(
   const sums = `${sumSql("cost")} as spent, ${sumSql("requests")} as requests`;
   if (!isRolledUp(scope))
     return {
-      sql: `select admitted_at - admitted_at % ${quarterMs} as time, ${sumSql("cost")} as spent, count(*) as requests
+      sql: `select admitted_at - admitted_at % ${quarterHourMs} as time, ${sumSql("cost")} as spent, count(*) as requests
         from charges where state = 'posted' and ${counted.sql} and admitted_at >= ? group by 1`,
       values: [...counted.values, since],
     };

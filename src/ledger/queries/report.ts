@@ -11,11 +11,12 @@ import {
   type TimeSpan,
 } from "../../ports/ledger.ts";
 import { ReportSums, type ReportPart } from "../report-sums.ts";
-import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollups.ts";
+import { rollupAmounts, rollupCounts, rollupSums } from "../rollups.ts";
 import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { Conditions } from "./page.ts";
 import { rowOf, rowsOf, sumSql, type Query, type Statement, type Value } from "./query.ts";
+import { quarterHourMs } from "../../core/time.ts";
 
 /** Grouping columns of a row that a report reads. */
 export type GroupRow = Readonly<Record<ValueColumn, string | null>> & {
@@ -100,7 +101,7 @@ function startOfQuarters(calendar: Calendar, stored: number): number {
 /** Rounds an edge of a span outwards to a quarter hour. Where no quarter hours exist, rounds it to a day. */
 function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
   if (at >= quartersFrom)
-    return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
+    return (edge === "start" ? Math.floor(at / quarterHourMs) : Math.ceil(at / quarterHourMs)) * quarterHourMs;
   const day = calendar.spanOf("1d", at);
   return edge === "start" || day.start === at ? day.start : (day.end ?? at);
 }
@@ -192,7 +193,7 @@ export function chargeGroups(
   dialect: Dialect,
   by: readonly ReportDimension[],
 ): { readonly groups: readonly string[]; readonly values: readonly Value[] } {
-  const time = `case when carried.charge is null then admitted_at - admitted_at % ${quarterMs} else admitted_at end`;
+  const time = `case when carried.charge is null then admitted_at - admitted_at % ${quarterHourMs} else admitted_at end`;
   const isDay = "case when carried.charge is null then 0 else 1 end";
   const ofCharges = by.flatMap((dimension, index) =>
     isOfCharges(dimension) ? [{ index, ...valueOfCharge(dialect, dimension) }] : [],

@@ -4,9 +4,9 @@ import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts
 import { Conditions } from "./page.ts";
 import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
 import { marks } from "../tables/table.ts";
+import { hourMs } from "../../core/time.ts";
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
-const hourMs = 3_600_000;
 
 /**
  * Stands for `otherNames` in SQL, because text in PostgreSQL cannot contain NUL. It sorts after "", which means no

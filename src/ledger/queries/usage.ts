@@ -2,11 +2,10 @@ import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { isAmong, type Dialect } from "./dialects.ts";
 import { rowsOf, sumSql, type Query, type RunQuery, type Statement } from "./query.ts";
+import { dayMs, hourMs, minuteMs } from "../../core/time.ts";
 
 export type UsageDimension = "key" | "team" | "model";
 
-const minuteMs = 60_000;
-const dayMs = 86_400_000;
 /**
  * Largest age of returned sums, as a multiple of their lifetime. Sums older than one lifetime are still returned, and
  * are read again.
@@ -61,7 +60,7 @@ export class PastUsage {
    */
   *lastDays(days: number, at: number): Query<Statement> {
     const today = this.#calendar.dateOf(at);
-    const past = yield* this.#rows("models", at, 60 * minuteMs, ["who", "price_group", "last_day"], {
+    const past = yield* this.#rows("models", at, hourMs, ["who", "price_group", "last_day"], {
       sql: "select model as who, max(price_group) as price_group, max(day) as last_day from rollup_day where day >= ? and day < ? group by model",
       values: [this.#calendar.dateOf(at - (days - 1) * dayMs), today],
     });

@@ -3,6 +3,7 @@ import { raiseOf, type RaiseRow } from "../rows/budgets.ts";
 import { rowsOf, type Query, type Statement } from "./query.ts";
 import { formatScope } from "../../core/scope.ts";
 import type { RankedWindow } from "../../ports/lists.ts";
+import { minuteMs } from "../../core/time.ts";
 
 /** SQL condition that a raise is in force at an instant. */
 const isInForce = "starts_at <= ? and (until is null or until > ?)";
@@ -27,8 +28,6 @@ export function* readRaises(
   const known = Map.groupBy(rows, ({ budget, subject }) => `${budget} ${subject}`);
   return ({ seq, subject }) => known.get(`${seq} ${subject}`)?.map(raiseOf) ?? noRaises;
 }
-
-const minuteMs = 60_000;
 
 /**
  * Returns the statement that selects the windows that recently refused requests. `last` is the time of the latest

@@ -1,16 +1,9 @@
 import { tokenClasses } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import {
-  addedUp,
-  quarterMs,
-  rollupCounts,
-  rollupDimensions,
-  rollupSums,
-  carriedByDay,
-  sumsFromCharges,
-} from "../rollups.ts";
+import { addedUp, rollupCounts, rollupDimensions, rollupSums, carriedByDay, sumsFromCharges } from "../rollups.ts";
 import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
+import { quarterHourMs } from "../../core/time.ts";
 
 /** Amounts and counts that a posted charge adds to the rollups of its quarter hour and its day. */
 export interface RollupAddition {
@@ -59,7 +52,7 @@ export class RollupAdditions {
   add(posted: RollupAddition): void {
     const identity = identityOf(posted);
     const name = identity.join("\0");
-    this.#addTo(this.#quarters, name, posted.at - (posted.at % quarterMs), identity, posted);
+    this.#addTo(this.#quarters, name, posted.at - (posted.at % quarterHourMs), identity, posted);
     this.#addTo(this.#days, name, this.#calendar.dateOf(posted.at), identity, posted);
   }
 

@@ -15,10 +15,10 @@ import {
   type RefusalSort,
   type Refusals,
 } from "../../ports/refusals.ts";
-import { quarterMs } from "../rollups.ts";
 import { Conditions, containing, pageOf, type ListRows } from "../queries/page.ts";
 import { rowsOf, sumSql, write, type Query, type Value } from "../queries/query.ts";
 import { marks, one, type Table } from "./table.ts";
+import { minuteMs, quarterHourMs } from "../../core/time.ts";
 
 /** Possible numbers of rows in one insert. There are only three, because each number needs a prepared statement. */
 const rowsAtOnce = [64, 8, 1] as const;
@@ -178,8 +178,6 @@ function conditionsOf(query: RefusalQuery): { readonly span: Conditions; readonl
   return { span, filters: filters.add(sql, ...named.values, ...found.values) };
 }
 
-const minuteMs = 60_000;
-
 function refusalOf({ id: _id, amount: _amount, minute, count, first_at, last_at, ...rest }: StoredRow): RefusalRow {
   return {
     ...rest,
@@ -232,7 +230,7 @@ const columnSql: Readonly<Record<RefusalColumn, string>> = {
   scope: "scope",
   period: "period",
   subject: "subject",
-  quarter: `minute - minute % ${quarterMs}`,
+  quarter: `minute - minute % ${quarterHourMs}`,
 };
 
 /** Implements `Refusals.count`. */
