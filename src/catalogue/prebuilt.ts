@@ -13,7 +13,7 @@ interface Prebuilt {
 }
 
 /** File in the package that contains the prebuilt catalogue. A checkout does not have this file. */
-export const prebuiltFile = new URL("./shipped.bin", import.meta.url);
+const prebuiltFile = new URL("./shipped.bin", import.meta.url);
 
 /** Returns the content of `prebuiltFile` for a catalogue that was built from these texts. */
 export function prebuiltContent(layers: PriceLayers, { data }: LoadedCatalogue): Buffer {

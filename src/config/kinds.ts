@@ -8,7 +8,7 @@ import type { DatabaseSetting } from "./database.ts";
 import { Secret } from "./secret.ts";
 
 /** Value of a setting's text, or the problem with the text. */
-export type Reading<T> =
+type Reading<T> =
   | { readonly ok: true; readonly value: T }
   | {
       readonly ok: false;

@@ -29,7 +29,7 @@ export interface LoadRequest {
 }
 
 /** Setting as `config show` prints it. */
-export interface SettingInForce {
+interface SettingInForce {
   readonly name: SettingName;
   /** Text of the setting, or of its default; `<hidden>` for a secret; null if it has neither a text nor a default. */
   readonly value: string | null;

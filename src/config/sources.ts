@@ -80,7 +80,7 @@ function unknownName(name: string, known: readonly string[], where = ""): string
   return `${name}${where} is not a setting${meant === undefined ? "" : `; did you mean ${meant}?`}`;
 }
 
-export interface FileSource {
+interface FileSource {
   readonly source: Source;
   readonly problems: readonly string[];
   /** Path of the settings file; null if none was read. */

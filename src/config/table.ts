@@ -27,7 +27,7 @@ import {
  * Setting of Farebox. Its key in the table is its name in farebox.yaml; `variableOf` and `flagOf` return the other two
  * names.
  */
-export interface Setting<T = unknown> {
+interface Setting<T = unknown> {
   readonly kind: Kind<T>;
   /** Default, as a user would write it. A setting without a default is null if it is not given. */
   readonly default?: string;

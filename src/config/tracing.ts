@@ -3,7 +3,7 @@ import { Secret } from "./secret.ts";
 import type { Environment } from "./sources.ts";
 
 /** Sampler of OpenTelemetry. `ratio`: share of the traces that `traceidratio` keeps. */
-export interface SamplerSetting {
+interface SamplerSetting {
   readonly isParentBased: boolean;
   readonly root: (typeof roots)[number];
   readonly ratio: number;

@@ -55,7 +55,7 @@ type Exemption =
   | { readonly kind: "range"; readonly range: AddressRange; readonly port: number | null };
 
 /** Proxies for each scheme, and the hosts without a proxy. */
-export interface OutboundRules {
+interface OutboundRules {
   readonly https: OutboundProxy | null;
   readonly http: OutboundProxy | null;
   readonly exemptions: readonly Exemption[];

@@ -51,7 +51,7 @@ export interface Movement {
 }
 
 /** An interval that cannot be compared. */
-export interface ExcludedInterval {
+interface ExcludedInterval {
   readonly since: number;
   readonly until: number;
   readonly why: "topped_up" | "counter_fell";

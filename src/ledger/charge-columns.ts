@@ -21,7 +21,7 @@ interface Column<Given, Stored = Given> {
 type Columns = Readonly<Record<string, Column<unknown>>>;
 type GivenOf<C extends Columns> = { readonly [Name in keyof C]: NonNullable<C[Name]["types"]>["given"] };
 type StoredOf<C extends Columns> = { readonly [Name in keyof C]: NonNullable<C[Name]["types"]>["stored"] };
-export type NamesOf<C extends Columns> = readonly (keyof C & string)[];
+type NamesOf<C extends Columns> = readonly (keyof C & string)[];
 
 const text = <Text extends string>(): Column<Text> => ({ type: "text", unset: null });
 const whole = (): Column<number, bigint> => ({ type: "bigint", unset: null });
@@ -121,7 +121,7 @@ export interface Values<Given> extends ReadonlyArray<Value> {
 }
 
 /** Columns that one kind of command sets. `Terms`: values of the command that are not stored in these columns. */
-export class ColumnList<C extends Columns, Terms = unknown> {
+class ColumnList<C extends Columns, Terms = unknown> {
   readonly columns: C;
   readonly names: NamesOf<C>;
   /** Names of the columns, then of the terms. */

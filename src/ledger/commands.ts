@@ -46,7 +46,7 @@ export type EndTaskCommand = readonly [
 /** Posts at most `count` orphaned holds. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 /** Tests whether the ledger can be written, with a write that changes nothing. */
-export type TouchCommand = readonly [op: "touch"];
+type TouchCommand = readonly [op: "touch"];
 
 export type Command =
   | HoldCommand

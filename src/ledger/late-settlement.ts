@@ -17,7 +17,7 @@ import { lockBudgets } from "./tables/budgets.ts";
  */
 
 /** True amounts of a charge that was already posted as assumed. */
-export interface LateSettlement {
+interface LateSettlement {
   readonly id: string;
   readonly at: number;
   readonly cost: PicoUsd;

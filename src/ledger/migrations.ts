@@ -4,7 +4,7 @@ import type { OpenFailure } from "./store.ts";
 type DatabaseKind = "sqlite" | "postgres";
 
 /** Step of the schema from one version to a later one. The first step creates the tables in an empty database. */
-export interface Migration {
+interface Migration {
   /** Resulting schema version: the leading number of the file's name. */
   readonly version: number;
   readonly sql: () => string;

@@ -14,7 +14,7 @@ import { all, one } from "./tables/table.ts";
 const pauseMsMin = 5;
 
 /** Counts of a prune or its preview. */
-export interface Pruned {
+interface Pruned {
   /** Start of a day in the ledger's time zone. Only charges admitted before it are pruned. */
   readonly before: number;
   readonly charges: number;
@@ -24,7 +24,7 @@ export interface Pruned {
   readonly quarters: number;
 }
 
-export interface PruneOptions {
+interface PruneOptions {
   readonly clock: Clock;
   /** Waits, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
@@ -34,7 +34,7 @@ export interface PruneOptions {
   readonly onProgress?: (charges: number) => void;
 }
 
-export interface Horizons {
+interface Horizons {
   /** Charges and windows before this instant are pruned. */
   readonly charges: number;
   /** Quarter hours before this instant are pruned. */
@@ -48,7 +48,7 @@ export function horizons(calendar: Calendar, { clock, olderThanMs }: PruneOption
   return { charges: startOfDay(now - olderThanMs), quarters: startOfDay(now - quartersKeptMs) };
 }
 
-export interface PruneLedgerOptions extends PruneOptions {
+interface PruneLedgerOptions extends PruneOptions {
   readonly calendar: Calendar;
   /** True to count what would be deleted, without deleting it. */
   readonly dryRun: boolean;

@@ -37,7 +37,7 @@ export const readOnlyChannel: BatchChannel = {
 };
 
 /** Parts of a store that differ between SQLite and PostgreSQL. */
-export interface QueuedStoreDeps {
+interface QueuedStoreDeps {
   /** Sends commands to the writer. */
   readonly channel: BatchChannel;
   readonly health: Health;
@@ -119,7 +119,7 @@ function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamp
 /** Largest number of orphaned holds that one transaction settles. */
 const recoveredAtOnce = 200;
 
-export interface QueuedLedgerDeps {
+interface QueuedLedgerDeps {
   readonly queue: CommandQueue;
   readonly short: ShortQueries;
   readonly long: LongQueries;
@@ -200,7 +200,7 @@ function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
 
 /** Port of a small table. Its queries go to the database, and its writes go to the queue. */
-export type Bound<Name extends keyof Tables> = {
+type Bound<Name extends keyof Tables> = {
   [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
     ? (...args: Args) => Promise<Result>
     : never;

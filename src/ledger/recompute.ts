@@ -47,7 +47,7 @@ const sourcesOf: Readonly<Record<Formula, readonly Source[]>> = {
 };
 
 /** Function that returns the inputs of a charge with formula `task` from the task's row; null if the row is missing. */
-export type TaskInputsOf = (charge: string) => TaskInputs | null;
+type TaskInputsOf = (charge: string) => TaskInputs | null;
 
 /**
  * Returns the differences between a charge and the result of its formula. `priceOf` returns null for a missing price.

@@ -67,7 +67,7 @@ export interface ChargePosted {
 }
 
 /** Latest answer about the gateway's account. Null means unknown, not 0. */
-export interface AccountRead {
+interface AccountRead {
   readonly usd: number | null;
   readonly credits: Credits;
   readonly plan: string | null;

@@ -317,7 +317,7 @@ export const chargeNames = ["key", "team", "group"] as const;
  * Filters by properties of charges that have no index. A query for a rare value reads many charges, unless
  * `examinedMax` limits their number.
  */
-export interface ChargeFilter {
+interface ChargeFilter {
   readonly model?: string | undefined;
   readonly team?: string | undefined;
   readonly group?: string | undefined;
@@ -383,7 +383,7 @@ export interface ChargePage {
 
 export const reportDimensions = ["key", "team", "model", "group", "user", "day", "hour"] as const;
 /** Dimension of a report: the value of the named tag or label; null for charges without it. */
-export type NamedDimension = `tag:${string}` | `label:${string}`;
+type NamedDimension = `tag:${string}` | `label:${string}`;
 export type ReportDimension = (typeof reportDimensions)[number] | NamedDimension;
 
 /** Returns the column of `tag:NAME` and `label:NAME`, and the name; undefined for other dimensions. */
@@ -433,7 +433,7 @@ export interface WhatIfRow extends ReportRow {
   readonly whatIf: WhatIfTotals;
 }
 
-export interface WhatIfTotals {
+interface WhatIfTotals {
   /**
    * Recomputed costs, plus the stored costs of charges that were not recomputed. Comparable with the row's `cost`.
    */

@@ -5,7 +5,7 @@ export type MessageKind = (typeof messageKinds)[number];
 /** Kinds whose payload comes from clients or the gateway. The payload is deleted when the message ends. */
 export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 
-export type MessageState =
+type MessageState =
   | "waiting"
   | "delivered"
   /** Abandoned after failed attempts, or because its target no longer exists. */
@@ -50,7 +50,7 @@ export type TryResult =
   | { readonly kind: "failed"; readonly error: string; readonly nextTryAt: number }
   | { readonly kind: "given_up"; readonly at: number; readonly error: string };
 
-export interface DueMessages {
+interface DueMessages {
   /** The first waiting message of each target, if it is due. In the order of creation. */
   readonly messages: readonly Message[];
   /** Earliest time at which another message is due; null if no other message is waiting. */

@@ -100,8 +100,7 @@ export interface RefusalCauses {
 }
 
 /** Columns by which refusals can be counted. `quarter` is the start of the quarter hour. */
-export const refusalColumns = ["key", "team", "model", "scope", "period", "subject", "quarter"] as const;
-export type RefusalColumn = (typeof refusalColumns)[number];
+export type RefusalColumn = "key" | "team" | "model" | "scope" | "period" | "subject" | "quarter";
 
 export interface RefusalCountQuery extends TimeSpan {
   readonly by: readonly RefusalColumn[];

@@ -46,16 +46,16 @@ export interface Store extends AsyncDisposable {
  * Queries for figures that are read often, such as at each scrape of the metrics. A running proxy answers them on a
  * separate thread, so they never wait for a report or a verification.
  */
-export interface FigureQueries {
+interface FigureQueries {
   readonly ledger: LedgerQueries;
   readonly samples: Pick<AccountSamples, "list" | "latest">;
   readonly refusals: Pick<Refusals, "list" | "count" | "causes">;
 }
 
-export type KeyCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
+type KeyCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 
 /** A key before and after a change. */
-export interface ChangedKey {
+interface ChangedKey {
   readonly before: Key;
   readonly after: Key;
 }
@@ -98,12 +98,12 @@ export interface KeyStore {
 
 export type TeamCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 
-export interface ChangedTeam {
+interface ChangedTeam {
   readonly before: Team;
   readonly after: Team;
 }
 
-export type TeamRemoval =
+type TeamRemoval =
   | { readonly ok: true; readonly before: Team }
   | { readonly ok: false; readonly reason: "no_such_team" }
   /** `keys`: names of live keys in the team. `budgets`: scopes of the team's budgets. */
@@ -127,9 +127,9 @@ export interface TeamStore {
   remove(name: string, at: number, by?: string): Promise<TeamRemoval>;
 }
 
-export type AdminCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
+type AdminCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 
-export type AdminRevocation = "revoked" | "unknown" | "last_editor";
+type AdminRevocation = "revoked" | "unknown" | "last_editor";
 
 /** Tokens of the admin API. `by`: author of the change, for the audit log. */
 export interface AdminStore {
@@ -175,7 +175,7 @@ export interface AuditPage {
 }
 
 /** `invalid_key`: the key is not live, or the session's secret no longer opens it. */
-export type RunSessionCreation = "ok" | "invalid_key" | "too_many";
+type RunSessionCreation = "ok" | "invalid_key" | "too_many";
 
 /** Session to create. Its secret is null if it begins without the key's text: the key's current secret then counts. */
 export type NewRunSession = Omit<RunSession, "secret"> & { readonly secret: string | null };
@@ -254,7 +254,7 @@ export function raiseRequestState({ state, lapsesAt }: RaiseRequest, at: number)
 /** Shortest time between two requests of a key for raises of one budget, in milliseconds. */
 export const raiseRequestPauseMs = hourMs;
 
-export type RaiseRequested =
+type RaiseRequested =
   | { readonly ok: true }
   /**
    * `open`: the key has an open request for the budget. `too_soon`: the key's last request for the budget is less than
@@ -358,7 +358,7 @@ export interface TaskEnding {
   readonly inputs: TaskInputs;
 }
 
-export interface DueQuery {
+interface DueQuery {
   readonly now: number;
   readonly limit: number;
   /** Longest valid pause, in milliseconds. A poll that is due later was scheduled before the clock was set back. */
@@ -367,13 +367,13 @@ export interface DueQuery {
   readonly except: readonly string[];
 }
 
-export interface DueTasks {
+interface DueTasks {
   readonly tasks: readonly Task[];
   /** Earliest time at which another task is due; null if there is none. */
   readonly nextPollAt: number | null;
 }
 
-export interface TaskQuery {
+interface TaskQuery {
   readonly key?: string;
   readonly running?: boolean;
   /** 1 to 1000. */
@@ -382,7 +382,7 @@ export interface TaskQuery {
   readonly after?: string;
 }
 
-export interface TaskPage {
+interface TaskPage {
   readonly tasks: readonly Task[];
   readonly next: string | null;
 }

@@ -8,7 +8,7 @@ export interface Tracing {
 }
 
 /** Request of a client at its arrival. */
-export interface TracedRequest {
+interface TracedRequest {
   readonly id: string;
   readonly method: string;
   /** Arrival time on the clock's monotonic scale. */

@@ -54,7 +54,7 @@ export interface Minimum {
   readonly usd?: string;
 }
 
-export interface BillingOptions {
+interface BillingOptions {
   readonly startingBalanceUsd: string;
   /** Prices that are added to the sandbox's table or replace its entries. */
   readonly prices: Readonly<Record<string, ModelPrice>>;

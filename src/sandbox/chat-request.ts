@@ -18,7 +18,7 @@ export interface ChatRequest {
 }
 
 /** Tool that tool_choice forces. */
-export interface ForcedTool {
+interface ForcedTool {
   readonly name: string;
   /** Schema of a function's arguments; null for a custom tool, whose input is free text. */
   readonly parameters: Fields | null;

@@ -1,5 +1,5 @@
 /** Help of one scenario. */
-export interface ScenarioInfo {
+interface ScenarioInfo {
   /** Name of the value after the colon in the help; empty if the scenario has no value. */
   readonly value: string;
   /** Value that applies if none is written. */

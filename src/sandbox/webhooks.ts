@@ -6,7 +6,7 @@ export interface Webhook {
   readonly secret: string;
 }
 
-export interface WebhookOptions {
+interface WebhookOptions {
   /** Unix time in milliseconds. */
   readonly now: () => number;
   /** Pause between two attempts, in milliseconds. */

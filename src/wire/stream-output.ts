@@ -41,7 +41,7 @@ const ofEnvelope = -1;
 const ofUnknownChoice = -2;
 
 /** Identifies a text of the stream: the index of a choice, or the path of a part. */
-export type PartKey = string | number;
+type PartKey = string | number;
 
 /** A report of text. */
 export interface TextReport {

@@ -20,7 +20,7 @@ const unfinishedBytes = 1024;
 const heartbeatUnitsMax = 256;
 
 /** Creates a reader of the events of one kind of stream. */
-export type CreateEventReader = (listener: OutputListener | undefined) => EventReader;
+type CreateEventReader = (listener: OutputListener | undefined) => EventReader;
 
 /** Reads events in order, and returns their content so far at any time. */
 export interface EventReader {

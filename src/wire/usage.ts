@@ -30,7 +30,7 @@ const tokensMax = 1_000_000_000;
  * an answer to a recording, so that tokens of the total that are in no part are sound of the prompt. `part`: a text
  * that can be counted, so that a usage may state only its prompt or only its output.
  */
-export type UsageKind = "text" | "input" | "sound" | "part";
+type UsageKind = "text" | "input" | "sound" | "part";
 
 /** Reads the usage that an answer states, in any of the places of `eachUsage`. */
 export function readUsageOf(answer: JsonObject, kind: UsageKind = "text"): Usage | undefined {
@@ -39,7 +39,7 @@ export function readUsageOf(answer: JsonObject, kind: UsageKind = "text"): Usage
 }
 
 /** Usages that an answer or an event states for the whole answer, and for its choices. */
-export interface StatedUsages {
+interface StatedUsages {
   readonly whole: Usage | undefined;
   readonly choices: ReadonlyMap<JsonObject, Usage>;
 }

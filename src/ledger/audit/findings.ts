@@ -17,7 +17,7 @@ export type Derived =
  * Difference, with the derived row to repair. `derived` is null if a charge, a price or a budget is wrong: no repair is
  * possible.
  */
-export interface Finding extends Difference {
+interface Finding extends Difference {
   readonly derived: Derived | null;
 }
 

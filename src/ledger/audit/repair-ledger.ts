@@ -18,7 +18,8 @@ const roundsMax = 5;
  */
 const pauseMsMin = 2;
 
-export interface RepairLedgerOptions {
+export interface RepairOptions {
+  readonly calendar: Calendar;
   readonly clock: Clock;
   /** Waits for a time, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
@@ -29,10 +30,6 @@ export interface RepairLedgerOptions {
 
 /** Order of repair. Rows of a later kind are computed from rows of earlier kinds. */
 const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "lost_window", "window", "links"];
-
-export interface RepairOptions extends RepairLedgerOptions {
-  readonly calendar: Calendar;
-}
 
 /** Repairs a ledger. Returns the verification of the repaired ledger. */
 export function repair(
@@ -49,7 +46,7 @@ export function repair(
  * transaction, so an interrupted repair can be run again. Never changes charges, prices or budgets. Returns the
  * verification of the repaired ledger.
  */
-export async function repairLedger(ledger: MaintainedLedger, options: RepairLedgerOptions): Promise<Verification> {
+async function repairLedger(ledger: MaintainedLedger, options: Omit<RepairOptions, "calendar">): Promise<Verification> {
   for (let round = 1; ; round++) {
     const { verification, faults } = await findFaults(ledger, options.onProgress);
     const isLast = faults.length === 0 || round > roundsMax;
@@ -63,7 +60,7 @@ export async function repairLedger(ledger: MaintainedLedger, options: RepairLedg
 async function repairAll(
   ledger: MaintainedLedger,
   faults: readonly Derived[],
-  { clock, pause, onRepaired }: RepairLedgerOptions,
+  { clock, pause, onRepaired }: Pick<RepairOptions, "clock" | "pause" | "onRepaired">,
 ): Promise<number> {
   let count = 0;
   for (const derived of faults) {

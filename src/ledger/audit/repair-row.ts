@@ -306,7 +306,7 @@ interface WindowRow {
  * already has its correct span. Most sums come from the rollups, which must be correct already. Other transactions
  * therefore wait only milliseconds.
  */
-export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
+function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
   const row = yield* rowOf<WindowRow>({
     sql: `select budget, subject, starts_at, ends_at, spent, held, carried, scope, period
       from windows left join budgets on budgets.seq = budget where windows.seq = ?`,

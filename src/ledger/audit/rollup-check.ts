@@ -6,7 +6,7 @@ import { Feed } from "./feed.ts";
 import { differing, type Derived, type Report } from "./findings.ts";
 
 /** One of the two rollups. Its rows, sorted by time, follow the order of the charges. */
-export interface RollupKind<T extends number | string> {
+interface RollupKind<T extends number | string> {
   readonly table: "rollup_quarter" | "rollup_day";
   readonly column: string;
   /** SQL condition for the rows to check. */

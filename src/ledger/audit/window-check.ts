@@ -30,7 +30,7 @@ interface Budget {
 }
 
 /** Stored budget, which may be invalid. */
-export interface BudgetText {
+interface BudgetText {
   readonly seq: bigint;
   readonly scope: string;
   readonly period: string;

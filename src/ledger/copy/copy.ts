@@ -12,7 +12,7 @@ import { Target } from "./target.ts";
 const partRows = 2000;
 
 /** Totals of the copied rows. The copy computes them from the rows in the target. */
-export interface CopyTotals {
+interface CopyTotals {
   readonly charges: number;
   readonly pending: number;
   /** Cost of posted charges. */
@@ -31,7 +31,7 @@ export interface RowDifference {
   readonly column: string | null;
 }
 
-export type PostgresCopyResult =
+type PostgresCopyResult =
   | {
       readonly ok: true;
       readonly rows: number;
@@ -49,7 +49,7 @@ export type PostgresCopyResult =
   /** The target has wrong rows and must not be used. The next copy into it starts again. */
   | { readonly ok: false; readonly kind: "differs"; readonly differences: readonly RowDifference[] };
 
-export interface PostgresCopyOptions {
+interface PostgresCopyOptions {
   /** The ledger's SQLite file. */
   readonly path: string;
   /** Connection to the target database, which only this copy uses. The ledger's tables must exist there. */
@@ -106,7 +106,7 @@ export type MoveFailure =
   /** The connection to the database was lost during the copy. */
   | { readonly ok: false; readonly kind: "lost"; readonly message: string };
 
-export interface MoveOptions extends Omit<PostgresCopyOptions, "client"> {
+interface MoveOptions extends Omit<PostgresCopyOptions, "client"> {
   readonly server: PostgresServer;
 }
 

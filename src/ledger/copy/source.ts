@@ -39,7 +39,7 @@ export interface Source {
   readonly months: readonly number[];
 }
 
-export type SourceResult =
+type SourceResult =
   | { readonly ok: true; readonly source: Source }
   | { readonly ok: false; readonly failure: CopyFailure };
 

@@ -4,13 +4,13 @@ import type { Row, Position, Source, SourceTable } from "./source.ts";
 import { copiedTables } from "./tables.ts";
 
 /** Progress of the copy of one table. */
-export interface TableProgress {
+interface TableProgress {
   /** Position of the last written row; null if no row has been written. */
   readonly position: Position | null;
   readonly rows: number;
 }
 
-export type BeginResult =
+type BeginResult =
   | {
       readonly ok: true;
       /** Progress by table name; empty if the copy starts with the first row. */

@@ -32,7 +32,7 @@ export type BatchedCommand =
   | BindTaskCommand
   | ObserveTaskCommand
   | EndTaskCommand;
-export type SettleCommand = PostCommand | VoidCommand;
+type SettleCommand = PostCommand | VoidCommand;
 
 export function isBatched(command: Command): command is BatchedCommand {
   switch (command[0]) {

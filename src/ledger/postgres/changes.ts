@@ -29,7 +29,7 @@ export async function changesIn(db: Statements): Promise<bigint> {
   return row?.changes ?? 0n;
 }
 
-export interface ChangeWatchDeps {
+interface ChangeWatchDeps {
   /** Creates an unconnected client. */
   readonly newClient: () => Client;
   readonly clock: Clock;

@@ -53,7 +53,7 @@ export interface ServerState {
   } | null;
 }
 
-export type ServerInspection = { readonly ok: true; readonly state: ServerState } | MaintenanceFailure<OpenFailure>;
+type ServerInspection = { readonly ok: true; readonly state: ServerState } | MaintenanceFailure<OpenFailure>;
 
 export async function inspectServer(server: PostgresServer): Promise<ServerInspection> {
   return onServer<ServerInspection>(server, async (database) => {

@@ -36,7 +36,7 @@ export async function readingProblem(database: Database): Promise<OpenFailure | 
   return found === 0 ? { kind: "missing" } : schemaProblem("postgres", found);
 }
 
-export interface MigrateOptions {
+interface MigrateOptions {
   /** True to upgrade an older ledger, or one with the functions of another release. */
   readonly forward?: boolean;
   /** True if the caller copies a ledger into the database. */
@@ -100,7 +100,7 @@ async function cannotCreate(db: Statements): Promise<OpenFailure | null> {
 }
 
 /** Message for a ledger with this release's tables and another release's functions. */
-export const otherFunctions =
+const otherFunctions =
   "its functions are those of another release; replace them with farebox db migrate or farebox serve";
 
 /** Message for a copy into a ledger of another release. */

@@ -24,7 +24,7 @@ export interface OwnRun {
 }
 
 /** Data that a heartbeat sends. */
-export interface BeatData {
+interface BeatData {
   readonly catalogue: string | null;
   readonly uses: string | null;
 }
@@ -45,7 +45,7 @@ export interface Beat {
   readonly peers: readonly LivePeer[];
 }
 
-export interface OwnerOptions {
+interface OwnerOptions {
   readonly database: Database;
   readonly clock: Clock;
   /** Readable name of the process: the host and the process id. */

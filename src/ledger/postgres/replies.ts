@@ -39,7 +39,7 @@ export type BatchAnswer =
         raises: readonly (readonly [amount: string, from: number, until: number | null])[],
       ])[];
     };
-export type AppliedBatch = Extract<BatchAnswer, { refused?: undefined }>;
+type AppliedBatch = Extract<BatchAnswer, { refused?: undefined }>;
 
 type ClaimAnswer =
   | readonly [kind: "ok", room: string | null, keyRoom: string | null]
@@ -50,7 +50,7 @@ type ClaimAnswer =
   /** A budget refused the claim. `gap`: amount that is left in the window. */
   | readonly [kind: "short", windows: readonly (readonly [position: number, gap: string])[]];
 
-export interface BatchOutcomes {
+interface BatchOutcomes {
   /** Outcome of each command. */
   readonly outcomes: readonly Outcome[];
   /** Indexes of the holds that this batch placed. */

@@ -50,7 +50,7 @@ const triesMax = 8;
  */
 const slowMs = 1_000;
 
-export interface WriterOptions {
+interface WriterOptions {
   readonly database: Database;
   readonly clock: Clock;
   /** Calendar of the time zone that the ledger had when it was opened. */
@@ -395,7 +395,7 @@ function isTemporary(error: unknown): boolean {
  * which the writer applies them, settlements first. Batched commands share a part unless two of them name the same
  * charge or task. Every other command is a separate part.
  */
-export function inParts(commands: readonly Command[]): number[][] {
+function inParts(commands: readonly Command[]): number[][] {
   const parts: number[][] = [];
   let names: Set<string> | null = null;
   for (const index of settlesFirst(commands)) {

@@ -12,7 +12,7 @@ import { readBudgets, readWindowsOf } from "./windows.ts";
 /** Queries that take at most a few milliseconds. */
 export type ShortQueries = Pick<Ledger, "charge" | "price" | "pending" | "oldHolds" | "budgets" | "windowsOf">;
 
-export interface ShortQueriesDeps {
+interface ShortQueriesDeps {
   readonly dialect: Dialect;
   readonly calendar: Calendar;
   /** Runs a query that consists of a single statement. */

@@ -4,7 +4,7 @@ import { isAmong, type Dialect } from "./dialects.ts";
 import { rowsOf, sumSql, type Query, type RunQuery, type Statement } from "./query.ts";
 import { dayMs, hourMs, minuteMs } from "../../core/time.ts";
 
-export type UsageDimension = "key" | "team" | "model";
+type UsageDimension = "key" | "team" | "model";
 
 /**
  * Largest age of returned sums, as a multiple of their lifetime. Sums older than one lifetime are still returned, and

@@ -33,7 +33,7 @@ export function* readAnchored(anchors: readonly string[]): Query<readonly Stored
 /**
  * Returns the budgets that apply to a caller, in order of creation. Takes no longer if there are many other budgets.
  */
-export function* readBudgetsOf(caller: Caller): Query<readonly StoredBudget[]> {
+function* readBudgetsOf(caller: Caller): Query<readonly StoredBudget[]> {
   return (yield* readAnchored(anchorsOf(caller))).filter(({ scope }) => appliesTo(scope, caller));
 }
 
@@ -48,7 +48,7 @@ export function startsOfWindows(calendar: Calendar, at: number): number[] {
 
 type Sums = Pick<BudgetWindow, "spent" | "held">;
 
-export interface StoredWindow extends Sums {
+interface StoredWindow extends Sums {
   readonly win: bigint;
   readonly budget: bigint;
   readonly subject: string;

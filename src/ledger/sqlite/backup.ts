@@ -27,7 +27,7 @@ import { verify } from "./verify.ts";
 const stepPages = 2000;
 
 /** Completed copy of a ledger. */
-export interface LedgerCopy {
+interface LedgerCopy {
   readonly file: string;
   /** Schema version of the copy. */
   readonly schema: number;
@@ -47,7 +47,7 @@ export type CopyResult =
   | { readonly ok: true; readonly copied: LedgerCopy }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-export interface BackupOptions {
+interface BackupOptions {
   /** Path of the ledger. */
   readonly path: string;
   /** Path of the backup. A complete copy that passed its checks replaces an existing file. */
@@ -72,7 +72,7 @@ export async function backUp({ path, file, calendar, onProgress }: BackupOptions
   });
 }
 
-export type RestoreResult =
+type RestoreResult =
   | {
       readonly ok: true;
       readonly copied: LedgerCopy;
@@ -84,7 +84,7 @@ export type RestoreResult =
   /** The file's sums do not match its charges. Nothing was replaced. */
   | { readonly ok: false; readonly verification: Verification };
 
-export interface RestoreOptions extends BackupOptions {
+interface RestoreOptions extends BackupOptions {
   /** Path of the backup to restore. */
   readonly file: string;
   /** Part of the replaced file's new name, such as "2026-11-20T120000Z". */
@@ -119,7 +119,7 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
   return result.ok || "verification" in result ? result : { ...result, of };
 }
 
-export interface MigrateFileOptions {
+interface MigrateFileOptions {
   readonly path: string;
   /** Part of the backup's name, such as "2026-11-20T120000Z". */
   readonly stamp: string;

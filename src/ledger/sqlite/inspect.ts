@@ -6,7 +6,7 @@ import { userScopesSql } from "../queries/scope-sql.ts";
 import { runsTask } from "../tables/tasks.ts";
 
 /** State of a ledger file. */
-export interface FileState {
+interface FileState {
   readonly schema: number;
   /** Schema version of this release. */
   readonly known: number;
@@ -20,7 +20,7 @@ export interface FileState {
   readonly isServed: boolean;
 }
 
-export type FileInspection =
+type FileInspection =
   | { readonly ok: true; readonly state: FileState }
   | { readonly ok: false; readonly failure: CopyFailure };
 

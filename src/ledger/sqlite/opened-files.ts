@@ -34,7 +34,7 @@ export function openedFiles(path: string): OpenedFiles {
  * Error for an open file that is no longer at its path. SQLite would continue to write to it without an error, but the
  * next process that opens the ledger would not see those writes.
  */
-export class FileLost extends LedgerUnavailable {
+class FileLost extends LedgerUnavailable {
   /** True if the lost file contains charges. */
   readonly hasCharges: boolean;
 

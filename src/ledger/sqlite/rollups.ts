@@ -6,7 +6,7 @@ import type { Connection, Statement } from "./connection.ts";
 import { quarterHourMs } from "../../core/time.ts";
 
 /** Amounts and counts that a posted charge adds to the rollups of its quarter hour and its day. */
-export interface RollupAddition {
+interface RollupAddition {
   readonly at: number;
   readonly key: string;
   readonly team: string | null;

@@ -12,7 +12,7 @@ import type { PicoUsd } from "../../core/money.ts";
 /**
  * Role of a reader thread. `read`: queries that may take seconds. `figures`: queries for figures that are read often.
  */
-export type ReaderRole = "read" | "figures";
+type ReaderRole = "read" | "figures";
 
 /** Data that a thread receives at its start. */
 export interface ThreadData {

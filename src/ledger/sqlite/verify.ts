@@ -22,7 +22,7 @@ interface LinkRow {
  * Reports links whose charge is missing, and links of settled charges whose window is missing. SQLite reuses row
  * numbers, so another charge could get such a link. `WindowCheck` checks the links of pending charges.
  */
-export function* checkDanglingLinks(report: Report): Query<void> {
+function* checkDanglingLinks(report: Report): Query<void> {
   yield* eachRow<LinkRow>(
     `select charge, window, charges.id from charge_windows left join charges on charges.seq = charge
      where (charges.seq is null or not exists (select 1 from windows where windows.seq = window)) and charges.state is not 'pending'`,

@@ -164,7 +164,7 @@ function isText(value: unknown): boolean {
 const depthMax = 64;
 
 /** A function of a tool definition. */
-export interface FunctionDefinition {
+interface FunctionDefinition {
   readonly name?: unknown;
   readonly description?: unknown;
   readonly parameters?: unknown;
