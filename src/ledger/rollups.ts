@@ -19,7 +19,8 @@ const dimensionsOfCharge: Readonly<Record<(typeof rollupDimensions)[number], str
   price_group: "coalesce(price_group, '')",
   source: "source",
 };
-const selectDimensions = rollupDimensions.map((name) => `${dimensionsOfCharge[name]} as ${name}`).join(", ");
+/** SQL select list of `rollupDimensions` for a charge. */
+export const selectDimensions = rollupDimensions.map((name) => `${dimensionsOfCharge[name]} as ${name}`).join(", ");
 
 /** Returns the last part of a carried sum's id. `identity`: its time, key, team, model, group, source and entry. */
 export function carriedDigest(identity: readonly unknown[]): string {

@@ -5,7 +5,8 @@ import { announce } from "./changes.ts";
 import type { Database, Statements } from "./connection.ts";
 import { isLiveProxy } from "./owners.ts";
 import { calendarOf } from "../../platform/clock.ts";
-import { rollupAmounts, rollupDimensions, rollupSums } from "../rollups.ts";
+import { chargeCounts } from "../queries/report.ts";
+import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums, selectDimensions } from "../rollups.ts";
 
 /** Returns the stored time zone of windows and days; null if none is stored yet. */
 export async function storedTimeZone(db: Statements): Promise<string | null> {
@@ -58,15 +59,13 @@ export async function rebuildDays(db: Statements, calendar: Calendar): Promise<v
   const { dates, starts, ends } = await daysOfCharges(db, calendar);
   await db.run(
     `insert into rollup_day (day, ${[...rollupDimensions, "shard", ...rollupSums].join(", ")})
-     select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.entry, c.model), coalesce(c.price_group, ''), c.source, 0,
-       sum(case when c.formula = 'adjustment' then coalesce(k.requests, 0) else 1 end),
-       sum(case when c.formula = 'adjustment' then coalesce(k.unpriced, 0) when c.cost is null then 1 else 0 end),
-       sum(case when c.formula = 'adjustment' then coalesce(k.retries, 0) when c.retry > 0 then 1 else 0 end),
-       ${rollupAmounts.map((name) => `coalesce(sum(c.${name}), 0)`).join(", ")}
-     from unnest($1::text[], $2::bigint[], $3::bigint[]) d (day, starts_at, ends_at)
-     join charges c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at and c.state = 'posted'
-     left join carried k on k.charge = c.seq
-     group by 1, 2, 3, 4, 5, 6, 7`,
+     select day, ${selectDimensions}, 0,
+       ${rollupCounts.map((name) => `sum(${chargeCounts[name]})`).join(", ")},
+       ${rollupAmounts.map((name) => `coalesce(sum(charges.${name}), 0)`).join(", ")}
+     from unnest($1::text[], $2::bigint[], $3::bigint[]) days (day, starts_at, ends_at)
+     join charges on admitted_at >= starts_at and admitted_at < ends_at and state = 'posted'
+     left join carried on carried.charge = charges.seq
+     group by 1, ${rollupDimensions.map((_, index) => index + 2).join(", ")}`,
     [dates, starts, ends],
   );
 }

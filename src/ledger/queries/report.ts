@@ -47,7 +47,8 @@ type SumRow = GroupRow &
 /** Column of a dimension that no rollup has. The number is the position among the dimensions. */
 type ValueColumn = `value_${number}`;
 
-const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
+/** Columns of the rollups by the dimensions that reports and charts name. */
+export const dimensionColumns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 
 /** Span of a report, rounded to quarter hours or days. */
 interface ReportSpan extends TimeSpan {
@@ -122,13 +123,18 @@ function statementsOf(
   const dates = (from: number, to: number) =>
     sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
   const quarters = (from: number, to: number) => sumsOfRollup(by, "rollup_quarter", "starts_at", from, to);
-  const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
-  const lastDay = calendar.spanOf("1d", until).start;
+  const { firstDay, lastDay } = wholeDays(calendar, span);
   if (by.includes("hour") || firstDay >= lastDay) {
     const daysUntil = Math.min(until, Math.max(since, quartersFrom));
     return [...dates(since, daysUntil), ...quarters(daysUntil, until)];
   }
   return [...quarters(since, firstDay), ...dates(firstDay, lastDay), ...quarters(lastDay, until)];
+}
+
+/** Returns the start of the first whole day in a span, and the end of the last one; not in order if there is none. */
+export function wholeDays(calendar: Calendar, { since, until }: TimeSpan) {
+  const { start, end } = calendar.spanOf("1d", since);
+  return { firstDay: start === since ? since : (end ?? until), lastDay: calendar.spanOf("1d", until).start };
 }
 
 export function groupOf(
@@ -227,7 +233,9 @@ function isByTime(by: readonly ReportDimension[]): boolean {
 }
 
 function namedColumns(by: readonly ReportDimension[]): string[] {
-  return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
+  return by.flatMap((dimension) =>
+    dimension in dimensionColumns ? [dimensionColumns[dimension as keyof typeof dimensionColumns]] : [],
+  );
 }
 
 /**
@@ -240,7 +248,7 @@ function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calen
     case "team":
     case "model":
     case "group":
-      return row[columns[dimension]] === "" ? null : row[columns[dimension]];
+      return row[dimensionColumns[dimension]] || null;
     case "day":
       return typeof row.time === "string" ? row.time : calendar.dateOf(Number(row.time));
     case "hour":

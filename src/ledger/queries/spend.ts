@@ -3,13 +3,12 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { Conditions } from "./page.ts";
 import { rowsOf, sumSql, type Query, type Statement } from "./query.ts";
+import { dimensionColumns, wholeDays } from "./report.ts";
 import { marks } from "../tables/table.ts";
 import { hourMs } from "../../core/time.ts";
 
-const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
-
 /**
- * Stands for `otherNames` in SQL, because text in PostgreSQL cannot contain NUL. It sorts after "", which means no
+ * Represents `otherNames` in SQL, because text in PostgreSQL cannot contain NUL. It sorts after "", which means no
  * name, and before every name.
  */
 const othersInSql = "\u0001";
@@ -35,8 +34,7 @@ export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonl
     return rows.map((row) => rowOf(row, query, calendar));
   }
   if (each !== "all") return yield* part(since, until, each !== "hour");
-  const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
-  const lastDay = calendar.spanOf("1d", until).start;
+  const { firstDay, lastDay } = wholeDays(calendar, query);
   if (firstDay >= lastDay) return yield* part(since, until, false);
   return mergeParts(since, [
     ...(yield* part(since, firstDay, false)),
@@ -87,7 +85,7 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
     all: "0",
   }[query.each];
   const names = by.map((dimension, index) => {
-    const column = columns[dimension];
+    const column = dimensionColumns[dimension];
     if (apart === undefined || index > 0) return column;
     return apart.length === 0
       ? "cast(? as text)"
