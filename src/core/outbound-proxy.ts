@@ -70,7 +70,7 @@ export type ChooseProxy = (url: URL, address?: string) => OutboundProxy | null;
 /** Connects directly to every host. */
 export const connectDirectly: ChooseProxy = () => null;
 
-/** Creates the one decision of which connections use a proxy. */
+/** Creates the function that decides which connections use a proxy. */
 export function chooseProxy({ https, http, exemptions }: OutboundRules): ChooseProxy {
   if (https === null && http === null) return connectDirectly;
   return (url, address) => {
@@ -96,8 +96,8 @@ function isExempt(exemption: Exemption, host: string, port: number): boolean {
 
 /**
  * Reads a list of hosts without a proxy, separated by commas, semicolons or spaces: a domain (which includes its
- * subdomains), an IP address, a range of addresses, each also with a port, or `*` for every host. The list is also read by
- * other programs, so an entry in a form that only they know exempts nothing.
+ * subdomains), an IP address, a range of addresses, each also with a port, or `*` for every host. Other programs read the
+ * same list, so Farebox ignores an entry in a form that it does not know.
  */
 export function parseExemptions(text: string): readonly Exemption[] {
   return text
@@ -114,7 +114,7 @@ function parseExemption(entry: string): Exemption | undefined {
   const port = digits === undefined ? null : Number(digits);
   const withPort = rangeIn(host.replace(/^\[(.*)\]$/, "$1"));
   if (withPort !== undefined) return { kind: "range", range: withPort, port };
-  // As an address, the name gets the form in which addresses contain it: in lower case, and encoded if it is not ASCII.
+  // Parsing gives the name the form that it has in other URLs: lower case, and Punycode for letters outside ASCII.
   const url = URL.parse(`http://${host.replace(/^\*?\./, "")}`);
   if (url === null || url.hostname === "" || url.username !== "" || /[*?#@\\]/.test(host.slice(1))) return undefined;
   return { kind: "domain", domain: url.hostname.replace(/\.$/, ""), port };

@@ -35,8 +35,8 @@ export interface TunnelOptions {
 export type Connected = (error: Error | null, socket?: Socket) => void;
 
 /**
- * Opens a connection to a host through a proxy with CONNECT, also if the host gets plain http: then an error of the proxy
- * is never mistaken for an answer of the host, and is known before a request is sent.
+ * Opens a connection to a host through a proxy. Uses CONNECT even for plain http, so that an error of the proxy is never
+ * mistaken for an answer of the host, and is known before a request is sent.
  */
 export function openTunnel(
   proxy: OutboundProxy,
@@ -78,7 +78,7 @@ export function openTunnel(
       socket.destroy();
       return settle(new ProxyFailed(`${place} ${refusalOf(statusCode, credentials !== null)}`));
     }
-    // A host of http or https sends nothing first, and nothing that a proxy adds may be read as the host's answer.
+    // An HTTP server never sends first, so these bytes are the proxy's. They must not be read as the host's answer.
     if (head.length > 0) {
       socket.destroy();
       return settle(new ProxyFailed(`${place} sent data after its answer (${statusCode})`));

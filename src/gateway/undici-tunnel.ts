@@ -2,7 +2,7 @@ import type { buildConnector } from "undici";
 import { portOf, type ChooseProxy } from "../core/outbound-proxy.ts";
 import { openTunnel, type TunnelOptions } from "./tunnel.ts";
 
-/** Returns a connector of undici that opens a tunnel for each host with a proxy, and else connects as `direct`. */
+/** Returns a connector of undici that opens a tunnel to each host with a proxy. Connects to other hosts with `direct`. */
 export function connectThrough(
   choose: ChooseProxy,
   direct: buildConnector.connector,

@@ -280,6 +280,6 @@ function offsetOf(document: Document, path: Path, part: "key" | "value"): number
     offset = found.keyOffset;
     node = found.node;
   }
-  const written = part === "value" && yaml().isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
-  return written ?? offset;
+  const valueOffset = part === "value" && yaml().isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
+  return valueOffset ?? offset;
 }

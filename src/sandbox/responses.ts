@@ -133,7 +133,7 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   const item = itemOf(answer, choice, "in_progress", "");
   yield event("role", "response.output_item.added", { output_index: 0, item });
   const at = { item_id: item["id"], output_index: 0, ...(choice.tool === undefined && { content_index: 0 }) };
-  const what =
+  const textEvent =
     choice.tool === undefined
       ? "output_text"
       : choice.tool.isCustom
@@ -143,7 +143,7 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   for (const [, pieces] of interleaved(answer, scenario)) {
     yield event(
       "delta",
-      `response.${what}.delta`,
+      `response.${textEvent}.delta`,
       { ...at, delta: textOf({ pieces }), ...(choice.tool === undefined && { logprobs: [] }) },
       tokensOf(pieces),
     );
@@ -153,7 +153,7 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   const { status, output, usage } = whole(answer);
   yield event(
     "role",
-    `response.${what}.done`,
+    `response.${textEvent}.done`,
     choice.tool === undefined
       ? { ...at, text, logprobs: [] }
       : { ...at, [choice.tool.isCustom ? "input" : "arguments"]: text },

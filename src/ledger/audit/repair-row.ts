@@ -139,8 +139,8 @@ function* replaceRows(
     const none = rollupSums.map(() => 0);
     const change = differing(rollupSums, to ?? none, from ?? none);
     if (change === null && from !== undefined && to !== undefined) return [];
-    const text = (row: unknown, sums: string | undefined) =>
-      row === undefined ? "no row" : (sums ?? "a row of zeros");
+    const text = (row: unknown, differingSums: string | undefined) =>
+      row === undefined ? "no row" : (differingSums ?? "a row of zeros");
     return [
       {
         kind: "rollup" as const,

@@ -99,8 +99,8 @@ export class Turns {
     while (spent < units && running.textIndex < texts.length && running.tokens < atMost) {
       const text = texts[running.textIndex] ?? "";
       const end = pieceEnd(text, running.offset);
-      const written = text.slice(running.offset, end);
-      const piece = running.textIndex < escapedFrom ? written : escapedPiece(written);
+      const unescaped = text.slice(running.offset, end);
+      const piece = running.textIndex < escapedFrom ? unescaped : escapedPiece(unescaped);
       if (piece !== "") running.tokens += this.#countPiece(piece, encoding);
       spent += piece.length + callUnits;
       running.offset = end;

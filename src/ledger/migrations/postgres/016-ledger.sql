@@ -242,8 +242,8 @@ create table charges (
   served_price_id text collate "C",
   service_tier text collate "C",
   hold bigint,
-  -- Basis of the hold: the field or bound that decided, the output tokens that it covers, and the maximum that a cap or a budget
-  -- wrote into the request.
+  -- Basis of the hold: the field or bound that decided, the output tokens that it covers, and the maximum that Farebox
+  -- injected for a cap or a budget.
   held_by text collate "C",
   held_output bigint,
   output_cap bigint,
@@ -467,7 +467,7 @@ create table task_callbacks (
   created_at bigint not null
 );
 
--- Limits that were written into a request with an idempotency key, so that a retry repeats them. Kept for two days.
+-- Values that Farebox injected into a request with an idempotency key, so that a retry repeats them. Kept for two days.
 create table written_limits (
   idempotency text collate "C" primary key,
   written text collate "C" not null,

@@ -221,8 +221,8 @@ create table charges (
   served_price_id text,
   service_tier text,
   hold integer,
-  -- Basis of the hold: the field or bound that decided, the output tokens that it covers, and the maximum that a cap or a budget
-  -- wrote into the request.
+  -- Basis of the hold: the field or bound that decided, the output tokens that it covers, and the maximum that Farebox
+  -- injected for a cap or a budget.
   held_by text,
   held_output integer,
   output_cap integer,
@@ -444,7 +444,7 @@ create table task_callbacks (
   created_at integer not null
 ) strict;
 
--- Limits that were written into a request with an idempotency key, so that a retry repeats them. Kept for two days.
+-- Values that Farebox injected into a request with an idempotency key, so that a retry repeats them. Kept for two days.
 create table written_limits (
   idempotency text primary key,
   written text not null,
