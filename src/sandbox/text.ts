@@ -41,7 +41,7 @@ function words(lead: "" | " ", list: string): Words {
 
 /** Yields endless prose, one token at a time. */
 export function* prose(random: Random): Generator<Piece, never> {
-  const one = (words: Words) => ({ text: pick(random, words), tokens: 1 });
+  const one = (list: Words) => ({ text: pick(random, list), tokens: 1 });
   let paragraph = true;
   for (;;) {
     const first = one(opening);
@@ -52,10 +52,10 @@ export function* prose(random: Random): Generator<Piece, never> {
     yield one(determiner);
     if (random() < 0.5) yield one(adjective);
     yield one(noun);
-    if (random() < 0.4) for (const words of [preposition, determiner, noun]) yield one(words);
+    if (random() < 0.4) for (const list of [preposition, determiner, noun]) yield one(list);
     if (random() < 0.4) {
       yield { text: random() < 0.8 ? "," : " —", tokens: 1 };
-      for (const words of [link, determiner, noun, verb, determiner, noun]) yield one(words);
+      for (const list of [link, determiner, noun, verb, determiner, noun]) yield one(list);
     }
     paragraph = random() < 0.25;
     if (random() < 0.05) yield { text: " 😊", tokens: 1 };

@@ -11,7 +11,7 @@ import {
 } from "./model-answer.ts";
 import { EventPattern } from "./event-pattern.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { chatAnswer, choice, chunkChoice, message } from "./output-members.ts";
+import { chatAnswer, chatChoice, chunkChoice, message } from "./output-members.ts";
 import {
   DeltaSink,
   EnvelopeSink,
@@ -106,7 +106,7 @@ class ChatEventReader implements EventReader {
     const { whole, choices } = readUsagesOf(event, "part");
     const error = mayStateError(event) ? readEventError(event) : undefined;
     // The texts of an error are no output.
-    if (error === undefined || hasOutputIn(event, chatAnswer, { choices: choice })) this.#write(event);
+    if (error === undefined || hasOutputIn(event, chatAnswer, { choices: chatChoice })) this.#write(event);
     if (error !== undefined) [this.#error, this.#errorAmount] = [error, this.output.amount];
     if (whole === undefined && choices.size === 0) return error === undefined;
     const ofChoices = [...choices].map(([choice, usage]) => [indexOf(choice), usage] as const);

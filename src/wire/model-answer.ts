@@ -346,8 +346,8 @@ export function answeredWith(usage: Usage | undefined, report: (sink: OutputSink
   if (isTokens && !isPart && countsOutput(usage)) return { usage, texts: [] };
   const collected = new CollectedOutput();
   report(collected);
-  const { output, isEmpty } = collected;
-  if (!isTokens || (!isPart && isEmpty)) return { usage, ...output };
+  const { output } = collected;
+  if (!isTokens || (!isPart && collected.isEmpty)) return { usage, ...output };
   const isFinal = isPart && countsOutput(usage);
   return { usage: undefined, soFar: { usage, later: isFinal ? { texts: [] } : output, isFinal }, ...output };
 }

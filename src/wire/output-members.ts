@@ -133,7 +133,7 @@ export const message: Shape = {
 };
 
 /** Choice of a chat or of an older completion. */
-export const choice: Shape = {
+export const chatChoice: Shape = {
   members: members(
     { message, delta: message, text: "text" },
     all(
@@ -147,7 +147,7 @@ export const choice: Shape = {
 };
 
 /** Choice in a chunk. Its message is free, because it repeats the text of the deltas. */
-export const chunkChoice: Shape = { ...choice, members: members(choice.members, { message: "free" }) };
+export const chunkChoice: Shape = { ...chatChoice, members: members(chatChoice.members, { message: "free" }) };
 
 /** Part of an answer in Gemini's own format. */
 const geminiPart: Shape = {

@@ -9,7 +9,7 @@ type Given = Buffer | null;
 /** Reads a file as it passes. Returns the seconds of its sound; undefined if they have no certain bound. */
 type Reader = Generator<Want, number | undefined, Given>;
 
-/** What is known about all bytes of a file so far. */
+/** Known properties of all bytes of a file so far. */
 interface Passed {
   bytes: number;
   /**

@@ -43,7 +43,7 @@ import { functionsDigest } from "./schema.ts";
 /** Largest number of cached admission times of charges. A post needs the admission time. */
 const admittedKept = 100_000;
 /** Largest number of attempts of a batch that fails for a temporary reason. */
-const triesMax = 8;
+const attemptsMax = 8;
 /**
  * Time from the start of a batch after which a part that cannot be written ends the batch, in milliseconds. The writer
  * skips the remaining parts.
@@ -168,9 +168,10 @@ export class PostgresWriter implements BatchChannel {
 
   /** Applies commands in one call, and returns the outcome of each. */
   async #applyBatch(commands: readonly BatchedCommand[], orphans: boolean): Promise<readonly Outcome[]> {
-    const { answer, plan, budgets } = await this.#ask(commands, orphans);
-    if (answer.refused === "subjects") return this.#applyWithout(plan.refusedBy(answer.windows), commands, orphans);
-    const { outcomes, placed } = outcomesOf(commands, plan, answer, budgets);
+    const { batchAnswer, plan, budgets } = await this.#ask(commands, orphans);
+    if (batchAnswer.refused === "subjects")
+      return this.#applyWithout(plan.refusedBy(batchAnswer.windows), commands, orphans);
+    const { outcomes, placed } = outcomesOf(commands, plan, batchAnswer, budgets);
     for (const n of placed) this.#cacheHold(commands[n]);
     return outcomes;
   }
@@ -193,26 +194,27 @@ export class PostgresWriter implements BatchChannel {
     const hasClaims = commands.some(([op]) => op === "hold" || op === "extend");
     /** Positions of the windows that this call has opened. */
     let opened: readonly number[] = [];
-    for (let tries = 1; ; tries++) {
+    for (let attempts = 1; ; attempts++) {
       const budgets = await this.#knownBudgets();
       const plan = planBatch(commands, { budgets, admittedAt, orphans });
       const epoch = hasClaims ? await this.#run.epoch() : this.#run.knownEpoch();
       await this.#ensureMonths(commands);
-      const answer = await this.#call(epoch, budgets, plan.text, opened);
-      if (answer === "again") this.#months.clear();
-      else if (answer.refused === undefined || answer.refused === "subjects") return { answer, plan, budgets };
-      else if (answer.refused === "stale") {
+      const batchAnswer = await this.#call(epoch, budgets, plan.text, opened);
+      if (batchAnswer === "again") this.#months.clear();
+      else if (batchAnswer.refused === undefined || batchAnswer.refused === "subjects")
+        return { batchAnswer, plan, budgets };
+      else if (batchAnswer.refused === "stale") {
         this.#budgets = null;
         opened = [];
-      } else if (answer.refused === "unopened") {
+      } else if (batchAnswer.refused === "unopened") {
         await openWindows(
           this.#database,
           budgets,
-          answer.windows.map((position) => plan.windows[position - 1] as NamedWindow),
+          batchAnswer.windows.map((position) => plan.windows[position - 1] as NamedWindow),
         );
-        opened = [...opened, ...answer.windows];
+        opened = [...opened, ...batchAnswer.windows];
       } else await this.#run.renew(epoch);
-      if (tries >= triesMax) throw new Error(`a batch was still not applied after ${triesMax} attempts`);
+      if (attempts >= attemptsMax) throw new Error(`a batch was still not applied after ${attemptsMax} attempts`);
     }
   }
 

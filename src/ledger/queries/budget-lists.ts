@@ -261,7 +261,7 @@ export function* readBudgetList(
     query,
   );
   if (page === null) return null;
-  const fullest = yield* fullestOf(dialect, calendar, query, page.rows);
+  const fullestWindows = yield* fullestOf(dialect, calendar, query, page.rows);
   const windowOf = yield* windowReader(calendar, query.at);
   return {
     ...page,
@@ -274,7 +274,7 @@ export function* readBudgetList(
         refusing: Number(row.refusing),
         spent: row.spent,
         held: row.held,
-        fullest: fullest(row).map((window) => windowOf(stored, window)),
+        fullest: fullestWindows(row).map((window) => windowOf(stored, window)),
       };
     }),
   };

@@ -227,8 +227,8 @@ type OpenedLedger =
  */
 export function openKnown(path: string, access: "read" | "write" = "read"): OpenedLedger {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
-  const problem = folderProblem(path);
-  if (problem !== null) return { ok: false, failure: { kind: "unusable", message: problem } };
+  const message = folderProblem(path);
+  if (message !== null) return { ok: false, failure: { kind: "unusable", message } };
   const db =
     access === "read"
       ? connectToRead(path)

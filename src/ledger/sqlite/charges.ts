@@ -34,7 +34,7 @@ export function hasSeveralModels({ caller: { models = [] } }: PendingCharge): bo
   return models.length > 1;
 }
 
-/** If the memory has more pending charges than this, the writer clears it between transactions. */
+/** Number of pending charges in memory above which the writer clears it between transactions. */
 const pendingKept = 50_000;
 
 /**

@@ -56,7 +56,7 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
-import { chatAnswer, choice } from "../output-members.ts";
+import { chatAnswer, chatChoice } from "../output-members.ts";
 import { readUsageOf } from "../usage.ts";
 
 export const chatCompletions: Endpoint = {
@@ -111,7 +111,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
       unboundedFields: unbounded,
       ...maximumField,
       isCutWorthless:
-        [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || requiresFormat(body),
+        [body["tools"], body["functions"]].some((list) => listOr(list).length > 0) || requiresFormat(body),
       ...requestTerms(body, tools, unlimitedTools),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
@@ -281,7 +281,7 @@ export function withStreamUsage(bytes: Buffer): Buffer {
 
 function readAnswer(bytes: Buffer): ModelAnswer | undefined {
   const parse = () => parseJson(bytes.toString("utf8"));
-  return orError(readChatAnswer(bytes), parse, (body) => hasOutputIn(body, chatAnswer, { choices: choice }));
+  return orError(readChatAnswer(bytes), parse, (body) => hasOutputIn(body, chatAnswer, { choices: chatChoice }));
 }
 
 /**
@@ -292,7 +292,7 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
   const answered = answeredWith(readUsageOf(body, "part"), (sink) => {
-    walkOutput(body["choices"], choice, "choices", sink);
+    walkOutput(body["choices"], chatChoice, "choices", sink);
     walkMembers(body, chatAnswer, "", sink);
   });
   return {
