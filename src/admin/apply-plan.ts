@@ -3,7 +3,7 @@ import { type Budget, type Period } from "../core/budget.ts";
 import { formatScope, parseScope, teamOfScope, type Scope, everyRequest, keyOfScope, withKey } from "../core/scope.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import { isLive, type Key, type Team, type Values, type ValuesChange } from "../core/keys.ts";
-import { changedLimits, noRateLimits } from "../core/rate-limits.ts";
+import { changedRateLimits, noRateLimits } from "../core/rate-limits.ts";
 import { formatUsd, noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Path } from "../ports/yaml.ts";
@@ -335,7 +335,7 @@ function replacing(before: Values | undefined, after: Values): ValuesChange {
 
 /** Returns the models, limits and output cap that the file states for a team or a key; missing ones get defaults. */
 function statedFields(stated: StatedTeam | StatedKey | null) {
-  const limits = changedLimits(noRateLimits, stated?.limits);
+  const limits = changedRateLimits(noRateLimits, stated?.limits);
   return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };
 }
 

@@ -1,4 +1,4 @@
-import { changed, changedLimits, type RateLimits, type RateLimitsChange } from "./rate-limits.ts";
+import { changed, changedRateLimits, type RateLimits, type RateLimitsChange } from "./rate-limits.ts";
 import type { PicoUsd } from "./money.ts";
 import { hourMs } from "./time.ts";
 
@@ -81,7 +81,7 @@ export interface KeyChange {
 export function changedKey(key: Key, { limits, labels, tags, requires, secret, ...fields }: KeyChange): Key {
   const after = changed(key, {
     ...fields,
-    limits: changedLimits(key.limits, limits),
+    limits: changedRateLimits(key.limits, limits),
     labels: changedValues(key.labels, labels),
     tags: changedValues(key.tags, tags),
     requires: requires && [...new Set(requires)].sort(),
@@ -175,7 +175,7 @@ export interface TeamChange {
 }
 
 export function changedTeam(team: Team, { models, limits, outputCap }: TeamChange): Team {
-  return changed(team, { models, limits: changedLimits(team.limits, limits), outputCap });
+  return changed(team, { models, limits: changedRateLimits(team.limits, limits), outputCap });
 }
 
 /** Viewers may only read. Editors may also make changes. */

@@ -21,7 +21,7 @@ export function changed<Value extends object>(
   return { ...value, ...Object.fromEntries(Object.entries(change).filter(([, field]) => field !== undefined)) };
 }
 
-export function changedLimits(limits: RateLimits, { rpm, tpm, parallel }: RateLimitsChange = {}): RateLimits {
+export function changedRateLimits(limits: RateLimits, { rpm, tpm, parallel }: RateLimitsChange = {}): RateLimits {
   return changed(limits, { rpm, tpm, parallel });
 }
 

@@ -1,5 +1,5 @@
 import { formatScope, hasSubjects } from "../core/scope.ts";
-import { larger, type PicoUsd } from "../core/money.ts";
+import { larger, picoUsdMax, smaller, type PicoUsd } from "../core/money.ts";
 import { isOfGateway, type Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { RefusedEvent, RefusedRequest } from "../ports/events.ts";
@@ -36,8 +36,6 @@ const errorsOfRowMax = 30;
 const reportMs = 600_000;
 /** Shortest time between two writes for waiting readers, in milliseconds. */
 const soonMs = 200;
-/** Largest amount that a database can store. */
-const amountMax = (2n ** 63n - 1n) as PicoUsd;
 
 type Identity = Omit<RefusalRow, "count" | "firstAt" | "lastAt" | "needed">;
 type Figures = Pick<RefusalRow, "count" | "firstAt" | "lastAt" | "needed">;
@@ -372,7 +370,7 @@ function identityOf(refusal: Refusal, { key, route, model }: RefusedRequest, min
 function neededOf(refusal: Refusal): PicoUsd | null {
   if (!("shortage" in refusal) || ("beforeBody" in refusal && refusal.beforeBody === true)) return null;
   const { needed } = refusal.shortage;
-  return needed > amountMax ? amountMax : needed;
+  return smaller(needed, picoUsdMax);
 }
 
 function largerOf(a: PicoUsd | null, b: PicoUsd | null): PicoUsd | null {

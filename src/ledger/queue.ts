@@ -24,6 +24,7 @@ import {
 } from "./commands.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { StreamObservation } from "../core/slices.ts";
+import { messageOf } from "../core/fault.ts";
 
 /** Largest number of commands in one transaction. This limits how long the next command waits. */
 const batchMax = 256;
@@ -183,7 +184,7 @@ export class CommandQueue implements CommandSink {
         if (result.changed) this.#on.changed();
         this.#on.write(result.seconds, batch.length);
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
+        const message = messageOf(error);
         for (const waiting of batch) this.#concludeUnknown(waiting, message);
       }
     } while (this.#queue.length > 0 && !this.#mayWait());

@@ -1,5 +1,6 @@
 import { subjectsMaxDefault } from "../../core/scope.ts";
 import { assertNever } from "../../core/assert.ts";
+import { messageOf } from "../../core/fault.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
@@ -379,7 +380,7 @@ function failed(message: string): Applied {
 function outcomeOfError(error: unknown): Outcome {
   const fault = databaseFault(error);
   if (fault !== null) return { kind: "unavailable", message: fault };
-  return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
+  return { kind: "failed", message: messageOf(error) };
 }
 
 /** Returns true for temporary errors: a conflict with another transaction, or a missing partition. */

@@ -27,6 +27,7 @@ import { cachedQueries } from "./cached-queries.ts";
 import { rebuildDays } from "./rollups.ts";
 import { ReaderThread, WriterThread, type CopyResult, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
+import { messageOf } from "../../core/fault.ts";
 
 export interface OpenOptions extends StoreOptions {
   readonly path: string;
@@ -228,7 +229,7 @@ async function copyNextTo(
   try {
     return await copy(`${path}.saved-${stamp}`);
   } catch (error) {
-    return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
+    return { kind: "not_copied", reason: messageOf(error) };
   }
 }
 

@@ -8,6 +8,7 @@ import type { LongQueries } from "../queries/interfaces.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import type { Shortage } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import { messageOf } from "../../core/fault.ts";
 
 /**
  * Role of a reader thread. `read`: queries that may take seconds. `figures`: queries for figures that are read often.
@@ -127,7 +128,7 @@ class CallableThread<T> {
       for (const { reject } of calls)
         reject(new Error(`the ledger's ${this.#data.role} thread ended unexpectedly: ${reason}`));
     };
-    worker.on("error", (error) => onExit(error instanceof Error ? error.message : String(error)));
+    worker.on("error", (error) => onExit(messageOf(error)));
     worker.on("exit", (code) => onExit(`exit ${code}`));
     this.#worker = worker;
     return worker;

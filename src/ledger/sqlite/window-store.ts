@@ -58,6 +58,7 @@ export interface OpenWindow extends BudgetWindow {
 const windowsKept = 20_000;
 /** Largest number of windows that one statement links a charge to. */
 const linkedAtOnce = 50;
+/** Largest sum of a window. Its negative is the smallest sum that the check of the table `windows` allows. */
 const amountMax = 2n ** 63n - 2n;
 
 /**

@@ -2,6 +2,7 @@ import { closeSync, fsyncSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
+import { messageOf } from "../../core/fault.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { Command } from "../commands.ts";
 import type { LongQuery } from "../queries/interfaces.ts";
@@ -99,7 +100,7 @@ function copyInto(db: Connection, file: string): CopyResult {
     }
     return { kind: "copied", copy: file };
   } catch (error) {
-    return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
+    return { kind: "not_copied", reason: messageOf(error) };
   }
 }
 
@@ -118,7 +119,7 @@ async function startReader(port: MessagePort, data: ThreadData): Promise<() => v
     try {
       send({ ok: true, answer: await (queries[name] as (...all: unknown[]) => Promise<unknown>)(...args) });
     } catch (error) {
-      send({ ok: false, message: error instanceof Error ? error.message : String(error) });
+      send({ ok: false, message: messageOf(error) });
     }
   });
   return () => void db.close();

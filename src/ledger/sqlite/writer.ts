@@ -11,6 +11,7 @@ import {
 } from "../../core/budget.ts";
 import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import { isCountedFor, subjectsMaxDefault } from "../../core/scope.ts";
+import { messageOf } from "../../core/fault.ts";
 import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/stores.ts";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -112,7 +113,7 @@ export class Writer {
     } catch (error) {
       const fault = storageFault(error);
       if (fault !== null) return commands.map(() => ({ kind: "unavailable", message: fault }));
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       if (commands.length === 1) return [{ kind: "failed", message }];
       return this.#applySingly(commands);
     }

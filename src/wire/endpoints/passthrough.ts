@@ -107,11 +107,11 @@ function readBody(body: Buffer, contentType = ""): ModelRequestResult {
     textBytes,
     names: [],
     json: [skeleton],
-    unread: otherType ?? messageOf(ambiguous ?? (repeated === undefined ? undefined : givenTwice(repeated))),
+    unread: otherType ?? refusalMessageOf(ambiguous ?? (repeated === undefined ? undefined : givenTwice(repeated))),
   });
 }
 
-function messageOf(refused: Refused | undefined): string | undefined {
+function refusalMessageOf(refused: Refused | undefined): string | undefined {
   return refused?.refusal.code === "invalid_request" ? refused.refusal.message : undefined;
 }
 
@@ -136,7 +136,7 @@ function readForm(form: Form | undefined): ModelRequestResult {
     // Some readers take "config[max_tokens]" for a member.
     names: form.parts.flatMap(({ name }) => name.split(/[[\].]/)),
     json,
-    unread: messageOf(ambiguousPart(form, fields) ?? form.tooLong),
+    unread: refusalMessageOf(ambiguousPart(form, fields) ?? form.tooLong),
   });
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  changedLimits,
+  changedRateLimits,
   noRateLimits,
   nothingUsed,
   sumOfUse,
@@ -29,7 +29,7 @@ describe("a change of limits", () => {
     [{ parallel: 9 }, { parallel: 9 }],
     [{ parallel: null }, { parallel: null }],
   ])("to %j leaves the other limits unchanged", (change, expected) => {
-    expect(changedLimits(limits, change)).toEqual({ ...limits, ...expected });
+    expect(changedRateLimits(limits, change)).toEqual({ ...limits, ...expected });
   });
 });
 
