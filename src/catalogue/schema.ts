@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
+import { toolCallType } from "../core/price.ts";
 import { routeKinds, routeMethods } from "../core/task-routes.ts";
 import { streamKinds } from "../core/slices.ts";
 import { tokenClasses, units, type TokenClass } from "../core/usage.ts";
@@ -117,9 +118,6 @@ const toolFee = block({
   ).describe("Largest number of tokens that one call adds to the prompt."),
 });
 
-/** Pattern for the item type of a tool call in an answer. */
-const toolCall = /^[a-z][a-z0-9_]{0,58}_call$/;
-
 const price = block({
   from: day.describe("First UTC day of validity."),
   until: day.optional().describe("First UTC day after the validity; by default the next entry's `from`."),
@@ -160,7 +158,7 @@ const price = block({
   })
     .optional()
     .describe("Rates of other service tiers. The rates next to this field apply to the standard tier."),
-  fees: named(toolCall, "the type of the item in an answer, such as web_search_call", toolFee)
+  fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", toolFee)
     .optional()
     .describe("The price of one call of a hosted tool, in addition to its tokens."),
 });

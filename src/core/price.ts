@@ -82,6 +82,9 @@ export interface PinnedPrice {
 /** Task type of a price for all task types that have no separate price. */
 export const anyTaskType = "*";
 
+/** Pattern of the item types of hosted tool calls, such as "web_search_call". */
+export const toolCallType = /^[a-z][a-z0-9_]{0,58}_call$/;
+
 /** Unit of a task price: the task as a whole, or each second or piece of its output. */
 type TaskPriceUnit = "task" | "second" | "piece";
 

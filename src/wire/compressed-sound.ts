@@ -105,14 +105,19 @@ const mpegRates = {
   ],
 } as const;
 /** Sample rates by the bits of the version: MPEG 2.5, reserved, 2 and 1. */
-const sampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
+export const mpegSampleRates = [
+  [11_025, 12_000, 8_000],
+  [],
+  [22_050, 24_000, 16_000],
+  [44_100, 48_000, 32_000],
+] as const;
 
-/** Returns the length of an MPEG frame by its head. */
-function mpegLength(head: number): number {
+/** Returns the length of an MPEG frame by the first four bytes of its head; 0 if they do not show it. */
+export function mpegLength(head: number): number {
   const version = (head >>> 19) & 3;
   const layer = (4 - ((head >>> 17) & 3)) % 4;
   const bitRate = mpegRates[version === 3 ? "one" : "two"][layer]?.[(head >>> 12) & 15] ?? 0;
-  const rate = sampleRates[version]?.[(head >>> 10) & 3];
+  const rate = mpegSampleRates[version]?.[(head >>> 10) & 3];
   if (rate === undefined || bitRate === 0) return 0;
   const padding = (head >>> 9) & 1;
   if (layer === 1) return 4 * (Math.floor((12_000 * bitRate) / rate) + padding);

@@ -9,6 +9,7 @@ import {
   type JsonObject,
   jsonOf,
 } from "./json.ts";
+import { toolCallType } from "../core/price.ts";
 import type { StatedError } from "../core/settlement.ts";
 import { readings } from "../core/several-usages.ts";
 import { completionTotal, type Usage } from "../core/usage.ts";
@@ -48,8 +49,6 @@ export const clientCalls: ReadonlySet<string> = new Set([
 const kindsMax = 32;
 
 const otherCall = "other_call";
-
-const callType = /^[a-z][a-z0-9_]{0,58}_call$/;
 
 /** Largest credible number of calls. A larger number counts as one that cannot be read. */
 const callsMax = 1_000_000;
@@ -162,7 +161,7 @@ export function hostedCall(item: unknown): string | null {
 const pageActions: ReadonlySet<string> = new Set(["open_page", "find_in_page"]);
 
 function addCalls(calls: Map<string, number>, type: string, count: number): void {
-  const isSeparate = callType.test(type) && (calls.has(type) || calls.size < kindsMax);
+  const isSeparate = toolCallType.test(type) && (calls.has(type) || calls.size < kindsMax);
   const kind = isSeparate ? type : otherCall;
   calls.set(kind, (calls.get(kind) ?? 0) + count);
 }

@@ -98,8 +98,8 @@ export const unnamedModel = "unnamed";
 /** Largest valid output maximum of a request, in tokens. */
 const largestMaximum = 100_000_000;
 
-/** Pattern of a model's name, which is stored with the charge. */
-const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
+/** Pattern of the name of a model or a task type, which is stored with the charge. */
+export const chargedName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 /** Inspected request body. Each long string is replaced by a placeholder that states its length. */
 interface InspectedBody {
@@ -185,7 +185,7 @@ export const tooManyNames = invalid(
 /** Returns the refusal of a model's name; undefined for a valid name. */
 export function modelFault(model: unknown, field = "model"): Refused | undefined {
   if (typeof model !== "string" || model === "") return invalid(field, `you must provide a ${field} parameter`);
-  return modelName.test(model) ? undefined : invalid(field, `'${field}' must be a name of at most 256 characters`);
+  return chargedName.test(model) ? undefined : invalid(field, `'${field}' must be a name of at most 256 characters`);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { CompressedSound } from "./compressed-sound.ts";
+import { CompressedSound, mpegLength, mpegSampleRates } from "./compressed-sound.ts";
 
 /** Part of a file that a reader wants next: bytes to read, or a number of bytes to skip. */
 type Want = { readonly take: number } | { readonly skip: number };
@@ -162,13 +162,6 @@ function bytesPerSecondOf(format: Buffer): number | undefined {
   return isKnown && isPossible && isConsistent ? rate * sampleBytes : undefined;
 }
 
-/** Bit rates of MP3 frames in kbit/s, by version (MPEG 1, and 2 or 2.5). */
-const bitRates = {
-  one: [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
-  two: [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
-} as const;
-/** Sample rates by the bits of the version: MPEG 2.5, reserved, 2 and 1. */
-const sampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
 const id3v1Bytes = 128;
 /** Versions of the ID3 tag before the frames. Only a tag of the last version may repeat its head after its content. */
 const id3Versions: ReadonlySet<number> = new Set([2, 3, 4]);
@@ -218,14 +211,11 @@ function mp3Frame(
   if (head.length < 4) return undefined;
   const bits = head.readUInt32BE(0);
   const version = (bits >>> 19) & 3;
-  const isOne = version === 3;
   const isLayer3 = bits >>> 21 === 0x7ff && ((bits >>> 17) & 3) === 1;
-  const bitRate = bitRates[isOne ? "one" : "two"][(bits >>> 12) & 15];
-  const rate = sampleRates[version]?.[(bits >>> 10) & 3];
-  if (!isLayer3 || bitRate === undefined || bitRate === 0 || rate === undefined) return undefined;
-  const samples = isOne ? 1152 : 576;
-  const bytes = Math.floor((samples * bitRate * 125) / rate) + ((bits >>> 9) & 1);
-  return { bytes, samples, rate };
+  const rate = mpegSampleRates[version]?.[(bits >>> 10) & 3];
+  const bytes = mpegLength(bits);
+  if (!isLayer3 || bytes === 0 || rate === undefined) return undefined;
+  return { bytes, samples: version === 3 ? 1152 : 576, rate };
 }
 
 /** Largest number of bytes of a second of sound in an OGG file. */

@@ -2,7 +2,7 @@ import { plainDecimal } from "../core/money.ts";
 import { invalid, type OrRefused } from "../core/refusals.ts";
 import type { NameSource } from "../core/task-routes.ts";
 import { jsonElements, jsonMembers, parseJson, type JsonObject } from "./json.ts";
-import { ambiguousField, inspectObject, modelFault } from "./model-request.ts";
+import { ambiguousField, inspectObject, modelFault, chargedName } from "./model-request.ts";
 import { equalFolded, RequestFields, userInBody } from "./findings.ts";
 
 /** Content of a task's creation request that matters for the task's price. */
@@ -47,9 +47,6 @@ const taskFields: CreationFields = {
 /** Members of `config` that matter for the price. `readWebhookConfig` reads the webhook in `config`. */
 const configFields = new RequestFields({ service_mode: "priced" });
 
-/** Pattern of a task type, which is stored with the charge. */
-const taskTypePattern = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
-
 const openBracket = 0x5b;
 
 /** Largest number of elements of a list. No gateway accepts more, so a longer list is `unclear`. */
@@ -78,7 +75,7 @@ export function readTaskRequest(body: Buffer, fields: CreationFields = taskField
   const fault = modelFault(model, fields.model.field ?? "model");
   if (fault !== undefined) return fault;
   const taskType = nameIn(inspected.body, fields.type);
-  if (taskType !== null && (typeof taskType !== "string" || !taskTypePattern.test(taskType))) {
+  if (taskType !== null && (typeof taskType !== "string" || !chargedName.test(taskType))) {
     const field = fields.type.field ?? "task_type";
     return invalid(field, `'${field}' must be a name of at most 256 characters`);
   }

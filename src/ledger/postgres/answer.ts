@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { withNumbers, type BudgetStep, type Query, type Statement } from "../queries/query.ts";
+import { refuseBudgetStep, withNumbers, type BudgetStep, type Query, type Statement } from "../queries/query.ts";
 import type { Sql, Statements } from "./connection.ts";
 
 /** Number of rows in each part of a result that is read in parts. A part blocks this thread for a few milliseconds. */
@@ -24,10 +24,6 @@ export async function answer<T>(
     );
   }
   return step.value;
-}
-
-function refuseBudgetStep(): never {
-  throw new Error("a query that changes budgets must be run by the writer, as a command");
 }
 
 async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: Statement): Promise<object[]> {

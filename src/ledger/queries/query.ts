@@ -45,6 +45,11 @@ export type BudgetStep =
   /** Removes the windows of a budget that is about to be removed. */
   | { readonly budgets: "close"; readonly budget: StoredBudget };
 
+/** Handles the budget steps of a query that is not run by the writer. */
+export function refuseBudgetStep(): never {
+  throw new Error("a query that changes budgets must be run by the writer, as a command");
+}
+
 /**
  * Query as a generator. The function that runs the query decides whether its statements read the same snapshot. A query
  * that writes runs in a transaction.

@@ -1,4 +1,4 @@
-import type { BudgetStep, Query, Statement } from "../queries/query.ts";
+import { refuseBudgetStep, type BudgetStep, type Query, type Statement } from "../queries/query.ts";
 import type { Connection, Statement as Prepared } from "./connection.ts";
 
 type Parts = Map<Statement, Iterator<unknown>>;
@@ -38,10 +38,6 @@ export function answerEach<T>(
 /** Accepts a lock of budgets without any action, because a transaction that writes locks out all others. */
 export function acceptLock({ budgets }: BudgetStep): void {
   if (budgets !== "lock") refuseBudgetStep();
-}
-
-function refuseBudgetStep(): never {
-  throw new Error("a query that changes budgets must be run by the writer, as a command");
 }
 
 function allRows(db: Connection, { sql, values, isSmall = false }: Statement): unknown[] {
