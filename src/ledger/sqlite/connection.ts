@@ -3,6 +3,7 @@ import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import { connectUnderOneName } from "./one-name.ts";
+import { lostFile, type OpenedFiles } from "./opened-files.ts";
 
 export type Connection = Database.Database;
 export type Statement = Database.Statement<unknown[]>;
@@ -27,26 +28,44 @@ export function createPrivateFile(path: string): "created" | "exists" {
   }
 }
 
-/** Opens a connection that may write. A commit is durable when it returns. */
-export function connectToWrite(path: string): Connection {
-  return openConnection(path, "write", (db) => {
+/**
+ * Opens a connection that may write. A commit is durable when it returns. A further connection of a process that has
+ * the ledger open names the files in `opened`: see `openConnection`.
+ */
+export function connectToWrite(path: string, opened?: OpenedFiles): Connection {
+  return openConnection(path, "write", opened, (db) => {
     db.pragma("journal_mode = wal");
     db.pragma("synchronous = full");
     db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
   });
 }
 
-/** Opens a read-only connection. It reads only committed transactions. */
-export function connectToRead(path: string): Connection {
-  return openConnection(path, "read", (db) => {
+/** Opens a read-only connection. It reads only committed transactions. `opened`: as for `connectToWrite`. */
+export function connectToRead(path: string, opened?: OpenedFiles): Connection {
+  return openConnection(path, "read", opened, (db) => {
     db.pragma("schema_version");
   });
 }
 
-/** Opens a connection and reads from the file. If a permission is missing, the error names the path. */
-function openConnection(path: string, access: "read" | "write", read: (db: Connection) => void): Connection {
-  const connect = () =>
-    new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
+/**
+ * Opens a connection and reads from the file. If a permission is missing, the error names the path. Throws
+ * `LedgerUnavailable` if one of the `opened` files is no longer at its path: the first read of a file that replaced the
+ * ledger would apply the ledger's log to that file, and would reset the log's index under the connections that this
+ * process has. SQLite opens the file here, and its log with the first read, so the check between them leaves no gap.
+ */
+function openConnection(
+  path: string,
+  access: "read" | "write",
+  opened: OpenedFiles | undefined,
+  read: (db: Connection) => void,
+): Connection {
+  const connect = () => {
+    const db = new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
+    const lost = opened && lostFile(opened);
+    if (lost === undefined) return db;
+    db.close();
+    throw lost;
+  };
   let db: Connection | undefined;
   try {
     db = connectUnderOneName(path, access, connect);

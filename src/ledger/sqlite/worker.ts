@@ -29,7 +29,7 @@ const checkpointEveryMs = 100;
 /** Starts the writer. Returns a function that stops it. */
 async function startWriter(port: MessagePort, data: ThreadData): Promise<() => void> {
   const { Writer } = await import("./writer.ts");
-  const db = connectToWrite(data.path);
+  const db = connectToWrite(data.path, data.opened);
   const writer = new Writer(db, calendarOf(data.timeZone), data.owner, data);
   const send = (message: WriterMessage) => port.postMessage(message);
   const checkChanges = changeWatcher(db, data.changes, () => send({ kind: "changed" }));
@@ -107,10 +107,7 @@ function copyInto(db: Connection, file: string): CopyResult {
 /** Starts a reader. Returns a function that stops it. */
 async function startReader(port: MessagePort, data: ThreadData): Promise<() => void> {
   const { longQueries } = await import("./queries.ts");
-  // The thread may start long after the ledger was opened. It must not apply the log to a file that replaced the ledger.
-  const lost = lostFile(data.opened);
-  if (lost !== undefined) throw lost;
-  const db = connectToRead(data.path);
+  const db = connectToRead(data.path, data.opened);
   const queries = longQueries(db, calendarOf(data.timeZone));
   const send = (message: ReaderMessage) => port.postMessage(message);
   port.on("message", async (message: LongQuery | "close") => {
@@ -127,7 +124,7 @@ async function startReader(port: MessagePort, data: ThreadData): Promise<() => v
 
 /** Starts to move the write-ahead log into the database. Returns a function that stops this. */
 function startCheckpoints(data: ThreadData): () => void {
-  const db = connectToWrite(data.path);
+  const db = connectToWrite(data.path, data.opened);
   const timer = setInterval(checkpointer(db), checkpointEveryMs);
   return () => {
     clearInterval(timer);

@@ -62,6 +62,34 @@ describe("the threads of a served ledger", () => {
     await expect(store.ledger.verify()).rejects.toThrow(/another file replaced .*ledger\.db/);
   });
 
+  it("do not open a file that replaces the ledger while they start, and the writer saves what the ledger had", async () => {
+    using folder = tempFolder();
+    const { database: path } = folder;
+    createPrivateFile(path);
+    const db = connectToWrite(path);
+    migrate(db);
+    const owner = registerOwner(db, noon);
+    const opened = openedFiles(path);
+    const { promise: copied, resolve, reject } = Promise.withResolvers<CopyResult>();
+    const writer = new WriterThread(
+      { path, timeZone: "UTC", owner, changes: 0, opened },
+      { changed: () => {}, lost: (_lost, copy) => void copy(`${path}.saved`).then(resolve, reject) },
+    );
+    expect(await writer.apply([["touch"]])).toMatchObject({ outcomes: [{ kind: "done" }] });
+    copyFileSync(path, `${path}.other`);
+    renameSync(`${path}.other`, path);
+    for (const connect of [connectToRead, connectToWrite]) {
+      expect(() => connect(path, opened)).toThrow(LedgerUnavailable);
+      expect(() => connect(path, opened)).toThrow(/another file replaced .*ledger\.db/);
+    }
+    expect(await copied).toEqual({ kind: "copied", copy: `${path}.saved` });
+    await writer.close();
+    const copy = connectToRead(`${path}.saved`);
+    expect(copy.prepare("select count(*) from owners").pluck().get()).toBe(1);
+    copy.close();
+    db.close();
+  });
+
   it("refuse commands at once while the writer copies a lost ledger", async () => {
     using folder = tempFolder();
     const { database: path } = folder;
