@@ -13,7 +13,7 @@ import { changedTeam, type Team, type TeamChange } from "../../../src/core/keys.
 
 const limits: RateLimits = { rpm: 1, tpm: 2, parallel: 3 };
 
-it("noLimits is null for each of the three limits", () => {
+it("noRateLimits is null for each of the three limits", () => {
   expect(noRateLimits).toEqual({ rpm: null, tpm: null, parallel: null });
 });
 

@@ -13,14 +13,18 @@ const fail = (message: string) => (): never => {
   throw new Error(message);
 };
 
-/** Sends a streamed request through the pipeline, whose forwarder fails. */
-async function requested(changes: Partial<Endpoint> = {}, listeners: Partial<Events> = {}) {
+/** Sends a streamed request through the pipeline. `forward` returns how it ended; it fails unless given. */
+async function requested(
+  changes: Partial<Endpoint> = {},
+  listeners: Partial<Events> = {},
+  forward: () => object = fail("is sent"),
+) {
   const body = Buffer.from('{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
   const posted: Posting[] = [];
   const works: Promise<void>[] = [];
-  let isReleased = false;
+  let releases = 0;
   const log = captureLog();
   const quote = {
     request: read.request,
@@ -51,7 +55,7 @@ async function requested(changes: Partial<Endpoint> = {}, listeners: Partial<Eve
     clock: { now: () => 0, monotonic: () => 0 },
     events: { admitted: () => undefined, posted: () => undefined, requestStarted: () => undefined, ...listeners },
     log,
-    forwarder: { forward: async () => fail("is sent")() },
+    forwarder: { forward: async () => forward() },
     streamUsage: "inject",
     background: (work: Promise<void>) => void works.push(work),
   } as unknown as RequestSteps;
@@ -64,11 +68,11 @@ async function requested(changes: Partial<Endpoint> = {}, listeners: Partial<Eve
     status: null,
     header: () => undefined,
     headers: () => [],
-    readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => (isReleased = true) }),
+    readBody: async () => ({ ok: true, bytes: new BodyBytes([body]), release: () => releases++ }),
   } as unknown as Exchange;
   const summary = await meteredRequest(steps, { ...chatCompletions, ...changes })(exchange);
   await Promise.all(works);
-  return { summary, posted, isReleased, lines: log.lines };
+  return { summary, posted, releases, lines: log.lines };
 }
 
 it.each<[string, Partial<Endpoint>, Partial<Events>]>([
@@ -76,20 +80,29 @@ it.each<[string, Partial<Endpoint>, Partial<Events>]>([
   ["is changed before it is sent", { askForUsage: fail("is changed before it is sent") }, {}],
   ["is sent", {}, {}],
 ])("a request that fails inside Farebox when it %s is settled at once", async (failure, changes, listeners) => {
-  const { summary, posted, isReleased } = await requested(changes, listeners);
+  const { summary, posted, releases } = await requested(changes, listeners);
   expect(summary).toMatchObject({ stream: true, error: new Error(failure) });
   expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
-  expect(isReleased).toBe(true);
+  expect(releases).toBe(1);
 });
 
-it("a settlement that fails inside Farebox is logged, and frees the memory of the body", async () => {
-  const { isReleased, lines } = await requested({}, { posted: fail("a listener failed") });
+const termsThatFail = {
+  get otherModels() {
+    return fail("a bug")();
+  },
+};
+
+it.each<[string, Partial<Events>, (() => object)?]>([
+  ["before the answer is metered", {}, () => ({ ending: { kind: "unknown", reason: "x" }, terms: termsThatFail })],
+  ["after the charge is posted", { posted: fail("a bug") }],
+])("a settlement that fails inside Farebox %s is logged, and frees the memory of the body", async (_, ...failing) => {
+  const { releases, lines } = await requested({}, ...failing);
   expect(lines).toMatchObject([
     {
       level: "error",
-      fields: { request_id: "1", err: new Error("a listener failed") },
+      fields: { request_id: "1", err: new Error("a bug") },
       message: "a settlement failed; if its hold is still pending, recovery will post it",
     },
   ]);
-  expect(isReleased).toBe(true);
+  expect(releases).toBeGreaterThan(0);
 });
