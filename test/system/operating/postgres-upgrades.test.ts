@@ -1,10 +1,11 @@
 // @module-tag races
 import { afterAll, describe, expect, it } from "vitest";
-import type { PicoUsd } from "../../../src/core/money.ts";
+import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { parsePostgresUrl, type PostgresServer } from "../../../src/core/postgres-url.ts";
+import { everyRequest } from "../../../src/core/scope.ts";
 import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
-import { holdOf } from "../../support/ledger-fixtures.ts";
+import { budget, holdOf, posting } from "../../support/ledger-fixtures.ts";
 import { nextRelease, nextSchemaOf } from "../../support/next-release.ts";
 import { query } from "../../support/postgres-client.ts";
 import { LedgerProxy } from "../../support/postgres-proxies.ts";
@@ -33,11 +34,15 @@ function on(url: string): Harness {
 const farebox = (url: string, ...args: string[]) =>
   runFarebox(args, { program, env: { FAREBOX_DATABASE: url, FAREBOX_TIME_ZONE: "Europe/Berlin" } });
 
-/** Creates a ledger of this release with a key. */
+/** Creates a ledger of this release with a key, a budget, a posted charge and a pending one. */
 async function ledgerOfThisRelease(): Promise<TestDatabase> {
   const database = await newDatabase();
   using cli = on(database.url);
   expect((await cli.run("keys", "create", "alice")).code).toBe(0);
+  await using proxy = await LedgerProxy.open(serverOf(database.url));
+  await proxy.setBudget(budget(everyRequest, "1d", "9"));
+  for (const id of ["posted", "pending"]) expect(await proxy.hold(holdOf(id, usd("1")))).toMatchObject({ ok: true });
+  expect(await proxy.post("posted", posting(100, 10))).toMatchObject({ ok: true });
   return database;
 }
 
@@ -70,6 +75,11 @@ describe("an upgrade of a PostgreSQL ledger", () => {
   it("changes the ledger in its place, and makes no backup", async () => {
     await using database = await ledgerOfThisRelease();
     const schemas = await schemasOf(database.url);
+    const charges = await query(database.url, "select * from charges order by id");
+    expect(charges).toMatchObject([
+      { id: "pending", state: "pending" },
+      { id: "posted", state: "posted" },
+    ]);
     const place = database.url.replace(/:[^:/]+@/, "@");
     expect(await farebox(database.url, "keys", "create", "bob")).toMatchObject({
       code: 2,
@@ -85,7 +95,11 @@ describe("an upgrade of a PostgreSQL ledger", () => {
       { name: "alice", nickname: "alice!" },
     ]);
     expect(await schemasOf(database.url)).toEqual(schemas);
-    expect((await farebox(database.url, "verify")).code).toBe(0);
+    expect(await query(database.url, "select * from charges order by id")).toEqual(charges);
+    expect(await farebox(database.url, "verify")).toMatchObject({
+      code: 0,
+      stdout: "2 charges checked, no difference\n",
+    });
     const again = await farebox(database.url, "db", "migrate", "--no-backup", "--json");
     expect(JSON.parse(again.stdout)).toEqual({ from: next, to: next, backup: null, restore: null });
   });
