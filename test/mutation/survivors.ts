@@ -59,10 +59,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   ],
   "core/keys.ts": [
     { why: "No two names of one object are equal.", mutants: ["changedValues: one < other → one <= other"] },
-    {
-      why: "U+0080 is a control character, which the pattern before excludes.",
-      mutants: ["bytesOf: code < 0x80 → code <= 0x80"],
-    },
     { why: 'The text "undefined" names no session.', mutants: ["runSessionOf: value !== undefined → true"] },
     {
       why: "Splitting a text returns at least one piece.",
@@ -86,7 +82,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "holdPlan: firstSlice !== null → true",
       ],
     },
-    { why: "Null is never less than a quote.", mutants: ["placeHold: fitted === null → false"] },
+    { why: "Without `fit`, there are no tokens to fit.", mutants: ["placeHold: fit?.(tokens) → fit(tokens)"] },
     { why: "0 is returned either way.", mutants: ["roomNow: room > 0n → room >= 0n"] },
   ],
   "core/settlement.ts": [
@@ -198,10 +194,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
   ],
   "core/usage.ts": [
-    { why: "No number is less than an undefined one.", mutants: ["decompose: total !== undefined → true"] },
+    { why: "No number is less than an undefined one.", mutants: ["splitKnown: total !== undefined → true"] },
     {
       why: "A total that puts the cache outside has at least the prompt and the cache.",
-      mutants: ["decompose: prompt + outside → prompt - outside"],
+      mutants: ["splitKnown: prompt + outside → prompt - outside"],
     },
     { why: "Nothing is cached: both places give the same tokens.", mutants: ['cachePosition: "inside" → ""'] },
     {
@@ -424,12 +420,12 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     { why: "No rule allows undefined.", mutants: ["isAllowed: kind !== undefined → true"] },
     {
       why: "The file itself contains the ranges, and each of them is valid.",
-      mutants: ["parseRange: ip === undefined → false", "parseRange: `not a range of addresses: ${text}` → ``"],
+      mutants: ["parseRange: range === undefined → false", "parseRange: `not a range of addresses: ${text}` → ``"],
     },
     {
       why: "Splitting a text returns at least one piece, and a pattern that matches has its groups.",
       mutants: [
-        'parseRange: "" → "Stryker was here!"',
+        'rangeIn: "" → "Stryker was here!"',
         'parseV6: "" → "Stryker was here!"',
         'parseV6: [] → ["Stryker was here"]',
       ],

@@ -2,12 +2,14 @@ import { assert, ipV4, ipV6, property } from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   addressKind,
+  bracketed,
   hostOf,
   isAllowed,
   isLoopbackAddress,
   isLoopbackHost,
   isSchemeAllowed,
   localUrl,
+  readRange,
   type AddressKind,
 } from "../../../src/core/addresses.ts";
 
@@ -309,3 +311,38 @@ it.each([
   ["https://a.example:8443/x", "a.example"],
   ["http://10.0.0.1/", "10.0.0.1"],
 ])("the host of %s is %s", (url, host) => expect(hostOf(new URL(url))).toBe(host));
+
+it.each([
+  ["::1", "[::1]"],
+  ["[::1]", "[::1]"],
+  ["10.0.0.1", "10.0.0.1"],
+  ["a.example", "a.example"],
+])("the host %s is written as %s in a URL", (host, written) => expect(bracketed(host)).toBe(written));
+
+describe("a range of addresses", () => {
+  it.each<[string, readonly string[], readonly string[]]>([
+    ["10.0.0.0/8", ["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0", "::a00:0", "a.example", ""]],
+    ["10.0.0.0/08", ["10.0.0.0", "10.255.255.255"], ["11.0.0.0"]],
+    ["10.1.2.3", ["10.1.2.3"], ["10.1.2.2", "10.1.2.4"]],
+    ["10.1.2.3/32", ["10.1.2.3"], ["10.1.2.2", "10.1.2.4"]],
+    ["0.0.0.0/0", ["0.0.0.0", "255.255.255.255"], ["::", "x"]],
+    ["fd00::/8", ["fd00::", "fdff::1"], ["fc00::", "fe00::", "253.0.0.0"]],
+    ["::1/128", ["::1"], ["::", "::2"]],
+    ["::1", ["::1"], ["::", "::2"]],
+  ])("%s contains only its own addresses", (text, inside, outside) => {
+    const range = readRange(text);
+    expect([...inside, ...outside].filter((address) => range?.contains(address))).toEqual(inside);
+  });
+
+  it.each([
+    "",
+    "a.example/8",
+    "10.0.0.0/",
+    "10.0.0.0/33",
+    "::/129",
+    "10.0.0.0/8/8",
+    "10.0.0.0/x8",
+    "10.0.0.0/8x",
+    "10.0.0.0/0008",
+  ])("is not read from %j", (text) => expect(readRange(text)).toBeUndefined());
+});

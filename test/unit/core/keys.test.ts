@@ -9,6 +9,7 @@ import {
   keyStates,
   matchesPattern,
   mayUse,
+  modelPattern,
   namePattern,
   stateOf,
   userModes,
@@ -196,6 +197,12 @@ it("a name has lowercase letters, digits and three punctuation marks, and at mos
   const names = ["a", "7", "a.b_c-d", "a".repeat(63)];
   const others = ["", "A", "-a", ".a", "_a", "a b", "a/b", "ä", "a".repeat(64), "a\n", " a"];
   expect([...names, ...others].filter((name) => namePattern.test(name))).toEqual(names);
+});
+
+it("a pattern for models has printable ASCII characters except spaces and commas, and at most 200 of them", () => {
+  const patterns = ["a", "gpt-4o*", "!~+-", "a".repeat(200)];
+  const others = ["", "a b", "a,b", " a", "a ", ",a", "a\n", "ä", "a\u007f", "a".repeat(201)];
+  expect([...patterns, ...others].filter((text) => modelPattern.test(text))).toEqual(patterns);
 });
 
 it("a key has no limits by default", () => {
