@@ -214,8 +214,9 @@ describe("a hold without room", () => {
     });
   });
 
-  it("is refused with the result of the second try", async () => {
-    const { holding } = await placed(quote(), [noRoom(true), noRoom(false)], { hold: pico(999), growth: null });
+  it("is refused with the result of the second try, and has its prompt counted once", async () => {
+    const { holding, rooms } = await placed(quote(), [noRoom(true), noRoom(false)], { hold: pico(999), growth: null });
+    expect(rooms).toHaveLength(1);
     expect(holding).toEqual({
       ok: false,
       refusal: {
