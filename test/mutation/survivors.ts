@@ -233,6 +233,8 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "Pricer: counted === undefined → true",
         "Pricer: prompt === undefined → false",
         "namesOneModel: models.length === 0 && mentions.length === 0 → false",
+        "namesOneModel: {return models.length === 0 && mentions.length === 0;} → {}",
+        "modelsNamed: namesOneModel(request) → false",
         "boundsOf: request.terms === undefined → false",
       ],
     },

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { noMoney, type PicoUsd } from "../../../src/core/money.ts";
 import { anyServiceTier, type HostedTools } from "../../../src/core/bounds.ts";
-import type { PriceVersion } from "../../../src/core/price.ts";
+import { ceilingPrice, type PriceVersion } from "../../../src/core/price.ts";
 import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import { Pricer, firstHold, pricedFor, type Quote } from "../../../src/request/price.ts";
@@ -143,6 +143,20 @@ describe("a hold", () => {
     ["on a path whose cost is not known", request({ isUnpriced: true }), {}],
   ])("of a model %s has no amount, and no bound", (_, asked, setting) => {
     expect(quoteOf(asked, setting)).toMatchObject({ hold: null, growth: null, bounded: false });
+  });
+
+  it.each<[string, boolean, ModelRequest, Setting]>([
+    ["the models that it names", false, naming({ models: ["large"] }), { models: [model(), model({ id: "large" })] }],
+    ["any model, on a path whose cost is not known", true, request({ isUnpriced: true }), {}],
+    ["any model, if one of its names is unknown", true, naming({ models: ["large"] }), {}],
+    [
+      "any model, if its price is the one of unknown names",
+      true,
+      request(),
+      { models: [], otherwise: model({ id: ceilingPrice }) },
+    ],
+  ])("counts in the budgets on %s", (_, anyModel, asked, setting) => {
+    expect(quoteOf(asked, setting).anyModel).toBe(anyModel);
   });
 
   it("of an unknown model counts every byte of its prompt as a token", () => {
