@@ -37,6 +37,7 @@ import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { budgetRefusal, type PendingCharge, type ShortageView } from "./hold.ts";
+import type { PricedRequest } from "./output-cap.ts";
 import type { StreamMarks } from "./stream-marks.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
@@ -91,20 +92,12 @@ export interface GrowDeps extends ShortageView {
 export function growingHold(
   deps: GrowDeps & { readonly events: Pick<Events, "refused">; readonly streamMarks: Pick<StreamMarks, "record"> },
   { recordAs }: Exchange,
-  {
-    charge,
-    quote,
-    who,
-    body,
-  }: {
-    readonly charge: PendingCharge;
-    readonly quote: Quote;
-    readonly who: Authenticated;
-    readonly body: BodyBytes;
-  },
+  { charge, who, held }: { readonly charge: PendingCharge; readonly who: Authenticated; readonly held: PricedRequest },
 ): GrowingHold | undefined {
-  const { id, hold } = charge;
+  const { id, hold, room } = charge;
+  const { quote, body } = held;
   const { model, request } = quote;
+  if (!request.stream || room === null) return undefined;
   const isStated = request.size.outputMax !== null;
   const isMarked = request.isHeldWhole === true;
   const growth = charge.growth ?? (isStated || isMarked ? growthBeyond(quote, charge) : null);
@@ -125,8 +118,8 @@ export function growingHold(
 }
 
 /**
- * Returns the rule by which a hold of the whole cost grows if the output exceeds `quote.outputTokens`. Null if no hard
- * budget applies, or if Farebox could not see such output.
+ * Returns the rule by which a hold of the whole cost grows if the output exceeds `quote.outputTokens`. Null if Farebox
+ * could not see such output.
  */
 function growthBeyond({ beyond, outputTokens }: Quote, { hold }: PendingCharge): Growth | null {
   if (beyond === null || outputTokens === null || hold === null) return null;

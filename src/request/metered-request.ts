@@ -202,12 +202,11 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
   #send(exchange: Exchange, covered: MeteredRequest, probe: UsageProbe | undefined): Promise<Forwarded> {
     const steps = this.#steps;
     const endpoint = this.#endpoint;
-    const { quote, charge, slot, held, who, sent } = covered;
+    const { quote, charge, slot, held, sent } = covered;
     const { request } = quote;
     const { maximum, toolCalls, usage } = sent.injected;
     const isCut = maximum !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
-    const isBudgeted = request.stream && charge.room !== null;
-    covered.growing = isBudgeted ? growingHold(steps, exchange, { charge, quote, who, body: held.body }) : undefined;
+    covered.growing = growingHold(steps, exchange, covered);
     return steps.forwarder.forward({
       exchange,
       path: exchange.path + exchange.query,
