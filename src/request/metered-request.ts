@@ -258,10 +258,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
           noSuchTask,
           status >= 300 ? { kind: "status", status } : { kind: "unknown", reason: foreignTaskReason },
         );
-      if (!mayBind) return null;
-      return bindMade(steps, exchange, { ...covered, body: covered.held.body }, plain, () =>
-        endOf(exchange, steps.clock),
-      );
+      return mayBind ? bindMade(steps, exchange, covered, plain, () => endOf(exchange, steps.clock)) : null;
     });
   }
 
@@ -269,13 +266,8 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     growing?.end();
   }
 
-  settle(
-    { held, ...covered }: MeteredRequest,
-    ended: Ended,
-    end: ChargeEnd,
-    release: () => void,
-  ): Promise<ChargePosted | null> {
-    return settleMetered(this.#steps, { ...covered, body: held.body }, ended, end, release);
+  settle(covered: MeteredRequest, ended: Ended, end: ChargeEnd, release: () => void): Promise<ChargePosted | null> {
+    return settleMetered(this.#steps, covered, ended, end, release);
   }
 }
 

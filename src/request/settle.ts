@@ -3,7 +3,6 @@ import { mergeDoubts, noDoubts } from "../core/usage.ts";
 import { settlementFor, tokensUsed, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { ChargePosted, Events } from "../ports/events.ts";
-import type { BodyBytes } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
@@ -12,7 +11,7 @@ import type { GrowingHold } from "./growing-hold.ts";
 import type { PendingCharge } from "./hold.ts";
 import type { Slot } from "./rate-limits.ts";
 import { meterResponse, type MeterDeps } from "./meter.ts";
-import type { Quote } from "./price.ts";
+import type { PricedRequest } from "./output-cap.ts";
 import type { Ending, Forwarded } from "./response.ts";
 
 export interface SettleParams {
@@ -121,17 +120,17 @@ export function settle(
  */
 export async function settleMetered(
   steps: SettleDeps & MeterDeps,
-  metered: RequestToSettle & {
+  metered: Omit<RequestToSettle, "quote"> & {
     readonly charge: PendingCharge;
-    readonly quote: Quote;
-    readonly body: BodyBytes;
+    readonly held: PricedRequest;
     readonly growing: GrowingHold | undefined;
   },
   { ending, terms: stated }: Pick<Forwarded<Ending>, "ending" | "terms">,
   end: ChargeEnd,
   release: () => void,
 ): Promise<ChargePosted | null> {
-  const { quote, charge, growing, body, slot, who } = metered;
+  const { charge, held, growing, slot, who } = metered;
+  const { quote, body } = held;
   const { model, request } = quote;
   const inFlightTokens = growing?.inFlightTokens ?? 0;
   const terms = billedAs(quote, stated);

@@ -8,6 +8,7 @@ import type { TaskStore } from "../ports/stores.ts";
 import { isAccepted, readCreatedTasks, type CreatedTask } from "../wire/created-tasks.ts";
 import { mayNameTask } from "../wire/task.ts";
 import { writeHold, type PendingCharge, type RequestToHold } from "./hold.ts";
+import type { PricedRequest } from "./output-cap.ts";
 import { foreignTaskReason, noSuchTask, unchangedAnswer, withhold, type TaskOwner, type Verdict } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
 
@@ -198,15 +199,10 @@ export async function bindMade(
   exchange: Exchange,
   {
     charge,
-    quote,
+    held: { quote, body },
     who,
     sender,
-    body,
-  }: Pick<RequestWithTasks, "quote" | "who" | "sender"> & {
-    readonly charge: PendingCharge;
-    readonly quote: { readonly hold: PicoUsd | null };
-    readonly body: BodyBytes;
-  },
+  }: Pick<RequestWithTasks, "who" | "sender"> & { readonly charge: PendingCharge; readonly held: PricedRequest },
   plain: Buffer,
   end: () => ChargeEnd,
 ): Promise<Verdict | null> {
