@@ -27,7 +27,10 @@ export class BodyBytes {
   }
 }
 
-/** A request's body, or the reason why it could not be read. `release` frees the memory that the body occupies. */
+/**
+ * A request's body, or the reason why it could not be read. `release` frees the memory that the body occupies; calling
+ * it again has no effect.
+ */
 export type BodyResult =
   | { readonly ok: true; readonly bytes: BodyBytes; readonly release: () => void }
   | { readonly ok: false; readonly refusal: Refusal | null };
