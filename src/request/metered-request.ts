@@ -1,7 +1,7 @@
 import { type OrRefused, type Refusal, invalid } from "../core/refusals.ts";
 import type { ChargePosted } from "../ports/events.ts";
 import type { BodyBytes, Exchange, Handler } from "../ports/exchange.ts";
-import type { ChargeEnd, Charging } from "../ports/ledger.ts";
+import type { ChargeEnd } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
@@ -35,7 +35,7 @@ import {
   type RequestKind,
 } from "./pipeline.ts";
 import { knownName, type Pricer, type Pricing, type Quote } from "./price.ts";
-import { bodyFormOf, readRequest } from "./read-request.ts";
+import { bodyFormOf, readRequest, type ReadingSteps } from "./read-request.ts";
 import { foreignTaskReason, noSuchTask, showsForeignTask, withhold, type Forwarded, type Verdict } from "./response.ts";
 import { settleMetered } from "./settle.ts";
 import type { StreamMarks } from "./stream-marks.ts";
@@ -43,13 +43,10 @@ import { bindMade } from "./task-ownership.ts";
 import { isAnswered, UsageProbe } from "./usage-probe.ts";
 
 /** Dependencies of requests that are priced and metered, in addition to those of every request. */
-export interface RequestSteps extends PipelineSteps, OutputCapSteps, ShortageView {
-  readonly ledger: Charging;
+export interface RequestSteps extends PipelineSteps, ReadingSteps, OutputCapSteps, ShortageView {
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
   readonly streamMarks: StreamMarks;
-  /** Treatment of a request with unknown fields: hold the worst case, or refuse. */
-  readonly unknownFields: "hold" | "refuse";
 }
 
 /** Request with a durable hold. Its last two fields change while it is forwarded. */

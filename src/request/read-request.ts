@@ -6,8 +6,9 @@ import { readForm } from "../wire/form.ts";
 import { withHeadersAndQuery, type BodyForm } from "../wire/headers.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 
-interface ReadingSteps {
-  readonly events: Pick<Events, "unknownFields">;
+/** Dependencies for reading a request. */
+export interface ReadingSteps {
+  readonly events: Events;
   /** Treatment of a request with unknown fields: hold the worst case, or refuse. */
   readonly unknownFields: "hold" | "refuse";
 }
