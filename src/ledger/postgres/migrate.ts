@@ -113,9 +113,9 @@ async function cannotUpgrade(
   found: number,
   { forward, copying }: Required<Pick<MigrateOptions, "forward" | "copying">>,
 ): Promise<OpenFailure | null> {
-  const failure = schemaProblem("postgres", found, { forward: forward || copying });
+  const failure = schemaProblem("postgres", found, { forward });
+  if (copying && failure?.kind !== "newer_schema") return { kind: "unusable", message: otherCopy };
   if (failure !== null) return failure;
-  if (copying) return { kind: "unusable", message: otherCopy };
   if (!forward) return { kind: "unusable", message: otherFunctions };
   const running = await db.row(`select 1 from owners where ${isLiveProxy} limit 1`);
   return running === undefined ? null : { kind: "in_use" };
