@@ -22,7 +22,7 @@ import {
 } from "./connection.ts";
 import { longQueries, sqliteShortQueries, streamCharges, streamOver } from "./queries.ts";
 import { foreignFile, migrate, schemaOfFile } from "./migrate.ts";
-import { openedFiles } from "./opened-files.ts";
+import { lostFile, openedFiles, type OpenedFiles } from "./opened-files.ts";
 import { cachedQueries } from "./cached-queries.ts";
 import { rebuildDays } from "./rollups.ts";
 import { ReaderThread, WriterThread, type CopyResult, type WatchListener } from "./threads.ts";
@@ -113,6 +113,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const path = realpathSync(options.path);
   const refused = isNewFile ? null : schemaProblemOf(path);
   if (refused !== null) return { ok: false, failure: refused };
+  const file = openedFiles(path, [""]);
   // Connects before the lock file is created, because connecting throws if the file is not a database.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
   const content = contentOf(db);
@@ -121,7 +122,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const created = isNewFile || content.isEmpty;
   const migrated = migrate(db);
   if (!migrated.ok) return migrated;
-  if (options.access === "serve") return { ok: true, store: openServed(options, opened, path, db, created) };
+  if (options.access === "serve") return { ok: true, store: openServed(options, opened, { path, file, db, created }) };
   const calendar = storedCalendar(db, options.calendar);
   applyTimeZone(db, calendar, options.clock.now());
   const channel = () => inProcessChannel(new Writer(db, calendar, null, options));
@@ -143,12 +144,19 @@ function schemaProblemOf(path: string): OpenFailure | null {
   }
 }
 
+/** Ledger file that a proxy has opened. */
+interface ServedFile {
+  readonly path: string;
+  /** File at `path` before `db` opened it. */
+  readonly file: OpenedFiles;
+  readonly db: Connection;
+  readonly created: boolean;
+}
+
 function openServed(
   options: OpenOptions,
   opened: AsyncDisposableStack,
-  path: string,
-  db: Connection,
-  created: boolean,
+  { path, file, db, created }: ServedFile,
 ): QueuedStore {
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
@@ -163,6 +171,9 @@ function openServed(
   const changes = Number(db.prepare("select changes from meta").pluck().get());
   const { subjectsMax } = options;
   const data = { path, timeZone: calendar.timeZone, owner, changes, subjectsMax, opened: openedFiles(path) };
+  // A change of the time zone may take seconds. The threads must not open a file that replaced the ledger meanwhile.
+  const lost = lostFile(file);
+  if (lost !== undefined) throw lost;
   const reader = new ReaderThread(data, "read");
   opened.defer(() => reader.close());
   const figures = new ReaderThread(data, "figures");

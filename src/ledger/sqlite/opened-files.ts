@@ -20,10 +20,10 @@ function identityOf(path: string): Identity | undefined {
   return found && { dev: found.dev, ino: found.ino };
 }
 
-/** Returns the files of a ledger that exist now. */
-export function openedFiles(path: string): OpenedFiles {
+/** Returns the files of a ledger that exist now. `among`: suffixes of the files; all by default. */
+export function openedFiles(path: string, among: readonly (typeof suffixes)[number][] = suffixes): OpenedFiles {
   const found: Record<string, Identity> = {};
-  for (const suffix of suffixes) {
+  for (const suffix of among) {
     const identity = identityOf(path + suffix);
     if (identity !== undefined) found[path + suffix] = identity;
   }

@@ -6,6 +6,7 @@ import { everyRequest } from "../../../src/core/scope.ts";
 import { connectToRead, connectToWrite, createPrivateFile } from "../../../src/ledger/sqlite/connection.ts";
 import { longQueries } from "../../../src/ledger/sqlite/queries.ts";
 import { migrate } from "../../../src/ledger/sqlite/migrate.ts";
+import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
 import { openedFiles } from "../../../src/ledger/sqlite/opened-files.ts";
 import { cachedQueries } from "../../../src/ledger/sqlite/cached-queries.ts";
 import { WriterThread, type CopyResult } from "../../../src/ledger/sqlite/threads.ts";
@@ -88,6 +89,22 @@ describe("the threads of a served ledger", () => {
     expect(copy.prepare("select count(*) from owners").pluck().get()).toBe(1);
     copy.close();
     db.close();
+  });
+
+  it("do not start if a file replaces the ledger while it is opened", async () => {
+    using folder = tempFolder();
+    const { database: path } = folder;
+    await (await open(path, "command"))[Symbol.asyncDispose]();
+    const now = () => {
+      copyFileSync(path, `${path}.other`);
+      renameSync(`${path}.other`, path);
+      return noon;
+    };
+    expect(await openSqlite({ path, calendar: utc, clock: { ...clock, now }, access: "serve" })).toEqual({
+      ok: false,
+      failure: { kind: "unusable", message: `another file replaced ${path}` },
+    });
+    expect(threads.size).toBe(0);
   });
 
   it("refuse commands at once while the writer copies a lost ledger", async () => {
