@@ -1,7 +1,9 @@
 import { realpathSync } from "node:fs";
 import { storable } from "../postgres/connection.ts";
+import { schemaProblem } from "../migrations.ts";
 import { openCurrent, type CopyFailure } from "../sqlite/backup.ts";
 import { connectToWrite, isStorageFault, type Connection } from "../sqlite/connection.ts";
+import { schemaOfFile } from "../sqlite/migrate.ts";
 import { lockForServe } from "../sqlite/open.ts";
 import { copiedTables, type CopiedTable } from "./tables.ts";
 
@@ -61,6 +63,9 @@ export function openSource(path: string, owned: AsyncDisposableStack): SourceRes
     throw error;
   }
   owned.defer(() => void db.exec("rollback"));
+  // A later release may have upgraded the file before the lock was taken.
+  const failure = schemaProblem("sqlite", schemaOfFile(db));
+  if (failure !== null) return { ok: false, failure };
   const tables = copiedTables.map((table) => sourceTable(db, table));
   const meta = db
     .prepare("select time_zone, changes, quarters_from, users_since from meta")

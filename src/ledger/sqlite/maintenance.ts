@@ -1,11 +1,13 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { MaintainedLedger, OpenLedger } from "../maintenance.ts";
+import { schemaProblem } from "../migrations.ts";
 import { sqliteDialect } from "../queries/dialects.ts";
 import type { BudgetStep } from "../queries/query.ts";
 import { checkTimeZone } from "../time-zone.ts";
 import { acceptLock, answer, answerEach } from "./answer.ts";
 import { guarded, openCurrent } from "./backup.ts";
 import { connectToRead, connectToWrite, writeTransaction, type Connection } from "./connection.ts";
+import { schemaOfFile } from "./migrate.ts";
 import { storedCalendar } from "./open.ts";
 import { verify } from "./verify.ts";
 
@@ -19,6 +21,9 @@ export function ledgerIn(path: string): OpenLedger {
       using owned = new DisposableStack();
       const connect = access === "read" ? connectToRead : connectToWrite;
       const db = owned.adopt(connect(path), (each) => void each.close());
+      // A later release may have upgraded the file since the check.
+      const failure = schemaProblem("sqlite", schemaOfFile(db));
+      if (failure !== null) return { ok: false, failure } as const;
       return await work(maintained(db, storedCalendar(db, calendar)));
     });
 }
