@@ -50,7 +50,7 @@ function judgeServer(shown: string, state: ServerState): Check {
     return warning(
       "database",
       `${place} has schema version ${schema} of an earlier release`,
-      `back it up with pg_dump; the next farebox serve upgrades it to ${known}, farebox db migrate upgrades it now`,
+      `stop all proxies and back it up with pg_dump; then farebox serve or farebox db migrate upgrades it to ${known}`,
     );
   if (!hasOwnFunctions)
     return warning(

@@ -87,6 +87,9 @@ describe("an upgrade of a PostgreSQL ledger", () => {
         `its schema version ${known} is older than ${next}; upgrade it with farebox db migrate or farebox serve\n`,
       ),
     });
+    expect((await farebox(database.url, "doctor")).stdout).toContain(
+      `stop all proxies and back it up with pg_dump; then farebox serve or farebox db migrate upgrades it to ${next}`,
+    );
     expect(await farebox(database.url, "db", "migrate")).toMatchObject({
       code: 0,
       stdout: `migrated the ledger at ${place} from schema version ${known} to ${next}\n`,
