@@ -133,7 +133,7 @@ export function buildAccess(
   };
 }
 
-/** Parts of the routes that Farebox answers without the gateway, in addition to those of requests. */
+/** Parts of `ownRoutes`, in addition to those of the process and of the requests. */
 interface OwnParts {
   readonly store: Store;
   readonly calendar: Calendar;
@@ -157,12 +157,12 @@ export function ownRoutes(
   const { version } = process;
   // Cached spend, so that pages with many readers do not wait for the long queries of other pages.
   const memory = new SpendMemory(store.figures.ledger, clock);
-  const read = { ...store, clock, calendar, catalogue, memory, storedUser };
+  const tools = { ...store, clock, calendar, catalogue, memory, storedUser };
   return [
     ...loadedLater(latePaths.selfService, async () => {
       const { selfServiceRoutes } = await import("./http/self-service.ts");
       return selfServiceRoutes({
-        ...read,
+        ...tools,
         authenticate: browserSessions.acceptKeySessions(authenticate),
         limiter,
         onRaiseRequest,
@@ -173,7 +173,7 @@ export function ownRoutes(
     }),
     ...loadedLater(latePaths.runSessions, async () => {
       const { runSessionRoutes } = await import("./http/run-sessions.ts");
-      return runSessionRoutes({ ...read, authenticate, keyring });
+      return runSessionRoutes({ ...tools, authenticate, keyring });
     }),
     ...loadedLater(latePaths.admin, async () => {
       const [{ adminRoutes }, { serveAdmin }] = await Promise.all([
@@ -181,7 +181,7 @@ export function ownRoutes(
         import("./http/admin/serve-route.ts"),
       ]);
       return serveAdmin(adminRoutes(version), {
-        ...read,
+        ...tools,
         account: async () => {
           const found = await account.lookUp();
           return found.ok ? found.record : undefined;
