@@ -1,4 +1,5 @@
 import { isIPv6 } from "node:net";
+import { minuteMs } from "../core/time.ts";
 import type { Clock } from "../ports/clock.ts";
 
 /** Largest number of remembered addresses. Above it, the address whose latest attempt is the oldest is removed. */
@@ -12,7 +13,7 @@ const freeTries = 3;
 const firstWaitMs = 250;
 const longestWaitMs = 8_000;
 /** Time for which an address is remembered after its last failure, in milliseconds. */
-const forgottenAfterMs = 15 * 60_000;
+const forgottenAfterMs = 15 * minuteMs;
 
 interface Attempts {
   failures: number;

@@ -4,6 +4,7 @@ import { assertNever } from "../core/assert.ts";
 import type { BudgetWindow } from "../core/budget.ts";
 import { keyOfSubject, limitsOneKey, mayApplyTo, namedScope, namedSubject } from "../core/scope.ts";
 import { isLive, type Key } from "../core/keys.ts";
+import { minuteMs } from "../core/time.ts";
 import {
   type KeyStore,
   type RaiseDecided,
@@ -75,7 +76,7 @@ export async function requestRaise(
   if (reason === "no_such_budget") return failure("not_found", "the budget has been removed");
   return failure(
     "refused",
-    `this key requested a raise of this budget less than ${raiseRequestPauseMs / 60_000} minutes ago; try again later`,
+    `this key requested a raise of this budget less than ${raiseRequestPauseMs / minuteMs} minutes ago; try again later`,
   );
 }
 

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
+import { hourMs, minuteMs } from "../core/time.ts";
 import type { Clock } from "../ports/clock.ts";
 import { type DashboardSession, type DashboardSessions, dashboardSessionsMax } from "../ports/stores.ts";
 import type { AdminCredential } from "./admin-gate.ts";
@@ -27,9 +28,9 @@ interface KnownSession {
 }
 
 /** Longest lifetime of a session, in milliseconds: a working day. */
-export const sessionMs = 12 * 3_600_000;
+export const sessionMs = 12 * hourMs;
 /** Largest difference between the clocks of two proxies, in milliseconds. */
-const skewMsMax = 60_000;
+const skewMsMax = minuteMs;
 /** Pattern of a session token: 256 bits in base64url. */
 const tokenPattern = /^[\w-]{43}$/;
 

@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
+import { minuteMs } from "../core/time.ts";
 import type { Clock } from "../ports/clock.ts";
 
 /** Lifetime of a code, in milliseconds. */
-export const codeMs = 10 * 60_000;
+export const codeMs = 10 * minuteMs;
 /** Largest number of unused codes. A further code removes the oldest one. */
 const codesMax = 100;
 

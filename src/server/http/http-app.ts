@@ -22,6 +22,7 @@ import type { Log } from "../../ports/log.ts";
 import { HttpExchange, type ExchangeDeps, hostName } from "./exchange.ts";
 import { callbackPath, unversionedPaths } from "../../core/task-routes.ts";
 import { isLoopbackHost } from "../../core/addresses.ts";
+import { hourMs } from "../../core/time.ts";
 import { randomUUIDv7 } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { Refusal } from "../../core/refusals.ts";
@@ -329,7 +330,7 @@ const idleConnectionMs = 65_000;
  * Longest time for a whole request, in milliseconds. It allows a large upload on a slow connection; `BodyPace` aborts a
  * stalled upload much earlier.
  */
-const requestMs = 3_600_000;
+const requestMs = hourMs;
 
 interface HttpServerOptions {
   /** Called for each request that cannot be read, to count it in the metrics. */

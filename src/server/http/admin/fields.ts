@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { lifetimeMsMax, overlapMsMax } from "../../../admin/key-changes.ts";
 import { failure, type Failure } from "../../../admin/result.ts";
-import { parseDuration } from "../../../core/time.ts";
+import { dayMs, parseDuration } from "../../../core/time.ts";
 import { listOrders, type ListQuery } from "../../../ports/lists.ts";
 import {
   instantForms,
@@ -18,7 +18,7 @@ import type { Timed } from "./route.ts";
  */
 
 function duration(meaning: string, minMs: number, maxMs: number) {
-  const shape = `must be a duration such as 12h or 30d, at most ${maxMs / 86_400_000}d`;
+  const shape = `must be a duration such as 12h or 30d, at most ${maxMs / dayMs}d`;
   return z
     .string(shape)
     .regex(/^\d{1,9}(ms|s|m|h|d)$/, shape)
