@@ -75,7 +75,7 @@ function frameLength(bytes: Buffer, at: number): number {
   // AAC in a LOAS stream, and in an ADTS stream.
   if (start >>> 5 === loasStart) return ((byte(1) & 0x1f) << 8) + byte(2) + 3;
   if ((start & 0xff_f6) === 0xff_f0) return ((byte(3) & 3) << 11) + (byte(4) << 3) + (byte(5) >>> 5);
-  return start >>> 5 === mpegStart ? mpegLength(bytes.readUInt32BE(at)) : 0;
+  return start >>> 5 === mpegStart ? (mpegFrame(bytes.readUInt32BE(at))?.bytes ?? 0) : 0;
 }
 
 /** Bit rates of AC-3 in kbit/s. */
@@ -105,22 +105,24 @@ const mpegRates = {
   ],
 } as const;
 /** Sample rates by the bits of the version: MPEG 2.5, reserved, 2 and 1. */
-export const mpegSampleRates = [
-  [11_025, 12_000, 8_000],
-  [],
-  [22_050, 24_000, 16_000],
-  [44_100, 48_000, 32_000],
-] as const;
+const mpegSampleRates = [[11_025, 12_000, 8_000], [], [22_050, 24_000, 16_000], [44_100, 48_000, 32_000]] as const;
 
-/** Returns the length of an MPEG frame by the first four bytes of its head; 0 if they do not show it. */
-export function mpegLength(head: number): number {
+/** Frame of MPEG sound. `rate`: samples per second. */
+interface MpegFrame {
+  readonly bytes: number;
+  readonly samples: number;
+  readonly rate: number;
+}
+
+/** Reads the first four bytes of the head of an MPEG frame; undefined if they do not show the frame's length. */
+export function mpegFrame(head: number): MpegFrame | undefined {
   const version = (head >>> 19) & 3;
   const layer = (4 - ((head >>> 17) & 3)) % 4;
   const bitRate = mpegRates[version === 3 ? "one" : "two"][layer]?.[(head >>> 12) & 15] ?? 0;
   const rate = mpegSampleRates[version]?.[(head >>> 10) & 3];
-  if (rate === undefined || bitRate === 0) return 0;
+  if (rate === undefined || bitRate === 0) return undefined;
   const padding = (head >>> 9) & 1;
-  if (layer === 1) return 4 * (Math.floor((12_000 * bitRate) / rate) + padding);
+  if (layer === 1) return { bytes: 4 * (Math.floor((12_000 * bitRate) / rate) + padding), samples: 384, rate };
   const samples = layer === 3 && version !== 3 ? 576 : 1152;
-  return Math.floor((samples * bitRate * 125) / rate) + padding;
+  return { bytes: Math.floor((samples * bitRate * 125) / rate) + padding, samples, rate };
 }

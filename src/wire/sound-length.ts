@@ -1,4 +1,4 @@
-import { CompressedSound, mpegLength, mpegSampleRates } from "./compressed-sound.ts";
+import { CompressedSound, mpegFrame } from "./compressed-sound.ts";
 
 /** Part of a file that a reader wants next: bytes to read, or a number of bytes to skip. */
 type Want = { readonly take: number } | { readonly skip: number };
@@ -205,17 +205,11 @@ function* readMp3(start: Buffer): Reader {
 }
 
 /** Reads the header of an MP3 frame; undefined if the bytes are no such header, or do not show the frame's size. */
-function mp3Frame(
-  head: Buffer,
-): { readonly bytes: number; readonly samples: number; readonly rate: number } | undefined {
+function mp3Frame(head: Buffer): ReturnType<typeof mpegFrame> {
   if (head.length < 4) return undefined;
   const bits = head.readUInt32BE(0);
-  const version = (bits >>> 19) & 3;
   const isLayer3 = bits >>> 21 === 0x7ff && ((bits >>> 17) & 3) === 1;
-  const rate = mpegSampleRates[version]?.[(bits >>> 10) & 3];
-  const bytes = mpegLength(bits);
-  if (!isLayer3 || bytes === 0 || rate === undefined) return undefined;
-  return { bytes, samples: version === 3 ? 1152 : 576, rate };
+  return isLayer3 ? mpegFrame(bits) : undefined;
 }
 
 /** Largest number of bytes of a second of sound in an OGG file. */
