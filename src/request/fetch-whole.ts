@@ -15,6 +15,9 @@ export type WholeAnswer =
   | { readonly ok: true; readonly head: GatewayHead; readonly bytes: Buffer }
   | { readonly ok: false; readonly failure: WholeFailure };
 
+/** Longest wait for the gateway's answer while a person waits for it, in milliseconds. */
+export const personWaitsMsMax = 15_000;
+
 interface WholeCall {
   readonly answer: Promise<WholeAnswer>;
   /** Ends the call now. Has no effect on a call that has ended. */

@@ -36,7 +36,7 @@ export interface PipelineSteps {
   readonly log: Log;
   /** Null if requests are not traced. */
   readonly tracing: Tracing | null;
-  /** Returns the stored form of a user's name; null if users are not read. */
+  /** Returns the stored form of a user's name; null if users are not stored. */
   readonly storedUser: StoredUser | null;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<unknown>) => void;

@@ -7,6 +7,7 @@ import {
   type RateLimitStatus,
   type RateLimitUse,
 } from "../core/rate-limits.ts";
+import { minuteMs } from "../core/time.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
@@ -310,8 +311,6 @@ class RateLimitedSlot implements Slot {
     });
   }
 }
-
-const minuteMs = 60_000;
 
 /** Returns true if any of the limits is set. */
 export function isLimited(limits: RateLimits | undefined): boolean {

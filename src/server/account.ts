@@ -3,6 +3,7 @@ import { openGateway } from "./gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import {
   fetchWhole,
+  personWaitsMsMax,
   plainBody,
   recordBytesMax,
   accountRecordIn,
@@ -19,9 +20,6 @@ export type AccountReading =
   /** `message` is one sentence for a person. It never contains the gateway key. */
   | { readonly ok: false; readonly message: string };
 
-/** Longest wait for the gateway's answer, in milliseconds. A user waits for it. */
-const answerMsMax = 15_000;
-
 /** Fetches the account record from the gateway. */
 export async function readAccountOnce(settings: Settings, clock: Clock): Promise<AccountReading> {
   const { address, apiKey } = settings.gateway;
@@ -29,7 +27,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
     return { ok: false, message: "the balance needs FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY; set both" };
   const baseUrl = address.origin + address.basePath;
   await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock });
-  const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, answerMsMax));
+  const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, personWaitsMsMax));
   const found = await accountRecordIn(answer);
   if (found !== undefined) return { ok: true, record: found.body, fetchedAt: clock.now() };
   return { ok: false, message: `the gateway at ${address.origin} ${await problemOf(answer)}` };

@@ -14,7 +14,7 @@ import {
   type SettingName,
 } from "../../config/table.ts";
 import type { Clock } from "../../ports/clock.ts";
-import { fetchWhole, type WholeAnswer, isKeyRefused } from "../../request/fetch-whole.ts";
+import { fetchWhole, personWaitsMsMax, type WholeAnswer, isKeyRefused } from "../../request/fetch-whole.ts";
 import { describedFailure, type WholeFailure } from "../../request/gateway-failure.ts";
 import { bracketed, isLoopbackHost, localUrl } from "../../core/addresses.ts";
 import { messageOf } from "../../core/fault.ts";
@@ -39,8 +39,6 @@ import { examineServer } from "./doctor-server.ts";
 import { gatewaySettings, ledgerSettings, userSettings } from "../tools.ts";
 import { shippedPrices } from "../../server/package.ts";
 
-/** Longest wait for the gateway's answer, in milliseconds. Short, because a person waits for it. */
-const gatewayAnswerMsMax = 15_000;
 /** Longest wait for the program that listens on the port, in milliseconds. */
 const portAnswerMsMax = 2_000;
 
@@ -130,7 +128,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
   const baseUrl = address.origin + address.basePath;
   await using gateway = await openGateway(settings, { baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
   const [wall, start] = [clock.now(), clock.monotonic()];
-  const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayAnswerMsMax));
+  const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, personWaitsMsMax));
   const tookMs = clock.monotonic() - start;
   const steppedMs = clock.now() - wall - tookMs;
   const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
@@ -142,7 +140,7 @@ export async function examineGateway(settings: Settings, clock: Clock): Promise<
   const examineKey = async (account: Received): Promise<Check> => {
     if (apiKey === null) return skipped("gateway key", "not set");
     if (account.head.status !== 404) return judgeKey(account, accountFault);
-    return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayAnswerMsMax)));
+    return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, personWaitsMsMax)));
   };
   const proxyText = proxyWords(new URL(baseUrl), settings, ", ");
   const checks = answer.ok
