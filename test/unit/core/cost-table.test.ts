@@ -1,31 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { costOf, costUnder, costWithinRange, decidingPrice, itemize, type Billing } from "../../../src/core/cost.ts";
 import { picoUsdMax, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
-import type { PriceTier, PriceVersion, Rates } from "../../../src/core/price.ts";
+import type { PriceVersion } from "../../../src/core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
+import {
+  exampleFees as fees,
+  exampleFlat as flat,
+  minimumCases,
+  priceOfCase,
+  tierByPosition as tier,
+} from "../../support/minimum-cases.ts";
 
 const pico = (amount: number | bigint) => BigInt(amount) as PicoUsd;
-/** Rates that differ by class: the position of the class in the list, from 1, times `times`. */
-const rates = (times: number) =>
-  Object.fromEntries(
-    tokenClasses.map((name, index) => [name, BigInt((index + 1) * times) as PicoUsdPerToken]),
-  ) as unknown as Rates;
-const tier = (fromPromptTokens: number, times: number): PriceTier => ({
-  fromPromptTokens,
-  charged: rates(times),
-  list: rates(2 * times),
-});
 const price = (changes: Partial<PriceVersion> = {}) => examplePrice({ tiers: [tier(0, 1)], ...changes });
 const tokens = (changes: Partial<TokenCounts>): TokenCounts => ({ ...noTokens, ...changes });
 
 const tenOfEach = tokens(Object.fromEntries(tokenClasses.map((name) => [name, 10])));
 const billing = (changes: Partial<Billing>): Billing => ({ serviceTier: null, calls: {}, ...changes });
-const fees = {
-  search: { charged: pico(5), list: pico(7), inputTokens: 1 },
-  file: { charged: pico(11), list: pico(13), inputTokens: 1 },
-};
-const flat = { charged: pico(40), list: pico(50) };
 const two: PriceVersion["tiers"] = [tier(0, 1), tier(100, 10)];
 
 describe("a cost", () => {
@@ -110,107 +102,29 @@ describe("a cost", () => {
       "includes the fees of tools",
       price({ fees }),
       tokens({ input: 1 }),
-      billing({ calls: { search: 2, file: 1, other: 9, toString: 1 } }),
+      billing({ calls: { search_call: 2, file_call: 1, other: 9, toString: 1 } }),
       { charged: 1n + 10n + 11n, list: 2n + 14n + 13n, minimumApplied: false },
     ],
     [
       "adds fees to a flat price",
       price({ fees, perRequest: flat }),
       tenOfEach,
-      billing({ calls: { search: 1 } }),
+      billing({ calls: { search_call: 1 } }),
       { charged: 45n, list: 57n, minimumApplied: false },
     ],
     [
       "has no fee without calls",
       price({ fees }),
       noTokens,
-      billing({ calls: { search: 0 } }),
+      billing({ calls: { search_call: 0 } }),
       { charged: 0n, list: 0n, minimumApplied: false },
     ],
     [
       "has no fees if the price states none",
       price(),
       noTokens,
-      billing({ calls: { search: 3 } }),
+      billing({ calls: { search_call: 3 } }),
       { charged: 0n, list: 0n, minimumApplied: false },
-    ],
-    [
-      "is raised to a minimum of tokens, at the output rate",
-      price({ minimum: { tokens: 10, usd: pico(0) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      {
-        charged: 3n + 14n + 5n * 7n,
-        list: 2n * 17n,
-        minimumApplied: true,
-      },
-    ],
-    [
-      "is not raised at the minimum of tokens",
-      price({ minimum: { tokens: 5, usd: pico(0) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      { charged: 17n, list: 34n, minimumApplied: false },
-    ],
-    [
-      "is not raised above the minimum of tokens",
-      price({ minimum: { tokens: 4, usd: pico(0) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      { charged: 17n, list: 34n, minimumApplied: false },
-    ],
-    [
-      "is raised at the rate of the tier that its prompt reaches",
-      price({ tiers: [tier(0, 1), tier(2, 10)], minimum: { tokens: 3, usd: pico(0) } }),
-      tokens({ input: 2 }),
-      billing({}),
-      {
-        charged: 20n + 70n,
-        list: 40n,
-        minimumApplied: true,
-      },
-    ],
-    [
-      "is raised to a minimum in USD",
-      price({ minimum: { tokens: 0, usd: pico(20) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      { charged: 20n, list: 34n, minimumApplied: true },
-    ],
-    [
-      "is not raised at the minimum in USD",
-      price({ minimum: { tokens: 0, usd: pico(17) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      { charged: 17n, list: 34n, minimumApplied: false },
-    ],
-    [
-      "is raised to the minimum of tokens first, then to the minimum in USD",
-      price({ minimum: { tokens: 6, usd: pico(30) } }),
-      tokens({ input: 3, output: 2 }),
-      billing({}),
-      { charged: 30n, list: 34n, minimumApplied: true },
-    ],
-    [
-      "has no minimum of tokens with a flat price",
-      price({ perRequest: flat, minimum: { tokens: 10, usd: pico(0) } }),
-      noTokens,
-      billing({}),
-      { charged: 40n, list: 50n, minimumApplied: false },
-    ],
-    [
-      "applies a minimum in USD to a flat price",
-      price({ perRequest: flat, minimum: { tokens: 10, usd: pico(45) } }),
-      noTokens,
-      billing({}),
-      { charged: 45n, list: 50n, minimumApplied: true },
-    ],
-    [
-      "applies the minimum before it adds fees",
-      price({ fees, minimum: { tokens: 0, usd: pico(20) } }),
-      tokens({ input: 1 }),
-      billing({ calls: { search: 1 } }),
-      { charged: 25n, list: 9n, minimumApplied: true },
     ],
   ])("%s", (_, of, used, how, expected) => {
     expect(costOf(of, used, how)).toEqual(expected);
@@ -223,8 +137,18 @@ describe("a cost", () => {
   });
 });
 
+describe("a minimum", () => {
+  it.each(minimumCases)("a cost $name", (of) => {
+    const how = billing({ calls: of.calls });
+    const expected = { charged: of.charged, list: of.list, minimumApplied: of.applied };
+    expect(costOf(priceOfCase(of), of.tokens, how)).toEqual(expected);
+    const lines = itemize(priceOfCase(of), of.tokens, how);
+    expect(lines.reduce((sum, line) => sum + line.cost, 0n)).toBe(of.charged);
+    if (of.lines !== undefined) expect(lines).toEqual(of.lines);
+  });
+});
+
 describe("the lines of a cost", () => {
-  const line = { tierFrom: 0, listRate: null, rate: null };
   it.each<[string, PriceVersion, TokenCounts, Billing, readonly object[]]>([
     ["nothing without tokens", price(), noTokens, billing({}), []],
     [
@@ -257,28 +181,24 @@ describe("the lines of a cost", () => {
       [{ class: "input", tokens: 100, rate: 1n, cost: 100n, listRate: 2n, listCost: 200n, tierFrom: 0 }],
     ],
     [
-      "a request with a minimum and a fee",
-      price({ perRequest: flat, minimum: { tokens: 0, usd: pico(45) }, fees }),
-      tenOfEach,
-      billing({ calls: { search: 2 } }),
+      "the fee of a tool",
+      price({ fees }),
+      noTokens,
+      billing({ calls: { search_call: 2 } }),
       [
-        { ...line, class: "request", tokens: 0, cost: 40n, listCost: 50n },
-        { ...line, class: "minimum", tokens: 0, cost: 5n, listCost: 0n },
-        { ...line, class: "fee", tool: "search", tokens: 2, cost: 10n, listCost: 14n },
+        {
+          class: "fee",
+          tool: "search_call",
+          tokens: 2,
+          rate: null,
+          cost: 10n,
+          listRate: null,
+          listCost: 14n,
+          tierFrom: 0,
+        },
       ],
     ],
-    [
-      "both minimums",
-      price({ minimum: { tokens: 3, usd: pico(20) } }),
-      tokens({ input: 1 }),
-      billing({}),
-      [
-        { class: "input", tokens: 1, rate: 1n, cost: 1n, listRate: 2n, listCost: 2n, tierFrom: 0 },
-        { ...line, class: "minimum", tokens: 2, rate: 7n, cost: 14n, listCost: 0n },
-        { ...line, class: "minimum", tokens: 0, cost: 5n, listCost: 0n },
-      ],
-    ],
-    ["no fee without calls", price({ fees }), noTokens, billing({ calls: { search: 0 } }), []],
+    ["no fee without calls", price({ fees }), noTokens, billing({ calls: { search_call: 0 } }), []],
     [
       "a service tier",
       price({ serviceTiers: { flex: [tier(0, 3)] } }),
@@ -295,7 +215,7 @@ describe("the cost if another model answered", () => {
   const requestedPrice = price();
   const expensive = price({ tiers: [tier(0, 2)] });
   const same = price({ model: "other" });
-  const costly = price({ fees: { search: { charged: pico(100), list: pico(100), inputTokens: 1 } } });
+  const costly = price({ fees: { search_call: { charged: pico(100), list: pico(100), inputTokens: 1 } } });
 
   it("is the larger of both costs, and that of the requested model if they are equal", () => {
     const used = tokens({ input: 10 });
@@ -303,9 +223,9 @@ describe("the cost if another model answered", () => {
     expect(decidingPrice({ price: requestedPrice, servedPrice: expensive }, used)).toBe(expensive);
     expect(decidingPrice({ price: expensive, servedPrice: requestedPrice }, used)).toBe(expensive);
     expect(decidingPrice({ price: requestedPrice, servedPrice: same }, used)).toBe(requestedPrice);
-    expect(decidingPrice({ price: requestedPrice, servedPrice: costly }, used, billing({ calls: { search: 1 } }))).toBe(
-      costly,
-    );
+    expect(
+      decidingPrice({ price: requestedPrice, servedPrice: costly }, used, billing({ calls: { search_call: 1 } })),
+    ).toBe(costly);
     expect(decidingPrice({ price: requestedPrice, servedPrice: costly }, used)).toBe(requestedPrice);
   });
 
@@ -324,11 +244,11 @@ describe("the cost if another model answered", () => {
       formula: "per_request",
     });
     expect(
-      costUnder({ price: requestedPrice, servedPrice: null }, noTokens, billing({ calls: { search: 1 } })).charged,
+      costUnder({ price: requestedPrice, servedPrice: null }, noTokens, billing({ calls: { search_call: 1 } })).charged,
     ).toBe(0n);
-    expect(costUnder({ price: costly, servedPrice: null }, noTokens, billing({ calls: { search: 1 } })).charged).toBe(
-      100n,
-    );
+    expect(
+      costUnder({ price: costly, servedPrice: null }, noTokens, billing({ calls: { search_call: 1 } })).charged,
+    ).toBe(100n);
   });
 });
 
@@ -342,10 +262,13 @@ describe("costWithinRange", () => {
     expect(costWithinRange(worth(1n, picoUsdMax), noTokens)?.list).toBe(picoUsdMax);
     expect(costWithinRange(worth(picoUsdMax + 1n, 1n), noTokens)).toBeNull();
     expect(costWithinRange(worth(1n, picoUsdMax + 1n), noTokens)).toBeNull();
-    const rate = { ...rates(1), input: picoUsdMax as bigint as PicoUsdPerToken };
+    const rate = { ...tier(0, 1).charged, input: picoUsdMax as bigint as PicoUsdPerToken };
     expect(
       costWithinRange(
-        { price: price({ tiers: [{ fromPromptTokens: 0, charged: rate, list: rates(1) }] }), servedPrice: null },
+        {
+          price: price({ tiers: [{ fromPromptTokens: 0, charged: rate, list: tier(0, 1).charged }] }),
+          servedPrice: null,
+        },
         tokens({ input: 2 }),
       ),
     ).toBeNull();
@@ -353,7 +276,7 @@ describe("costWithinRange", () => {
 
   it("includes the fees of tools", () => {
     expect(
-      costWithinRange({ price: price({ fees }), servedPrice: null }, noTokens, billing({ calls: { file: 1 } })),
+      costWithinRange({ price: price({ fees }), servedPrice: null }, noTokens, billing({ calls: { file_call: 1 } })),
     ).toEqual({ charged: 11n, list: 13n, minimumApplied: false, formula: "tokens" });
   });
 

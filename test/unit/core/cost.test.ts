@@ -50,30 +50,6 @@ describe("costOf", () => {
     });
   });
 
-  it("charges the missing tokens of a minimum at the output rate", () => {
-    const cost = costOf(price({ minimum: { tokens: 1000, usd: usd("0") } }), { ...noTokens, input: 100, output: 100 });
-    expect(formatUsd(cost.charged)).toBe("0.004625");
-    expect(formatUsd(cost.list)).toBe("0.00125");
-    expect(cost.minimumApplied).toBe(true);
-  });
-
-  it("raises the cost to a minimum in USD, and reports the minimum only if it raised the cost", () => {
-    const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
-    expect(costOf(minimal, { ...noTokens, output: 1 })).toMatchObject({ charged: usd("0.005"), minimumApplied: true });
-    expect(costOf(minimal, { ...noTokens, output: 1000 })).toMatchObject({
-      charged: usd("0.005"),
-      minimumApplied: false,
-    });
-  });
-
-  it("has no minimum of tokens with a flat price", () => {
-    const flat = price({
-      perRequest: { charged: usd("0.04"), list: usd("0.05") },
-      minimum: { tokens: 500, usd: usd("0") },
-    });
-    expect(costOf(flat, noTokens)).toMatchObject({ charged: usd("0.04"), minimumApplied: false });
-  });
-
   it("is the sum of its items", () => {
     fc.assert(
       fc.property(prices, tokenCounts, (price, tokens) => {
