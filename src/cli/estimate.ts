@@ -21,6 +21,8 @@ const options = {
   model: { value: "<model>", help: "model; replaces the model in the request" },
   file: { value: "<file>", help: "chat request as JSON; - reads stdin" },
   inputTokens: { ...tokenCount, help: "number of prompt tokens (default: counted)" },
+  cachedTokens: { ...tokenCount, help: "number of --input-tokens that are read from the cache" },
+  cacheWriteTokens: { ...tokenCount, help: "number of --input-tokens that are written to the cache" },
   outputTokens: { ...tokenCount, help: "number of output tokens (default: the largest possible number)" },
   json,
 } as const;
@@ -32,7 +34,9 @@ export const commands = [
     examples: [
       "farebox estimate --file request.json --output-tokens 500",
       "farebox estimate --model gpt-4o --input-tokens 2000 --output-tokens 500",
+      "farebox estimate --model gpt-4o --input-tokens 2000 --cached-tokens 1500 --output-tokens 500",
     ],
+    check: cacheProblem,
     run: async ({ prices, readStdin, clock, settings: { pricing, output } }, given) => {
       const read = await readParams(given, readStdin);
       if (!read.ok) return read;
@@ -53,20 +57,37 @@ export const commands = [
   }),
 ];
 
+/** Returns a failure if the stated tokens of the cache are not part of the stated prompt. */
+function cacheProblem({ inputTokens, cachedTokens, cacheWriteTokens }: Given<typeof options>): CommandFailure | null {
+  const parts = { "--cached-tokens": cachedTokens, "--cache-write-tokens": cacheWriteTokens };
+  const stated = Object.entries(parts).flatMap(([flag, tokens]) => (tokens === undefined ? [] : [{ flag, tokens }]));
+  if (stated.length === 0) return null;
+  const flags = stated.map(({ flag }) => flag).join(" and ");
+  if (inputTokens === undefined)
+    return commandFailure(`${flags} ${stated.length === 1 ? "is" : "are"} part of --input-tokens; state it too`);
+  const sum = stated.reduce((total, { tokens }) => total + tokens, 0);
+  return sum <= inputTokens
+    ? null
+    : commandFailure(
+        `${flags} ${stated.length === 1 ? "is" : "are together"} ${sum}, more than --input-tokens, which is ${inputTokens} and includes them`,
+      );
+}
+
 async function readParams(
   { model, file, ...given }: Given<typeof options>,
   readStdin: () => Promise<Buffer>,
 ): Promise<{ readonly ok: true; readonly params: EstimateParams } | CommandFailure> {
-  const [inputTokens, outputTokens] = [given.inputTokens ?? null, given.outputTokens ?? null];
+  const { inputTokens = null, outputTokens = null, cachedTokens = 0, cacheWriteTokens = 0 } = given;
+  const stated = { inputTokens, outputTokens, cachedTokens, cacheWriteTokens };
   if (file === undefined) {
-    if (model !== undefined) return { ok: true, params: { model, given: null, inputTokens, outputTokens } };
+    if (model !== undefined) return { ok: true, params: { model, given: null, ...stated } };
     return commandFailure("estimate needs --model, or a --file with a request that names a model");
   }
   const bytes = file === "-" ? await readStdin() : await attemptRead(file);
   if (typeof bytes === "string") return commandFailure(`${file} cannot be read: ${bytes}`);
   const read = readEstimateRequest(bytes, model);
   if (!read.ok) return commandFailure(`${file === "-" ? "stdin" : file} ${read.problem}`, 1);
-  return { ok: true, params: { model: read.request.model, given: read, inputTokens, outputTokens } };
+  return { ok: true, params: { model: read.request.model, given: read, ...stated } };
 }
 
 const reasons: Readonly<Record<string, string>> = {

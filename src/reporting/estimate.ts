@@ -20,6 +20,9 @@ export interface EstimateParams {
   /** Token counts that the user states; null to take them from the request or the model's bounds. */
   readonly inputTokens: number | null;
   readonly outputTokens: number | null;
+  /** Parts of `inputTokens` that are read from the cache and written to it; 0 if `inputTokens` is null. */
+  readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
 }
 
 interface EstimatedHolds {
@@ -87,8 +90,16 @@ async function promptOf(
   model: CatalogueModel,
   params: EstimateParams,
 ): Promise<EstimatePart[]> {
-  if (params.inputTokens !== null)
-    return [{ class: "input", tokens: params.inputTokens, known: "exact", why: "as given" }];
+  const { inputTokens, cachedTokens: cached_input, cacheWriteTokens: cache_write } = params;
+  if (inputTokens !== null) {
+    const given = { input: inputTokens - cached_input - cache_write, cached_input, cache_write };
+    return (["input", "cached_input", "cache_write"] as const).map((name) => ({
+      class: name,
+      tokens: given[name],
+      known: "exact",
+      why: "as given",
+    }));
+  }
   if (params.given !== null) return promptParts(tokens, model, params.given);
   return [wholeContext(model, "no request was given")];
 }

@@ -247,6 +247,30 @@ default:
     });
   });
 
+  it("prices tokens that are read from the cache and written to it, to the last digit", async () => {
+    const given = ["--model", "claude-opus-4-6", "--input-tokens", "100003", "--output-tokens", "7"];
+    const cached = ["--cached-tokens", "80001", "--cache-write-tokens", "10001"];
+    const estimate = await estimateOf(null, ...given, ...cached);
+    expect(estimate.items).toMatchObject([
+      { class: "input", tokens: 10_001, usd_per_million: "3.75", cost_usd: "0.03750375", known: "exact" },
+      { class: "cached_input", tokens: 80_001, usd_per_million: "3.75", cost_usd: "0.30000375", known: "exact" },
+      { class: "cache_write", tokens: 10_001, usd_per_million: "4.6875", cost_usd: "0.0468796875", known: "exact" },
+      { class: "output", tokens: 7, usd_per_million: "18.75", cost_usd: "0.00013125", known: "exact" },
+    ]);
+    expect(estimate).toMatchObject({
+      cost_usd: "0.3845184375",
+      // 10,001 × 5.00 + 80,001 × 0.50 + 10,001 × 6.25 + 7 × 25.00
+      list_cost_usd: "0.15268675",
+      exact: true,
+    });
+    const { items } = await estimateOf(null, ...given, "--cached-tokens", "100003", "--cache-write-tokens", "0");
+    expect(items.map((item) => [item.class, item.tokens])).toEqual([
+      ["cached_input", 100_003],
+      ["output", 7],
+    ]);
+    expect(await estimateOf(null, ...given, "--cached-tokens", "0")).toEqual(await estimateOf(null, ...given));
+  });
+
   it.each([
     ["no model", [], "", 2, "estimate needs --model, or a --file with a request that names a model"],
     [
@@ -294,6 +318,27 @@ default:
       '{"model": "a", "model": "b", "messages": [{}]}',
       1,
       "stdin is not a chat request: 'model' is given twice",
+    ],
+    [
+      "more cached tokens than the prompt has",
+      ["--model", "model-a", "--input-tokens", "100", "--cached-tokens", "101"],
+      "",
+      2,
+      /^--cached-tokens is 101, more than --input-tokens, which is 100 and includes them$/m,
+    ],
+    [
+      "more tokens of the cache together than the prompt has, also for JSON",
+      ["--model", "model-a", "--input-tokens", "100", "--cached-tokens", "60", "--cache-write-tokens", "41", "--json"],
+      "",
+      2,
+      /^--cached-tokens and --cache-write-tokens are together 101, more than --input-tokens, which is 100 and includes them$/m,
+    ],
+    [
+      "cached tokens of a prompt of unknown size",
+      ["--model", "model-a", "--cache-write-tokens", "1"],
+      "",
+      2,
+      /^--cache-write-tokens is part of --input-tokens; state it too$/m,
     ],
     [
       "a negative number of tokens",
