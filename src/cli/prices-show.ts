@@ -1,4 +1,5 @@
 import { fieldsText } from "../reporting/prices-diff.ts";
+import type { PriceExample } from "../reporting/price-examples.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
 import { explainPrice, similarNames } from "../catalogue/explain.ts";
 import { calendarOf } from "../platform/clock.ts";
@@ -10,7 +11,7 @@ import { fieldColumns, printFields, printRows, right, type RowColumns } from "./
 
 export const pricesShow = command("prices show <model>", {
   summary:
-    "show how a model's price is computed: official rate, group, fraction, result; exit code 1 for an unknown model",
+    "show how a model's price is computed: official rate, group, fraction, result and an example; exit code 1 for an unknown model",
   options: {
     at: {
       value: "<when>",
@@ -111,6 +112,7 @@ function print(io: Io, shown: PriceShown): void {
     const columns = priceColumns("fee per call", "USD");
     printRows(io, rows, { ...columns, "added tokens (at most)": right(({ added }) => added) });
   }
+  for (const example of shown.examples) printExample(io, example, bounds.unit);
   if (shown.tasks.length > 0) {
     printLine(io, "");
     const rows = shown.tasks.map((task) => ({
@@ -144,6 +146,21 @@ function priceColumns(first: string, unit: string): RowColumns<PriceRow> {
     [`gateway, ${unit}`]: right(({ gateway }) => gateway),
     ...fieldColumns("because"),
   };
+}
+
+function printExample(io: Io, { request, items, ...sums }: PriceExample, unit: string): void {
+  const total = { class: "total", tokens: 0, usd_per_million: null, official_usd_per_million: null, ...sums };
+  printLine(io, "");
+  printLine(io, `example: ${request}`);
+  printRows(io, [...items, total], {
+    item: (row) => row.class,
+    // A line without a rate does not depend on a number of tokens.
+    [`${unit}s`]: right(({ tokens, usd_per_million: rate }) => (rate === null ? null : tokens)),
+    "gateway, USD per 1M": right((row) => row.usd_per_million),
+    cost: right((row) => row.cost_usd),
+    "official, USD per 1M": right((row) => row.official_usd_per_million),
+    "list cost": right((row) => row.list_cost_usd),
+  });
 }
 
 type TaskShown = PriceShown["tasks"][number];

@@ -3,6 +3,7 @@ import type { PriceTier } from "../core/price.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
 import { isoTime } from "../core/time.ts";
+import { priceExamples } from "./price-examples.ts";
 
 /** Answer of `prices show`: the origin of a model's price at an instant. */
 export type PriceShown = ReturnType<typeof priceShown>;
@@ -27,6 +28,7 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
       in_force: entry === inForce?.entry,
     })),
     price: inForce === null ? null : priceOf(model, inForce),
+    examples: model.price === null ? [] : priceExamples(model.price.version, model),
     tasks: explained.tasks.flatMap((task) => taskJson(task, at)),
   };
 }

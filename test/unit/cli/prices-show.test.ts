@@ -52,10 +52,29 @@ models:
       - { from: 2026-01-01, until: 2026-06-01, source: "a list", per_request: { official: "0.25" } }
 `;
 
+/** Models with other units and classes; their lines come after all others. */
+const others = `  speech:
+    unit: second
+    context_tokens: 5000
+    max_output_tokens: 1
+    prices:
+      - { from: 2026-01-01, source: "a list", official: { input: "100", output: "0" }, gateway: { input: "100", output: "0" }, minimum: { usd: "0.01" } }
+  drawing:
+    images_only: true
+    group: half
+    context_tokens: 1000
+    max_output_tokens: 1000
+    prices: [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "10.00", image_output: "30.00" } }]
+`;
+
+const lineOf = (name: string, tokens: number) => ({ class: name, tokens });
+const charged = (rate: string | null, cost: string) => ({ usd_per_million: rate, cost_usd: cost });
+const official = (rate: string | null, cost: string) => ({ official_usd_per_million: rate, list_cost_usd: cost });
+
 let farebox: Harness;
 beforeEach(() => {
   farebox = harness();
-  writeFileSync(join(farebox.folder, "mine.yaml"), mine);
+  writeFileSync(join(farebox.folder, "mine.yaml"), mine + others);
   farebox.env = { ...farebox.env, FAREBOX_PRICING: farebox.folder };
 });
 afterEach(() => farebox[Symbol.dispose]());
@@ -206,6 +225,71 @@ describe("prices show", () => {
     expect(stdout).toContain("the part of the prompt from 200001 tokens\n");
     expect(stdout).toMatch(/^minimum\t100 tokens, USD 0\.005$/m);
     expect(stdout).toMatch(/^another price: from 2026-01-01 until 2026-03-01 \(exclusive\) \(.*mine\.yaml:14\)$/m);
+  });
+
+  it("computes an example to the last digit, and one of a single token if there is a minimum", async () => {
+    const { examples } = await show("big");
+    const item = { from_prompt_tokens: 0 };
+    expect(examples).toEqual([
+      {
+        request: "100000 prompt tokens (80000 read from the cache, 10000 written to it), 2000 output tokens",
+        items: [
+          // Cached tokens are first, because the tiers are marginal.
+          { ...item, ...lineOf("cached_input", 80_000), ...charged("0.30", "0.024"), ...official("0.40", "0.032") },
+          { ...item, ...lineOf("cache_write", 10_000), ...charged("2.50", "0.025"), ...official("5.00", "0.05") },
+          { ...item, ...lineOf("input", 10_000), ...charged("1.50", "0.015"), ...official("4.00", "0.04") },
+          { ...item, ...lineOf("output", 2000), ...charged("10.00", "0.02"), ...official("20.00", "0.04") },
+        ],
+        cost_usd: "0.084",
+        list_cost_usd: "0.162",
+      },
+      {
+        request: "one token",
+        items: [
+          { ...item, ...lineOf("input", 1), ...charged("1.50", "0.0000015"), ...official("4.00", "0.000004") },
+          { ...item, ...lineOf("minimum", 99), ...charged("10.00", "0.00099"), ...official(null, "0.00") },
+          { ...item, ...lineOf("minimum", 0), ...charged(null, "0.0040085"), ...official(null, "0.00") },
+        ],
+        cost_usd: "0.005",
+        list_cost_usd: "0.000004",
+      },
+    ]);
+    const { stdout } = await farebox.run("prices", "show", "big");
+    expect(stdout).toContain(
+      [
+        "example: one token",
+        "item\ttokens\tgateway, USD per 1M\tcost\tofficial, USD per 1M\tlist cost",
+        "input\t1\t1.50\t0.0000015\t4.00\t0.000004",
+        "minimum\t99\t10.00\t0.00099\t-\t0.00",
+        "minimum\t-\t-\t0.0040085\t-\t0.00",
+        "total\t-\t-\t0.005\t-\t0.000004",
+        "",
+      ].join("\n"),
+    );
+  });
+
+  it("has an example within the model's limits, in its unit, and of one request at a flat price", async () => {
+    const requests = async (...argv: string[]) =>
+      (await show(...argv)).examples.map(({ request, items }) => [request, items.map((item) => item.class).join(" ")]);
+    expect(await requests("tiered")).toEqual([
+      [
+        "1000 prompt tokens (800 read from the cache, 100 written to it), 1000 output tokens",
+        "input cached_input cache_write output",
+      ],
+    ]);
+    expect(await requests("pictures", "--at", "2026-05-31")).toEqual([["one request", "request"]]);
+    expect(await requests("pictures")).toEqual([]);
+    expect(await requests("speech")).toEqual([
+      ["5000 seconds", "audio_input"],
+      ["one second", "audio_input minimum"],
+    ]);
+    expect(await requests("drawing")).toEqual([
+      [
+        "1000 prompt tokens (800 read from the cache, 100 written to it), 1000 output tokens",
+        "input cached_input cache_write image_output",
+      ],
+    ]);
+    expect((await farebox.run("prices", "show", "speech")).stdout).toContain("item\tseconds\t");
   });
 
   it("finds a model by an alias or a revision", async () => {
