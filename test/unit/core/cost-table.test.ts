@@ -144,6 +144,7 @@ describe("a minimum", () => {
     expect(costOf(priceOfCase(of), of.tokens, how)).toEqual(expected);
     const lines = itemize(priceOfCase(of), of.tokens, how);
     expect(lines.reduce((sum, line) => sum + line.cost, 0n)).toBe(of.charged);
+    expect(lines.reduce((sum, line) => sum + line.listCost, 0n)).toBe(of.list);
     if (of.lines !== undefined) expect(lines).toEqual(of.lines);
   });
 });
